@@ -84,7 +84,7 @@ class LedgerReplay:
         if event.replicate_of is not None:
             trial = self._scheduler.replicate(event.replicate_of)
         elif self._adopt:
-            trial = self._scheduler.adopt(event.config, event.wish)
+            trial = self._scheduler.adopt(event.config, event.origin)
         else:
             trial = self._scheduler.propose()
         is_same = self._adopt or trial_config(dict(trial.values)) == config

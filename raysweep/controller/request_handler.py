@@ -155,7 +155,7 @@ class RequestHandler:
             return f"--try: trial {number} has this very configuration, which would score the same again"
         if not scheduler.proposer.has_left(preset):
             return "--try: the grid has no combination with these values left to try"
-        if scheduler.wishes.has(preset):
+        if scheduler.requested.has(preset):
             return "--try: this very configuration waits to be tried already"
         return self._problem_of_one_more()
 
@@ -163,12 +163,12 @@ class RequestHandler:
         sweep, scheduler = self._sweep, self._sweep.scheduler
         if sweep.is_over or sweep.cause is not None or sweep.given_up is not None or scheduler.on_plateau:
             return "--try: the search is over: it begins no trial any more"
-        num_left = scheduler.num_trials - scheduler.num_begun - len(scheduler.wishes)
+        num_left = scheduler.num_trials - scheduler.num_begun - len(scheduler.requested)
         if num_left > 0:
             return None
         return (
             f"--try: budget.trials is {scheduler.num_trials}, of which {scheduler.num_begun} have begun and "
-            f"{len(scheduler.wishes)} are spoken for; for more: "
+            f"{len(scheduler.requested)} are spoken for; for more: "
             f"raysweep run --resume {sweep.run.location} --budget.trials TOTAL"
         )
 

@@ -198,15 +198,15 @@ class Sweep:
         self.progress.begin(trial, config)
         if original is not None:
             self.display.line(f"trial {number}: repeats trial {original} with another seed")
-        if trial.wish is not None:
-            self.display.line(f"trial {number}: begins, as {describe_wish(trial.wish)}")
+        if trial.origin is not None:
+            self.display.line(f"trial {number}: begins, as {describe_origin(trial.origin)}")
         event = TrialStarted(
             trial=number,
             config=config.model_dump(mode="json", exclude_none=True),
             num_rungs=self.progress.num_rungs[number],
             replicate_of=original,
             run=None if original is None else trial.run,
-            wish=trial.wish,
+            origin=trial.origin,
         )
         self._log(event)
 
@@ -591,7 +591,7 @@ class Sweep:
         return self.scheduler.objective.best_point([(point.polarity, point.similarity) for point in points])
 
 
-def describe_wish(name: str) -> str:
+def describe_origin(name: str) -> str:
     """Describe the origin of a requested configuration."""
     return f"{name} of the sweep's file says" if name.startswith("first[") else "raysweep control asked for"
 

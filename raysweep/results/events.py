@@ -103,7 +103,7 @@ class TrialStarted(Event):
     """A trial started with a new configuration, or as a replicate.
 
     ``num_rungs`` is the number of rungs if the trial completes. A replicate repeats the trial ``replicate_of`` with another
-    seed, which is derived from ``run``, numbered from 1. ``wish`` is the origin of a requested configuration: its position
+    seed, which is derived from ``run``, numbered from 1. ``origin`` is the origin of a requested configuration: its position
     under ``first`` or the ID of a request.
     """
 
@@ -114,7 +114,7 @@ class TrialStarted(Event):
     num_rungs: int = 0
     replicate_of: int | None = None
     run: int | None = None
-    wish: str | None = None
+    origin: str | None = None
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:

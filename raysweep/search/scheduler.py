@@ -16,9 +16,9 @@ from raysweep.errors import InputError
 from raysweep.metrics.objective import Objective, Pair, front_of
 from raysweep.search.proposer import Proposer
 from raysweep.search.replicates import Replicates
+from raysweep.search.requested import RequestedConfig, RequestedConfigs
 from raysweep.search.stopping.base import EarlyStopper, Standing
 from raysweep.search.stopping.factory import make_early_stopper
-from raysweep.search.wishes import Wish, Wishes
 from raysweep.trial_status import TrialStatus
 
 AT_REST = (TrialStatus.PAUSED, TrialStatus.COMPLETED, TrialStatus.STOPPED)
@@ -35,7 +35,7 @@ class TrialState:
     reason: str = ""  # reason for the pause
     replicate_of: int | None = None
     run: int = 0  # run number within its configuration: 0 for an original, from 1 for replicates
-    wish: str | None = None  # name of the requested configuration that it runs, if any
+    origin: str | None = None  # name of the requested configuration that it runs, if any
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Scheduler:
     num_trials: int
     plateau: PlateauConfig | None = None
     replicates: Replicates = field(default_factory=Replicates)
-    wishes: Wishes = field(default_factory=Wishes)
+    requested: RequestedConfigs = field(default_factory=RequestedConfigs)
     trials: dict[int, TrialState] = field(default_factory=dict)
     front: tuple[Pair, ...] = ()  # front of the whole search
     _num_rests: int = 0  # number of times a trial was paused or ended
@@ -99,7 +99,7 @@ class Scheduler:
 
     def _ask_search(self) -> TrialState | None:
         """Return the next trial of the search itself; requested configurations start before paused trials resume."""
-        if self.wishes and self.may_begin:
+        if self.requested and self.may_begin:
             return self.propose()
         resumed = self.early_stopper.next_to_resume(self.may_begin)
         if resumed is not None:
@@ -122,10 +122,10 @@ class Scheduler:
     def propose(self) -> TrialState:
         """Start a new trial, with the next requested configuration or the sampler's proposal."""
         number = len(self.trials)
-        wish = self._next_wish()
-        if wish is None:
+        requested = self._next_requested()
+        if requested is None:
             return self._begin(number, self.proposer.ask(number))
-        return self._begin(number, self.proposer.ask(number, wish.preset), wish.name)
+        return self._begin(number, self.proposer.ask(number, requested.preset), requested.name)
 
     def try_next(self, name: str, values: Mapping[str, Any]) -> None:
         """Request a configuration, complete or partial, as the next new trial.
@@ -134,14 +134,14 @@ class Scheduler:
             PresetError: If the values are not in the space.
         """
         preset = preset_of(self.proposer.space, values)
-        self.wishes.ask_for(Wish(name, preset))
+        self.requested.ask_for(RequestedConfig(name, preset))
 
-    def _next_wish(self) -> Wish | None:
+    def _next_requested(self) -> RequestedConfig | None:
         """Return the next requested configuration, skipping those that ran since, which would score the same."""
-        while self.wishes:
-            wish = self.wishes.take()
-            if self.proposer.trial_with(wish.preset) is None and self.proposer.has_left(wish.preset):
-                return wish
+        while self.requested:
+            requested = self.requested.take()
+            if self.proposer.trial_with(requested.preset) is None and self.proposer.has_left(requested.preset):
+                return requested
         return None
 
     def amend(self, number: int, values: Mapping[str, Any]) -> None:
@@ -149,7 +149,7 @@ class Scheduler:
         self.proposer.amend(number, values)
         self._begin(number, values)
 
-    def adopt(self, values: Mapping[str, Any], wish: str | None = None) -> TrialState:
+    def adopt(self, values: Mapping[str, Any], origin: str | None = None) -> TrialState:
         """Start a trial that was proposed elsewhere, possibly for a requested configuration.
 
         Raises:
@@ -157,12 +157,12 @@ class Scheduler:
         """
         number = len(self.trials)
         self.proposer.adopt(number, values)
-        if wish is not None:
-            self.wishes.drop(wish)
-        return self._begin(number, values, wish)
+        if origin is not None:
+            self.requested.drop(origin)
+        return self._begin(number, values, origin)
 
-    def _begin(self, number: int, values: Mapping[str, Any], wish: str | None = None) -> TrialState:
-        trial = self.trials[number] = TrialState(number, values, wish=wish)
+    def _begin(self, number: int, values: Mapping[str, Any], origin: str | None = None) -> TrialState:
+        trial = self.trials[number] = TrialState(number, values, origin=origin)
         params = self.proposer.known_trial(number).params
         self.replicates.original(number, tuple(sorted(params.items())))
         return trial
@@ -315,5 +315,5 @@ def make_scheduler(config: SweepConfig, space: Space, reference: Pair, *, seed_o
         num_trials=config.budget.trials,
         plateau=config.early_stopping.plateau,
         replicates=Replicates(config.replicates.trials, config.replicates.runs),
-        wishes=Wishes.of(preset_of(space, values) for values in config.first),
+        requested=RequestedConfigs.of(preset_of(space, values) for values in config.first),
     )

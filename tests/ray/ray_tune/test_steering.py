@@ -87,7 +87,7 @@ def test_a_sweep_is_steered_from_elsewhere_and_a_resume_knows_of_it(tmp_path: Pa
     later = [event for event in events[resumed_at:] if isinstance(event, TrialStarted | TrialContinued)]
     assert isinstance(later[0], TrialContinued) and later[0].trial == 0, "what was cut off goes on first"
     tried = later[1]
-    assert isinstance(tried, TrialStarted) and tried.wish is not None
+    assert isinstance(tried, TrialStarted) and tried.origin is not None
     assert {"loss": "triplet", "margin": 0.1}.items() <= tried.config.items()
     order = [event.trial for event in events[resumed_at:] if isinstance(event, RungFinished)]
     assert order == sorted(order), "one at a time"

@@ -299,10 +299,10 @@ def test_first_in_a_file_is_trial_0_also_when_resumed_with_a_space_that_grew(tmp
     driver.sweep.ledger.close()
     for adopt in (False, True):
         again = Driver.resumed(tmp_path, first=first, adopt=adopt)
-        assert [trial.wish for trial in again.sweep.scheduler.trials.values()] == ["first[0]", "first[1]"]
+        assert [trial.origin for trial in again.sweep.scheduler.trials.values()] == ["first[0]", "first[1]"]
         trial = again.sweep.scheduler.propose()
-        assert (trial.wish, trial.values["loss"]) == ("first[2]", "contrastive")
-        assert again.sweep.scheduler.propose().wish is None
+        assert (trial.origin, trial.values["loss"]) == ("first[2]", "contrastive")
+        assert again.sweep.scheduler.propose().origin is None
 
 
 def test_each_request_acts_once_though_the_driver_dies_before_it_answers(tmp_path: Path) -> None:
@@ -317,11 +317,11 @@ def test_each_request_acts_once_though_the_driver_dies_before_it_answers(tmp_pat
         driver.handler.serve()
     driver.sweep.ledger.close()
     again = Driver.resumed(tmp_path)
-    assert len(again.sweep.scheduler.wishes) == 1
+    assert len(again.sweep.scheduler.requested) == 1
     again.handler.serve()
     answer = again.queue.answer_to(identity)
     assert answer == Answer(accepted=True, text="it was done before the driver was started again")
-    assert len(again.sweep.scheduler.wishes) == len(steered(tmp_path)) == 1
+    assert len(again.sweep.scheduler.requested) == len(steered(tmp_path)) == 1
     assert again.queue.pending() == []
 
 

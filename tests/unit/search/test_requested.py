@@ -8,8 +8,8 @@ import pytest
 from raysweep.config.preset import preset_of
 from raysweep.controller import warm_start
 from raysweep.controller.warm_start import Observation, WarmStart
+from raysweep.search.requested import RequestedConfigs
 from raysweep.search.scheduler import Scheduler
-from raysweep.search.wishes import Wishes
 from raysweep.trial_status import TrialStatus
 from support.landscape import ANY_SAMPLER, CHOICES, RANGES, Player, make
 
@@ -17,16 +17,18 @@ FIRST: tuple[dict[str, Any], ...] = ({"loss": "b", "scale": 20, "learning_rate":
 TRIED: tuple[dict[str, Any], ...] = ({"loss": "c", "learning_rate": 1e-5}, {"loss": "a", "margin": 0.5})
 
 
-def wishing(sampler: str, num_trials: int = 12) -> Scheduler:
+def with_requested(sampler: str, num_trials: int = 12) -> Scheduler:
     scheduler = make(sampler, "growth", num_trials=num_trials)
     space = CHOICES if sampler == "grid" else RANGES
-    scheduler.wishes = Wishes.of(preset_of(space, values) for values in FIRST)
+    scheduler.requested = RequestedConfigs.of(preset_of(space, values) for values in FIRST)
     return scheduler
 
 
 @pytest.mark.parametrize("sampler", ANY_SAMPLER)
-def test_wishes_come_in_order_count_in_the_budget_and_what_they_leave_out_is_proposed(sampler: str) -> None:
-    scheduler = wishing(sampler)
+def test_requested_configurations_come_in_order_count_in_the_budget_and_what_they_leave_out_is_proposed(
+    sampler: str,
+) -> None:
+    scheduler = with_requested(sampler)
     player = Player(scheduler, 2).play(stop_after=9)
     for name, values in zip("xy", TRIED, strict=True):
         scheduler.try_next(name, values)
@@ -38,8 +40,8 @@ def test_wishes_come_in_order_count_in_the_budget_and_what_they_leave_out_is_pro
         trial = scheduler.trials[number]
         assert values.items() <= trial.values.items()
         scheduler.proposer.space.suggest_fixed(trial.values)
-    wished = {number: trial.wish for number, trial in scheduler.trials.items() if trial.wish}
-    assert wished == {0: "first[0]", 1: "first[1]", 2: "first[2]", begun: "x", begun + 1: "y"}
+    origins = {number: trial.origin for number, trial in scheduler.trials.items() if trial.origin}
+    assert origins == {0: "first[0]", 1: "first[1]", 2: "first[2]", begun: "x", begun + 1: "y"}
     if sampler == "grid":
         assert len({str(trial.values) for trial in scheduler.trials.values()}) == 12, "each combination once"
     # The sampler knows of them as of its own.
@@ -47,16 +49,16 @@ def test_wishes_come_in_order_count_in_the_budget_and_what_they_leave_out_is_pro
 
 
 @pytest.mark.parametrize("sampler", ANY_SAMPLER)
-def test_a_search_with_wishes_that_is_restored_in_the_middle_goes_on_the_same(sampler: str) -> None:
+def test_a_search_with_requested_configurations_that_is_restored_in_the_middle_goes_on_the_same(sampler: str) -> None:
     def played(stop_after: int) -> tuple[list[Any], Scheduler]:
-        scheduler = wishing(sampler)
+        scheduler = with_requested(sampler)
         player = Player(scheduler, 1).play(stop_after=6)
         scheduler.try_next("x", TRIED[0])
         player.play(stop_after)
         return player.events, scheduler
 
     events, whole = played(30)
-    restored = wishing(sampler)
+    restored = with_requested(sampler)
     for index, (kind, number, what) in enumerate(events):
         if index == 6:
             restored.try_next("x", TRIED[0])
@@ -71,29 +73,29 @@ def test_a_search_with_wishes_that_is_restored_in_the_middle_goes_on_the_same(sa
             restored.pause(number)
         else:
             restored.end(number, "completed")  # type: ignore[arg-type]
-    assert {number: trial.wish for number, trial in restored.trials.items()} == {
-        number: trial.wish for number, trial in whole.trials.items()
+    assert {number: trial.origin for number, trial in restored.trials.items()} == {
+        number: trial.origin for number, trial in whole.trials.items()
     }
 
 
 def test_a_configuration_that_was_tried_meanwhile_is_not_tried_again() -> None:
-    scheduler = wishing("tpe")
+    scheduler = with_requested("tpe")
     scheduler.try_next("x", FIRST[0])
-    assert scheduler.propose().wish == "x"
-    assert scheduler.propose().wish == "first[1]", "first[0] is what x was"
+    assert scheduler.propose().origin == "x"
+    assert scheduler.propose().origin == "first[1]", "first[0] is what x was"
 
 
-def test_adopted_trials_use_up_the_wishes_that_they_were_begun_for() -> None:
-    scheduler = wishing("tpe")
+def test_adopted_trials_use_up_the_requests_that_they_were_begun_for() -> None:
+    scheduler = with_requested("tpe")
     scheduler.try_next("x", TRIED[0])
     scheduler.adopt(TRIED[0], "x")
     scheduler.adopt({"loss": "a", "margin": 0.3, "learning_rate": 1e-5}, "first[1]")
     scheduler.adopt({"loss": "c", "learning_rate": 1e-6})
-    assert [scheduler.propose().wish for _ in range(3)] == ["first[0]", "first[2]", None]
+    assert [scheduler.propose().origin for _ in range(3)] == ["first[0]", "first[2]", None]
 
 
 def test_a_warm_starts_configurations_come_after_and_complete_what_fits() -> None:
-    scheduler = wishing("mfgp")
+    scheduler = with_requested("mfgp")
     proposer = scheduler.proposer
     older = {"loss": "a", "margin": 0.7, "learning_rate": 2e-5}
     proposer.adopt(-1, older)
@@ -102,7 +104,7 @@ def test_a_warm_starts_configurations_come_after_and_complete_what_fits() -> Non
     proposer.try_first(-1)
     proposer.try_first(-2)
     trials = [scheduler.propose() for _ in range(4)]
-    assert [trial.wish for trial in trials] == ["first[0]", "first[1]", "first[2]", None]
+    assert [trial.origin for trial in trials] == ["first[0]", "first[1]", "first[2]", None]
     assert trials[1].values == older, "the best guess at the rest of a part is what the older run found"
     assert FIRST[0] not in [trial.values for trial in trials[1:]]
 
@@ -116,14 +118,14 @@ def test_adopted_trials_are_no_combinations_of_the_grid_any_more() -> None:
     assert len(scheduler.trials) == len({str(trial.values) for trial in scheduler.trials.values()}) == 18
 
 
-def test_a_grid_has_no_combination_twice_for_the_sake_of_a_wish() -> None:
+def test_a_grid_has_no_combination_twice_because_it_is_requested() -> None:
     """Three combinations have the loss c."""
     scheduler = make("grid", "none", num_trials=99)
     for name in "vwxyz":
         scheduler.try_next(name, {"loss": "c"})
     while scheduler.may_begin:
         scheduler.propose()
-    assert [trial.wish for trial in scheduler.trials.values() if trial.values["loss"] == "c"] == ["v", "w", "x"]
+    assert [trial.origin for trial in scheduler.trials.values() if trial.values["loss"] == "c"] == ["v", "w", "x"]
     assert len(scheduler.trials) == len({str(trial.values) for trial in scheduler.trials.values()}) == 18
 
 
@@ -144,7 +146,7 @@ def test_a_grid_begins_with_a_warm_starts_configurations() -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_mfgp_completes_a_part_with_what_its_model_promises(seed: int) -> None:
-    """The learning rate is about as good as without a wish. A single proposal may explore, so the middle of five counts."""
+    """The learning rate is about as good as without a request. A single proposal may explore, so the middle of five counts."""
     scheduler = make("mfgp", "none", num_trials=30, seed=seed)
     Player(scheduler, 1).play()
     preset = preset_of(RANGES, {"loss": "a"})
