@@ -64,7 +64,7 @@ class _Peers(NamedTuple):
 @dataclass
 class _Trial(Trial[LearningCurve]):
     curve: LearningCurve = field(default_factory=LearningCurve)
-    promise: float = math.inf  # last computed expected gain; infinite after a rung until it is computed
+    expected_gain: float = math.inf  # last computed expected gain; infinite after a rung until it is computed
     peers: _Peers = field(init=False)  # while it is paused
     rank: tuple[float, int] = field(init=False)  # minus its area, and its number
 
@@ -97,26 +97,26 @@ class Growth:
         self._places: dict[int, int] = {}  # of trials, in order of first rungs
         # Whether a new trial may start, as of the last rung; and current expected gains, by whether one may start.
         self._may_begin = True
-        self._promises: dict[bool, dict[int, float]] = {}
-        self._promise_of_new: float | None = None
+        self._expected_gains: dict[bool, dict[int, float]] = {}
+        self._expected_gain_of_new: float | None = None
 
     @property
     def reference_point(self) -> Pair:
         """The current lower corner of hypervolumes."""
         return self._front.reference_point
 
-    def promises(self, may_begin: bool) -> dict[int, float]:
+    def expected_gains(self, may_begin: bool) -> dict[int, float]:
         """Return the current expected gains of the paused trials that rank highest."""
-        if may_begin not in self._promises:
-            self._promises[may_begin] = self._promises_of_paused(may_begin)
-        return self._promises[may_begin]
+        if may_begin not in self._expected_gains:
+            self._expected_gains[may_begin] = self._expected_gains_of_paused(may_begin)
+        return self._expected_gains[may_begin]
 
     def on_rung(
         self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
     ) -> str | None:
         self._may_begin = may_begin
         self._take(trial, examples_seen, standing, ahead)
-        self._update_promises()
+        self._update_expected_gains()
         if self.next_to_resume(may_begin) == trial:
             self.set_running(trial, running=True)
             return None
@@ -127,34 +127,36 @@ class Growth:
             return None
         if not self._forecaster.has_learnt:
             return self._first_to_go_on(may_begin)
-        promises = self.promises(may_begin)
-        candidates = list(promises) if may_begin else self._worth_resuming(promises)
-        best = self._most_promising(candidates, promises)
+        expected_gains = self.expected_gains(may_begin)
+        candidates = list(expected_gains) if may_begin else self._worth_resuming(expected_gains)
+        best = self._find_best(candidates, expected_gains)
         if best is None:
             return None
-        new_is_better = may_begin and self._promise_of_a_new_trial() > promises[best]
+        new_is_better = may_begin and self._expected_gain_of_a_new_trial() > expected_gains[best]
         return None if new_is_better else best
 
-    def _worth_resuming(self, promises: dict[int, float]) -> list[int]:
+    def _worth_resuming(self, expected_gains: dict[int, float]) -> list[int]:
         """Return the trials with enough expected gain, or else the good ones, which may be slow starters.
 
         Used when no new trial may start.
         """
-        worth_it = [trial for trial, promise in promises.items() if self._is_worth_resuming(trial, promise)]
-        return worth_it or [trial for trial in promises if self._is_good(trial)]
+        worth_it = [
+            trial for trial, expected_gain in expected_gains.items() if self._is_worth_resuming(trial, expected_gain)
+        ]
+        return worth_it or [trial for trial in expected_gains if self._is_good(trial)]
 
-    def _most_promising(self, candidates: list[int], promises: dict[int, float]) -> int | None:
+    def _find_best(self, candidates: list[int], expected_gains: dict[int, float]) -> int | None:
         """Return the trial with the highest expected gain; ties go to the largest own front, then to the earlier trial."""
-        return max(candidates, key=lambda trial: (promises[trial], self._area_of(trial), -trial), default=None)
+        return max(candidates, key=lambda trial: (expected_gains[trial], self._area_of(trial), -trial), default=None)
 
     def set_running(self, trial: int, running: bool) -> None:
         if self._trials.known(trial).running != running:
             self._trials.set_running(trial, running)
-            self._update_promises()
+            self._update_expected_gains()
 
     def end(self, trial: int) -> None:
         self._trials.end(trial)
-        self._promises = {}
+        self._expected_gains = {}
 
     @property
     def _front(self) -> Staircase:
@@ -169,7 +171,7 @@ class Growth:
         self._forecaster.add_rung(curve, examples_seen, points)
         curve.front = standing.front
         curve.area = standing.area
-        trial.promise = math.inf
+        trial.expected_gain = math.inf
         self._trials.pause(number)
         trial.rank = (-curve.area, number)
         bisect.insort(self._areas.setdefault(examples_seen, []), trial.rank)
@@ -182,30 +184,30 @@ class Growth:
         for front in self._fronts:
             front.add_all(points)
 
-    def _update_promises(self) -> None:
+    def _update_expected_gains(self) -> None:
         """Update all expected gains after an event. They are stored only here, so queries do not change state."""
-        self._promises, self._promise_of_new = {}, None
-        for trial, promise in self.promises(self._may_begin).items():
-            self._trials[trial].promise = promise
+        self._expected_gains, self._expected_gain_of_new = {}, None
+        for trial, expected_gain in self.expected_gains(self._may_begin).items():
+            self._trials[trial].expected_gain = expected_gain
 
-    def _promises_of_paused(self, may_begin: bool) -> dict[int, float]:
+    def _expected_gains_of_paused(self, may_begin: bool) -> dict[int, float]:
         front = self._predicted_front()
-        paused = self._paused_by_promise(may_begin)
-        last_promises = [self._trials[number].promise for number in paused]
-        num_unknown = sum(map(math.isinf, last_promises))
+        paused = self._paused_by_expected_gain(may_begin)
+        last_gains = [self._trials[number].expected_gain for number in paused]
+        num_unknown = sum(map(math.isinf, last_gains))
         num_enough = self.num_candidates + num_unknown
         # If no trial runs or may start, check all before the search ends, until one is worth resuming.
         all_are_asked = not may_begin and not self._trials.any_runs
-        promises: dict[int, float] = {}
+        expected_gains: dict[int, float] = {}
         for number in paused:
-            are_enough = len(promises) >= num_enough
+            are_enough = len(expected_gains) >= num_enough
             if are_enough and not all_are_asked:
                 break
-            promise = self._promise(number, front)
-            promises[number] = promise
-            if self._is_worth_resuming(number, promise):
+            expected_gain = self._expected_gain(number, front)
+            expected_gains[number] = expected_gain
+            if self._is_worth_resuming(number, expected_gain):
                 all_are_asked = False
-        return promises
+        return expected_gains
 
     def _predicted_front(self) -> Staircase:
         """Return the front as predicted if all running trials reach their predictions."""
@@ -223,9 +225,9 @@ class Growth:
         worst_good = self._worst_good
         return [number for number, trial in paused.items() if trial.rank <= worst_good[trial.peers]]
 
-    def _paused_by_promise(self, may_begin: bool) -> list[int]:
+    def _paused_by_expected_gain(self, may_begin: bool) -> list[int]:
         """Return the trials that could resume, by falling last expected gain."""
-        return sorted(self._paused(may_begin), key=lambda number: (-self._trials[number].promise, number))
+        return sorted(self._paused(may_begin), key=lambda number: (-self._trials[number].expected_gain, number))
 
     def _first_to_go_on(self, may_begin: bool) -> int | None:
         """Return the best trial until any has continued past its first rung, since predictions need at least one."""
@@ -236,11 +238,11 @@ class Growth:
     def _area_of(self, trial: int) -> float:
         return self._trials[trial].curve.area
 
-    def _is_worth_resuming(self, trial: int, promise: float) -> bool:
+    def _is_worth_resuming(self, trial: int, expected_gain: float) -> bool:
         """Return whether a trial with this expected gain may resume if no new trial may start."""
         curve = self._trials[trial].curve
         examples_ahead = curve.budgets_ahead[-1] - curve.budgets[-1]
-        return promise * examples_ahead > MIN_RELATIVE_GAIN * self._front.area
+        return expected_gain * examples_ahead > MIN_RELATIVE_GAIN * self._front.area
 
     def _is_good(self, number: int) -> bool:
         """Return whether the trial is among the best that reached its budget."""
@@ -251,34 +253,34 @@ class Growth:
         areas = self._areas[peers.budget]  # of all trials that reached it, best first
         return areas[max(1, peers.num_good(len(areas))) - 1]
 
-    def _promise(self, trial: int, front: Staircase) -> float:
+    def _expected_gain(self, trial: int, front: Staircase) -> float:
         """Return the hypervolume per example that a paused trial is expected to add to the front from its last rung on."""
         curve = self._trials[trial].curve
         ahead = zip(curve.budgets_ahead, self._forecaster.points_ahead(curve), strict=True)
         return _largest_gain(front, ahead, curve.budgets[-1])
 
-    def _promise_of_a_new_trial(self) -> float:
-        if self._promise_of_new is None:
-            self._promise_of_new = self._mean_promise_of_latest()
-        return self._promise_of_new
+    def _expected_gain_of_a_new_trial(self) -> float:
+        if self._expected_gain_of_new is None:
+            self._expected_gain_of_new = self._mean_expected_gain_of_latest()
+        return self._expected_gain_of_new
 
-    def _mean_promise_of_latest(self) -> float:
+    def _mean_expected_gain_of_latest(self) -> float:
         """Return the mean gain of the latest trials from their start, each measured against the front without that trial."""
         begun = self._trials.begun
         if not begun:
             return math.inf
         largest = [begun[place] for place in itertools.islice(self._by_area, NUM_LARGEST)]
         front_of_largest = self._joint_front(largest)
-        promises = []
+        expected_gains = []
         for number in begun[-NUM_LATEST:]:
             front = front_of_largest
             if number in largest:
                 others = [other for other in largest if other != number]
                 front = self._joint_front(others)
             rungs = self._all_rungs(number)
-            promise = _largest_gain(front, rungs, 0)
-            promises.append(promise)
-        return float(np.mean(promises))
+            expected_gain = _largest_gain(front, rungs, 0)
+            expected_gains.append(expected_gain)
+        return float(np.mean(expected_gains))
 
     def _all_rungs(self, trial: int) -> Iterator[tuple[int, Float64Array]]:
         """Yield examples seen and points (points, 2) of a trial's rungs so far, then of its predicted rungs."""

@@ -45,7 +45,7 @@ def test_what_moves_on_is_preferred_to_what_stands_still() -> None:
     assert not rung(policy, 0, 30, (0.70, 0.44), may_begin=False), "it has come to a stop; others may move as it did"
 
 
-def test_with_nothing_new_to_begin_trials_go_on_while_they_promise_more() -> None:
+def test_with_nothing_new_to_begin_trials_go_on_while_their_expected_gain_is_higher() -> None:
     """Trials 1 and 2 move as they did; of trial 0, which is dominated and stands still, nothing is expected."""
     policy = Growth((0.5, 0.2), (0.5, 0.4))
     seen = dict.fromkeys(range(3), 10)
@@ -76,7 +76,7 @@ def test_a_trial_that_has_ended_is_not_resumed() -> None:
 def test_before_all_are_begun_ever_fewer_go_on() -> None:
     """Of 24 trials 6 from 10, of those 6 * 20 / 30 from 20 and of those 4 * 30 / 40 from 30.
 
-    The second twelve are worthless, so that a new trial promises nothing; the others are each the better in S the worse in P.
+    The second twelve are worthless, so that a new trial has no expected gain; the others are each the better in S the worse in P.
     """
     policy = Growth((0.5, 0.2), (0.5, 0.35))
     seen = dict.fromkeys(range(24), 10)
@@ -96,7 +96,7 @@ def test_before_all_are_begun_ever_fewer_go_on() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_search_does_not_end_while_a_held_trial_promises_more(seed: int) -> None:
+def test_the_search_does_not_end_while_a_held_trial_has_a_higher_expected_gain(seed: int) -> None:
     """The first forty trials are weak, and come first where nothing else tells trials apart."""
     draws = np.random.default_rng(seed).uniform(size=(80, 2))
     draws[:40, 0] *= 0.3
@@ -121,12 +121,12 @@ def test_the_search_does_not_end_while_a_held_trial_promises_more(seed: int) -> 
             trial = len(seen)
     assert len(seen) == 80
     policy.num_candidates = 1000
-    policy.set_running(0, running=True)  # to have promises worked out anew, now all of them
+    policy.set_running(0, running=True)  # to have the expected gains computed again, now all of them
     policy.set_running(0, running=False)
     assert next_to_resume(policy, may_begin=False) is None
 
 
-def test_what_is_idle_when_the_last_trial_has_begun_takes_up_only_what_promises_something() -> None:
+def test_what_is_idle_when_the_last_trial_has_begun_takes_up_only_trials_with_an_expected_gain() -> None:
     """Trials 1 to 6 are far behind, and nothing moves enough to change that."""
     policy = Growth((0.5, 0.2), None)
     for trial in range(8):
@@ -136,13 +136,13 @@ def test_what_is_idle_when_the_last_trial_has_begun_takes_up_only_what_promises_
     assert 7 in resumed and {*resumed} <= {0, 7, None}
 
 
-def test_the_search_does_not_end_before_good_trials_that_promise_nothing_went_on() -> None:
+def test_the_search_does_not_end_before_good_trials_without_an_expected_gain_went_on() -> None:
     """Eight trials; the one that went on did not move, so none is expected to. The best two go on all the same."""
     policy = Growth((0.5, 0.2), None)
     for trial in range(8):
         rung(policy, trial, 10, (0.60 + 0.01 * trial, 0.40))
     rung(policy, 7, 20, (0.67, 0.40), may_begin=False)
-    assert policy.promises(False)[6] == 0
+    assert policy.expected_gains(False)[6] == 0
     resumed = {next_to_resume(policy, may_begin=False) for _ in range(8)}
     assert {6} <= resumed <= {6, 7, None}
 
