@@ -73,7 +73,10 @@ def main() -> None:
     rows = [
         ["trials", f"{size.paused}, {size.concurrent} at a time, {paused['assignments']} assignments"],
         ["lost; doubled", f"{paused['lost']}; {paused['doubled']}"],
-        ["seconds", f"{paused['seconds']:.1f}, {1000 * paused['seconds'] / paused['assignments']:.0f} ms per assignment"],
+        [
+            "seconds",
+            f"{paused['seconds']:.1f}, {1000 * paused['seconds'] / paused['assignments']:.0f} ms per assignment",
+        ],
         ["driver's private memory", f"{paused['driver_bytes'] / measure.MIB:.0f} MiB at the end"],
         ["its growth", f"{paused['kib_per_assignment']:.1f} KiB per assignment"],
         ["CPUs taken by others", f"{paused['others']:.0%}"],
