@@ -194,9 +194,9 @@ def _csv(source: str, suffix: str, compression: str, columns: tuple[str, ...]) -
 def _is_header(record: Sequence[str], names: Sequence[str], places: Sequence[int]) -> bool:
     """Return whether a row repeats the header: all column names in any order, or the names of the columns read.
 
-    A text that happens to equal its column's name is an ordinary row.
+    A text that happens to equal its column's name is an ordinary row, also in a file with one column.
     """
-    if len(record) != len(names) or _cell_name(record[places[-1]]) not in names:
+    if len(names) == 1 or len(record) != len(names) or _cell_name(record[places[-1]]) not in names:
         return False
     cells = list(map(_cell_name, record))
     has_read_names = len(places) > 1 and all(cells[place] == names[place] for place in places)

@@ -48,7 +48,9 @@ _NUM_SHOWN = 3  # entries of a list shown in messages
 _SURROUNDING = re.compile(r"^[\s\u200b\ufeff]+|[\s\u200b\ufeff]+$")  # whitespace, including zero-width
 _WHOLE = re.compile(r"[+-]?[0-9]+(\.0*)?")
 _DECIMAL = re.compile(r"(?P<sign>[+-]?)(?P<whole>[0-9]*)\.(?P<fraction>[0-9]+)")
-_EXPONENTIAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]+")
+_EXPONENTIAL = re.compile(
+    r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-][0-9]+"
+)  # without a sign, as in 1e5, it may be a code
 
 
 Source = str | Sequence[str]

@@ -100,7 +100,7 @@ class Expected:
         distance = float(np.abs(embeddings - self.embeddings).max()) / length
         if distance <= allowed:  # false for NaN
             return ""
-        return f"gives other vectors than those that were scored (apart by {distance:.2g}, allowed: {allowed:g})"
+        return f"gives other vectors than the run's weights (apart by {distance:.2g}, allowed: {allowed:g})"
 
 
 def check(folder: Path, expected: Expected, to: Path) -> None:

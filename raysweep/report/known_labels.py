@@ -42,4 +42,5 @@ def known_labels_lines(summary: Summary) -> Iterator[str]:
         shared = "" if area.share is None else f", {show_share(area.share)} of the oracle's"
         yield f"with the pool's labels known, hypervolume on {split}: {show_area(area.front)}{shared}"
     if why := why_partial(summary.labelled, "test"):
-        yield f"with the pool's labels known, no hypervolume on test: {why}"
+        reason = "weights are stored only for rungs with a point on the ordinary front"
+        yield f"with the pool's labels known, no hypervolume on test: {why}; {reason}"

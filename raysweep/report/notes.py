@@ -85,6 +85,8 @@ def _partial_note(results: Results, why: str) -> str:
     text = f"{why[0].upper()}{why[1:]}, so the front has no hypervolume, floor or comparison there"
     if results.status == "running" and results.has_driver is not False:
         return f"{text} yet."
+    if results.status in ("completed", "budget", "plateau"):
+        return f"{text}: the weights of the others are not stored, or scoring them failed."
     return f"{text}: raysweep run --resume RUN scores the members that are missing and whose weights are stored."
 
 
