@@ -407,7 +407,7 @@ class ResourcesConfig(Frozen):
         2,
         ge=0,
         description="maximum number of consecutive times, without a rung in between, that a trial whose process died "
-        "resumes from its checkpoint; lost nodes do not count",
+        "resumes from its checkpoint; up to 20 lost nodes in a row do not count",
     )
     max_failed_share: float = Field(
         0.5,
