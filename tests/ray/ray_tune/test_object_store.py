@@ -37,7 +37,7 @@ def test_a_sweep_in_a_bucket_that_fails_now_and_then_is_killed_and_resumed_elsew
     place = server.uri("runs")
     runs = open_folder(place)
     assert isinstance(runs, BucketFolder)
-    faults: dict[str, float] = {"share": SHARE_FAILED, "pause": TIMEOUT_SECONDS + 1}
+    faults: dict[str, float] = {"share": SHARE_FAILED, "hold": TIMEOUT_SECONDS + 1}
     server.fail(**faults, after_ledger_parts=LEDGER_PARTS)
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
