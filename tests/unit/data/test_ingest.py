@@ -42,13 +42,13 @@ def test_spellings_of_a_label_are_one_class_in_all_splits(tmp_path):
     names = {"a": 0, "b": "caf\u00e9"}
     train = [(text, names[label]) for text, label in TRAIN]
     train[0], train[1] = ("train 0", "-0.0"), ("train 1", " cafe\u0301")
-    dev = [("dev 0", "cafe\u0301"), ("dev 1", "0e0")]
+    dev = [("dev 0", "cafe\u0301"), ("dev 1", "0e+0")]
     summary, sentences = built(tmp_path, train, dev, [("test 0", 0.0)])
     assert summary.label_names == ["0", "caf\u00e9"]
     assert summary.num_by_label["train"] == {"0": 5, "caf\u00e9": 5}
     assert sentences.labels.tolist() == [0, 1] * 5 + [1, 0] + [0]
     (merged,) = [text for text in summary.warnings if "spellings" in text]
-    assert "7 spellings are merged into 2 labels" in merged  # of 0: 0, -0.0, 0e0 and 0.0
+    assert "7 spellings are merged into 2 labels" in merged  # of 0: 0, -0.0, 0e+0 and 0.0
     assert built(tmp_path, TRAIN, DEV)[0].warnings == []
 
 
