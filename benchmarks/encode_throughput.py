@@ -25,7 +25,7 @@ HEADER = (
     "peer",
     "sentences/s",
     "to stock",
-    "without tokenising",
+    "without tokenizing",
     "to stock",
     "peak MiB",
     "mean cosine",
@@ -63,9 +63,9 @@ def _run(arguments: argparse.Namespace, found: dict[str, Any]) -> dict[str, Any]
     auto = f"ours {found['auto']}"
     rows, figures = [], {}
     for peer in compared:
-        embeddings, untokenised = peer.result
+        embeddings, untokenized = peer.result
         cosines = (embeddings * stock.result[0]).sum(axis=1)
-        rate = peer.median(untokenised)
+        rate = peer.median(untokenized)
         name = f"{peer.name} (auto)" if peer.name == auto else peer.name
         of_stock = rate / stock.median(stock.result[1])
         speeds = [f"{peer.rate:,.0f}", f"{peer.rate / stock.rate:.2f}", f"{rate:,.0f}", f"{of_stock:.2f}"]
@@ -73,7 +73,7 @@ def _run(arguments: argparse.Namespace, found: dict[str, Any]) -> dict[str, Any]
         rows.append([name, *speeds, peak, f"{cosines.mean():.6f}", f"{cosines.min():.6f}"])
         figures[peer.name] = {
             **peer.figures(),
-            "examples_per_second_without_tokenising": rate,
+            "examples_per_second_without_tokenizing": rate,
             "mean_cosine": float(cosines.mean()),
             "least_cosine": float(cosines.min()),
         }
@@ -81,13 +81,13 @@ def _run(arguments: argparse.Namespace, found: dict[str, Any]) -> dict[str, Any]
     print(measure.table(HEADER, rows))
     print(said)
     with_tokens = figures[auto]["examples_per_second"] / stock.rate
-    without = figures[auto]["examples_per_second_without_tokenising"]
-    without /= figures[stock.name]["examples_per_second_without_tokenising"]
-    print(f"\nratio: {with_tokens:.2f} ({auto} over stock fp32, both tokenising); without tokenising {without:.2f}")
+    without = figures[auto]["examples_per_second_without_tokenizing"]
+    without /= figures[stock.name]["examples_per_second_without_tokenizing"]
+    print(f"\nratio: {with_tokens:.2f} ({auto} over stock fp32, both tokenizing); without tokenizing {without:.2f}")
     return {
         "ratio": with_tokens,
-        "ratio_of": [f"{auto} (auto), tokenising included", "SentenceTransformer.encode fp32, batch 64"],
-        "ratio_without_tokenising": without,
+        "ratio_of": [f"{auto} (auto), tokenizing included", "SentenceTransformer.encode fp32, batch 64"],
+        "ratio_without_tokenizing": without,
         "data": data.name,
         "sentences": len(texts),
         "auto": found["auto"],
@@ -141,11 +141,11 @@ def encode_ours(turns: Turns, texts: Sequence[str], device: str, arithmetic: str
     def embed(tokens: encoder_tokens.Tokens) -> Floats:
         return encoder.embed(model, tokens, np.arange(len(tokens)), arithmetic=arithmetic)
 
-    embed(encoder_tokens.tokenise(model, texts[:64]))
+    embed(encoder_tokens.tokenize(model, texts[:64]))
     parts, rates = [], []
     turns.begin()
     for part in _slices(texts):
-        tokens = encoder_tokens.tokenise(model, part)
+        tokens = encoder_tokens.tokenize(model, part)
         began = time.perf_counter()
         parts.append(embed(tokens))
         rates.append(len(part) / (time.perf_counter() - began))

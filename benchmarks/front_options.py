@@ -138,7 +138,7 @@ def _arguments() -> argparse.Namespace:
 
 @dataclass(frozen=True)
 class Task:
-    """Files of labelled sentences in the data folder; without ``test`` a tenth of ``train`` is drawn for it."""
+    """Files of labeled sentences in the data folder; without ``test`` a tenth of ``train`` is drawn for it."""
 
     train: str
     test: str | None = None

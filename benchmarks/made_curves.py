@@ -3,7 +3,7 @@
 Rungs are counted from 1, and time in rungs. An untrained trial scores ``REFERENCE``. With training P rises and S falls, each
 on its way to a level of the trial's own; how fast is the trial's family: exponentials, power laws, and exponentials whose
 speed falls with the level that they reach, so that curves cross. Each rung has three operating points, from the tuned
-encoder towards the untrained one, as interpolations have.
+encoder toward the untrained one, as interpolations have.
 """
 
 from dataclasses import dataclass

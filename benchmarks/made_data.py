@@ -1,8 +1,8 @@
-"""Two labelled data sets from the demo's grammar, whose difficulty is known: one easy, one of which a part is learnt late.
+"""Two labeled data sets from the demo's grammar, whose difficulty is known: one easy, one of which a part is learned late.
 
 ``easy``: a sentence begins with a word that says its label outright. ``late``: four in ten sentences are put into the mouth
 of one of 24 speakers, each rare, and half of the speakers mean the opposite of what they say. What most sentences need is
-learnt at once; the rest needs who is speaking and what is said together, of few examples each. Both are made of what
+learned at once; the rest needs who is speaking and what is said together, of few examples each. Both are made of what
 :mod:`raysweep.data.demo` generates, which is where topics and polarity come from.
 """
 

@@ -143,7 +143,7 @@ def bare_loop(turns: Turns, folder: Path, to: Path, repeats: int) -> tuple[int, 
         at_once = stages.SENTENCES_PER_SHARD
         for start in range(0, len(sentences), at_once):
             ids = np.arange(start, min(start + at_once, len(sentences)))
-            tokens = encoder_tokens.tokenise(model, sentences.texts(ids))
+            tokens = encoder_tokens.tokenize(model, sentences.texts(ids))
             sequences += np.split(tokens.flat, tokens.offsets[1:-1])
             written[ids] = encoder.embed(model, tokens, np.arange(len(ids)))
         written.flush()

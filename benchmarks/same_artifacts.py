@@ -26,7 +26,7 @@ from typing import Any
 from benchmarks import measure, peers, sweep_memory
 from raysweep.storage.folder import open_folder
 
-KINDS = ("sentences", "encoded", "neighbours", "examples")
+KINDS = ("sentences", "encoded", "neighbors", "examples")
 COMMAND = (sys.executable, "-m", "raysweep", "prepare")
 NUM_MADE = 110_000
 WIDTH = 64

@@ -123,13 +123,13 @@ def _unit(name: str) -> dict[str, Range]:
 
 UNIT_6 = Space({name: parameter for axis in range(6) for name, parameter in _unit(f"x{axis}").items()})
 
-BOWL_CENTRE = np.array([0.2, 0.4, 0.6, 0.8, 0.3, 0.7])
-BOWL_DEPTH = float((np.maximum(BOWL_CENTRE, 1 - BOWL_CENTRE) ** 2).sum())
+BOWL_CENTER = np.array([0.2, 0.4, 0.6, 0.8, 0.3, 0.7])
+BOWL_DEPTH = float((np.maximum(BOWL_CENTER, 1 - BOWL_CENTER) ** 2).sum())
 
 
 def bowl(params: Params, _: int) -> float:
     """1 in the middle, falling with the squared distance from it."""
-    return 1 - float(((_point(params) - BOWL_CENTRE) ** 2).sum()) / BOWL_DEPTH
+    return 1 - float(((_point(params) - BOWL_CENTER) ** 2).sum()) / BOWL_DEPTH
 
 
 # Dixon and Szego, "Towards Global Optimisation 2" (1978); the greatest value is 3.32237, the least 0.

@@ -1,6 +1,6 @@
 """Accuracy on frozen embeddings as SentEval fits it, where ``raysweep transfer`` has scikit-learn's regression.
 
-SentEval (Conneau and Kiela 2018, ``senteval/tools``) minimises the cross-entropy by Adam, with a rate of 1e-3, here in
+SentEval (Conneau and Kiela 2018, ``senteval/tools``) minimizes the cross-entropy by Adam, with a rate of 1e-3, here in
 batches of 128. Every three epochs it looks at rows that are held out. It ends at the sixth look that is no improvement, or
 after 200 epochs, and keeps the epoch that was best. The L2 penalty, 1e-5 to 1e-2, is chosen on three folds. These settings
 are those of margins-contrastive. Sentences are in lower case, their tokens joined by spaces, in order of how many they have.
@@ -95,7 +95,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Classifier:
-    """Fits regressions to rows of so many classes. ``penalise`` holds the strengths that are tried."""
+    """Fits regressions to rows of so many classes. ``penalize`` holds the strengths that are tried."""
 
     num_classes: int
     seed: int

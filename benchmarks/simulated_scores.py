@@ -22,7 +22,7 @@ SIMILARITY_STD = 0.074  # over queries, as of MiniLM on SST-2
 
 @dataclass(frozen=True)
 class Setting:
-    """How data differ: queries of a split, neighbours, what R and the best encoders score, and how alike encoders are."""
+    """How data differ: queries of a split, neighbors, what R and the best encoders score, and how alike encoders are."""
 
     name: str
     num_queries: int

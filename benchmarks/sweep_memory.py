@@ -1,6 +1,6 @@
 """Memory of each process of a sweep, for few sentences and for ten times as many.
 
-Made sentences of twelve words and of two labels in twelve files, a random BERT of one block and width 384, neighbours by
+Made sentences of twelve words and of two labels in twelve files, a random BERT of one block and width 384, neighbors by
 an inverted file, 20,000 triplets, one trial. What counts is the anonymous memory that is resident (``RssAnon``), so neither
 mapped files nor Ray's object store; the peak of each process, sampled ten times a second, and of all processes of a kind the
 greatest. Ray's own daemons are left out.

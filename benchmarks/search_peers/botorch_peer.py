@@ -29,7 +29,7 @@ NUM_DRAWS = 128  # of the posterior
 class QLogNehvi:
     """Trials run to their ends and are worth their best point. Choices are encoded as one number an option, each in [0, 1].
 
-    The acquisition is maximised over the encoded space and its best point is taken to the configuration that it stands
+    The acquisition is maximized over the encoded space and its best point is taken to the configuration that it stands
     for: of a choice the greatest number. What does not exist under a choice is encoded as 0.
     """
 

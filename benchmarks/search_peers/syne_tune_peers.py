@@ -29,7 +29,7 @@ from raysweep.replay.table import RecordedSweep
 Metrics = dict[str, float]
 
 EHVI_REFERENCE = 2.0
-"""Of each metric that is maximised: where 0.16.0's EHVI lets hypervolumes begin, whatever the metrics."""
+"""Of each metric that is maximized: where 0.16.0's EHVI lets hypervolumes begin, whatever the metrics."""
 
 
 class SyneTune:

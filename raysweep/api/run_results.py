@@ -102,9 +102,9 @@ class RunResults:
         return _frame(Point, self._stored.points).astype(_POINT_TYPES)
 
     @property
-    def labelled_points(self) -> pd.DataFrame:
+    def labeled_points(self) -> pd.DataFrame:
         """Return the points that use the pool's labels, which :attr:`points` excludes, with the same columns."""
-        return _frame(Point, self._stored.labelled).astype(_POINT_TYPES)
+        return _frame(Point, self._stored.labeled).astype(_POINT_TYPES)
 
     @property
     def trials(self) -> pd.DataFrame:

@@ -268,7 +268,7 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
         results = score_files.score_files(
             EncoderConfig(name=model, prompt=prompt, precision=arithmetic),
             EncoderConfig(name=reference, prompt=prompt) if reference else None,
-            score_files.LabelledFiles(train, test, text_column, label_column),
+            score_files.LabeledFiles(train, test, text_column, label_column),
             score_files.RetrievalSettings(ks, kinds, num_pool, pool_seed),
             display,
         )

@@ -87,7 +87,7 @@ def check_level(level: str) -> None:
         raise InputError(f"freezing is {level!r}; allowed: {', '.join(FORMS)}")
 
 
-def is_recognised(names: Sequence[str]) -> bool:
+def is_recognized(names: Sequence[str]) -> bool:
     """Return whether an encoder with these parameter names has freezing levels."""
     return _known_architecture(names) is not None
 

@@ -7,11 +7,11 @@ from typing import Literal
 
 from raysweep.errors import InputError
 
-ExampleKind = Literal["triplet", "labelled_pair", "positive_pair", "scored_pair"]
+ExampleKind = Literal["triplet", "labeled_pair", "positive_pair", "scored_pair"]
 
 
 # A labeled sentence is a training sentence with its class. It is not mined.
-LossExamples = ExampleKind | Literal["labelled_sentence"]
+LossExamples = ExampleKind | Literal["labeled_sentence"]
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,10 @@ LOSSES: Mapping[str, Loss] = MappingProxyType(
             {"margin": Number(0, 10, 0.1, "triplet_margin")},
         ),
         "contrastive": Loss(
-            "labelled_pair", "ContrastiveLoss", _SIAMESE_COSINE, {"margin": Number(0, 2, 0.5, "margin")}
+            "labeled_pair", "ContrastiveLoss", _SIAMESE_COSINE, {"margin": Number(0, 2, 0.5, "margin")}
         ),
         "online_contrastive": Loss(
-            "labelled_pair", "OnlineContrastiveLoss", _SIAMESE_COSINE, {"margin": Number(0, 2, 0.5, "margin")}
+            "labeled_pair", "OnlineContrastiveLoss", _SIAMESE_COSINE, {"margin": Number(0, 2, 0.5, "margin")}
         ),
         # The scale is the inverse of the softmax temperature.
         "multiple_negatives": Loss(
@@ -98,7 +98,7 @@ LOSSES: Mapping[str, Loss] = MappingProxyType(
             {"scale": Number(0, 1000, 20, "scale"), "negatives": Choice(NEGATIVES, "other_class")},
         ),
         "cosine_similarity": Loss("scored_pair", "CosineSimilarityLoss"),
-        "softmax": Loss("labelled_sentence", None),
+        "softmax": Loss("labeled_sentence", None),
     }
 )
 
@@ -106,4 +106,4 @@ LOSSES: Mapping[str, Loss] = MappingProxyType(
 def mined_kinds(losses: Iterable[object]) -> list[str]:
     """Return the kinds of mined examples that these losses need."""
     kinds = {LOSSES[str(loss)].example_kind for loss in losses}
-    return sorted(kinds - {"labelled_sentence"})
+    return sorted(kinds - {"labeled_sentence"})

@@ -47,8 +47,8 @@ def needs_of_sweep(config: SweepConfig, space: Space) -> Iterator[Need]:
     encoders = {"model": config.model, "reference": config.reference, "examples.encoder": config.examples.encoder}
     for key, encoder in encoders.items():
         yield from needs_of_encoder(key, encoder)
-    if config.examples.neighbours != "random" and mined_kinds(space.values("loss")):
-        yield Need("examples.neighbours", "faiss", "cpu")
+    if config.examples.neighbors != "random" and mined_kinds(space.values("loss")):
+        yield Need("examples.neighbors", "faiss", "cpu")
     yield from needs_of_trackers(config.trackers)
 
 

@@ -138,7 +138,7 @@ class ExamplesConfig(Frozen):
     encoder: Encoder | None = Field(
         None, description="encoder whose nearest neighbors are mined; the reference if not given"
     )
-    neighbours: Literal["per_class", "pooled", "random"] = Field(
+    neighbors: Literal["per_class", "pooled", "random"] = Field(
         "per_class",
         description="per_class: the k nearest sentences of the same class and the k nearest of the others; pooled: "
         "the k nearest of all, split by label; random: k random sentences of the same class and k of the "
@@ -167,10 +167,10 @@ class ExamplesConfig(Frozen):
 
     @model_validator(mode="after")
     def _check_random(self) -> "ExamplesConfig":
-        if self.neighbours == "random" and self.min_similarity is not None:
-            raise ValueError(f"min_similarity is {self.min_similarity:g}, but neighbours: random looks at no cosine")
-        if self.neighbours == "random" and self.index != "exact":
-            raise ValueError(f"index is {self.index}, but neighbours: random searches nothing")
+        if self.neighbors == "random" and self.min_similarity is not None:
+            raise ValueError(f"min_similarity is {self.min_similarity:g}, but neighbors: random looks at no cosine")
+        if self.neighbors == "random" and self.index != "exact":
+            raise ValueError(f"index is {self.index}, but neighbors: random searches nothing")
         return self
 
 
@@ -194,7 +194,7 @@ class PointsConfig(Frozen):
         description="positions between the base model's weights (0) and the tuned weights (1); each costs another "
         "evaluation",
     )
-    labelled: Grid = Field(
+    labeled: Grid = Field(
         [],
         description="weights of the probability that the query has a sentence's known label, added to the reference's "
         "cosine, for pools with known labels; only trials with the loss softmax have these points, which "

@@ -193,7 +193,7 @@ class TrialConfig(Frozen):
 
 def has_classes(loss: str) -> bool:
     """Return whether a loss gives an encoder class probabilities."""
-    return LOSSES[loss].example_kind == "labelled_sentence"
+    return LOSSES[loss].example_kind == "labeled_sentence"
 
 
 LOSS_PARAMETERS = tuple(sorted({name for loss in LOSSES.values() for name in loss.parameters}))

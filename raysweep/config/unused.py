@@ -70,7 +70,7 @@ def _without_effect(config: SweepConfig, space: Space) -> Iterator[_Unused]:
         for name in ("dev_fraction", "max_dev"):
             yield _Unused(("data", name), ("data", "dev"), "data.dev is given")
     if not any(map(has_classes, space.values("loss"))):
-        for kind in ("class_concat", "labelled"):
+        for kind in ("class_concat", "labeled"):
             yield _Unused(("evaluation", "points", kind), ("space", "loss"), "no loss of the space is softmax")
     for name, why in _unused_of_examples(space):
         yield _Unused(("examples", name), ("space", "loss"), why)
@@ -81,7 +81,7 @@ def _unused_of_examples(space: Space) -> Iterator[tuple[str, str]]:
     for name in ExamplesConfig.model_fields:
         if name in _TARGETS and "scored_pair" not in kinds:
             yield name, "no loss of the space is cosine_similarity"
-        elif kinds == {"labelled_sentence"}:
+        elif kinds == {"labeled_sentence"}:
             yield name, "softmax, the space's only loss, mines no examples"
 
 

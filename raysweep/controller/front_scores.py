@@ -26,19 +26,19 @@ class FrontRung:
 class ScoredRung:
     """A rung's scores on the test split and the calibration of its head, as plain values without trial and step.
 
-    ``labelled`` are the rung's points that use the pool's labels.
+    ``labeled`` are the rung's points that use the pool's labels.
     """
 
     points: Sequence[Mapping[str, Any]]
     calibration: Mapping[str, Any] | None = None
-    labelled: Sequence[Mapping[str, Any]] = ()
+    labeled: Sequence[Mapping[str, Any]] = ()
 
     def event(self, rung: FrontRung) -> PointsScored:
         """Return the ledger event for these scores."""
         where: dict[str, Any] = {"trial": rung.trial, "step": rung.step}
-        points, labelled = (tuple(Point(**where, **values) for values in some) for some in (self.points, self.labelled))
+        points, labeled = (tuple(Point(**where, **values) for values in some) for some in (self.points, self.labeled))
         calibration = None if self.calibration is None else Calibration(**where, **self.calibration)
-        return PointsScored(points=points, calibration=calibration, labelled=labelled or None)
+        return PointsScored(points=points, calibration=calibration, labeled=labeled or None)
 
 
 class FrontScores:

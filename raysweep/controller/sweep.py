@@ -225,7 +225,7 @@ class Sweep:
             reason = f"its checkpoint goes on with rung {step}, but the ledger ends at its rung {steps_done}"
             assignment.verdict = Verdict(TrialStatus.FAILED, reason)
             return True
-        if problem := _first_problem([*rung["points"], *rung.get("labelled", ())]):
+        if problem := _first_problem([*rung["points"], *rung.get("labeled", ())]):
             assignment.verdict = Verdict(TrialStatus.FAILED, f"rung {step} gave {problem}")
             return True
         event = RungFinished.from_json({**rung, "trial": number})
@@ -329,7 +329,7 @@ class Sweep:
         """Record that a trial has left its worker, because of ``failure`` or with its verdict.
 
         ``traceback`` is that of the exception, if one was raised. A trial that ``diverged`` is a regular result and does not
-        count towards the share of failed trials.
+        count toward the share of failed trials.
         """
         self._pay(number)
         verdict = self.assignments.pop(number).verdict

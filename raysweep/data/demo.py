@@ -43,7 +43,7 @@ SHARED_TEMPLATES = (
 )
 
 
-LABELLED_TEMPLATES = (  # negative, positive
+LABELED_TEMPLATES = (  # negative, positive
     ("I could not stand {a} {at} {thing}", "I loved {a} {at} {thing}"),
     ("{when}, we were let down by {a}", "{when}, we were delighted with {a}"),
     ("I will never {act} again, because {a} {was} {adj}", "I would gladly {act} again, because {a} {was} {adj}"),
@@ -225,7 +225,7 @@ def _two_aspects(draw: _Draw, about: Topic, positive: bool) -> tuple[_Aspect, _A
 def _sentence(draw: _Draw, topic: str, positive: bool) -> str:
     about = vocabulary().topics[topic]
     a, b = _two_aspects(draw, about, positive)
-    of_label = [pair[positive] for pair in LABELLED_TEMPLATES]
+    of_label = [pair[positive] for pair in LABELED_TEMPLATES]
     template = draw.of([*SHARED_TEMPLATES, *of_label])
     opener = draw.of(_OPENERS)
     if template.startswith(("{when}", "how ")):

@@ -3,9 +3,9 @@
 Work is split into chunks of :data:`CHUNK` consecutive anchors, each with its own random stream, so the sample depends
 only on the seed and not on the assignment of chunks to workers::
 
-    counts = num_candidates(kind, neighbour_ids)                             anywhere
+    counts = num_candidates(kind, neighbor_ids)                             anywhere
     quotas = allocate(counts, target, seed)                                  once
-    draw(kind, Chunk(number, anchors, neighbour_ids, quotas), seed)          anywhere
+    draw(kind, Chunk(number, anchors, neighbor_ids, quotas), seed)          anywhere
 """
 
 import math
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from raysweep.config.losses import ExampleKind
 
 KINDS: tuple[ExampleKind, ...] = get_args(ExampleKind)
-KINDS_WITH_TARGETS = ("labelled_pair", "scored_pair")
+KINDS_WITH_TARGETS = ("labeled_pair", "scored_pair")
 
 
 CHUNK = 1024
@@ -27,21 +27,21 @@ CHUNK = 1024
 _OWN, _OTHER = 0, 1  # slots of the neighbor ids: the anchor's class and the other classes
 
 
-def num_candidates(kind: ExampleKind, neighbour_ids: NDArray[np.int32]) -> NDArray[np.int64]:
+def num_candidates(kind: ExampleKind, neighbor_ids: NDArray[np.int32]) -> NDArray[np.int64]:
     """Return how many examples each anchor can give: (m,), or (m, 2) by slot for labeled and scored pairs.
 
-    ``neighbour_ids`` is (m, 2, k): neighbors of the anchor's class and of the other classes, padded at the end with -1.
+    ``neighbor_ids`` is (m, 2, k): neighbors of the anchor's class and of the other classes, padded at the end with -1.
     The triplets of an anchor are all pairs of a neighbor from each slot.
     """
-    found = _num_neighbours(neighbour_ids)
+    found = _num_neighbors(neighbor_ids)
     if kind == "triplet":
         return found[:, _OWN] * found[:, _OTHER]
     return found[:, _OWN] if kind == "positive_pair" else found
 
 
-def _num_neighbours(neighbour_ids: NDArray[np.int32]) -> NDArray[np.int64]:
+def _num_neighbors(neighbor_ids: NDArray[np.int32]) -> NDArray[np.int64]:
     """Return how many neighbors each anchor has in its class and in the other classes, (m, 2)."""
-    found: NDArray[np.int64] = np.count_nonzero(neighbour_ids >= 0, axis=2)
+    found: NDArray[np.int64] = np.count_nonzero(neighbor_ids >= 0, axis=2)
     return found
 
 
@@ -91,13 +91,13 @@ def _sample_quotas(counts: NDArray[np.int64], target: int, rng: np.random.Genera
 class Chunk:
     """Up to :data:`CHUNK` consecutive anchors, and their number in the sequence of all chunks.
 
-    ``anchors`` (m,) are sentence ids, ``neighbour_ids`` (m, 2, k) their neighbors and ``quotas``, (m,) or (m, 2), their
+    ``anchors`` (m,) are sentence ids, ``neighbor_ids`` (m, 2, k) their neighbors and ``quotas``, (m,) or (m, 2), their
     quotas from :func:`allocate`.
     """
 
     number: int
     anchors: NDArray[np.integer]
-    neighbour_ids: NDArray[np.int32]
+    neighbor_ids: NDArray[np.int32]
     quotas: NDArray[np.int64]
 
     def __post_init__(self) -> None:
@@ -134,20 +134,20 @@ def draw(
 
 def _triplets(chunk: Chunk, rng: np.random.Generator) -> NDArray[np.int32]:
     """Return triplets (q, 3). An anchor's triplets are numbered by own-class neighbor, then by other-class neighbor."""
-    counts = num_candidates("triplet", chunk.neighbour_ids)
+    counts = num_candidates("triplet", chunk.neighbor_ids)
     rows, numbers = pick_distinct(counts, chunk.quotas, rng)
-    num_other = _num_neighbours(chunk.neighbour_ids)[:, _OTHER]
+    num_other = _num_neighbors(chunk.neighbor_ids)[:, _OTHER]
     positives, negatives = np.divmod(numbers, num_other[rows])
-    positive_ids = chunk.neighbour_ids[rows, _OWN, positives]
-    negative_ids = chunk.neighbour_ids[rows, _OTHER, negatives]
+    positive_ids = chunk.neighbor_ids[rows, _OWN, positives]
+    negative_ids = chunk.neighbor_ids[rows, _OTHER, negatives]
     return _examples(chunk.anchors[rows], positive_ids, negative_ids)
 
 
 def _pairs(chunk: Chunk, slot: int, quotas: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int32]:
     """Return pairs (q, 2) of anchors and their neighbors in one slot."""
-    counts = _num_neighbours(chunk.neighbour_ids)[:, slot]
-    rows, neighbours = pick_distinct(counts, quotas, rng)
-    return _examples(chunk.anchors[rows], chunk.neighbour_ids[rows, slot, neighbours])
+    counts = _num_neighbors(chunk.neighbor_ids)[:, slot]
+    rows, neighbors = pick_distinct(counts, quotas, rng)
+    return _examples(chunk.anchors[rows], chunk.neighbor_ids[rows, slot, neighbors])
 
 
 def _examples(*columns: NDArray[np.integer]) -> NDArray[np.int32]:

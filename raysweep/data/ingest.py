@@ -23,7 +23,7 @@ from raysweep.data.containment import Answer, answer
 from raysweep.data.dataset import HUB_SPLITS, Split
 from raysweep.data.files import RowGroups
 from raysweep.data.phrases import Phrases, words
-from raysweep.data.shards import Shard, ShardSet, read_columns, serialised
+from raysweep.data.shards import Shard, ShardSet, read_columns, serialized
 from raysweep.data.source_files import SourceFile
 from raysweep.data.sources import Piece
 from raysweep.storage.folder import open_folder
@@ -165,7 +165,7 @@ class ReadWorker:
         return Shard(labels.columns(), numbers)
 
     def _write(self, kind: str, piece: int, number: int, columns: Mapping[str, Any]) -> None:
-        content = serialised(columns, {})
+        content = serialized(columns, {})
         open_folder(self.work.location).put(_part_name(self.work, kind, piece, number), content)
 
     def _digests(self, split: Split, texts: Sequence[str], keys: npt.NDArray[np.uint64]) -> dict[str, Any]:

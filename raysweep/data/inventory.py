@@ -12,7 +12,7 @@ from raysweep.storage.cache import MANIFEST
 from raysweep.storage.folder import Folder, LocalFolder
 
 SECONDS_PER_DAY = 86_400
-_WHOLE = re.compile(r"(sentences|encoded|neighbours|examples)-[0-9a-f]{20}")
+_WHOLE = re.compile(r"(sentences|encoded|neighbors|examples)-[0-9a-f]{20}")
 _UNFINISHED = re.compile(rf"\.{_WHOLE.pattern}\.[0-9a-f]{{8}}")  # as remove names them
 UNFINISHED_DAYS = 1.0  # days since the last write after which an artifact counts as abandoned
 

@@ -9,8 +9,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from raysweep.data.neighbour_shard import TOLERANCE, NeighbourShard
-from raysweep.data.neighbours import LabelledVectors, Neighbours, Search, VectorFile
+from raysweep.data.neighbor_shard import TOLERANCE, NeighborShard
+from raysweep.data.neighbors import LabeledVectors, Neighbors, Search, VectorFile
 
 CELLS_PER_ROOT = 4  # cells per square root of the number of rows, as faiss recommends
 MOST_CELLS = 8192  # training time grows with the square of the number of cells
@@ -62,7 +62,7 @@ class Quantizer:
         cells = np.arange(len(centroids))
         one_class = np.zeros(len(centroids), np.int64)
         self._centroids = centroids
-        self._shard = NeighbourShard(VectorFile(centroids, cells, one_class, cells), cells, num_threads)
+        self._shard = NeighborShard(VectorFile(centroids, cells, one_class, cells), cells, num_threads)
 
     def nearest(self, vectors: NDArray[np.float32], count: int) -> NDArray[np.int32]:
         """Return the numbers (m, count) of the cells nearest to ``vectors`` (m, d), rising, or all cells if fewer."""
@@ -89,11 +89,11 @@ class Quantizer:
     def _exactly(self, vectors: NDArray[np.float32], count: int) -> NDArray[np.int32]:
         one_class = np.zeros(len(vectors), np.int64)
         no_cell = one_class - 1
-        found = self._shard.search(LabelledVectors(vectors, one_class, no_cell), Search(count))
+        found = self._shard.search(LabeledVectors(vectors, one_class, no_cell), Search(count))
         return found.ids[:, 0]
 
 
-def recall(found: Neighbours, exact: Neighbours) -> float:
+def recall(found: Neighbors, exact: Neighbors) -> float:
     """Return the share of the exact neighbors that were found, or 1 if there are none."""
     pairs = zip(found.ids.reshape(-1, found.ids.shape[2]), exact.ids.reshape(-1, exact.ids.shape[2]), strict=True)
     num_found = sum(int(np.isin(wanted[wanted >= 0], ids).sum()) for ids, wanted in pairs)

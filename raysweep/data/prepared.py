@@ -126,7 +126,7 @@ class Prepared:
 
     def examples(self, kind: str) -> tuple[npt.NDArray[np.integer], npt.NDArray[Any] | None]:
         """Return the sentence ids (examples, 1 to 3) of a kind, and its targets (examples,) if the kind has any."""
-        if kind == "labelled_sentence":
+        if kind == "labeled_sentence":
             train = self.sentences.ids("train")
             labels = self.sentences.labels[train]
             ids = train[:, None]

@@ -51,7 +51,7 @@ class ShardSet:
         """Store one shard atomically and return its report."""
         num_rows = len(next(iter(shard.columns.values())))
         report: Report = {"num_rows": num_rows, **shard.facts}
-        content = serialised(shard.columns, report)
+        content = serialized(shard.columns, report)
         try:
             open_folder(self.artifact.location).put(self._name(number), content)
         except StorageError:
@@ -99,7 +99,7 @@ def read_columns(place: str, name: str) -> pa.RecordBatch:
     return pa.ipc.open_file(source).get_batch(0)
 
 
-def serialised(columns: Mapping[str, Column], report: Report) -> bytes:
+def serialized(columns: Mapping[str, Column], report: Report) -> bytes:
     """Return the content of a file with these columns and this report."""
     arrays = [_as_arrow(column) for column in columns.values()]
     fields = [pa.field(name, array.type) for name, array in zip(columns, arrays, strict=True)]

@@ -58,7 +58,7 @@ class SourceFile:
     version: str
 
     @property
-    def is_recognised(self) -> bool:
+    def is_recognized(self) -> bool:
         """Return whether size and version can identify the file's content."""
         return bool(self.version)
 

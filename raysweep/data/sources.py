@@ -265,15 +265,15 @@ def fingerprint(listed: Sequence[Piece], text_column: str = "text", label_column
         (piece,) = listed
         if piece.file is not None and not location.is_uri(piece.name) and piece.file.num_bytes >= LARGE_BYTES:
             return _remembered_digest(piece.file)
-        if piece.file is None or piece.file.is_local or not piece.file.is_recognised:
+        if piece.file is None or piece.file.is_local or not piece.file.is_recognized:
             _hash_content(piece, digest, text_column, label_column)
             return digest.hexdigest()
     for piece in listed:
-        recognised: list[Any] = [piece.name]
-        if piece.file and piece.file.is_recognised:
-            recognised = [without_options(piece.name), piece.file.num_bytes, piece.file.version]
-        digest.update((json.dumps(recognised) + "\n").encode())
-        if not (piece.file and piece.file.is_recognised):
+        recognized: list[Any] = [piece.name]
+        if piece.file and piece.file.is_recognized:
+            recognized = [without_options(piece.name), piece.file.num_bytes, piece.file.version]
+        digest.update((json.dumps(recognized) + "\n").encode())
+        if not (piece.file and piece.file.is_recognized):
             _hash_content(piece, digest, text_column, label_column)
     return digest.hexdigest()
 
@@ -281,8 +281,8 @@ def fingerprint(listed: Sequence[Piece], text_column: str = "text", label_column
 def _remembered_digest(file: SourceFile) -> str:
     """Return the SHA-256 of a local file; the file is read only if its size or time has changed since the last read."""
     path = location.expanded(file.name).absolute()
-    recognised = json.dumps([str(path), file.num_bytes, file.version])
-    name = hashlib.sha256(recognised.encode()).hexdigest()
+    recognized = json.dumps([str(path), file.num_bytes, file.version])
+    name = hashlib.sha256(recognized.encode()).hexdigest()
     remembered = open_folder(cache_folder() / "digests")
     with suppress(OSError, UnicodeDecodeError):
         text = remembered.read([name])[0].decode()

@@ -13,7 +13,7 @@ from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import precision
 from raysweep.encoders.buckets import buckets, tokens_per_batch
 from raysweep.encoders.locate import ModelSource, check_loadable, locate
-from raysweep.encoders.tokens import Tokens, tokenise
+from raysweep.encoders.tokens import Tokens, tokenize
 from raysweep.errors import InputError
 from raysweep.terminal import Advance
 
@@ -247,7 +247,7 @@ def embed_texts(
         num_done += sum(map(len, batches))
         advance(num_done, len(texts), "sentences")
 
-    tokens = tokenise(model, texts, prompt)
+    tokens = tokenize(model, texts, prompt)
     everything = np.arange(len(texts))
     return embed(model, tokens, everything, arithmetic=arithmetic, unit=unit, batch_context=counted)
 

@@ -52,9 +52,9 @@ class LoadedEncoder:
         """Return the dimension of the embeddings."""
         return self.model.get_embedding_dimension()
 
-    def tokenise(self, texts: Sequence[str]) -> Tokens:
+    def tokenize(self, texts: Sequence[str]) -> Tokens:
         """Return the token ids of the texts, each after the prompt."""
-        return encoder_tokens.tokenise(self.model, texts, self.prompt)
+        return encoder_tokens.tokenize(self.model, texts, self.prompt)
 
     def embed(self, tokens: Tokens) -> npt.NDArray[np.float32]:
         """Return the unit embeddings of all sentences in ``tokens``, (sentences, width).

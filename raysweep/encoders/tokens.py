@@ -77,7 +77,7 @@ class Tokens:
         return np.asarray(self.flat[starts + within_sentence])
 
 
-def tokenise(model: "SentenceTransformer", texts: Sequence[str], prompt: str = "") -> Tokens:
+def tokenize(model: "SentenceTransformer", texts: Sequence[str], prompt: str = "") -> Tokens:
     """Tokenize texts with sentence-transformers, truncated to the model's limit, and remove the padding.
 
     Raises:

@@ -10,12 +10,12 @@ point                retrieval score                    embedding               
 ``concat(g)``        cos_R + g cos_M                    [e_R; sqrt(g) e_M]                d_R + d_M
 ``class_concat(g)``  cos_R + g p(query) . p(sentence)   [e_R; sqrt(g) p]                  d_R + classes
 ``interpolate(a)``   cos_a                              e_a                               d_M
-``labelled(g)``      cos_R + g p(query)[label]          query [e_R; sqrt(g) p],           d_R + classes
+``labeled(g)``      cos_R + g p(query)[label]          query [e_R; sqrt(g) p],           d_R + classes
                                                         sentence [e_R; sqrt(g) one-hot]
 ==================== ================================== ================================= ===============
 
 e_a is the embedding under the weights (1 - a) base + a tuned. Only ``interpolate`` encodes queries and pool again; the
-other points reuse the encodings of ``plain``. ``labelled`` uses the labels of the pool, which no encoder knows, so it
+other points reuse the encodings of ``plain``. ``labeled`` uses the labels of the pool, which no encoder knows, so it
 is reported separately.
 """
 
@@ -100,12 +100,12 @@ class Encoded:
         return Encoded(self.queries, self.pool, head.probabilities(self.queries), head.probabilities(self.pool))
 
 
-LABELLED = "labelled"
+LABELED = "labeled"
 
 
-def wanted_labelled(grid: PointsConfig, *, has_head: bool) -> list[PointKey]:
+def wanted_labeled(grid: PointsConfig, *, has_head: bool) -> list[PointKey]:
     """Return the grid's points that use the pool's labels; none without a softmax head."""
-    return [(LABELLED, value) for value in grid.labelled] if has_head else []
+    return [(LABELED, value) for value in grid.labeled] if has_head else []
 
 
 def wanted(grid: PointsConfig, *, has_head: bool) -> list[PointKey]:
@@ -124,7 +124,7 @@ def width(key: PointKey, tuned: TunedEncoder, evaluation: EvaluationSet) -> int:
     reference_width = int(evaluation.reference_queries.shape[1])
     if kind == "concat":
         return reference_width + embedding_width(tuned.model)
-    if kind in ("class_concat", LABELLED):
+    if kind in ("class_concat", LABELED):
         assert tuned.head is not None
         return reference_width + len(tuned.head.bias)
     return embedding_width(tuned.model)
@@ -204,7 +204,7 @@ class _Products:
         found: dict[PointKey, npt.NDArray[np.int64]] = {}
         if ("plain", None) in keys:
             found["plain", None] = retrieval.top_k(self.tuned, k)
-        for kind in ("concat", "class_concat", LABELLED):
+        for kind in ("concat", "class_concat", LABELED):
             values = [value for own_kind, value in keys if own_kind == kind and value is not None]
             if values:
                 retrieved = retrieval.top_k_of_sums(self.reference, self._added(kind), values, k)
@@ -216,7 +216,7 @@ class _Products:
         if kind == "concat":
             return self.tuned
         assert self.query_classes is not None and self.pool_classes is not None
-        if kind == LABELLED:
+        if kind == LABELED:
             return self.query_classes.take(self.pool_labels, axis=1)
         return self.query_classes @ self.pool_classes.T
 

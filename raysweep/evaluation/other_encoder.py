@@ -42,7 +42,7 @@ def score(config: EncoderConfig, sentences: Sentences, evaluations: Sequence[Eva
     by_split = {}
     for evaluation in evaluations:
         ids = np.concatenate([evaluation.queries, evaluation.pool])
-        tokens = encoder_tokens.tokenise(model, sentences.texts(ids), source.prompt_of(config))
+        tokens = encoder_tokens.tokenize(model, sentences.texts(ids), source.prompt_of(config))
         embeddings = encoder.embed(model, tokens, np.arange(len(ids)), arithmetic=config.precision)
         num_queries = len(evaluation.queries)
         queries, pool = np.split(encoder.finite(embeddings, config), [num_queries])

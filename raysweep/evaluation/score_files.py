@@ -21,7 +21,7 @@ SHORTEST = 1e-12  # minimum divisor of embeddings, as in PyTorch's ``normalize``
 
 
 @dataclass(frozen=True)
-class LabelledFiles:
+class LabeledFiles:
     """Two sources of labeled sentences: the rows of ``test`` are queries, the pool is a sample of ``train``."""
 
     train: str
@@ -58,21 +58,21 @@ class FileScores(TypedDict):
 
 
 @dataclass(frozen=True)
-class _Labelled:
+class _Labeled:
     """Rows of a source. ``spelled`` are pairs of a label and a spelling of it."""
 
     texts: list[str]
     labels: list[str]
     spelled: set[tuple[str, str]] = field(default_factory=set)
 
-    def take(self, rows: npt.NDArray[np.integer]) -> "_Labelled":
-        return _Labelled([self.texts[row] for row in rows], [self.labels[row] for row in rows])
+    def take(self, rows: npt.NDArray[np.integer]) -> "_Labeled":
+        return _Labeled([self.texts[row] for row in rows], [self.labels[row] for row in rows])
 
 
 def score_files(
     model: EncoderConfig,
     reference: EncoderConfig | None,
-    files: LabelledFiles,
+    files: LabeledFiles,
     settings: RetrievalSettings,
     display: Display,
 ) -> list[FileScores]:
@@ -149,8 +149,8 @@ def _score(
     return results
 
 
-def _read(source: str, split: str, files: LabelledFiles) -> _Labelled:
-    rows = _Labelled([], [])
+def _read(source: str, split: str, files: LabeledFiles) -> _Labeled:
+    rows = _Labeled([], [])
     for batch in sources.read(source, files.text_column, files.label_column, split=split):
         rows.texts.extend(batch.texts)
         rows.labels.extend(batch.labels)
@@ -159,8 +159,8 @@ def _read(source: str, split: str, files: LabelledFiles) -> _Labelled:
 
 
 def _sample_pool(
-    files: LabelledFiles, train: _Labelled, num_queries: int, settings: RetrievalSettings, display: Display
-) -> _Labelled:
+    files: LabeledFiles, train: _Labeled, num_queries: int, settings: RetrievalSettings, display: Display
+) -> _Labeled:
     """Return the rows to retrieve from, or raise InputError if a k exceeds their number."""
     num_train = len(train.texts)
     if settings.num_pool is not None and settings.num_pool > num_train:
@@ -171,7 +171,7 @@ def _sample_pool(
     return train.take(drawn)
 
 
-def _check_labels(files: LabelledFiles, train: _Labelled, queries: _Labelled, display: Display) -> None:
+def _check_labels(files: LabeledFiles, train: _Labeled, queries: _Labeled, display: Display) -> None:
     """Reject labels for which polarity is undefined, and warn of suspicious ones."""
     known = sorted(set(train.labels))
     if len(known) == 1:
@@ -186,7 +186,7 @@ def _check_labels(files: LabelledFiles, train: _Labelled, queries: _Labelled, di
     _check_query_labels(files, queries, known, display)
 
 
-def _check_query_labels(files: LabelledFiles, queries: _Labelled, known: list[str], display: Display) -> None:
+def _check_query_labels(files: LabeledFiles, queries: _Labeled, known: list[str], display: Display) -> None:
     """Warn if some queries have labels that train lacks, whose polarity is 0; raise InputError if all do."""
     in_train = set(known)
     unknown = [row for row, label in enumerate(queries.labels) if label not in in_train]
@@ -203,7 +203,7 @@ def _check_query_labels(files: LabelledFiles, queries: _Labelled, known: list[st
     display.warn(f"{files.test}: {len(unknown)} of {num_queries} rows have labels that train lacks: {example}")
 
 
-def _num_conflicts(rows: _Labelled) -> int:
+def _num_conflicts(rows: _Labeled) -> int:
     """Return the number of texts with different labels."""
     first: dict[str, str] = {}
     conflicting = set()

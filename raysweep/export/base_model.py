@@ -24,7 +24,7 @@ _MOST_CHARACTERS = 200  # maximum of a license text in a card
 
 
 @dataclass(frozen=True)
-class Licence:
+class License:
     """The Hub's identifier of a license, or ``unknown``; ``detail`` is the name of an ``other`` license."""
 
     identifier: str = UNKNOWN
@@ -34,7 +34,7 @@ class Licence:
         return f"{self.identifier} ({self.detail})" if self.detail else self.identifier
 
     @classmethod
-    def of(cls, folder: Path) -> "Licence":
+    def of(cls, folder: Path) -> "License":
         """Return the license in a model card's metadata, or else the value of ``license`` in its ``config.json``."""
         card = _card_metadata(folder / "README.md")
         stated = card.get("license") or _json_object(folder / "config.json").get("license")
@@ -57,7 +57,7 @@ class BaseModel:
     shown: str
     hub_name: str | None
     revision: str | None
-    licence: Licence
+    license: License
 
     @classmethod
     def of(cls, config: EncoderConfig) -> "BaseModel":
@@ -67,24 +67,24 @@ class BaseModel:
             InputError: If the encoder cannot be found.
         """
         source = locate(config)
-        licence = Licence.of(source.folder)
+        model_license = License.of(source.folder)
         if config.name == "demo":
-            return cls(DEMO, DEMO, None, licence)
+            return cls(DEMO, DEMO, None, model_license)
         if source.commit is not None:
             name, _, revision = source.commit.partition(":")[2].rpartition("@")
-            return cls(name, name, revision, licence)
-        return cls(source.folder.name, None, None, licence)  # without the parent folders, which are private
+            return cls(name, name, revision, model_license)
+        return cls(source.folder.name, None, None, model_license)  # without the parent folders, which are private
 
 
-def joint_licence(models: Mapping[str, BaseModel]) -> Licence:
+def joint_license(models: Mapping[str, BaseModel]) -> License:
     """Return the license of a model built from these, keyed by role: unknown if one of theirs is."""
-    licences = {name: model.licence for name, model in models.items()}
-    distinct = set(licences.values())
+    licenses = {name: model.license for name, model in models.items()}
+    distinct = set(licenses.values())
     if len(distinct) == 1:
         return distinct.pop()
-    detail = ", ".join(f"{name}: {licence}" for name, licence in licences.items())
-    is_unknown = any(licence.identifier == UNKNOWN for licence in distinct)
-    return Licence(UNKNOWN if is_unknown else OTHER, detail)
+    detail = ", ".join(f"{name}: {model_license}" for name, model_license in licenses.items())
+    is_unknown = any(model_license.identifier == UNKNOWN for model_license in distinct)
+    return License(UNKNOWN if is_unknown else OTHER, detail)
 
 
 def _card_metadata(path: Path) -> dict[str, Any]:

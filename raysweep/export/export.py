@@ -15,7 +15,7 @@ from raysweep.encoders import encoder
 from raysweep.encoders.locate import locate
 from raysweep.encoders.provenance import Provenance
 from raysweep.errors import InputError
-from raysweep.evaluation.operating_points import LABELLED, Head
+from raysweep.evaluation.operating_points import LABELED, Head
 from raysweep.export import joined_encoder, model_card, saved_model
 from raysweep.export.model_card import CARD, CardFacts
 from raysweep.export.run_encoders import RunEncoders
@@ -78,7 +78,7 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
         f"{chosen.name} (dev P {100 * chosen.polarity:.2f}, S {100 * chosen.similarity:.2f}, width {chosen.width}) "
         f"written to {to}"
     )
-    if chosen.kind == LABELLED:
+    if chosen.kind == LABELED:
         written += f": it embeds queries; what is retrieved has known labels, and {CARD} says how it is embedded"
     return ". ".join([written, *model_card.guard_warnings(facts)])
 
@@ -124,11 +124,11 @@ def _choose(run: Folder, summary: Summary, point: str) -> Member:
             names.append("best")
         if wanted in names:
             return member
-    for member in summary.labelled:
+    for member in summary.labeled:
         if wanted == member.dev.name:
             return member
-    labelled = (member.dev for member in summary.labelled)
-    with_weights = [point.name for point in labelled if run.exists(_folder_of_weights(point))]
+    labeled = (member.dev for member in summary.labeled)
+    with_weights = [point.name for point in labeled if run.exists(_folder_of_weights(point))]
     names = [*(member.dev.name for member in members), *with_weights]
     others = f" and {len(names) - MOST_NAMED} more, which raysweep show lists" if len(names) > MOST_NAMED else ""
     allowed = ", ".join(["knee", "best", *names[:MOST_NAMED]])
@@ -139,7 +139,7 @@ def _read_weights(run: Folder, chosen: Point) -> "tuple[dict[str, torch.Tensor],
     """Return the trained weights of the point's rung, and its head."""
     name = _folder_of_weights(chosen)
     if not run.exists(name):
-        if chosen.kind == LABELLED:
+        if chosen.kind == LABELED:
             raise InputError(
                 f"{run.location}: the weights of {chosen.name} are not there: they are kept of rungs that have a point on "
                 "the ordinary front too"

@@ -21,7 +21,7 @@ def check_name(name: str) -> None:
     except HFValidationError as error:
         raise InputError(f"--push {name}: {_one_line(error)}") from None
     if name.count("/") != 1:
-        raise InputError(f"--push {name}: allowed: OWNER/NAME, such as my-organisation/my-model")
+        raise InputError(f"--push {name}: allowed: OWNER/NAME, such as my-organization/my-model")
 
 
 def push(folder: Path, name: str, *, private: bool) -> str:

@@ -14,16 +14,16 @@ from torch import nn
 
 from raysweep.encoders import encoder
 from raysweep.errors import InputError
-from raysweep.evaluation.operating_points import LABELLED, Head
+from raysweep.evaluation.operating_points import LABELED, Head
 from raysweep.results.types import PointKey, key_name
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-KINDS = ("concat", "class_concat", LABELLED)  # points of two encoders
+KINDS = ("concat", "class_concat", LABELED)  # points of two encoders
 
-BY_PRODUCT = ("class_concat", LABELLED)  # vectors of different lengths, ranked by inner product instead of cosine
+BY_PRODUCT = ("class_concat", LABELED)  # vectors of different lengths, ranked by inner product instead of cosine
 
 _FIRST = "cls_token_embeddings"  # key of the first encoder's vector
 
@@ -34,7 +34,7 @@ def build(
     """Return the model of a point of one of ``KINDS``, whose inner products are the point's sums of cosines.
 
     ``concat`` returns unit vectors, [e_M ; e_R] weighted. ``class_concat`` returns [p ; e_R] weighted, whose lengths
-    differ, so its similarity function is ``dot``. For a ``labelled`` point, the same model embeds the queries; in the
+    differ, so its similarity function is ``dot``. For a ``labeled`` point, the same model embeds the queries; in the
     vectors of the pool, one-hot labels with the same weight replace p.
 
     Raises:

@@ -19,8 +19,8 @@ from sentence_transformers.sentence_transformer.model_card import SentenceTransf
 from raysweep.config.losses import LOSSES, Number
 from raysweep.config.sweep import DataConfig
 from raysweep.config.trial import TrialConfig
-from raysweep.evaluation.operating_points import LABELLED
-from raysweep.export.base_model import BaseModel, joint_licence
+from raysweep.evaluation.operating_points import LABELED
+from raysweep.export.base_model import BaseModel, joint_license
 from raysweep.export.joined_encoder import BY_PRODUCT, KINDS
 from raysweep.export.run_encoders import RunEncoders
 from raysweep.report.figures import front_figure
@@ -47,10 +47,10 @@ _JOINED = {
     "so that a cosine ranks by cos_R + g·cos_M. The two are joined by modules of sentence-transformers 6.",
     "class_concat": "Each embedding is [√g·p ; e_R], of the class probabilities p that the tuned encoder's head gives and "
     "e_R under the reference encoder. Rank by the inner product, which is cos_R + g·p·p'; lengths differ, so do not "
-    "normalise. The two are joined by modules of sentence-transformers 6.",
-    LABELLED: "Each embedding is [√g·p ; e_R], of the class probabilities p that the tuned encoder's head gives and e_R "
+    "normalize. The two are joined by modules of sentence-transformers 6.",
+    LABELED: "Each embedding is [√g·p ; e_R], of the class probabilities p that the tuned encoder's head gives and e_R "
     "under the reference encoder: that of a query. What is retrieved has known labels, which take the place of p as below; "
-    "the inner product of the two is cos_R + g·p(the sentence's label). Lengths differ, so do not normalise. Without those "
+    "the inner product of the two is cos_R + g·p(the sentence's label). Lengths differ, so do not normalize. Without those "
     "labels it is a model of the kind class_concat, with other scores. The two encoders are joined by modules of "
     "sentence-transformers 6.",
     "interpolate": "Its weights lie between those of the base model and the tuned ones.",
@@ -82,7 +82,7 @@ class CardFacts:
     @property
     def front(self) -> Sequence[Member]:
         """Return the front that the point is a member of."""
-        return self.summary.labelled if self.point.kind == LABELLED else self.summary.members
+        return self.summary.labeled if self.point.kind == LABELED else self.summary.members
 
     @property
     def trial(self) -> Trial:
@@ -142,7 +142,7 @@ def write(model: SentenceTransformer, facts: CardFacts, folder: Path, name: str)
 def _card_data(facts: CardFacts, models: Mapping[str, BaseModel]) -> SentenceTransformerModelCardData:
     point, base = facts.point, models["base"]
     data = SentenceTransformerModelCardData(
-        license=joint_licence(models).identifier,
+        license=joint_license(models).identifier,
         model_name=f"{_plain(base.shown)}, tuned: {kind_name(point)} of trial {point.trial}, rung {point.step}",
         model_id=facts.hub_name,
         train_datasets=_datasets(facts),
@@ -187,7 +187,7 @@ def _training_logs(facts: CardFacts) -> list[dict[str, Any]]:
     """Return a row for each rung of the trial, with the scores of the same kind of point on dev."""
     scored = {
         point.step: point
-        for point in (*facts.summary.results.points, *facts.summary.results.labelled)
+        for point in (*facts.summary.results.points, *facts.summary.results.labeled)
         if point.trial == facts.point.trial and point.key == facts.point.key and point.split == "dev"
     }
     rows = []
@@ -262,7 +262,7 @@ def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
     marks = {"the knee": facts.member.is_knee, "the best under the objective": facts.member.is_best}
     chosen = " and ".join(mark for mark, applies in marks.items() if applies)
     place = f"one of {len(members)} points" if len(members) > 1 else "the only point"
-    kind = " of points that are told the labels of the pool" if facts.point.kind == LABELLED else ""
+    kind = " of points that are told the labels of the pool" if facts.point.kind == LABELED else ""
     paragraphs = [
         "## The front it was chosen from",
         f"![P against S of the sweep's points, and their front]({PICTURE})",
@@ -276,13 +276,13 @@ def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
         _guard_sentence(facts.member),
         " ".join(f"{_plain(text)}." for text in guard_warnings(facts)),
         _JOINED.get(facts.point.kind, ""),
-        _pool_code(facts) if facts.point.kind == LABELLED else "",
+        _pool_code(facts) if facts.point.kind == LABELED else "",
     ]
     return "".join(f"{text}\n\n" for text in paragraphs if text)
 
 
 def _pool_code(facts: CardFacts) -> str:
-    """Return the code that embeds sentences with known labels for a ``labelled`` point."""
+    """Return the code that embeds sentences with known labels for a ``labeled`` point."""
     names = facts.summary.results.info.label_names
     lines = [
         "import numpy as np",
@@ -303,7 +303,7 @@ def _reference_name(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
 def _intervals_sentence(facts: CardFacts) -> str:
     """Return the text on the intervals of the metrics, and why a split has none."""
     summary = facts.summary
-    if facts.point.kind == LABELLED:
+    if facts.point.kind == LABELED:
         return "There are no intervals: scores of each query are not stored of points that are told labels."
     texts = []
     if summary.uncertainty:
@@ -411,8 +411,8 @@ def _source_rows(facts: CardFacts, models: Mapping[str, BaseModel]) -> dict[str,
     if "reference" in models:
         rows["reference encoder"] = models["reference"].shown
     for name, model in models.items():
-        rows[f"licence of the {name} model"] = str(model.licence)
-    rows["licence"] = f"{joint_licence(models)}; data has licences of its own"
+        rows[f"license of the {name} model"] = str(model.license)
+    rows["license"] = f"{joint_license(models)}; data has licenses of its own"
     return rows
 
 

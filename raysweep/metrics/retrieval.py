@@ -199,9 +199,9 @@ def _cosines_of_block(
     of_distinct = np.empty(len(distinct), np.float64)
     for start in range(0, len(distinct), _PAIRS_AT_ONCE):
         some = slice(start, start + _PAIRS_AT_ONCE)
-        query, neighbour = np.divmod(distinct[some], num_pool)
+        query, neighbor = np.divmod(distinct[some], num_pool)
         queries_of_pairs = queries[query].astype(np.float64)
-        of_distinct[some] = np.einsum("nd,nd->n", queries_of_pairs, pool[neighbour].astype(np.float64))
+        of_distinct[some] = np.einsum("nd,nd->n", queries_of_pairs, pool[neighbor].astype(np.float64))
     place = np.empty(len(is_retrieved), np.int32)
     place[distinct] = np.arange(len(distinct))
     cosines: npt.NDArray[np.float64] = of_distinct[place[pairs]]
@@ -216,6 +216,6 @@ def cosines_of_retrieved(
     for start in range(0, len(retrieved), QUERIES_PER_BLOCK):
         block = slice(start, start + QUERIES_PER_BLOCK)
         queries = reference_queries[block].astype(np.float64)
-        neighbours = reference_pool[retrieved[block]].astype(np.float64)
-        cosines[block] = np.einsum("qd,qkd->qk", queries, neighbours)
+        neighbors = reference_pool[retrieved[block]].astype(np.float64)
+        cosines[block] = np.einsum("qd,qkd->qk", queries, neighbors)
     return cosines

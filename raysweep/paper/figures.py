@@ -33,7 +33,7 @@ def by_k_figure(found: ByK) -> bytes:
     from matplotlib.figure import Figure
 
     kinds = list(dict.fromkeys(curve[0].rank_weights for curve in found.curves))
-    colours = _colours([curve[0].model for curve in found.curves])
+    colors = _colors([curve[0].model for curve in found.curves])
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(7.6 if len(kinds) == 1 else 4.8 * len(kinds), 4.4), layout="constrained")
         axes = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
@@ -43,12 +43,12 @@ def by_k_figure(found: ByK) -> bytes:
             all_ks: set[int] = set()
             for curve in found.curves:
                 if curve[0].rank_weights == kind:
-                    _draw_curve(axis, curve, colours[curve[0].model])
+                    _draw_curve(axis, curve, colors[curve[0].model])
                     all_ks |= {each.k for each in curve}
             _scale_to_doublings(axis, sorted(all_ks))
         axes[0].set_ylabel("P and S (x100)")
-        for name, colour in colours.items():
-            axes[0].plot([], [], color=colour, label=name)
+        for name, color in colors.items():
+            axes[0].plot([], [], color=color, label=name)
         axes[0].plot([], [], color=INK, label="polarity P", **LINE)
         axes[0].plot([], [], color=INK, label="similarity S", **DASHED)
         add_legend(figure)
@@ -60,17 +60,17 @@ def by_examples_figure(found: ByExamples) -> bytes:
     import matplotlib
     from matplotlib.figure import Figure
 
-    colours = _colours(found.models)
+    colors = _colors(found.models)
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(7.6, 5.4), layout="constrained")
         upper, lower = figure.subplots(2, 1, sharex=True)
         upper.set_ylabel(POLARITY)
         lower.set_ylabel(SIMILARITY)
-        _draw_spreads(upper, found, colours, is_polarity=True)
-        _draw_spreads(lower, found, colours, is_polarity=False)
+        _draw_spreads(upper, found, colors, is_polarity=True)
+        _draw_spreads(lower, found, colors, is_polarity=False)
         lower.set_xlabel("N, examples per rung")
-        for model, colour in colours.items():
-            upper.scatter([], [], s=16, color=colour, linewidths=0, label=model)
+        for model, color in colors.items():
+            upper.scatter([], [], s=16, color=color, linewidths=0, label=model)
         add_legend(figure)
         return png(figure)
 
@@ -81,7 +81,7 @@ def by_rung_figure(found: ByRung) -> bytes:
     from matplotlib.figure import Figure
 
     losses = sorted({course.loss for courses in found.models for course in courses.losses})
-    colours = _colours(losses)
+    colors = _colors(losses)
     num_models = len(found.models)
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(7.6, 0.9 + 2.3 * num_models), layout="constrained")
@@ -90,25 +90,25 @@ def by_rung_figure(found: ByRung) -> bytes:
             left.set_ylabel(POLARITY)
             right.set_ylabel(SIMILARITY)
             left.set_title(courses.model, fontsize=9.5)
-            _draw_courses(left, courses, colours, is_polarity=True)
-            _draw_courses(right, courses, colours, is_polarity=False)
+            _draw_courses(left, courses, colors, is_polarity=True)
+            _draw_courses(right, courses, colors, is_polarity=False)
         for axis in rows[-1]:
             axis.set_xlabel("rung")
-        for loss, colour in colours.items():
-            rows[0][0].plot([], [], color=colour, label=loss, **LINE)
+        for loss, color in colors.items():
+            rows[0][0].plot([], [], color=color, label=loss, **LINE)
         if any(courses.reference for courses in found.models):
             rows[0][0].plot([], [], label="reference encoder R", **REFERENCE)
         add_legend(figure)
         return png(figure)
 
 
-def _draw_curve(axis: "Axes", curve: Curve, colour: str) -> None:
+def _draw_curve(axis: "Axes", curve: Curve, color: str) -> None:
     ks = [each.k for each in curve]
-    axis.plot(ks, [each.polarity_mean for each in curve], color=colour, **LINE)
-    axis.plot(ks, [each.similarity_mean for each in curve], color=colour, **DASHED)
+    axis.plot(ks, [each.polarity_mean for each in curve], color=color, **LINE)
+    axis.plot(ks, [each.similarity_mean for each in curve], color=color, **DASHED)
 
 
-def _draw_spreads(axis: "Axes", found: ByExamples, colours: Mapping[str, str], *, is_polarity: bool) -> None:
+def _draw_spreads(axis: "Axes", found: ByExamples, colors: Mapping[str, str], *, is_polarity: bool) -> None:
     """Draw a box for each N, and over it a point for each configuration."""
     places = {spread.num_examples: place for place, spread in enumerate(found.overall)}
     for spread in found.overall:
@@ -118,7 +118,7 @@ def _draw_spreads(axis: "Axes", found: ByExamples, colours: Mapping[str, str], *
         for spread in found.of(model):
             scores = _scores(spread, is_polarity)
             x = [places[spread.num_examples] + offset] * len(scores)
-            axis.scatter(x, scores, color=colours[model], **POINT)
+            axis.scatter(x, scores, color=colors[model], **POINT)
     labels = [f"{num_examples:,}" for num_examples in places]
     axis.set_xticks(list(places.values()), labels)
     axis.grid(visible=False, axis="x")
@@ -138,13 +138,13 @@ def _draw_box(axis: "Axes", place: float, scores: Sequence[float]) -> None:
         axis.plot([place - CAP_WIDTH / 2, place + CAP_WIDTH / 2], [end, end], **BOX)
 
 
-def _draw_courses(axis: "Axes", courses: Courses, colours: Mapping[str, str], *, is_polarity: bool) -> None:
+def _draw_courses(axis: "Axes", courses: Courses, colors: Mapping[str, str], *, is_polarity: bool) -> None:
     from matplotlib.ticker import MaxNLocator
 
     for course in courses.losses:
         rungs = [best.rung for best in course.bests]
         scores = [_best_score(best, is_polarity) for best in course.bests]
-        axis.plot(rungs, scores, color=colours[course.loss], **LINE)
+        axis.plot(rungs, scores, color=colors[course.loss], **LINE)
     if courses.reference is not None:
         reference = courses.reference
         axis.axhline(100 * (reference.polarity if is_polarity else reference.similarity), **REFERENCE)
@@ -176,6 +176,6 @@ def _scale_to_doublings(axis: "Axes", ks: Sequence[int]) -> None:
         axis.set_xticks(ks)
 
 
-def _colours(names: Sequence[str]) -> dict[str, str]:
+def _colors(names: Sequence[str]) -> dict[str, str]:
     different = dict.fromkeys(names)
     return {name: PALETTE[index % len(PALETTE)] for index, name in enumerate(different)}

@@ -7,7 +7,7 @@ from typing import Any
 from raysweep.errors import InputError
 from raysweep.paper.recording import Configuration, Counts, Recording, Scores, SplitScores, last_part, without_repeats
 from raysweep.replay.table_checks import plain
-from raysweep.report.summary import summarise
+from raysweep.report.summary import summarize
 from raysweep.results.reader import load
 from raysweep.results.settings_file import read_settings
 from raysweep.results.types import BASELINES, Point, Results, RunInfo, ScoredSplit, key_name
@@ -26,7 +26,7 @@ def recording_of_run(run: Folder) -> Recording:
         InputError: If the folder holds no run, or no rung is finished.
     """
     results = load(run)
-    summary = summarise(results)
+    summary = summarize(results)
     configurations = without_repeats(_configurations(results, summary.complete_splits))
     if not configurations:
         raise InputError(f"{run.location}: no rung is done, so there is nothing to show")

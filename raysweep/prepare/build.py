@@ -85,9 +85,9 @@ def _warn(prepared: Prepared, target: int, display: Display) -> None:
 def _tell_recall(plan: Plan, display: Display) -> None:
     """Print the inverted file's share of the true nearest neighbors, as a warning if it is low."""
     for stage in plan.stages:
-        if stage.kind == "neighbours" and (recall := stage.artifact.summary.get("recall")) is not None:
+        if stage.kind == "neighbors" and (recall := stage.artifact.summary.get("recall")) is not None:
             tell = display.line if recall >= GOOD_RECALL else display.warn
-            tell(f"prepare: the inverted file found {recall:.1%} of the nearest neighbours of a sample of sentences")
+            tell(f"prepare: the inverted file found {recall:.1%} of the nearest neighbors of a sample of sentences")
 
 
 def _build(plan: Plan, missing: list[Stage], capacity: Capacity, display: Display) -> None:

@@ -67,19 +67,19 @@ class EncodedStage(Stage):
 
 
 @dataclass(frozen=True)
-class NeighboursStage(Stage):
+class NeighborsStage(Stage):
     """The nearest training sentences of each training sentence, by the embeddings in ``encoded``."""
 
-    kind = "neighbours"
+    kind = "neighbors"
     sentences: Artifact
     encoded: Artifact
 
 
 @dataclass(frozen=True)
-class RandomNeighboursStage(Stage):
+class RandomNeighborsStage(Stage):
     """Random training sentences for each training sentence."""
 
-    kind = "neighbours"
+    kind = "neighbors"
     sentences: Artifact
 
 
@@ -89,7 +89,7 @@ class ExamplesStage(Stage):
 
     kind = "examples"
     sentences: Artifact
-    neighbours: Artifact
+    neighbors: Artifact
 
     @property
     def example_kind(self) -> str:
@@ -226,7 +226,7 @@ def _check_freezing_of_file(space: Space, weights: Path) -> None:
     try:
         check_freezing(space, names)
     except InputError:
-        if freezing.is_recognised(names):
+        if freezing.is_recognized(names):
             raise
         check_freezing(space, names_in_memory(weights.parent) or names)
 
@@ -281,37 +281,37 @@ class _Planner:
         """Return the example artifacts by kind; without kinds nothing is mined."""
         if not kinds:
             return {}
-        neighbours = self._neighbours(sentences)
-        return {kind: self._examples_of(kind, sentences, neighbours) for kind in kinds}
+        neighbors = self._neighbors(sentences)
+        return {kind: self._examples_of(kind, sentences, neighbors) for kind in kinds}
 
-    def _neighbours(self, sentences: Artifact) -> Artifact:
+    def _neighbors(self, sentences: Artifact) -> Artifact:
         mining = self.config.examples
-        if mining.neighbours == "random":
-            return self._random_neighbours(sentences)
+        if mining.neighbors == "random":
+            return self._random_neighbors(sentences)
         encoded = self.encoded(sentences, self.encoders[self.config.mining_encoder])
-        parameters: dict[str, Any] = {"k": mining.k, "mode": mining.neighbours, "min_similarity": mining.min_similarity}
+        parameters: dict[str, Any] = {"k": mining.k, "mode": mining.neighbors, "min_similarity": mining.min_similarity}
         if mining.index != "exact":
             parameters |= {"index": mining.index, "seed": self.config.seed, "cells": CELLS}
-        artifact, keyed = self._key("neighbours", parameters, reads=[sentences, encoded])
-        return self._add(NeighboursStage(artifact, keyed, sentences, encoded))
+        artifact, keyed = self._key("neighbors", parameters, reads=[sentences, encoded])
+        return self._add(NeighborsStage(artifact, keyed, sentences, encoded))
 
-    def _random_neighbours(self, sentences: Artifact) -> Artifact:
+    def _random_neighbors(self, sentences: Artifact) -> Artifact:
         mining = self.config.examples
         parameters = {"k": mining.k, "mode": "random", "seed": self.config.seed}
         if mining.anchors_per_class:
             parameters["anchors_per_class"] = mining.anchors_per_class
-        artifact, keyed = self._key("neighbours", parameters, reads=[sentences])
-        return self._add(RandomNeighboursStage(artifact, keyed, sentences))
+        artifact, keyed = self._key("neighbors", parameters, reads=[sentences])
+        return self._add(RandomNeighborsStage(artifact, keyed, sentences))
 
-    def _examples_of(self, kind: str, sentences: Artifact, neighbours: Artifact) -> Artifact:
+    def _examples_of(self, kind: str, sentences: Artifact, neighbors: Artifact) -> Artifact:
         mining = self.config.examples
         parameters: dict[str, Any] = {"example_kind": kind, "target": mining.target, "seed": self.config.seed}
         if mining.anchors_per_class:
             parameters["anchors_per_class"] = mining.anchors_per_class
         if kind == "scored_pair":
             parameters["cosines"] = [mining.same_class_cosine, mining.other_class_cosine]
-        artifact, keyed = self._key("examples", parameters, reads=[sentences, neighbours])
-        return self._add(ExamplesStage(artifact, keyed, sentences, neighbours))
+        artifact, keyed = self._key("examples", parameters, reads=[sentences, neighbors])
+        return self._add(ExamplesStage(artifact, keyed, sentences, neighbors))
 
     def _key(
         self, kind: str, parameters: Mapping[str, Any], reads: Sequence[Artifact]

@@ -19,20 +19,20 @@ from raysweep.cluster.resources import Capacity, Request, encoder_bytes, shard_b
 from raysweep.data import examples, inverted_file
 from raysweep.data.artifacts import Artifact, Store
 from raysweep.data.dataset import Sentences
-from raysweep.data.neighbours import Search
-from raysweep.data.random_neighbours import sample_anchors
+from raysweep.data.neighbors import Search
+from raysweep.data.random_neighbors import sample_anchors
 from raysweep.data.shards import Report, ShardSet
 from raysweep.encoders.locate import locate_same
 from raysweep.encoders.size import EncoderSize
 from raysweep.errors import InputError
-from raysweep.prepare import neighbour_shards
+from raysweep.prepare import neighbor_shards
 from raysweep.prepare.chunks import ChunkedJob, open_ray_data
-from raysweep.prepare.neighbour_shards import Cells, SearchJob, TrainVectors
+from raysweep.prepare.neighbor_shards import Cells, SearchJob, TrainVectors
 from raysweep.prepare.plan import (
     EncodedStage,
     ExamplesStage,
-    NeighboursStage,
-    RandomNeighboursStage,
+    NeighborsStage,
+    RandomNeighborsStage,
     SentencesStage,
     Stage,
 )
@@ -42,8 +42,8 @@ from raysweep.prepare.workers import (
     Columns,
     EncodeWorker,
     ExampleWorker,
-    NeighbourWorker,
-    RandomNeighbourWorker,
+    NeighborWorker,
+    RandomNeighborWorker,
     StoringWorker,
 )
 from raysweep.storage.bucket import StorageError
@@ -146,11 +146,11 @@ class Coordinator:
                 summary = {key: reports[0][key] for key in ("parameter_names", "width")}
                 summary["num_tokens"] = sum(report["num_tokens"] for report in reports)
                 self.store.finish(stage.artifact, stage.parameters, summary, reports)
-            case NeighboursStage():
-                summary, reports = self._neighbours(stage)
+            case NeighborsStage():
+                summary, reports = self._neighbors(stage)
                 self.store.finish(stage.artifact, stage.parameters, summary, reports)
-            case RandomNeighboursStage():
-                summary, reports = self._random_neighbours(stage)
+            case RandomNeighborsStage():
+                summary, reports = self._random_neighbors(stage)
                 self.store.finish(stage.artifact, stage.parameters, summary, reports)
             case ExamplesStage():
                 summary, reports = self._examples(stage)
@@ -196,7 +196,7 @@ class Coordinator:
         job = ChunkedJob(self.encode_worker, arguments, num_sentences, num_per_shard)
         return self._stored(stage.artifact, job, request, StageProgress(0, num_sentences, "sentences"))
 
-    def _neighbours(self, stage: NeighboursStage) -> tuple[Summary, list[Report]]:
+    def _neighbors(self, stage: NeighborsStage) -> tuple[Summary, list[Report]]:
         job = _search_job(stage, ShardSet(self.store.working(stage.artifact, "centroids"), 1))
         num_shards, request = self._shards_that_fit(job, stage.encoded.summary["width"])
         nothing = StageProgress(0, job.num_rows, "sentences")
@@ -204,24 +204,24 @@ class Coordinator:
         if self.capacity is None or num_shards > 1 or job.cells:
             described, reports = self._search_shards(job, stage.artifact, request, num_shards, nothing)
         else:  # few rows or a single process: each existing process holds all rows
-            chunks = ChunkedJob(NeighbourWorker, (job, request), job.num_rows, job.num_queries)
+            chunks = ChunkedJob(NeighborWorker, (job, request), job.num_rows, job.num_queries)
             reports = self._stored(stage.artifact, chunks, request, nothing, is_here=job.num_rows <= FEW_ROWS)
-        num_with_neighbours = sum(report["num_with_neighbours"] for report in reports)
-        if not num_with_neighbours:
+        num_with_neighbors = sum(report["num_with_neighbors"] for report in reports)
+        if not num_with_neighbors:
             raise InputError(
-                f"examples.min_similarity is {stage.parameters['min_similarity']}, and no sentence has a neighbour that "
+                f"examples.min_similarity is {stage.parameters['min_similarity']}, and no sentence has a neighbor that "
                 "similar: lower it"
             )
-        counts = {"num_sentences": job.num_rows, "num_with_neighbours": num_with_neighbours}
+        counts = {"num_sentences": job.num_rows, "num_with_neighbors": num_with_neighbors}
         return {**counts, **described}, reports
 
-    def _random_neighbours(self, stage: RandomNeighboursStage) -> tuple[Summary, list[Report]]:
+    def _random_neighbors(self, stage: RandomNeighborsStage) -> tuple[Summary, list[Report]]:
         num_train = stage.sentences.summary["num_sentences"]["train"]
-        job = ChunkedJob(RandomNeighbourWorker, (stage.sentences, stage.parameters), num_train, examples.CHUNK)
+        job = ChunkedJob(RandomNeighborWorker, (stage.sentences, stage.parameters), num_train, examples.CHUNK)
         nothing = StageProgress(0, num_train, "sentences")
         reports = self._stored(stage.artifact, job, self._request(), nothing, is_here=num_train <= FEW_ROWS)
-        num_with_neighbours = sum(report["num_with_neighbours"] for report in reports)
-        return {"num_sentences": num_train, "num_with_neighbours": num_with_neighbours}, reports
+        num_with_neighbors = sum(report["num_with_neighbors"] for report in reports)
+        return {"num_sentences": num_train, "num_with_neighbors": num_with_neighbors}, reports
 
     def _search_shards(
         self, job: SearchJob, artifact: Artifact, request: Request, num_shards: int, nothing: StageProgress
@@ -235,11 +235,11 @@ class Coordinator:
         into = ShardSet(artifact, count)
         reports = _found(into, job)
         missing = [number for number in range(count) if number not in reports]
-        with neighbour_shards.opened(job, num_shards, of_each) as shards:
+        with neighbor_shards.opened(job, num_shards, of_each) as shards:
             stored = shards.store(missing, into)
             counted = self._counted(stored, reports, nothing)
             reports |= zip(missing, counted, strict=True)
-            described = neighbour_shards.describe_cells(job, shards)
+            described = neighbor_shards.describe_cells(job, shards)
         return described, [reports[number] for number in range(count)]
 
     def _shards_that_fit(self, job: SearchJob, width: int) -> tuple[int, Request]:
@@ -247,18 +247,18 @@ class Coordinator:
 
         All shards must live at once, since each block of queries needs all of them.
         """
-        request = self._neighbour_request(job)
-        most = neighbour_shards.num_shards(job.num_rows, request)
+        request = self._neighbor_request(job)
+        most = neighbor_shards.num_shards(job.num_rows, request)
         for count in range(most, 1, -1):
             asking = self._with_memory(request, shard_bytes(-(-job.num_rows // count), width=width))
             if asking.count >= count:
                 return count, asking
         return 1, self._with_memory(request, shard_bytes(job.num_rows, width=width))
 
-    def _neighbour_request(self, job: SearchJob) -> Request:
+    def _neighbor_request(self, job: SearchJob) -> Request:
         if self.capacity is None:
             return self._request()
-        return neighbour_shards.request_for(self.capacity, in_cells=job.cells is not None)
+        return neighbor_shards.request_for(self.capacity, in_cells=job.cells is not None)
 
     def _examples(self, stage: ExamplesStage) -> tuple[Summary, list[Report]]:
         parameters = dict(stage.parameters)
@@ -270,10 +270,10 @@ class Coordinator:
         num_examples = int(quotas.sum())
         if not num_examples:
             raise InputError(
-                f"no examples of kind {stage.example_kind}: no sentence has the neighbours they need (of its own class "
+                f"no examples of kind {stage.example_kind}: no sentence has the neighbors they need (of its own class "
                 "and, but for positive pairs, of another) within examples.k and examples.min_similarity"
             )
-        arguments = (stage.sentences, stage.neighbours, parameters)
+        arguments = (stage.sentences, stage.neighbors, parameters)
         job = ChunkedJob(ExampleWorker, arguments, len(counts), examples.CHUNK, {"quotas": quotas})
         nothing = StageProgress(0, num_examples, "examples")
         reports = self._stored(stage.artifact, job, self._request(), nothing, is_here=len(counts) <= FEW_ROWS)
@@ -281,8 +281,8 @@ class Coordinator:
 
     def _count_candidates(self, stage: ExamplesStage) -> npt.NDArray[np.int64]:
         """Return how many examples of the stage's kind each training sentence could give."""
-        num_anchors = stage.neighbours.summary["num_sentences"]
-        arguments = (stage.neighbours, stage.parameters["example_kind"])
+        num_anchors = stage.neighbors.summary["num_sentences"]
+        arguments = (stage.neighbors, stage.parameters["example_kind"])
         job = ChunkedJob(CandidateCounter, arguments, num_anchors, examples.CHUNK)
         results = self._run(job, self._request(), is_here=num_anchors <= FEW_ROWS)
         counts = [columns["counts"] for columns in results]
@@ -366,7 +366,7 @@ def _train_labels(sentences: Artifact) -> npt.NDArray[np.integer]:
     return np.asarray(opened.labels[opened.ids("train")])
 
 
-def _search_job(stage: NeighboursStage, centroids: ShardSet) -> SearchJob:
+def _search_job(stage: NeighborsStage, centroids: ShardSet) -> SearchJob:
     vectors = TrainVectors(stage.sentences, stage.encoded)
     num_train = stage.sentences.summary["num_sentences"]["train"]
     parameters = stage.parameters

@@ -18,13 +18,13 @@ from raysweep.config.sweep import EncoderConfig
 from raysweep.data import examples
 from raysweep.data.artifacts import Artifact
 from raysweep.data.dataset import Sentences
-from raysweep.data.neighbour_shard import NeighbourShard
-from raysweep.data.neighbours import merge
-from raysweep.data.random_neighbours import RandomNeighbours, sample_anchors
+from raysweep.data.neighbor_shard import NeighborShard
+from raysweep.data.neighbors import merge
+from raysweep.data.random_neighbors import RandomNeighbors, sample_anchors
 from raysweep.data.shards import Shard, ShardSet, open_array
 from raysweep.encoders import encoder
 from raysweep.encoders.loaded import LoadedEncoder
-from raysweep.prepare.neighbour_shards import SearchJob, as_shard
+from raysweep.prepare.neighbor_shards import SearchJob, as_shard
 
 Columns = dict[str, npt.NDArray[Any]]
 """Arrays with equal numbers of rows, by name. A chunk has one row: ``number``, ``start``, ``stop`` and its columns."""
@@ -79,14 +79,14 @@ class EncodeWorker:
 
     def __call__(self, chunk: Columns) -> Shard:
         start, stop = rows_of(chunk)
-        tokens = self.model.tokenise(self.sentences.texts(np.arange(start, stop)))
+        tokens = self.model.tokenize(self.sentences.texts(np.arange(start, stop)))
         facts: dict[str, Any] = {"num_tokens": len(tokens.flat)}
         if start == 0:
             facts |= {"parameter_names": self.model.parameter_names, "width": self.model.width}
         return Shard({"embeddings": self.model.embed(tokens), "tokens": tokens.as_lists}, facts)
 
 
-class NeighbourWorker:
+class NeighborWorker:
     """Worker that returns neighbors of chunks of rows among all rows, which it holds.
 
     Used when there are too few rows for shards to pay off.
@@ -95,7 +95,7 @@ class NeighbourWorker:
     def __init__(self, job: SearchJob, request: Request) -> None:
         self.source = job.open_vectors()
         self.job = job
-        self.shard = NeighbourShard(self.source, np.arange(len(self.source)), request.threads)
+        self.shard = NeighborShard(self.source, np.arange(len(self.source)), request.threads)
 
     def __call__(self, chunk: Columns) -> Shard:
         rows = rows_of(chunk)
@@ -104,7 +104,7 @@ class NeighbourWorker:
         return as_shard(merge([answer], self.job.search), rows)
 
 
-class RandomNeighbourWorker:
+class RandomNeighborWorker:
     """Worker that returns random neighbors of chunks of rows."""
 
     def __init__(self, sentences: Artifact, parameters: Mapping[str, Any]) -> None:
@@ -115,33 +115,33 @@ class RandomNeighbourWorker:
         if per_class := parameters.get("anchors_per_class"):
             is_anchor = sample_anchors(labels, per_class, parameters["seed"])
         groups = np.asarray(opened.duplicate_groups[train])
-        self.neighbours = RandomNeighbours(labels, groups, parameters["k"], is_anchor)
+        self.neighbors = RandomNeighbors(labels, groups, parameters["k"], is_anchor)
         self.seed = parameters["seed"]
 
     def __call__(self, chunk: Columns) -> Shard:
         rows = rows_of(chunk)
         stream = np.random.SeedSequence(self.seed, spawn_key=(rows[0],))
-        return as_shard(self.neighbours.draw(*rows, np.random.default_rng(stream)), rows)
+        return as_shard(self.neighbors.draw(*rows, np.random.default_rng(stream)), rows)
 
 
 class CandidateCounter:
     """Worker that counts the examples of a kind that each anchor of a chunk could give."""
 
-    def __init__(self, neighbours: Artifact, kind: ExampleKind) -> None:
-        self.neighbour_ids = open_array(neighbours.folder, "ids")
+    def __init__(self, neighbors: Artifact, kind: ExampleKind) -> None:
+        self.neighbor_ids = open_array(neighbors.folder, "ids")
         self.kind = kind
 
     def __call__(self, chunk: Columns) -> Columns:
         start, stop = rows_of(chunk)
-        return {"counts": examples.num_candidates(self.kind, self.neighbour_ids[start:stop])}
+        return {"counts": examples.num_candidates(self.kind, self.neighbor_ids[start:stop])}
 
 
 class ExampleWorker:
     """Worker that returns examples of chunks of anchors, as many per anchor as the chunk's ``quotas`` allot."""
 
-    def __init__(self, sentences: Artifact, neighbours: Artifact, parameters: Mapping[str, Any]) -> None:
+    def __init__(self, sentences: Artifact, neighbors: Artifact, parameters: Mapping[str, Any]) -> None:
         self.train = Sentences(sentences.folder).ids("train")
-        self.neighbours = open_array(neighbours.folder, "ids")
+        self.neighbors = open_array(neighbors.folder, "ids")
         self.parameters = parameters
 
     def __call__(self, chunk: Columns) -> Shard:
@@ -149,7 +149,7 @@ class ExampleWorker:
         anchors = examples.Chunk(
             number=start // examples.CHUNK,
             anchors=np.arange(start, stop),
-            neighbour_ids=self.neighbours[start:stop],
+            neighbor_ids=self.neighbors[start:stop],
             quotas=np.stack(list(chunk["quotas"][0])),
         )
         cosines = tuple(self.parameters.get("cosines", (1.0, 0.0)))

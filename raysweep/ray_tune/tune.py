@@ -270,8 +270,8 @@ class TrialActor(tune.Trainable):
         }
         if result.calibration is not None:
             rung["calibration"] = calibration_values(result.calibration)
-        if result.labelled:
-            rung["labelled"] = self.bench.describe(self.bench.dev, result.labelled)
+        if result.labeled:
+            rung["labeled"] = self.bench.describe(self.bench.dev, result.labeled)
         return rung
 
     def note_whether_to_leave(self) -> bool:
@@ -482,8 +482,8 @@ class _Watch(_NotInSnapshots, tune.Callback):
     def error_of(self, trial: TuneTrial) -> "_Error":
         """Return the error with which Tune lost a trial."""
         text = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
-        without_colours = re.sub(r"\x1b\[\d+m", "", text)
-        _, _, noted = without_colours.partition("\n")  # the first line is Tune's failure count
+        without_colors = re.sub(r"\x1b\[\d+m", "", text)
+        _, _, noted = without_colors.partition("\n")  # the first line is Tune's failure count
         return _Error(noted.strip(), trial.trial_id in self._begun, self._reasons.get(trial.trial_id))
 
     @_ends_the_sweep()

@@ -15,7 +15,7 @@ from raysweep.config.trial import TrialConfig
 from raysweep.controller.front_scores import FrontRung, ScoredRung
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError, exception_line
-from raysweep.evaluation.operating_points import wanted_labelled
+from raysweep.evaluation.operating_points import wanted_labeled
 from raysweep.metrics.retrieval import Scores
 from raysweep.results.ledger import point_folder
 from raysweep.results.query_scores import PackedScores, rung_file
@@ -121,8 +121,8 @@ def score_on_test(bench: Workbench, run: Folder, rung: FrontRung) -> ScoredRung:
     bench.reset(weights, head)
     encoded = bench.encode(bench.test)
     scores = bench.measure(bench.test, rung.keys, encoded)
-    labelled_keys = wanted_labelled(bench.evaluation.points, has_head=head is not None)
-    labelled = bench.measure(bench.test, labelled_keys, encoded)
+    labeled_keys = wanted_labeled(bench.evaluation.points, has_head=head is not None)
+    labeled = bench.measure(bench.test, labeled_keys, encoded)
     run.let_go(name)
     keep_scores(run, "test", rung.trial, rung.step, scores)
     reading = bench.test.reading({(rung.trial, rung.step, *key): each for key, each in scores.items()})
@@ -131,5 +131,5 @@ def score_on_test(bench: Workbench, run: Folder, rung: FrontRung) -> ScoredRung:
     return ScoredRung(
         points=bench.describe(bench.test, scores),
         calibration=None if calibration is None else calibration_values(calibration),
-        labelled=bench.describe(bench.test, labelled),
+        labeled=bench.describe(bench.test, labeled),
     )

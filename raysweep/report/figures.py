@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Colours = Mapping[str, str]  # by loss
+Colors = Mapping[str, str]  # by loss
 
 KIND_MARKERS = {"plain": "o", "concat": "s", "class_concat": "^", "interpolate": "v"}
 OTHER_KIND = "h"
@@ -36,7 +36,7 @@ PROBE_LINE: dict[str, Any] = {"color": INK, "linestyle": ":", "linewidth": 0.9}
 SETFIT: dict[str, Any] = {"marker": "P", "color": INK, "edgecolors": "white", "linewidths": 0.6}
 PUBLISHED: dict[str, Any] = {"marker": "x", "color": FAINT, "linewidths": 1.1}
 FRONT: dict[str, Any] = {"color": INK, "linewidth": 1.1}
-LABELLED: dict[str, Any] = {"color": "#AA3377", "linestyle": (0, (1, 1.5)), "linewidth": 1.1}
+LABELED: dict[str, Any] = {"color": "#AA3377", "linestyle": (0, (1, 1.5)), "linewidth": 1.1}
 BEST: dict[str, Any] = {"marker": "D", "color": "none", "edgecolors": INK, "linewidths": 1.1}
 CROSS: dict[str, Any] = {"color": FAINT, "linewidth": 0.7, "zorder": 2}
 MEMBER: dict[str, Any] = {"edgecolors": INK, "linewidths": 0.8, "zorder": 4}
@@ -66,16 +66,16 @@ def front_figure(summary: Summary) -> bytes:
             axis.set_title(_title(summary, split), fontsize=9.5)
             axis.set_xlabel("similarity S (x100)")
             _draw_limits(axis, summary, split)
-            _draw_labelled(axis, summary, split)
+            _draw_labeled(axis, summary, split)
             _draw_baselines(axis, summary, split)
         dev_axis = axes[0]
         dev_axis.set_ylabel("polarity P (x100)")
         if summary.members:
-            colours = _loss_colours(summary)
-            _draw_all_points(dev_axis, summary, colours)
-            _draw_trajectories(dev_axis, summary, colours)
+            colors = _loss_colors(summary)
+            _draw_all_points(dev_axis, summary, colors)
+            _draw_trajectories(dev_axis, summary, colors)
             for axis, split in zip(axes, splits, strict=True):
-                _draw_front(axis, summary, split, colours)
+                _draw_front(axis, summary, split, colors)
         else:
             _say_that_it_is_empty(dev_axis)
         _add_front_legend(figure, summary)
@@ -96,10 +96,10 @@ def progress_figure(summary: Summary) -> bytes:
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(7.6, 4.2), layout="constrained")
         axis = figure.subplots()
-        colours = _loss_colours(summary)
+        colors = _loss_colors(summary)
         lines = [_progress_line(each) for each in summary.trials if each.rungs]
-        _draw_progress_lines(axis, lines, colours)
-        _draw_endings(axis, lines, colours)
+        _draw_progress_lines(axis, lines, colors)
+        _draw_endings(axis, lines, colors)
         _scale_to_examples(axis, sorted({examples for line in lines for examples, _ in line.points}))
         axis.set_xlabel("training examples seen")
         axis.set_ylabel("objective on dev (x100)")
@@ -119,7 +119,7 @@ def _loss_by_trial(summary: Summary) -> dict[int | None, str]:
     return {each.trial.trial: _loss_of(each) for each in summary.trials}
 
 
-def _loss_colours(summary: Summary) -> Colours:
+def _loss_colors(summary: Summary) -> Colors:
     losses = sorted({_loss_of(each) for each in summary.trials})
     return {loss: PALETTE[i % len(PALETTE)] for i, loss in enumerate(losses)}
 
@@ -151,9 +151,9 @@ def _draw_limits(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
         axis.axvline(100 * objective.min_similarity, **CONSTRAINT)
 
 
-def _draw_labelled(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
+def _draw_labeled(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
     """Draw the front of points that use the pool's labels, which are not part of the run's front."""
-    axis.plot(*_xy(front_on(summary.labelled, split)), zorder=2.3, **LABELLED)
+    axis.plot(*_xy(front_on(summary.labeled, split)), zorder=2.3, **LABELED)
 
 
 def _draw_baselines(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
@@ -171,7 +171,7 @@ def _baseline_points(summary: Summary, kind: str, split: ScoredSplit) -> list[Po
     return [point for point in of_kind if point is not None]
 
 
-def _draw_all_points(axis: "Axes", summary: Summary, colours: Colours) -> None:
+def _draw_all_points(axis: "Axes", summary: Summary, colors: Colors) -> None:
     """Draw the dev points of all rungs as faint dots."""
     loss_by_trial = _loss_by_trial(summary)
     points_by_loss: dict[str, list[Point]] = defaultdict(list)
@@ -179,10 +179,10 @@ def _draw_all_points(axis: "Axes", summary: Summary, colours: Colours) -> None:
         if point.split == "dev" and point.trial in loss_by_trial:
             points_by_loss[loss_by_trial[point.trial]].append(point)
     for loss, points in points_by_loss.items():
-        axis.scatter(*_xy(points), s=11, color=colours[loss], alpha=0.4, linewidths=0, zorder=2)
+        axis.scatter(*_xy(points), s=11, color=colors[loss], alpha=0.4, linewidths=0, zorder=2)
 
 
-def _draw_trajectories(axis: "Axes", summary: Summary, colours: Colours) -> None:
+def _draw_trajectories(axis: "Axes", summary: Summary, colors: Colors) -> None:
     """Draw lines through the plain points of the best trials, in training order."""
     from matplotlib.collections import LineCollection
 
@@ -192,10 +192,10 @@ def _draw_trajectories(axis: "Axes", summary: Summary, colours: Colours) -> None
         if len(points) > 1:
             x, y = _xy(points)
             line = list(zip(x, y, strict=True))
-            colour = colours[_loss_of(each)]
+            color = colors[_loss_of(each)]
             trajectory = LineCollection(
                 [line],
-                colors=colour,
+                colors=color,
                 linewidths=0.6,
                 alpha=0.4,
                 zorder=1,
@@ -218,7 +218,7 @@ def _best_trials(summary: Summary) -> list[TrialSummary]:
     return ranked[:MAX_JOINED]
 
 
-def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colours: Colours) -> None:
+def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colors: Colors) -> None:
     points = summary.front_on(split)
     if split == "dev":
         # By decreasing similarity, a step rises at the lower similarity, so both points dominate the corner.
@@ -231,7 +231,7 @@ def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colours: Col
         point = member.on(split)
         if point is not None:
             loss = loss_by_trial[point.trial or 0]
-            _draw_member(axis, member, point, size=size, colour=colours[loss])
+            _draw_member(axis, member, point, size=size, color=colors[loss])
 
 
 def _draw_intervals(axis: "Axes", summary: Summary, points: Iterable[Point]) -> None:
@@ -248,9 +248,9 @@ def _draw_intervals(axis: "Axes", summary: Summary, points: Iterable[Point]) -> 
                 axis.plot(*line, **CROSS)
 
 
-def _draw_member(axis: "Axes", member: Member, point: Point, *, size: int, colour: str) -> None:
+def _draw_member(axis: "Axes", member: Member, point: Point, *, size: int, color: str) -> None:
     x, y = 100 * point.similarity, 100 * point.polarity
-    face = colour if member.is_feasible else "white"
+    face = color if member.is_feasible else "white"
     axis.scatter(x, y, marker=_kind_marker(point.kind), s=size, color=face, **MEMBER)
     if member.is_best:
         axis.scatter(x, y, s=120, zorder=5, **BEST)
@@ -271,22 +271,22 @@ def _add_front_legend(figure: "Figure", summary: Summary) -> None:
         axis.plot([], [], label="constraints", **CONSTRAINT)
     if any(summary.oracles.values()):
         axis.plot([], [], label="oracle front (limit)", **ORACLE)
-    if summary.labelled:
-        axis.plot([], [], label="with the pool's labels known", **LABELLED)
+    if summary.labeled:
+        axis.plot([], [], label="with the pool's labels known", **LABELED)
     for kind in dict.fromkeys(baseline.kind for baseline in summary.baselines):
         _label_marker(axis, BASELINE_NAMES[kind], size=BASELINE_SIZES[kind], **BASELINE_STYLES[kind])
     add_legend(figure)
 
 
 def _label_front(axis: "Axes", summary: Summary) -> None:
-    for loss, colour in _loss_colours(summary).items():
-        _label_marker(axis, loss, size=34, color=colour, linewidths=0)
+    for loss, color in _loss_colors(summary).items():
+        _label_marker(axis, loss, size=34, color=color, linewidths=0)
     kinds = [member.dev.kind for member in summary.members]
     for kind in dict.fromkeys(kinds):
         label = "front member" if kind == "plain" else f"front member, {kind}"
-        _label_member(axis, label, marker=_kind_marker(kind), colour=FAINT)
+        _label_member(axis, label, marker=_kind_marker(kind), color=FAINT)
     if not all(member.is_feasible for member in summary.members):
-        _label_member(axis, "misses a constraint", marker="o", colour="white")
+        _label_member(axis, "misses a constraint", marker="o", color="white")
     axis.plot([], [], label="front on dev", **FRONT)
 
 
@@ -300,8 +300,8 @@ def _label_chosen_member(axis: "Axes", member: Member) -> None:
         _label_marker(axis, f"best objective ({name})", size=45, **BEST)
 
 
-def _label_member(axis: "Axes", label: str, *, marker: str, colour: str) -> None:
-    _label_marker(axis, label, size=34, marker=marker, color=colour, edgecolors=INK)
+def _label_member(axis: "Axes", label: str, *, marker: str, color: str) -> None:
+    _label_marker(axis, label, size=34, marker=marker, color=color, edgecolors=INK)
 
 
 def _label_marker(axis: "Axes", label: str, size: int, **style: Any) -> None:
@@ -328,17 +328,17 @@ def _progress_line(each: TrialSummary) -> _ProgressLine:
     return _ProgressLine(_loss_of(each), standing(each.trial), list(zip(examples, objectives, strict=True)))
 
 
-def _draw_progress_lines(axis: "Axes", lines: Sequence[_ProgressLine], colours: Colours) -> None:
+def _draw_progress_lines(axis: "Axes", lines: Sequence[_ProgressLine], colors: Colors) -> None:
     from matplotlib.collections import LineCollection
 
     alpha = 0.25 if len(lines) > MANY_TRIALS else 0.7
     for loss in sorted({line.loss for line in lines}):
         of_loss = [line.points for line in lines if line.loss == loss]
-        axis.plot([], [], color=colours[loss], label=loss)
-        axis.add_collection(LineCollection(of_loss, colors=colours[loss], linewidths=0.9, alpha=alpha))
+        axis.plot([], [], color=colors[loss], label=loss)
+        axis.add_collection(LineCollection(of_loss, colors=colors[loss], linewidths=0.9, alpha=alpha))
 
 
-def _draw_endings(axis: "Axes", lines: Sequence[_ProgressLine], colours: Colours) -> None:
+def _draw_endings(axis: "Axes", lines: Sequence[_ProgressLine], colors: Colors) -> None:
     """Draw a marker at the end of each line that shows how the trial ended."""
     size = 10 if len(lines) > MANY_TRIALS else 26
     for status, style in STATUS_STYLES.items():
@@ -353,7 +353,7 @@ def _draw_endings(axis: "Axes", lines: Sequence[_ProgressLine], colours: Colours
                 y,
                 marker=style.marker,
                 s=size,
-                color=colours[loss],
+                color=colors[loss],
                 zorder=3,
             )
 

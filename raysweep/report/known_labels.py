@@ -19,7 +19,7 @@ def known_labels_table(summary: Summary) -> TextTable:
     """Return the non-dominated points of this kind on dev, by decreasing similarity; the table may have no rows."""
     scores = [f"{split} {score}" for split in SPLITS for score in _SCORES]
     rows = []
-    for member in summary.labelled:
+    for member in summary.labeled:
         cells = [cell for split in SPLITS for cell in _score_cells(member.on(split))]
         rows.append((str(member.dev.trial), str(member.dev.step), kind_name(member.dev), *cells))
     return TextTable(("trial", "step", "kind", *scores), tuple(rows), frozenset({"kind"}))
@@ -38,9 +38,9 @@ def known_labels_sentences(summary: Summary) -> list[str]:
 
 def known_labels_lines(summary: Summary) -> Iterator[str]:
     """Yield the hypervolume of their front on each split on which they are scored, with its share of the oracle's."""
-    for split, area in summary.labelled_areas.items():
+    for split, area in summary.labeled_areas.items():
         shared = "" if area.share is None else f", {show_share(area.share)} of the oracle's"
         yield f"with the pool's labels known, hypervolume on {split}: {show_area(area.front)}{shared}"
-    if why := why_partial(summary.labelled, "test"):
+    if why := why_partial(summary.labeled, "test"):
         reason = "weights are stored only for rungs with a point on the ordinary front"
         yield f"with the pool's labels known, no hypervolume on test: {why}; {reason}"

@@ -63,25 +63,25 @@ class Surface:
         If there are many scores, a random subset drawn with ``seed`` is used.
         """
         self._axes = axes
-        self._centre = float(scores.mean())
+        self._center = float(scores.mean())
         self._scale = float(scores.std())
-        standardised = (scores - self._centre) / self._scale
+        standardized = (scores - self._center) / self._scale
         drawn = np.random.default_rng(seed).permutation(len(scores))
 
         tried = drawn[:MOST_TRIED]
-        likelihood = _Likelihood(axes, _places(axes, tried), standardised[tried])
+        likelihood = _Likelihood(axes, _places(axes, tried), standardized[tried])
         self._kernel = likelihood.likeliest()
 
         used = drawn[:MOST_USED]
         self._places = _places(axes, used)
         noise = self._kernel.noise * np.eye(len(used))
         covariance = self._kernel.between(self._places, self._places) + noise
-        self._alpha = np.linalg.solve(covariance, standardised[used])
+        self._alpha = np.linalg.solve(covariance, standardized[used])
 
     def at(self, places: Sequence[FloatArray]) -> FloatArray:
         """Return the mean (m,) at configurations with these places (m,) on each axis."""
         mean: FloatArray = self._kernel.between(places, self._places) @ self._alpha
-        return self._centre + self._scale * mean
+        return self._center + self._scale * mean
 
     def main_effects(self) -> FloatArray:
         """Return the variance (d,) along each axis of the mean over all other axes, weighting cells by ``weights``."""

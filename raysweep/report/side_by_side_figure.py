@@ -60,15 +60,15 @@ def _staircase(points: list[Point]) -> list[Point]:
 
 
 def _draw_front(axis: "Axes", side: Side, split: ScoredSplit, number: int) -> None:
-    colour = PALETTE[number % len(PALETTE)]
+    color = PALETTE[number % len(PALETTE)]
     marker = MARKERS[number % len(MARKERS)]
     points = side.front_on(split)
     steps = _xy(_staircase(points))
-    axis.step(*steps, where="post", color=colour, linewidth=1.0, zorder=2)
+    axis.step(*steps, where="post", color=color, linewidth=1.0, zorder=2)
     members = _xy(points)
-    axis.plot(*members, label=side.label, color=colour, marker=marker, markersize=4.5, linestyle="none", zorder=3)
+    axis.plot(*members, label=side.label, color=color, marker=marker, markersize=4.5, linestyle="none", zorder=3)
     knees = _xy(_knees(side, split))
-    axis.scatter(*knees, color=colour, zorder=5, **KNEE)
+    axis.scatter(*knees, color=color, zorder=5, **KNEE)
 
 
 def _knees(side: Side, split: ScoredSplit) -> list[Point]:

@@ -87,8 +87,8 @@ class Summary:
     probes: Mapping[ScoredSplit, ProbeComparison]  # splits on which probe and front are scored
     account: Account
     bill: Bill
-    labelled: tuple[Member, ...] = ()  # a separate front of points that use the pool's labels
-    labelled_areas: Mapping[ScoredSplit, Area] = field(default_factory=dict)
+    labeled: tuple[Member, ...] = ()  # a separate front of points that use the pool's labels
+    labeled_areas: Mapping[ScoredSplit, Area] = field(default_factory=dict)
     scores: Mapping[ScoredSplit, QueryScores] = field(default_factory=dict, repr=False, compare=False)  # per query
     damage: Mapping[str, str] = field(default_factory=dict)  # by missing result: the file and its damage
 
@@ -166,16 +166,16 @@ def summary_of(run: Folder, results: Results | None = None) -> Summary:
     results = load_with_driver(run) if results is None else results
     scores, damage = load_readable_scores(run, results)
     missing = {missing_intervals(split): why for split, why in damage.items()}
-    return replace(summarise(results), scores=scores, damage=missing)
+    return replace(summarize(results), scores=scores, damage=missing)
 
 
-def summarise(results: Results) -> Summary:
+def summarize(results: Results) -> Summary:
     """Summarize results without intervals. The front is selected on dev; test only measures it."""
     references = {point.split: point for point in results.points if point.kind == "reference"}
     oracles = {split: _oracle(results.points, split) for split in SPLITS}
     criterion = _Criterion.of(results.info, references)
     members = _members(results, results.points, criterion)
-    labelled = _members(results, results.labelled, criterion)
+    labeled = _members(results, results.labeled, criterion)
     baselines = baselines_of(results.points)
     return Summary(
         results=results,
@@ -189,8 +189,8 @@ def summarise(results: Results) -> Summary:
         probes=_probes(baselines, members, criterion),
         account=account_of(results),
         bill=bill_of(results),
-        labelled=labelled,
-        labelled_areas=_areas(labelled, oracles, criterion),
+        labeled=labeled,
+        labeled_areas=_areas(labeled, oracles, criterion),
     )
 
 

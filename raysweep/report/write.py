@@ -93,7 +93,7 @@ def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> di
     return {
         "front.json": _json(_front_rows(summary)),
         "points.json": _json(points),
-        "labelled.json": _json([_point_row(point) for point in results.labelled]),
+        "labeled.json": _json([_point_row(point) for point in results.labeled]),
         "costs.json": _json(_cost_rows(summary.account)),
         "points.parquet": _parquet(points, _POINT_TYPES),
         "rungs.parquet": _parquet(rungs, _RUNG_TYPES),

@@ -129,7 +129,7 @@ class RungFinished(Event):
 
     ``stop`` is the trial's own reason to end here, if any. ``node`` is the node it ran on. ``may_begin`` is True if trials
     were left to start, which early stopping depends on. ``cost`` is the trial's cost so far. ``calibration`` is that of a
-    softmax head on dev, and ``labelled`` are points that use the pool's labels.
+    softmax head on dev, and ``labeled`` are points that use the pool's labels.
     """
 
     kind = "rung"
@@ -145,13 +145,13 @@ class RungFinished(Event):
     may_begin: bool | None = None
     cost: Cost | None = None
     calibration: Calibration | None = None
-    labelled: tuple[Point, ...] | None = None
+    labeled: tuple[Point, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object. Points and calibration omit trial and step, which are fields of the event."""
         values = super().to_json()
         calibrations = [values["calibration"]] if "calibration" in values else []
-        for each in (*values["points"], *calibrations, *values.get("labelled", ())):
+        for each in (*values["points"], *calibrations, *values.get("labeled", ())):
             del each["trial"], each["step"]
         return values
 
@@ -159,15 +159,15 @@ class RungFinished(Event):
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         rung = {"trial": values["trial"], "step": values["step"]}
         read = {"stop": None, **values, "points": _objects_in(values, "points", **rung)}
-        if values.get("labelled") is not None:
-            read["labelled"] = _objects_in(values, "labelled", **rung)
+        if values.get("labeled") is not None:
+            read["labeled"] = _objects_in(values, "labeled", **rung)
         calibration = values.get("calibration")
         if isinstance(calibration, Mapping):
             read["calibration"] = {**calibration, **rung}
         event = super().from_json(read)
         if event.step < 1:
             raise ValueError(f"step is {event.step}, not a whole number above 0")
-        _check_scores([*event.points, *(event.labelled or ())])
+        _check_scores([*event.points, *(event.labeled or ())])
         _check_calibration(event.calibration)
         return event
 
@@ -258,7 +258,7 @@ class ReplicatesAveraged(Event):
 class PointsScored(Event):
     """Operating points outside rungs were scored: the reference, the oracle, the baselines, or front members on test.
 
-    With front members, ``calibration`` is that of their rung's softmax head on test, and ``labelled`` are the rung's points
+    With front members, ``calibration`` is that of their rung's softmax head on test, and ``labeled`` are the rung's points
     that use the pool's labels.
     """
 
@@ -266,12 +266,12 @@ class PointsScored(Event):
 
     points: tuple[Point, ...]
     calibration: Calibration | None = None
-    labelled: tuple[Point, ...] | None = None
+    labeled: tuple[Point, ...] | None = None
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         event = super().from_json(values)
-        _check_scores([*event.points, *(event.labelled or ())])
+        _check_scores([*event.points, *(event.labeled or ())])
         _check_calibration(event.calibration)
         return event
 

@@ -99,7 +99,7 @@ def results_of(events: Iterable[Event], run: Folder, has_driver: bool | None = N
         workers=tables.workers,
         guards=tables.guards_of(tables.info),
         calibrations=tuple(tables.calibrations.values()),
-        labelled=tuple(tables.labelled),
+        labeled=tuple(tables.labeled),
         stage=tables.stage,
         has_driver=has_driver,
         config_digests=tuple(tables.config_digests),
@@ -114,7 +114,7 @@ class _Tables:
     trials: dict[int, Trial] = field(default_factory=dict)
     rungs: list[Rung] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
-    labelled: list[Point] = field(default_factory=list)
+    labeled: list[Point] = field(default_factory=list)
     means: dict[int, tuple[Mean, ...]] = field(default_factory=dict)  # by original; a later event replaces them
     nodes: dict[tuple[str, float | None], NodeTime] = field(default_factory=dict)  # by type and price
     guards: dict[tuple[object, ...], GuardScore] = field(default_factory=dict)  # by member and guard
@@ -212,7 +212,7 @@ class _Tables:
 
     def _add_points(self, event: RungFinished | PointsScored) -> None:
         self.points += event.points
-        self.labelled += event.labelled or ()
+        self.labeled += event.labeled or ()
         calibration = event.calibration
         if calibration is not None:
             self.calibrations[calibration.trial, calibration.step, calibration.split] = calibration

@@ -71,7 +71,7 @@ class RungProgress:
 class Point:
     """One operating point: a retrievable encoder and its scores on one split, all in [0, 1].
 
-    ``kind`` is one of :mod:`raysweep.evaluation.operating_points` (``plain`` is the unmodified tuned encoder; ``labelled``
+    ``kind`` is one of :mod:`raysweep.evaluation.operating_points` (``plain`` is the unmodified tuned encoder; ``labeled``
     points use the pool's labels and are stored separately), ``reference`` (R itself), ``oracle`` (the limit that no encoder
     can exceed) or one of ``BASELINES``. ``value`` is the kind's parameter, or None. ``trial`` and ``step`` are None for
     points that no trial made. ``width`` is the embedding's dimension, or None for the oracle. ``accuracy`` is the share of
@@ -291,7 +291,7 @@ class Results:
     workers: int | None = None  # maximum number of concurrent trials, if requested
     guards: tuple[GuardScore, ...] = ()  # of front members, if the sweep had guards
     calibrations: tuple[Calibration, ...] = ()  # by rung and split
-    labelled: tuple[Point, ...] = ()  # points that use the pool's labels, excluded from ``points`` and from fronts
+    labeled: tuple[Point, ...] = ()  # points that use the pool's labels, excluded from ``points`` and from fronts
     stage: Stage | None = None  # current stage; None during the search and after the end
     has_driver: bool | None = None  # whether a process drives the run; None if not checked or unknown
     config_digests: tuple[str | None, ...] = ()  # digests of the settings by session; None if not recorded

@@ -65,7 +65,7 @@ class UpperConfidenceBound:
     def scores(self, history: History, candidates: Float64Array, random: np.random.Generator) -> Float64Array:
         training, rows = history.lessons(random)
         pending = as_array(list(history.pending.values()), candidates.shape[1])
-        values = _standardised_roots(values_of(rows))
+        values = _standardized_roots(values_of(rows))
         posteriors = self._fitter.fit(training, values, random)
         mean, deviation = predict(posteriors, Queries(training, pending, candidates))
         bound: Float64Array = mean + UCB_DEVIATIONS * deviation
@@ -111,11 +111,11 @@ class FrontImprovement:
         period = math.ceil(len(points) / NUM_ROWS_AT_EASE)
         predicted = []
         for objective, fitter in enumerate(self._fitters):
-            values, centre, unit = _standardised(points[:, :, objective])
+            values, center, unit = _standardized(points[:, :, objective])
             is_due = (self._num_predictions - objective) % period == 0  # alternating if the period allows
             posteriors = fitter.posteriors(training, values, random, is_due=is_due)
             mean, deviation = predict(posteriors if period == 1 else posteriors[:1], queries)
-            predicted.append([centre + unit * mean, unit * deviation])
+            predicted.append([center + unit * mean, unit * deviation])
         self._num_predictions += 1
         return np.stack(predicted, axis=-1)
 
@@ -237,14 +237,14 @@ def _lifted(values: Float64Array) -> Float64Array:
     return lifted
 
 
-def _standardised(values: Float64Array) -> tuple[Float64Array, Float64Array, Float64Array]:
+def _standardized(values: Float64Array) -> tuple[Float64Array, Float64Array, Float64Array]:
     """Return the standardized values (rows, outputs), and the means and standard deviations used, (outputs,)."""
     lifted = _lifted(values)
-    centre, unit = lifted.mean(axis=0), lifted.std(axis=0) + TINY
-    return (lifted - centre) / unit, centre, unit
+    center, unit = lifted.mean(axis=0), lifted.std(axis=0) + TINY
+    return (lifted - center) / unit, center, unit
 
 
-def _standardised_roots(values: Float64Array) -> Float64Array:
+def _standardized_roots(values: Float64Array) -> Float64Array:
     """Return the standardized square roots of the values' distances above the worst.
 
     Square roots, because many values are poor and few are good, and because an area grows with the square of its sides.
@@ -252,5 +252,5 @@ def _standardised_roots(values: Float64Array) -> Float64Array:
     largest = np.abs(values).max() or 1.0
     lifted = _lifted(values / largest)  # avoids overflow
     roots = np.sqrt(lifted - lifted.min())
-    standardised: Float64Array = (roots - roots.mean()) / (roots.std() + TINY)
-    return standardised
+    standardized: Float64Array = (roots - roots.mean()) / (roots.std() + TINY)
+    return standardized

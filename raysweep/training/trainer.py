@@ -264,8 +264,8 @@ class Training:
         tuned = self.bench.tuned(context)
         grid, has_head = self.bench.evaluation.points, tuned.head is not None
         keys = operating_points.wanted(grid, has_head=has_head)
-        labelled_keys = operating_points.wanted_labelled(grid, has_head=has_head)
-        scores = operating_points.measure(tuned, self.bench.dev, [*keys, *labelled_keys], encoded)
+        labeled_keys = operating_points.wanted_labeled(grid, has_head=has_head)
+        scores = operating_points.measure(tuned, self.bench.dev, [*keys, *labeled_keys], encoded)
         stop = None
         if self.idle is not None:
             loss, errors = self._validate(encoded)
@@ -278,7 +278,7 @@ class Training:
             examples_seen=progress.seen,
             loss=mean_loss,
             points={key: scores[key] for key in keys},
-            labelled={key: scores[key] for key in labelled_keys},
+            labeled={key: scores[key] for key in labeled_keys},
             seconds=self.seconds,
             train_seconds=progress.train_seconds,
             stop=stop,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from raysweep.errors import InputError
-from raysweep.evaluation.operating_points import LABELLED, Head
+from raysweep.evaluation.operating_points import LABELED, Head
 from raysweep.metrics.retrieval import Scores
 from raysweep.results.types import Calibration, PointKey
 from raysweep.storage.folder import Folder, as_folder
@@ -151,7 +151,7 @@ def _restore_random_streams(training: Training, tensors: Mapping[str, Tensor], v
 
 def _result_values(result: RungResult) -> dict[str, Any]:
     values = {name: getattr(result, name) for name in _RESULT_VALUES}
-    values["keys"] = [*result.points, *result.labelled]
+    values["keys"] = [*result.points, *result.labeled]
     if result.calibration is not None:
         values["calibration"] = asdict(result.calibration)
     return values
@@ -163,7 +163,7 @@ def _result_tensors(result: RungResult) -> dict[str, Tensor]:
     Each is (3, queries), or (2, queries) without accuracy.
     """
     tensors = {}
-    for index, scores in enumerate([*result.points.values(), *result.labelled.values()]):
+    for index, scores in enumerate([*result.points.values(), *result.labeled.values()]):
         known = [scores.polarity, scores.similarity]
         if scores.accuracy is not None:
             known.append(scores.accuracy)
@@ -174,15 +174,15 @@ def _result_tensors(result: RungResult) -> dict[str, Tensor]:
 
 def _last_result(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> RungResult:
     points: dict[PointKey, Scores] = {}
-    labelled: dict[PointKey, Scores] = {}
+    labeled: dict[PointKey, Scores] = {}
     for index, (kind, value) in enumerate(values["keys"]):
-        scores = labelled if kind == LABELLED else points
+        scores = labeled if kind == LABELED else points
         scores[kind, value] = Scores(*tensors[f"last.{index}"].numpy())
     plain = {name: values[name] for name in _RESULT_VALUES}
     calibration = values.get("calibration")
     return RungResult(
         **plain,
         points=points,
-        labelled=labelled,
+        labeled=labeled,
         calibration=None if calibration is None else Calibration(**calibration),
     )

@@ -12,7 +12,7 @@ from raysweep.data.prepared import Prepared
 from raysweep.metrics.retrieval import top_k
 
 MAX_ANCHORS = examples.CHUNK
-NUM_NEIGHBOURS = 4  # per anchor, in its own class and in others
+NUM_NEIGHBORS = 4  # per anchor, in its own class and in others
 NUM_EXAMPLES = 4096  # maximum
 
 
@@ -40,23 +40,23 @@ class ValidationExamples:
         vectors = np.asarray(prepared.reference_embeddings[queries])
         num_anchors = min(len(queries), MAX_ANCHORS)
         anchors = np.arange(num_anchors)
-        neighbours = _neighbours(vectors, labels, anchors)
-        triplets, _ = _draw("triplet", anchors, neighbours, cosines)
-        if kind == "labelled_sentence":
+        neighbors = _neighbors(vectors, labels, anchors)
+        triplets, _ = _draw("triplet", anchors, neighbors, cosines)
+        if kind == "labeled_sentence":
             every_query = np.arange(len(queries))
             return cls(every_query[:, None], labels, triplets)
-        rows, targets = _draw(kind, anchors, neighbours, cosines)
+        rows, targets = _draw(kind, anchors, neighbors, cosines)
         return cls(rows, targets, triplets)
 
 
-def _neighbours(
+def _neighbors(
     vectors: npt.NDArray[np.float32], labels: npt.NDArray[np.integer], anchors: npt.NDArray[np.integer]
 ) -> npt.NDArray[np.int32]:
     """Return each anchor's nearest sentences in its own class and in others, (anchors, 2, k), -1 if too few."""
     cosines = vectors[anchors] @ vectors.T
     cosines[anchors, anchors] = -np.inf
     same_class = labels[anchors, None] == labels
-    k = min(NUM_NEIGHBOURS, len(vectors))
+    k = min(NUM_NEIGHBORS, len(vectors))
     sides = []
     for candidates in (same_class, ~same_class):
         allowed = np.where(candidates, cosines, -np.inf)
@@ -70,12 +70,12 @@ def _neighbours(
 def _draw(
     kind: losses.ExampleKind,
     anchors: npt.NDArray[np.integer],
-    neighbours: npt.NDArray[np.int32],
+    neighbors: npt.NDArray[np.int32],
     cosines: tuple[float, float],
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32] | None]:
-    counts = examples.num_candidates(kind, neighbours)
+    counts = examples.num_candidates(kind, neighbors)
     quotas = examples.allocate(counts, NUM_EXAMPLES, seed=0)
-    chunk = examples.Chunk(0, anchors, neighbours, quotas)
+    chunk = examples.Chunk(0, anchors, neighbors, quotas)
     return examples.draw(kind, chunk, 0, cosines)
 
 

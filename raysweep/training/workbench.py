@@ -36,7 +36,7 @@ class RungResult:
 
     ``loss`` is the mean over the rung's batches; ``seconds`` is the time since the trial began, excluding pauses.
     ``points`` holds per-query scores of every operating point, the plain one first. ``stop`` is the reason if the trial
-    stops by its own rule, or None. ``calibration`` is that of the softmax head on dev, under that loss. ``labelled``
+    stops by its own rule, or None. ``calibration`` is that of the softmax head on dev, under that loss. ``labeled``
     holds the scores of the points that use the pool's labels.
     """
 
@@ -48,7 +48,7 @@ class RungResult:
     train_seconds: float
     stop: str | None = None
     calibration: Calibration | None = None
-    labelled: dict[PointKey, retrieval.Scores] = field(default_factory=dict)
+    labeled: dict[PointKey, retrieval.Scores] = field(default_factory=dict)
 
     @property
     def scores(self) -> retrieval.Scores:

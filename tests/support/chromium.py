@@ -70,7 +70,7 @@ def window(browser: Any, **settings: Any) -> Iterator[Window]:
 
 
 def axe_violations(page: Any, *rules: str) -> list[str]:
-    """What axe-core finds wrong with a page, by all of its rules or by those given; contrast of colours is one of them."""
+    """What axe-core finds wrong with a page, by all of its rules or by those given; contrast of colors is one of them."""
     if not page.evaluate("'axe' in window"):
         page.evaluate(_axe() + "\n;0")  # past the page's policy, as the debugger's protocol is
     options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}

@@ -21,8 +21,8 @@ def scores_of(point: Point, num_queries: int, seed: int = 0) -> tuple[Float64Arr
     rng = np.random.default_rng([seed, len(point.kind), point.trial or 0, point.step or 0])
     spread = min(point.polarity, 1 - point.polarity)
     noise = rng.uniform(-0.5, 0.5, (2, num_queries))
-    centred = noise - noise.mean(axis=1, keepdims=True)
-    return point.polarity + spread * centred[0], point.similarity + 0.2 * centred[1]
+    centered = noise - noise.mean(axis=1, keepdims=True)
+    return point.polarity + spread * centered[0], point.similarity + 0.2 * centered[1]
 
 
 def write_query_scores(

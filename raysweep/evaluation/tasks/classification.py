@@ -122,9 +122,9 @@ class Classifier:
     def _answers(self, train: Rows, test: Rows, strengths: Sequence[float]) -> Iterator[Flags]:
         """Yield the rows of ``test`` that the regression classifies correctly, for each value of C."""
         mean = train.embeddings.mean(axis=0)
-        centred = train.embeddings - mean
-        scale = float(centred.std()) or 1.0
-        fitted, tested = centred / scale, (test.embeddings - mean) / scale
+        centered = train.embeddings - mean
+        scale = float(centered.std()) or 1.0
+        fitted, tested = centered / scale, (test.embeddings - mean) / scale
         for strength in strengths:
             regression = LogisticRegression(C=strength, max_iter=MOST_STEPS).fit(fitted, train.labels)
             yield regression.predict(tested) == test.labels

@@ -223,12 +223,12 @@ def _outcome(model: str, embedded: Embedded, task: Task, settings: Settings, dis
 
 def _rows_of(task: Classification, embedded: Embedded) -> dict[str, Rows]:
     """Return the embeddings of each part of a task, with the same class numbers in all parts."""
-    label_names = {label for labelled in task.parts.values() for label in labelled.labels}
+    label_names = {label for labeled in task.parts.values() for label in labeled.labels}
     numbers = {label: number for number, label in enumerate(sorted(label_names))}
     rows = {}
-    for part, labelled in task.parts.items():
-        labels = np.array([numbers[label] for label in labelled.labels])
-        rows[part] = Rows(embedded.of_sentences(labelled.texts), labels)
+    for part, labeled in task.parts.items():
+        labels = np.array([numbers[label] for label in labeled.labels])
+        rows[part] = Rows(embedded.of_sentences(labeled.texts), labels)
     return rows
 
 

@@ -35,7 +35,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Labelled:
+class Labeled:
     """Sentences and the names of their classes, of equal length."""
 
     texts: list[str]
@@ -50,7 +50,7 @@ class Classification:
     """
 
     name: str
-    parts: Mapping[str, Labelled]
+    parts: Mapping[str, Labeled]
     merged: str = ""
 
     @property
@@ -58,7 +58,7 @@ class Classification:
         return "test" in self.parts
 
     @property
-    def tested(self) -> Labelled:
+    def tested(self) -> Labeled:
         return self.parts["test" if self.is_split else "all"]
 
     @property
@@ -101,7 +101,7 @@ def _read(spelled: str, columns: Columns, num_folds: int) -> Task:
     kinds = {part: _holds_pairs(pieces[part][0], columns) for part in pieces}
     if not any(kinds.values()):
         spellings: set[tuple[str, str]] = set()
-        parts = {part: _labelled(pieces[part], columns, spellings) for part in pieces}
+        parts = {part: _labeled(pieces[part], columns, spellings) for part in pieces}
         task = Classification(name, parts, sources.merged_labels(sorted(spellings)))
         _check(task, num_folds)
         return task
@@ -129,22 +129,22 @@ def _holds_pairs(piece: sources.Piece, columns: Columns) -> bool:
     if scored_pairs.is_without_header(piece):
         return True
     present = sources.column_names(piece)
-    is_labelled = {columns.text, columns.label} <= set(present)
+    is_labeled = {columns.text, columns.label} <= set(present)
     has_pairs = set(columns.pairs.names) <= set(present)
-    if is_labelled != has_pairs:
+    if is_labeled != has_pairs:
         return has_pairs
     if not present:
         raise InputError(f"{piece.name}: holds no rows")
-    both, joined_by = ("both", "and") if is_labelled else ("neither", "nor")
-    labelled = f"the columns of labelled sentences ({columns.text!r}, {columns.label!r})"
+    both, joined_by = ("both", "and") if is_labeled else ("neither", "nor")
+    labeled = f"the columns of labeled sentences ({columns.text!r}, {columns.label!r})"
     pairs = f"those of scored pairs ({', '.join(map(repr, columns.pairs.names))})"
     listed = ", ".join(map(repr, present))
-    raise InputError(f"{piece.name}: has {both} {labelled} {joined_by} {pairs}; the columns are {listed}")
+    raise InputError(f"{piece.name}: has {both} {labeled} {joined_by} {pairs}; the columns are {listed}")
 
 
-def _labelled(pieces: Sequence[sources.Piece], columns: Columns, spellings: set[tuple[str, str]]) -> Labelled:
+def _labeled(pieces: Sequence[sources.Piece], columns: Columns, spellings: set[tuple[str, str]]) -> Labeled:
     """Read labeled sentences, and add each label with its spelling to ``spellings``."""
-    rows = Labelled([], [])
+    rows = Labeled([], [])
     for batch in sources.read_pieces(pieces, columns.text, columns.label):
         rows.texts.extend(batch.texts)
         rows.labels.extend(batch.labels)

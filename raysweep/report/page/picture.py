@@ -4,11 +4,11 @@ import io
 
 MAX_WIDTH_PIXELS = 1400
 
-NUM_COLOURS = 128
+NUM_COLORS = 128
 
 
 def smaller(png: bytes) -> bytes:
-    """Reduce a PNG to at most ``MAX_WIDTH_PIXELS`` and ``NUM_COLOURS``."""
+    """Reduce a PNG to at most ``MAX_WIDTH_PIXELS`` and ``NUM_COLORS``."""
     from PIL import Image
 
     with Image.open(io.BytesIO(png)) as given:
@@ -16,7 +16,7 @@ def smaller(png: bytes) -> bytes:
     if picture.width > MAX_WIDTH_PIXELS:
         height = max(1, round(picture.height * MAX_WIDTH_PIXELS / picture.width))
         picture = picture.resize((MAX_WIDTH_PIXELS, height), Image.Resampling.LANCZOS)
-    reduced = picture.quantize(NUM_COLOURS, dither=Image.Dither.NONE)
+    reduced = picture.quantize(NUM_COLORS, dither=Image.Dither.NONE)
     buffer = io.BytesIO()
     reduced.save(buffer, format="png", optimize=True)
     return buffer.getvalue()

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from raysweep.control.request import plain
 from raysweep.report.statuses import STATUS_STYLES
-from raysweep.report.summary import Area, Member, Summary, summarise
+from raysweep.report.summary import Area, Member, Summary, summarize
 from raysweep.report.tables import described, kind_name, show, show_area, show_share
 from raysweep.report.watch.moment import Moment
 from raysweep.report.watch.scatter import Layer, Pair, scatter
@@ -39,7 +39,7 @@ class View:
         if before is not None and before.moment.results == moment.results:
             self._summary = before._summary
         elif moment.results is not None:
-            self._summary = summarise(moment.results)
+            self._summary = summarize(moment.results)
 
     @property
     def line(self) -> str:

@@ -125,7 +125,7 @@ class Growth:
     def next_to_resume(self, may_begin: bool) -> int | None:
         if may_begin and len(self._trials) < NUM_BEGUN_FIRST:
             return None
-        if not self._forecaster.has_learnt:
+        if not self._forecaster.has_learned:
             return self._first_to_go_on(may_begin)
         expected_gains = self.expected_gains(may_begin)
         candidates = list(expected_gains) if may_begin else self._worth_resuming(expected_gains)

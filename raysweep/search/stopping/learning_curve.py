@@ -15,7 +15,7 @@ class Prediction:
     """The predicted points (points, 2) of a curve at each of its remaining rungs."""
 
     points: list[Float64Array]
-    num_rates_learnt: int  # rates that the prediction is based on; outdated if there are more
+    num_rates_learned: int  # rates that the prediction is based on; outdated if there are more
 
 
 @dataclass
@@ -71,10 +71,10 @@ class Forecaster:
         self._origin = origin  # P and S of an untrained trial, if known
         self._rate_models: dict[int, RateModel] = {}  # by the budget after which they predict movement
         self._nearest: dict[int, RateModel] = {}  # by any budget: the model with the nearest budget
-        self._num_rates_learnt = 0
+        self._num_rates_learned = 0
 
     @property
-    def has_learnt(self) -> bool:
+    def has_learned(self) -> bool:
         """Whether any trial has continued from one rung to another, as predictions require."""
         return bool(self._rate_models)
 
@@ -101,14 +101,14 @@ class Forecaster:
             self._nearest = {}
         model = self._rate_models[last_budget]
         model.learn(curve.rate, rate)
-        self._num_rates_learnt += 1
+        self._num_rates_learned += 1
         return rate
 
     def points_ahead(self, curve: LearningCurve) -> list[Float64Array]:
         """Return the predicted points (points, 2) at each of the curve's remaining rungs."""
         prediction = curve.prediction
-        if prediction is None or prediction.num_rates_learnt != self._num_rates_learnt:
-            prediction = curve.prediction = Prediction(list(self._predicted(curve)), self._num_rates_learnt)
+        if prediction is None or prediction.num_rates_learned != self._num_rates_learned:
+            prediction = curve.prediction = Prediction(list(self._predicted(curve)), self._num_rates_learned)
         return prediction.points
 
     def next_points(self, curve: LearningCurve) -> Float64Array:

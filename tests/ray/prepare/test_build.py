@@ -79,11 +79,11 @@ def test_an_inverted_file_tells_its_recall(one_cpu: Capacity, plan: Planned, run
     out = io.StringIO()
     todo = plan(runs, examples__index="inverted_file")
     prepare(todo, one_cpu, ConsoleDisplay(Console(file=out, width=200)))
-    (stage,) = [stage for stage in todo.stages if stage.kind == "neighbours"]
+    (stage,) = [stage for stage in todo.stages if stage.kind == "neighbors"]
     summary = stage.artifact.summary
     assert 0.5 < summary["recall"] <= 1
     assert (summary["recall_queries"], summary["num_probes"]) == (1000, 64)
-    assert f"the inverted file found {summary['recall']:.1%} of the nearest neighbours" in " ".join(
+    assert f"the inverted file found {summary['recall']:.1%} of the nearest neighbors" in " ".join(
         out.getvalue().split()
     )
 
@@ -94,7 +94,7 @@ def test_a_coordinator_that_dies_is_replaced(one_cpu: Capacity, plan: Planned, r
     expected = plan(runs, examples__k="5")
     prepare(expected, one_cpu, ConsoleDisplay(Console(file=out, width=200)))
     shutil.copytree(
-        runs / "artifacts", tmp_path / "artifacts", ignore=shutil.ignore_patterns("neighbours-*", "examples-*")
+        runs / "artifacts", tmp_path / "artifacts", ignore=shutil.ignore_patterns("neighbors-*", "examples-*")
     )
     killed: list[int] = []
     killer = threading.Thread(target=_kill_coordinator, args=(killed, _coordinators()))

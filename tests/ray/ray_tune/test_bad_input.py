@@ -53,7 +53,7 @@ REFUSED_BY_A_PROCESS_OF_ITS_OWN = {  # most of them by a worker on the cluster
     "one class": (ROWS.replace(",1\n", ",0\n"), [], r"train.csv: every row has the label '0'"),
     "loss without examples": (
         ROWS,
-        ["--space.loss", "triplet", "--examples.neighbours", "pooled", "--examples.k", "1"],
+        ["--space.loss", "triplet", "--examples.neighbors", "pooled", "--examples.k", "1"],
         r"no examples of kind triplet",
     ),
     "k beyond the pool": (
@@ -61,7 +61,7 @@ REFUSED_BY_A_PROCESS_OF_ITS_OWN = {  # most of them by a worker on the cluster
         ["--evaluation.k", "5000", "--evaluation.num_pool", "5000"],
         r"k is 5000, but the retrieval pool holds \d+",
     ),
-    "no neighbour": (
+    "no neighbor": (
         ROWS,
         ["--examples.min_similarity", "0.9999"],
         r"examples.min_similarity is 0.9999, and no sentence has",

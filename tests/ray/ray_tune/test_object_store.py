@@ -102,7 +102,7 @@ def check_artifacts(runs: BucketFolder, local: Path) -> None:
     """The same artifacts to the byte."""
     names = runs.names("artifacts") - {"building"}  # which has released leases
     kinds = sorted(name.partition("-")[0] for name in names)
-    assert kinds == ["encoded", "examples", "examples", "neighbours", "sentences"]
+    assert kinds == ["encoded", "examples", "examples", "neighbors", "sentences"]
     for name in names:
         there = runs.fetch(f"artifacts/{name}")
         files = sorted(path.name for path in (local / name).iterdir())

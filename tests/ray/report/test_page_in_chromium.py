@@ -403,8 +403,8 @@ def test_the_table_is_sorted_and_filtered(page: Any) -> None:
     page.locator("#filter").fill("status=completed")
     page.get_by_text(f"{num_completed} of {NUM_TRIALS} trials", exact=True).wait_for()
     assert {text[2:] for text in column(page, "status")} == {"completed"}
-    page.locator("#filter").fill("colour=red")
-    page.get_by_text("There is no column colour.").wait_for()
+    page.locator("#filter").fill("color=red")
+    page.get_by_text("There is no column color.").wait_for()
     page.get_by_role("button", name="Show all").click()
     assert page.locator("#filter-problems").inner_text() == ""
 
@@ -486,9 +486,9 @@ def running_report(folder: Path, num_trials: int) -> Path:
 
 
 def check_by_axe(page: Any, other_scheme: str) -> None:
-    """All rules in the colours that the page has, and those of contrast in the others."""
+    """All rules in the colors that the page has, and those of contrast in the others."""
     assert axe_violations(page) == []
-    page.get_by_label("Colours").select_option(other_scheme)
+    page.get_by_label("Colors").select_option(other_scheme)
     assert axe_violations(page, "color-contrast") == []
     width = page.evaluate("document.documentElement.scrollWidth")
     assert width <= page.viewport_size["width"], "nothing but boxes scrolls sideways"
@@ -594,24 +594,24 @@ def test_every_category_of_a_slice_has_its_name(desktop: Window, chosen_from: Pa
                 assert all(name in drawn for name in parameter["values"])
 
 
-def test_what_is_pinned_keeps_its_colour(desktop: Window, chosen_from: Path) -> None:
+def test_what_is_pinned_keeps_its_color(desktop: Window, chosen_from: Path) -> None:
     page = desktop.show(address_of(chosen_from))
     for name, series in (("#curves-chart", "lines"), ("#parallel-chart", "trials")):
         chart = page.locator(f"{name} .chart")
         chart.scroll_into_view_if_needed()
         chart.locator("canvas").first.wait_for()
-        colours = chart.evaluate(
+        colors = chart.evaluate(
             """(holder, id) => echarts.getInstanceByDom(holder).getOption().series.find((each) => each.id === id).data
                 .filter((line) => line.trial === pinnedTrial()).map((line) => [line.lineStyle.color, line.lineStyle.width])""",
             series,
         )
-        (outline, wide), (colour, narrow) = colours
-        assert colour == page.evaluate("colouring().of(trials[pinnedTrial()])") != outline and narrow < wide
+        (outline, wide), (color, narrow) = colors
+        assert color == page.evaluate("coloring().of(trials[pinnedTrial()])") != outline and narrow < wide
 
 
 def test_a_legend_says_once_how_trials_stand(desktop: Window, folder: Path) -> None:
     page = desktop.show(address_of(folder))
-    page.get_by_label("Colour by").select_option("status")
+    page.get_by_label("Color by").select_option("status")
     words = page.get_by_label("Legend of the learning curves").locator("li").all_inner_texts()
     assert len(words) == len(set(words)) > 1
     desktop.show(address_of(folder))
@@ -656,16 +656,16 @@ def test_contrast_names_and_width_on_a_phone_in_the_dark(phone: Window, folder: 
     page = phone.show(address_of(folder))
     assert page.evaluate("isDark()")
     check_by_axe(page, "light")
-    page.get_by_label("Colours").select_option("auto")  # of the next page in this window
+    page.get_by_label("Colors").select_option("auto")  # of the next page in this window
     phone.check_quiet()
 
 
-def test_the_colours_are_switched(page: Any) -> None:
+def test_the_colors_are_switched(page: Any) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(ground)
-    page.get_by_label("Colours").select_option("dark")
+    page.get_by_label("Colors").select_option("dark")
     assert page.evaluate(ground) != light
-    page.get_by_label("Colours").select_option("light")
+    page.get_by_label("Colors").select_option("light")
     assert page.evaluate(ground) == light
 
 

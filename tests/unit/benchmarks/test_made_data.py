@@ -67,7 +67,7 @@ def _texts(rows: Rows) -> list[str]:
     return [row["text"] for row in rows]
 
 
-def test_the_easy_one_is_learnt_from_few_sentences(data: dict[str, tuple[Rows, Rows]]) -> None:
+def test_the_easy_one_is_learned_from_few_sentences(data: dict[str, tuple[Rows, Rows]]) -> None:
     assert accuracy(data["easy"], 200) > 0.98
 
 

@@ -92,13 +92,13 @@ class Sent:
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, int]] = []
-        self.num_cancelled = 0
+        self.num_canceled = 0
 
     def submit(self, group: NodeGroup, count: int) -> None:
         self.sent.append((group.name, count))
 
     def cancel(self) -> None:
-        self.num_cancelled += 1
+        self.num_canceled += 1
 
 
 def test_other_nodes_are_asked_for_after_two_minutes_once_and_again_after_something_moved(
@@ -128,6 +128,6 @@ def test_other_nodes_are_asked_for_after_two_minutes_once_and_again_after_someth
     assert lines[1:] == ["no nodes of type spot are to be had; asking for 3 of on_demand"]
     watch.moved()
     watch.moved()
-    assert sent.num_cancelled == 1
+    assert sent.num_canceled == 1
     look(130)
     assert sent.sent == [("on_demand", 3)] * 2

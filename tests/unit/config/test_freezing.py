@@ -12,7 +12,7 @@ from raysweep.config.freezing import (
     frozen_modules,
     frozen_names,
     heights,
-    is_recognised,
+    is_recognized,
     levels,
     prefix_names,
 )
@@ -227,10 +227,10 @@ def test_tables_beside_the_blocks_belong_to_no_level_so_such_encoders_have_none(
     rembert = transformers.RemBertConfig(**SIZES, input_embedding_size=6)
     for model in (transformers.DebertaV2Model(deberta), transformers.RemBertModel(rembert)):
         names = [name for name, _ in model.named_parameters()]
-        assert not is_recognised(names)
+        assert not is_recognized(names)
         with pytest.raises(InputError, match="need an encoder built like one of BERT"):
             frozen_names(names, "emb+B0")
-    assert all(is_recognised(parameter_names(architecture)) for architecture in ENCODERS)
+    assert all(is_recognized(parameter_names(architecture)) for architecture in ENCODERS)
 
 
 @pytest.mark.parametrize("level", [*FIXED_LEVELS, "emb+B0-1", "emb+B0-5", "emb+B0-10"])

@@ -74,7 +74,7 @@ def test_a_missing_package_is_reported_before_any_work(
 def test_preparing_in_this_process_needs_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hide("faiss", monkeypatch)
     (tmp_path / "sweep.yaml").write_text(SWEEP)
-    with pytest.raises(packages.InputError, match=r"examples\.neighbours: needs the package faiss"):
+    with pytest.raises(packages.InputError, match=r"examples\.neighbors: needs the package faiss"):
         prepare_sweep(load(tmp_path / "sweep.yaml"), in_process=True)
 
 
@@ -82,7 +82,7 @@ def test_what_no_setting_needs_may_be_missing(tmp_path: Path, monkeypatch: pytes
     for package in ("faiss", DEMO, "datasets", "obstore", "tensorboard", "mlflow"):
         hide(package, monkeypatch)
     (tmp_path / "sweep.yaml").write_text(SWEEP)
-    for overrides in ([("examples.neighbours", "random")], [("space.loss", "softmax")]):
+    for overrides in ([("examples.neighbors", "random")], [("space.loss", "softmax")]):
         sweep = load(tmp_path / "sweep.yaml", overrides)
         packages.check(packages.needs_of_sweep(sweep.config, sweep.space))
     server = load(

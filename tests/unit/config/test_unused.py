@@ -49,8 +49,8 @@ def test_what_an_override_replaces_is_not_said(tmp_path: Path) -> None:
         ),
         ({"data.dev": "dev.csv", "data.max_dev": "50"}, "--data.max_dev: has no effect, since data.dev is given"),
         (
-            {"evaluation.points": "{labelled: [0.5], class_concat: []}"},
-            "--evaluation.points.labelled: has no effect, since no loss of the space is softmax",
+            {"evaluation.points": "{labeled: [0.5], class_concat: []}"},
+            "--evaluation.points.labeled: has no effect, since no loss of the space is softmax",
         ),
         (
             {"examples.same_class_cosine": "0.9", "space.loss": "{choices: [triplet, softmax]}"},
@@ -104,8 +104,8 @@ def test_what_has_no_effect_is_said(given: dict[str, str], said: str, tmp_path: 
         {"space.warmup_fraction": "0.1", "space.warmup_steps": "10"},
         {"space.base_batch_size": "32", "space.learning_rate_rule": "{choices: [none, linear]}"},
         {"space.frozen_dropout": "true", "space.freezing": "{choices: [none, emb]}"},
-        {"evaluation.points.labelled": "[0.5]", "space.loss": "softmax"},
-        {"evaluation.points.labelled": "[0.5]", "space.loss": "{choices: [triplet, softmax]}"},
+        {"evaluation.points.labeled": "[0.5]", "space.loss": "softmax"},
+        {"evaluation.points.labeled": "[0.5]", "space.loss": "{choices: [triplet, softmax]}"},
     ],
 )
 def test_what_has_an_effect_is_not(given: dict[str, str], tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from raysweep.controller.failures import Blame, Loss
 from raysweep.controller.sweep import Sweep
-from raysweep.report.summary import summarise
+from raysweep.report.summary import summarize
 from raysweep.report.tables import bill_table
 from raysweep.report.write import write
 from raysweep.results.bill import bill_of, bill_text
@@ -119,7 +119,7 @@ def test_the_bill_is_what_it_is_by_hand(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_the_report_shows_the_bill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     play(Simulated(tmp_path, monkeypatch))
-    assert bill_table(summarise(load(tmp_path))).rows == (
+    assert bill_table(summarize(load(tmp_path))).rows == (
         ("head", "0.00", "2.00", "0.1", "0.20"),
         ("spot", "0.33", "1.60", "0.4", "0.77"),
         ("on_demand", "0.50", "1.25", "0.8", "1.40"),
@@ -147,7 +147,7 @@ def test_without_prices_nothing_is_written_or_shown(tmp_path: Path) -> None:
     sweep.finish("interrupted", "Ctrl-C")
     results = load(tmp_path)
     assert results.nodes == ()
-    assert bill_table(summarise(results)).rows == ()
+    assert bill_table(summarize(results)).rows == ()
     assert "## Bill" not in (write(tmp_path).folder / "front.md").read_text()
 
 

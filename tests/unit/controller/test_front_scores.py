@@ -24,9 +24,7 @@ def on_test(rung: FrontRung) -> ScoredRung:
     """Invented scores of a rung's points, and the calibration of its head, as a worker describes them."""
     scores = {"polarity": 0.7, "polarity_std": 0.1, "similarity": 0.4, "similarity_std": 0.1, "retention": 0.9}
     points = [{"kind": kind, "value": value, "split": "test", "width": 384, **scores} for kind, value in rung.keys]
-    return ScoredRung(
-        points, CALIBRATION, [{"kind": "labelled", "value": 0.3, "split": "test", "width": 386, **scores}]
-    )
+    return ScoredRung(points, CALIBRATION, [{"kind": "labeled", "value": 0.3, "split": "test", "width": 386, **scores}])
 
 
 def searched(folder: Path) -> Sweep:
@@ -86,8 +84,8 @@ def test_scores_are_stored_as_they_come_and_a_resume_asks_for_the_others(tmp_pat
     assert load(tmp_path).stage == Stage("test", num_rungs, num_done=1)
     expected = [(second.trial, second.step, kind) for kind, _ in second.keys]
     assert names_on_test(tmp_path) == sorted(expected)
-    (labelled,) = load(tmp_path).labelled
-    assert (labelled.trial, labelled.step, labelled.kind) == (second.trial, second.step, "labelled")
+    (labeled,) = load(tmp_path).labeled
+    assert (labeled.trial, labeled.step, labeled.kind) == (second.trial, second.step, "labeled")
     assert load(tmp_path).calibrations == (Calibration(trial=second.trial, step=second.step, **CALIBRATION),)
     sweep.ledger.close()  # as a kill does: the first is under way, and the others wait
 

@@ -21,7 +21,7 @@ from raysweep.metrics.objective import Pair
 from raysweep.metrics.pareto import hypervolume
 from raysweep.replay import table_io
 from raysweep.report import write
-from raysweep.report.summary import summarise
+from raysweep.report.summary import summarize
 from raysweep.report.tables import kind_name, mean_table
 from raysweep.results.account import account_of, sentence
 from raysweep.results.events import PointsScored, TrialStarted
@@ -326,7 +326,7 @@ def test_the_report_shows_means_and_spreads_of_front_members(tmp_path: Path) -> 
         if point.trial is not None:
             key = (original.get(point.trial, point.trial), point.step, *point.key)
             runs.setdefault(key, []).append(100 * point.polarity)
-    rows = mean_table(summarise(results)).rows
+    rows = mean_table(summarize(results)).rows
     assert rows and len(rows) <= len(sweep.front)
     front = {(str(point.trial), str(point.step), kind_name(point)): point for point in sweep.front}
     for trial, step, kind, p, _, count, mean, _ in rows:

@@ -70,6 +70,6 @@ def test_sentences_never_change():
 
 def test_a_grammar_that_has_no_more_to_say_says_so(monkeypatch):
     monkeypatch.setattr(demo, "SHARED_TEMPLATES", ("{topic}: {verdict}",))
-    monkeypatch.setattr(demo, "LABELLED_TEMPLATES", ())
+    monkeypatch.setattr(demo, "LABELED_TEMPLATES", ())
     with pytest.raises(ValueError, match="no 3000 \\+ 400 distinct sentences"):
         demo.generate()

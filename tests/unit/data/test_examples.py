@@ -12,8 +12,8 @@ from scipy.stats import chi2, chisquare, hypergeom
 from raysweep.data.examples import CHUNK, KINDS, Chunk, allocate, draw, num_candidates
 
 
-def neighbourhood(n, k, seed, num_labels=3):
-    """Labels (n,) and neighbour ids (n, 2, k), padded at random."""
+def neighborhood(n, k, seed, num_labels=3):
+    """Labels (n,) and neighbor ids (n, 2, k), padded at random."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, num_labels, n)
     ids = np.full((n, 2, k), -1, dtype=np.int32)
@@ -59,7 +59,7 @@ def as_candidates(examples, targets):
 @settings(deadline=None, max_examples=60)
 @given(st.sampled_from(KINDS), st.integers(1, 40), st.integers(1, 6), st.integers(0, 99), st.integers(0, 300))
 def test_exact_count_of_distinct_candidates(kind, n, k, seed, target):
-    labels, ids = neighbourhood(n, k, seed)
+    labels, ids = neighborhood(n, k, seed)
     possible = candidates(kind, ids)
     counts = num_candidates(kind, ids)
     assert counts.dtype == np.int64 and counts.sum() == len(possible)
@@ -85,7 +85,7 @@ def test_exact_count_of_distinct_candidates(kind, n, k, seed, target):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_more_than_there_are_gives_all_of_them_once(kind):
-    _, ids = neighbourhood(200, 7, 1)
+    _, ids = neighborhood(200, 7, 1)
     assert sorted(as_candidates(*sample(kind, ids, 10**8, 0))) == sorted(candidates(kind, ids))
 
 
@@ -98,7 +98,7 @@ def test_nothing_to_draw_from(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_however_chunks_are_spread_and_ordered(kind):
-    _, ids = neighbourhood(2 * CHUNK + 100, 4, 2)
+    _, ids = neighborhood(2 * CHUNK + 100, 4, 2)
     first, targets = sample(kind, ids, 3000, 5)
     again, targets_again = sample(kind, ids, 3000, 5, order=[2 * CHUNK, 0, CHUNK])
     np.testing.assert_array_equal(first, again)
@@ -126,7 +126,7 @@ def test_uniform_over_candidates(kind, share):
     repeats = 800
     drawn = Counter(c for seed in range(repeats) for c in as_candidates(*sample(kind, ids, target, seed)))
     sides = [possible] if kind in ("triplet", "positive_pair") else [[c for c in possible if c[2] == s] for s in (1, 0)]
-    for side in sides:  # of labelled pairs, each class is uniform within its half
+    for side in sides:  # of labeled pairs, each class is uniform within its half
         seen = np.array([drawn[c] for c in side])
         fraction = seen.sum() / repeats / len(side)
         if fraction < 1:  # without replacement, counts vary less than chi-square has it by 1 - fraction
@@ -165,14 +165,14 @@ def test_more_candidates_than_numpy_can_draw_from():
 
 
 def test_targets_of_scored_pairs():
-    labels, ids = neighbourhood(50, 4, 3)
+    labels, ids = neighborhood(50, 4, 3)
     examples, targets = sample("scored_pair", ids, 60, 0, cosines=(0.9, -0.25))
     same = labels[examples[:, 0]] == labels[examples[:, 1]]
     np.testing.assert_array_equal(targets, np.where(same, np.float32(0.9), np.float32(-0.25)))
 
 
 def test_anchors_keep_their_ids():
-    _, ids = neighbourhood(20, 4, 4)
+    _, ids = neighborhood(20, 4, 4)
     quotas = num_candidates("triplet", ids)
     examples, _ = draw("triplet", Chunk(3, np.arange(1000, 1020), ids, quotas), 0)
     assert set(examples[:, 0]) == {1000 + row for row in np.flatnonzero(quotas)}

@@ -11,8 +11,8 @@ from raysweep.data.inventory import remove, stored_artifacts
 from raysweep.errors import InputError
 from raysweep.storage.folder import open_folder
 
-UNFINISHED = f".neighbours-{'0' * 20}.5e55aa00"
-OTHERS = ("my-notes", ".my-notes", ".neighbours-0", "encoded-1", f"models-{'0' * 20}")  # of which none is an artifact
+UNFINISHED = f".neighbors-{'0' * 20}.5e55aa00"
+OTHERS = ("my-notes", ".my-notes", ".neighbors-0", "encoded-1", f"models-{'0' * 20}")  # of which none is an artifact
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from raysweep.data import inverted_file, neighbour_shard
+from raysweep.data import inverted_file, neighbor_shard
 from raysweep.data.inverted_file import Quantizer
-from raysweep.data.neighbour_shard import NeighbourShard
-from raysweep.data.neighbours import Search, VectorFile, merge
+from raysweep.data.neighbor_shard import NeighborShard
+from raysweep.data.neighbors import Search, VectorFile, merge
 
 
 def source(n=600, width=12, classes=3):
@@ -27,7 +27,7 @@ def ask(data, quantizer, search, queries, num_shards, num_probes, num_threads=1)
     probes = quantizer.nearest(queries.vectors, num_probes)
     answers = []
     for rows in np.array_split(np.arange(len(data)), num_shards):
-        shard = NeighbourShard(data, rows, num_threads)
+        shard = NeighborShard(data, rows, num_threads)
         shard.put_into_cells(quantizer.nearest_one)
         answers.append(shard.search(queries, search, probes))
     return merge(answers, search)
@@ -59,7 +59,7 @@ def test_threads_give_what_one_gives(num_queries):
 
 @pytest.mark.parametrize("slack", [1, 8])
 def test_it_is_exact_within_the_probed_cells_and_recall_is_that_of_brute_force(monkeypatch, slack):
-    monkeypatch.setattr(neighbour_shard, "SLACK", slack)
+    monkeypatch.setattr(neighbor_shard, "SLACK", slack)
     data, search = source(), Search(5)
     quantizer = Quantizer(inverted_file.train(data, seed=7, num_threads=1), 1)
     cell = quantizer.nearest_one(data.embeddings)
@@ -69,7 +69,7 @@ def test_it_is_exact_within_the_probed_cells_and_recall_is_that_of_brute_force(m
     in_cells = (cell == probes[:, :, None]).any(axis=1)
     np.testing.assert_array_equal(found.ids, brute_force(data, search, in_cells))
 
-    exact = NeighbourShard(data, np.arange(len(data)), 1).search(data.read(np.arange(len(data))), search)
+    exact = NeighborShard(data, np.arange(len(data)), 1).search(data.read(np.arange(len(data))), search)
     wanted = brute_force(data, search, np.ones_like(in_cells))
     np.testing.assert_array_equal(exact.ids, wanted)
     both = [
@@ -90,7 +90,7 @@ def test_any_number_of_shards_gives_the_same_and_all_cells_give_everything():
         assert one.ids.tobytes() == other.ids.tobytes() and one.cosines.tobytes() == other.cosines.tobytes()
     everything = find(data, quantizer, search, 2, len(centroids))
     queries = data.read(np.arange(len(data)))
-    exact = merge([NeighbourShard(data, np.arange(len(data)), 1).search(queries, search)], search)
+    exact = merge([NeighborShard(data, np.arange(len(data)), 1).search(queries, search)], search)
     assert everything.ids.tobytes() == exact.ids.tobytes()
     assert inverted_file.recall(everything, exact) == 1
 
@@ -120,5 +120,5 @@ def test_a_sample_is_seeded_and_never_more_than_there_is():
 
 def test_the_recall_of_nothing_is_whole():
     data, search = source(1), Search(2)
-    found = NeighbourShard(data, np.arange(1), 1).search(data.read(np.arange(1)), search)
+    found = NeighborShard(data, np.arange(1), 1).search(data.read(np.arange(1)), search)
     assert inverted_file.recall(found, found) == 1

@@ -198,7 +198,7 @@ def test_a_file_that_was_touched_or_removed_is_refused(tmp_path: Path) -> None:
         list(sources.read_pieces(listed))
 
 
-def test_many_files_are_recognised_without_being_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_files_are_recognized_without_being_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in "ab":
         (tmp_path / f"{name}.csv").write_bytes(ROW)
 

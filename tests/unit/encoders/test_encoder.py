@@ -28,7 +28,7 @@ def model():  # type: ignore[no-untyped-def]
 
 
 def test_embeddings_equal_the_librarys(model) -> None:  # type: ignore[no-untyped-def]
-    tokens = encoder_tokens.tokenise(model, TEXTS)
+    tokens = encoder_tokens.tokenize(model, TEXTS)
     ours = encoder.embed(model, tokens, np.arange(len(TEXTS)))
     theirs = model.encode(TEXTS, normalize_embeddings=True)
     assert np.abs(ours - theirs).max() < 1e-5
@@ -36,19 +36,19 @@ def test_embeddings_equal_the_librarys(model) -> None:  # type: ignore[no-untype
 
 
 def test_order_and_repetition_follow_the_ids(model) -> None:  # type: ignore[no-untyped-def]
-    tokens = encoder_tokens.tokenise(model, TEXTS)
+    tokens = encoder_tokens.tokenize(model, TEXTS)
     once = encoder.embed(model, tokens, np.arange(len(TEXTS)))
     assert np.abs(encoder.embed(model, tokens, np.array([3, 0, 3])) - once[[3, 0, 3]]).max() < 1e-5
 
 
 def test_prompt_and_limit_change_the_tokens(model) -> None:  # type: ignore[no-untyped-def]
-    prompted = encoder.embed(model, encoder_tokens.tokenise(model, TEXTS, "query: "), np.arange(2))
+    prompted = encoder.embed(model, encoder_tokens.tokenize(model, TEXTS, "query: "), np.arange(2))
     assert (
         np.abs(prompted - model.encode(["query: " + text for text in TEXTS[:2]], normalize_embeddings=True)).max()
         < 1e-5
     )
     short = encoder.load(EncoderConfig(name="demo", max_tokens=8))
-    assert encoder_tokens.tokenise(short, TEXTS).lengths(np.arange(len(TEXTS))).max() == 8
+    assert encoder_tokens.tokenize(short, TEXTS).lengths(np.arange(len(TEXTS))).max() == 8
 
 
 def test_a_prompt_that_pooling_leaves_out_is_refused(tmp_path: Path) -> None:
@@ -59,8 +59,8 @@ def test_a_prompt_that_pooling_leaves_out_is_refused(tmp_path: Path) -> None:
     made.save(str(tmp_path), create_model_card=False)
     loaded = encoder.load(EncoderConfig(name=str(tmp_path)))
     with pytest.raises(InputError, match=r"prompt is 'query: ', but .*include_prompt is false.*allowed: ''"):
-        encoder_tokens.tokenise(loaded, TEXTS, "query: ")
-    assert encoder_tokens.tokenise(loaded, TEXTS).lengths(np.arange(1))[0] > 2
+        encoder_tokens.tokenize(loaded, TEXTS, "query: ")
+    assert encoder_tokens.tokenize(loaded, TEXTS).lengths(np.arange(1))[0] > 2
 
 
 def test_more_tokens_than_the_encoder_has_positions_are_refused() -> None:

@@ -28,7 +28,7 @@ def test_sentences_are_embedded_as_the_model_encodes_them(
     expected = model.encode(TEXTS) if prompt is None else model.encode([prompt + text for text in TEXTS], prompt="")
     config = EncoderConfig(name=folder, prompt=prompt)
     loaded = LoadedEncoder.load(config, locate(config).identity)
-    np.testing.assert_allclose(loaded.embed(loaded.tokenise(TEXTS)), expected, atol=1e-5)
+    np.testing.assert_allclose(loaded.embed(loaded.tokenize(TEXTS)), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("change", ["another type", "no modules"])

@@ -51,7 +51,7 @@ def test_sums_of_cosines_are_inner_products_of_composite_vectors(seed: int, clas
     head = Head(rng.normal(size=(classes, 7)).astype(np.float32), rng.normal(size=classes).astype(np.float32))
     queries, pool = unit(rng, num_queries, 7), unit(rng, num_pool, 7)
     encoded = Encoded(queries, pool, head.probabilities(queries), head.probabilities(pool))
-    keys = [("plain", None), ("concat", weight), ("class_concat", weight), ("labelled", weight)]
+    keys = [("plain", None), ("concat", weight), ("class_concat", weight), ("labeled", weight)]
     scores = operating_points.score_encoded(encoded, dev, keys)
     root = weight**0.5
     composites = {
@@ -63,7 +63,7 @@ def test_sums_of_cosines_are_inner_products_of_composite_vectors(seed: int, clas
             np.hstack([a, root * b])
             for a, b in ((dev.reference_queries, encoded.query_classes), (dev.reference_pool, encoded.pool_classes))
         ),
-        "labelled": (
+        "labeled": (
             np.hstack([dev.reference_queries, root * encoded.query_classes]),
             np.hstack([dev.reference_pool, root * np.eye(classes)[dev.pool_labels]]),
         ),
@@ -164,15 +164,15 @@ def test_points_that_a_trial_can_give() -> None:
 
 
 def test_points_that_are_told_labels_are_apart_from_the_others(tiny_prepared: Any) -> None:
-    grid = PointsConfig(concat=[], class_concat=[0.2], labelled=[0.2, 1.0])
-    assert ("labelled", 0.2) not in operating_points.wanted(grid, has_head=True)
-    assert operating_points.wanted_labelled(grid, has_head=True) == [("labelled", 0.2), ("labelled", 1.0)]
-    assert operating_points.wanted_labelled(grid, has_head=False) == []
+    grid = PointsConfig(concat=[], class_concat=[0.2], labeled=[0.2, 1.0])
+    assert ("labeled", 0.2) not in operating_points.wanted(grid, has_head=True)
+    assert operating_points.wanted_labeled(grid, has_head=True) == [("labeled", 0.2), ("labeled", 1.0)]
+    assert operating_points.wanted_labeled(grid, has_head=False) == []
     bench = workbench.Workbench(tiny_prepared, EvaluationConfig(k=4, num_pool=60, points=grid))
     config = trial(loss="softmax", learning_rate=3e-4, examples_per_rung=80)
     (result,) = engine.rungs(config, bench, seed=0, num_rungs=1)
     assert set(result.points) == {("plain", None), ("class_concat", 0.2)}
-    assert set(result.labelled) == {("labelled", 0.2), ("labelled", 1.0)}
+    assert set(result.labeled) == {("labeled", 0.2), ("labeled", 1.0)}
     assert bench.head is not None
     dev = bench.dev
     texts = tiny_prepared.sentences.texts(dev.queries)
@@ -181,8 +181,8 @@ def test_points_that_are_told_labels_are_apart_from_the_others(tiny_prepared: An
         ranked_by = dev.reference_pool @ dev.reference_queries[query] + row[dev.pool_labels]
         found = np.argsort(-ranked_by, kind="stable")[:4]
         expected = (dev.pool_labels[found] == dev.query_labels[query]).mean()
-        assert result.labelled["labelled", 1.0].polarity[query] == pytest.approx(expected, abs=0.26)  # a near-tie
-    width = operating_points.width(("labelled", 1.0), bench.tuned(), dev)
+        assert result.labeled["labeled", 1.0].polarity[query] == pytest.approx(expected, abs=0.26)  # a near-tie
+    width = operating_points.width(("labeled", 1.0), bench.tuned(), dev)
     assert width == dev.reference_pool.shape[1] + classes.shape[1]
 
 

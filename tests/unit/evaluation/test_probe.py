@@ -75,7 +75,7 @@ def test_labels_need_not_begin_at_0_or_follow_each_other() -> None:
     assert head is not None and head.weight.shape == (2, WIDTH)
 
 
-def test_of_many_sentences_a_sample_is_learnt_from_by_the_sweeps_seed() -> None:
+def test_of_many_sentences_a_sample_is_learned_from_by_the_sweeps_seed() -> None:
     assert probe.sample(100, 100, 0).tolist() == list(range(100))
     drawn = probe.sample(1000, 100, 0)
     assert len(set(drawn.tolist())) == 100 and drawn.max() >= 500
@@ -86,7 +86,7 @@ def test_of_many_sentences_a_sample_is_learnt_from_by_the_sweeps_seed() -> None:
 @pytest.mark.parametrize(
     ("width", "num_classes", "most"), [(384, 2, 100_000), (1024, 128, 100_000), (4096, 2, 32_768), (384, 1024, 16_384)]
 )
-def test_wide_embeddings_and_many_classes_are_learnt_from_fewer_sentences(
+def test_wide_embeddings_and_many_classes_are_learned_from_fewer_sentences(
     width: int, num_classes: int, most: int
 ) -> None:
     assert probe.most_sentences(width, num_classes) == most

@@ -44,7 +44,7 @@ def score(
     return score_files.score_files(
         EncoderConfig(name=model),
         None,
-        score_files.LabelledFiles(train, test, text_column="review", label_column="stars"),
+        score_files.LabeledFiles(train, test, text_column="review", label_column="stars"),
         score_files.RetrievalSettings(ks, ["uniform", "linear"]),
         display,
     )
@@ -60,12 +60,12 @@ def test_models_are_scored_with_their_own_prompts(
     folder = with_prompts(tiny_encoder, tmp_path / "model", kind)
     reference = with_prompts(tiny_encoder, tmp_path / "reference", "default")
     train, test = (pd.read_csv(path) for path in files)
-    labelled = score_files.LabelledFiles(*map(str, files), text_column="review", label_column="stars")
+    labeled = score_files.LabeledFiles(*map(str, files), text_column="review", label_column="stars")
     for prompt in (None, "", "review: "):
         (found,) = score_files.score_files(
             EncoderConfig(name=folder, prompt=prompt),
             EncoderConfig(name=reference, prompt=prompt),
-            labelled,
+            labeled,
             score_files.RetrievalSettings([5], ["uniform"], num_pool=len(train)),
             ConsoleDisplay(Console(file=io.StringIO(), width=200)),
         )

@@ -93,7 +93,7 @@ def _write_run(folder: Path, encoder: str) -> tuple[Path, Prepared, EvaluationSe
     document.override("space.freezing", "none")
     document.override("space.loss", "{choices: {softmax: {}, triplet: {margin: 0.2}}}")
     document.override(
-        "evaluation.points", "{concat: [0.3, 1.0], class_concat: [0.1, 1.0], interpolate: [0.4], labelled: [0.2]}"
+        "evaluation.points", "{concat: [0.3, 1.0], class_concat: [0.1, 1.0], interpolate: [0.4], labeled: [0.2]}"
     )
     config = configuration.parse(document)
     prepared = prepare_here(config, space_parser.parse(document, config))
@@ -112,15 +112,13 @@ def _write_run(folder: Path, encoder: str) -> tuple[Path, Prepared, EvaluationSe
         ledger.append(TrialStarted(trial=number, config=trial.model_dump(exclude_none=True)))
         (result,) = engine.rungs(trial, bench, seed=number, num_rungs=1)
         save_point(folder / "points" / point_name(number, 1), bench.model, bench.head)
-        points, labelled = (
+        points, labeled = (
             tuple(Point(**{**p, "trial": number, "step": 1}) for p in bench.describe(bench.dev, some))
-            for some in (result.points, result.labelled)
+            for some in (result.points, result.labeled)
         )
         rung = {"trial": number, "step": 1, "examples_seen": 96, "seconds": 1.0, "loss": result.loss}
         calibration = result.calibration and dataclasses.replace(result.calibration, trial=number, step=1)
-        ledger.append(
-            RungFinished(**rung, stop=None, points=points, calibration=calibration, labelled=labelled or None)
-        )
+        ledger.append(RungFinished(**rung, stop=None, points=points, calibration=calibration, labeled=labeled or None))
         store_scores(folder, rung_file("dev", number, 1), {(number, 1, *key): s for key, s in result.points.items()})
     of_reference = bench.dev.reference_scores
     reference = bench.dev.point(of_reference, trial=None, step=None, kind="reference", value=None, width=64)

@@ -64,10 +64,10 @@ def test_a_point_that_is_told_the_pools_labels_reproduces_its_scores_as_its_card
 ) -> None:
     """The code of the card embeds the pool; the model the queries."""
     folder, prepared, dev = run
-    said = export(folder, "0:1:labelled=0.2", tmp_path / "model")
+    said = export(folder, "0:1:labeled=0.2", tmp_path / "model")
     assert said.endswith("it embeds queries; what is retrieved has known labels, and README.md says how it is embedded")
-    (stored,) = load(folder).labelled
-    assert stored.name == "0:1:labelled=0.2"
+    (stored,) = load(folder).labeled
+    assert stored.name == "0:1:labeled=0.2"
     model = SentenceTransformer(str(tmp_path / "model"), device="cpu")
     queries = model.encode(prepared.sentences.texts(dev.queries))
     assert queries.shape[1] == stored.width
@@ -84,21 +84,21 @@ def test_a_point_that_is_told_the_pools_labels_reproduces_its_scores_as_its_card
     apart = [abs(p.similarity - stored.similarity) for p in load(folder).points]
     assert min(apart) > 3e-4, "another point would pass for it"
     assert "There are no intervals: scores of each query are not stored of points that are told labels." in card
-    with pytest.raises(InputError, match=r"--point 1:1:labelled=0.2: not on the front; allowed: .*0:1:labelled=0.2"):
-        export(folder, "1:1:labelled=0.2", tmp_path / "other")
+    with pytest.raises(InputError, match=r"--point 1:1:labeled=0.2: not on the front; allowed: .*0:1:labeled=0.2"):
+        export(folder, "1:1:labeled=0.2", tmp_path / "other")
 
 
-def test_a_labelled_point_whose_weights_were_not_kept_is_not_offered(
+def test_a_labeled_point_whose_weights_were_not_kept_is_not_offered(
     run: tuple[Path, Prepared, EvaluationSet], tmp_path: Path, all_on_the_front: None
 ) -> None:
     folder, *_ = run
     shutil.copytree(folder, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "points" / point_name(0, 1))
     with pytest.raises(InputError, match="they are kept of rungs that have a point on the ordinary front too"):
-        export(tmp_path / "run", "0:1:labelled=0.2", tmp_path / "model")
+        export(tmp_path / "run", "0:1:labeled=0.2", tmp_path / "model")
     with pytest.raises(InputError, match="not on the front; allowed: ") as raised:
         export(tmp_path / "run", "7:1", tmp_path / "model")
-    assert "labelled" not in str(raised.value)
+    assert "labeled" not in str(raised.value)
 
 
 def test_the_temperature_is_part_of_what_is_exported(

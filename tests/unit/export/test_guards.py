@@ -19,7 +19,7 @@ from raysweep.report.choice import Wanted, choose
 from raysweep.report.choice_table import choice_tables, lines_below, rows_as_json
 from raysweep.report.markdown import markdown
 from raysweep.report.notes import notes
-from raysweep.report.summary import summarise
+from raysweep.report.summary import summarize
 from raysweep.report.terminal import terminal_tables
 from raysweep.results.events import GuardsMeasured, SessionStarted
 from raysweep.results.ledger import Ledger
@@ -162,7 +162,7 @@ def test_names_that_mean_something_else_are_taken(run: Path) -> None:
     from raysweep.report.tables import front_table
     from raysweep.report.watch.view import COLUMNS
 
-    summary = summarise(load(run))
+    summary = summarize(load(run))
     (candidate, *_) = candidates_of(summary, everything=False)
     shown = {column for column in (*front_table(summary).columns, *COLUMNS) if re.fullmatch(r"\w+", column)}
     for name in (*candidate.fields, *shown, "margin", "Trial"):
@@ -225,13 +225,13 @@ def measured(run: Path, *scores: GuardScore) -> None:
 
 
 def test_a_member_that_misses_a_guard_is_marked_and_not_chosen(run: Path) -> None:
-    before = summarise(load(run))
+    before = summarize(load(run))
     assert [member.is_knee for member in before.members] == [False, True, False]
     assert not any(member.guards for member in before.members)
     measured(
         run, *(dataclasses.replace(SCORE, step=step, score=score) for step, score in ((1, 0.9), (2, 0.6), (3, 0.75)))
     )
-    after = summarise(load(run))
+    after = summarize(load(run))
     assert [member.is_feasible for member in after.members] == [True, False, True]
     assert [member.is_knee or member.is_best for member in after.members] != [False, True, False]
     assert not (after.members[1].is_knee or after.members[1].is_best)
@@ -245,7 +245,7 @@ def test_a_member_that_misses_a_guard_is_marked_and_not_chosen(run: Path) -> Non
 def test_members_are_chosen_by_their_guards(run: Path) -> None:
     scores = ((1, 0.9), (2, 0.6), (3, 0.75))
     measured(run, *(dataclasses.replace(SCORE, step=step, score=score) for step, score in scores))
-    summary = summarise(load(run))
+    summary = summarize(load(run))
     chosen = choose(summary, Wanted(["sts-b >= 0.75"])).candidates
     assert [each.dev.step for each in chosen] == [1, 3]
     (best,) = choose(summary, Wanted(["sts-b < 0.9"], by="similarity", everything=True)).candidates
@@ -263,25 +263,25 @@ def test_members_are_chosen_by_their_guards(run: Path) -> None:
 
 def test_a_guard_with_the_name_of_a_score_or_parameter_does_not_hide_it(run: Path) -> None:
     measured(run, *(dataclasses.replace(SCORE, guard=name, score=0.1) for name in ("polarity", "loss")))
-    chosen = choose(summarise(load(run)), Wanted(["polarity >= 0.5", "loss = triplet"])).candidates
+    chosen = choose(summarize(load(run)), Wanted(["polarity >= 0.5", "loss = triplet"])).candidates
     assert len(chosen) == 3
 
 
 def test_a_guard_that_is_not_measured_yet_can_be_asked_for(tmp_path: Path) -> None:
     info = dataclasses.replace(INFO, guards={"sts-b": 0.7})
     write_ledger(tmp_path, [StoredTrial({"loss": "triplet"}, "completed", "", FRONT)], StoredSweep(info=info))
-    summary = summarise(load(tmp_path))
+    summary = summarize(load(tmp_path))
     none = choose(summary, Wanted(["sts-b >= 0.5"]))
     assert "sts-b >= 0.5 holds for 0 of 3 (none has a sts-b)" in none.why_none
     measured(tmp_path, SCORE)
-    summary = summarise(load(tmp_path))
+    summary = summarize(load(tmp_path))
     lines = list(lines_below(summary, choose(summary, Wanted(["sts-b >= 0.5"])).candidates, ("dev",)))
     assert "2 of the 3 front members have no score of sts-b yet." in lines
 
 
 def test_guards_stand_in_the_terminals_table_where_there_is_room(run: Path) -> None:
     measured(run, *(dataclasses.replace(SCORE, step=step, score=0.1) for step in (1, 2, 3)))
-    summary = summarise(load(run))
+    summary = summarize(load(run))
     wide, small = (printed(table, width=80) for table in terminal_tables(summary))
     assert "(10.0)" in wide and "(10.0)" not in small
     assert "misses" in small and "◆ best" in small and "the scores of sts-b" in small
@@ -291,7 +291,7 @@ def test_guards_stand_in_the_terminals_table_where_there_is_room(run: Path) -> N
 
 def test_where_all_miss_it_the_front_is_as_before(run: Path) -> None:
     measured(run, *(dataclasses.replace(SCORE, step=step, score=0.1) for step in (1, 2, 3)))
-    after = summarise(load(run))
+    after = summarize(load(run))
     assert [member.is_knee for member in after.members] == [False, True, False]
     assert not any(member.is_feasible for member in after.members)
 
@@ -301,7 +301,7 @@ def test_a_later_score_replaces_an_earlier_one_and_without_a_limit_none_is_misse
     measured(run, dataclasses.replace(SCORE, score=0.1, at_least=None))
     (stored,) = load(run).guards
     assert stored.is_met
-    assert all(member.is_feasible for member in summarise(load(run)).members)
+    assert all(member.is_feasible for member in summarize(load(run)).members)
 
 
 def test_a_resumed_run_is_held_to_what_its_last_session_asks_for(run: Path) -> None:
@@ -310,7 +310,7 @@ def test_a_resumed_run_is_held_to_what_its_last_session_asks_for(run: Path) -> N
         ledger = Ledger(run)
         ledger.append(SessionStarted(info=dataclasses.replace(INFO, guards=limits)))
         ledger.close()
-        return summarise(load(run)).members[0].is_feasible
+        return summarize(load(run)).members[0].is_feasible
 
     resumed_with({"sts-b": 0.7})
     measured(run, SCORE)

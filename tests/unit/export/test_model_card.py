@@ -22,7 +22,7 @@ from raysweep.config.document import Document
 from raysweep.config.sweep import EncoderConfig
 from raysweep.data.prepared import Prepared
 from raysweep.evaluation.evaluation_set import EvaluationSet
-from raysweep.export.base_model import BaseModel, Licence
+from raysweep.export.base_model import BaseModel, License
 from raysweep.export.export import export
 from raysweep.metrics import retrieval
 from raysweep.report.choice import Wanted, choose
@@ -221,8 +221,8 @@ def test_it_says_where_the_model_comes_from(
 ) -> None:
     folder, prepared, _ = run
     known = {
-        "base": BaseModel("owner/base", "owner/base", "0123abc", Licence("mit")),
-        "reference": BaseModel("owner/reference", "owner/reference", None, Licence("apache-2.0")),
+        "base": BaseModel("owner/base", "owner/base", "0123abc", License("mit")),
+        "reference": BaseModel("owner/reference", "owner/reference", None, License("apache-2.0")),
     }
 
     def of(config: EncoderConfig) -> BaseModel:
@@ -236,9 +236,9 @@ def test_it_says_where_the_model_comes_from(
     assert metadata["datasets"] == ["stanfordnlp/sst2"]
     assert {"raysweep", "loss:TripletLoss"} <= set(metadata["tags"])
     assert "at revision 0123abc" in text
-    assert page.cell("licence of the base model") == "mit"
-    assert page.cell("licence of the reference model") == "apache-2.0"
-    assert page.cell("licence").startswith("other (base: mit, reference: apache-2.0)")
+    assert page.cell("license of the base model") == "mit"
+    assert page.cell("license of the reference model") == "apache-2.0"
+    assert page.cell("license").startswith("other (base: mit, reference: apache-2.0)")
     assert page.cell("data").startswith("train stanfordnlp/sst2, train demo")
     assert "test t.csv; fingerprint " in page.cell("data")
     assert page.cell("data").endswith(prepared.sentences_artifact.name)
@@ -256,7 +256,7 @@ def test_it_names_no_folder_and_no_run_path(run: Run, tmp_path: Path, all_on_the
     metadata, page, text = read(tmp_path / "model")
     assert str(tmp_path) not in text
     assert str(folder) not in text
-    assert metadata["license"] == page.cell("licence of the base model") == "unknown"
+    assert metadata["license"] == page.cell("license of the base model") == "unknown"
     assert "base_model" not in metadata, "a folder is nothing that the hub has"
     assert "train.parquet" in page.cell("data")
 

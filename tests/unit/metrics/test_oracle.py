@@ -57,7 +57,7 @@ def test_no_retrieval_passes_the_oracle():
     for _ in range(200):
         ranked = np.argsort(-(cosines * rng.random() + same_label * rng.random() + rng.normal(0, 0.2, (20, 60))))[:, :5]
         point = [np.take_along_axis(a, ranked, 1).mean() for a in (same_label, cosines)]
-        # A bonus b is the exact maximiser of S + b P.
+        # A bonus b is the exact maximizer of S + b P.
         assert all(s + b * p >= point[1] + b * point[0] - 1e-12 for b, (p, s) in zip(bonuses, front, strict=True))
 
 

@@ -118,9 +118,9 @@ def test_cosines_of_several_retrievals_are_those_of_each(monkeypatch: pytest.Mon
         monkeypatch.setattr(retrieval, "_PAIRS_AT_ONCE", pairs)
         monkeypatch.setattr(retrieval, "_CELLS_AT_ONCE", cells)
         np.testing.assert_array_equal(retrieval.cosines_of_several(several, queries, pool), expected)
-    found, query, neighbour = several[0], 4, 2
-    exact = np.dot(queries[query].astype(float), pool[found[query, neighbour]].astype(float))
-    assert expected[0][query, neighbour] == pytest.approx(exact, abs=1e-12)
+    found, query, neighbor = several[0], 4, 2
+    exact = np.dot(queries[query].astype(float), pool[found[query, neighbor]].astype(float))
+    assert expected[0][query, neighbor] == pytest.approx(exact, abs=1e-12)
 
 
 def test_pool_is_the_published_pandas_sample() -> None:

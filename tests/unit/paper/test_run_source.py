@@ -95,8 +95,8 @@ def test_a_run_without_a_rung_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_setting_has_how_examples_were_mined(tmp_path: Path) -> None:
-    nearest = "examples: {neighbours: pooled, k: 16}\nname: a\n"
-    by_class = "examples: {neighbours: per_class, k: 16}\nname: a\n"
+    nearest = "examples: {neighbors: pooled, k: 16}\nname: a\n"
+    by_class = "examples: {neighbors: per_class, k: 16}\nname: a\n"
     one, same, other, unknown = (
         recording(write_run(tmp_path / name, grid(), config=config)).setting
         for name, config in [("a", nearest), ("b", nearest.replace("name: a", "name: b")), ("c", by_class), ("d", "")]

@@ -42,7 +42,7 @@ def pairs(prepared: Prepared) -> tuple[np.ndarray, np.ndarray]:
 
 def test_setfits_pairs(tmp_path: Path, given: dict[str, str]) -> None:
     """Of 21 sentences each is paired with 5 of its class and 5 of others: SetFit's iterations, over 21 sentences."""
-    prepared = prepare_here(*read(tmp_path, SWEEP, examples__neighbours="random", **given))
+    prepared = prepare_here(*read(tmp_path, SWEEP, examples__neighbors="random", **given))
     ids, targets = pairs(prepared)
     labels = np.asarray(prepared.sentences.labels)
     anchors = Counter(ids[:, 0].tolist())
@@ -55,10 +55,10 @@ def test_setfits_pairs(tmp_path: Path, given: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("mode", ["per_class", "pooled"])
-def test_nearest_neighbours_of_anchors_are_any_sentences(mode: str, tmp_path: Path, given: dict[str, str]) -> None:
-    ids, _ = pairs(prepare_here(*read(tmp_path, SWEEP, examples__neighbours=mode, **given)))
+def test_nearest_neighbors_of_anchors_are_any_sentences(mode: str, tmp_path: Path, given: dict[str, str]) -> None:
+    ids, _ = pairs(prepare_here(*read(tmp_path, SWEEP, examples__neighbors=mode, **given)))
     whole, _ = pairs(
-        prepare_here(*read(tmp_path, SWEEP, examples__neighbours=mode, **given, examples__anchors_per_class="null"))
+        prepare_here(*read(tmp_path, SWEEP, examples__neighbors=mode, **given, examples__anchors_per_class="null"))
     )
     anchors = set(ids[:, 0].tolist())
     assert len(anchors) == 21
@@ -74,22 +74,22 @@ def test_what_is_drawn_by_chance_needs_no_embeddings_and_has_a_key_of_its_own(
     settings = [{}, {"examples__k": "6"}, {"seed": "1"}, {"examples__anchors_per_class": "8"}]
     found = []
     for changed in settings:
-        plan = make_plan(*read(tmp_path, SWEEP, **{"examples__neighbours": "random", **given, **changed}))
-        (neighbours,) = (stage for stage in plan.stages if stage.kind == "neighbours")
+        plan = make_plan(*read(tmp_path, SWEEP, **{"examples__neighbors": "random", **given, **changed}))
+        (neighbors,) = (stage for stage in plan.stages if stage.kind == "neighbors")
         (sentences,) = (stage for stage in plan.stages if stage.kind == "sentences")
-        assert neighbours.parameters["reads"] == [sentences.artifact.name]
-        found.append(neighbours.artifact.name)
+        assert neighbors.parameters["reads"] == [sentences.artifact.name]
+        found.append(neighbors.artifact.name)
     assert all(one != other for one, other in pairwise(found))
 
 
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("min_similarity", "0.5", "min_similarity is 0.5, but neighbours: random looks at no cosine"),
-        ("index", "inverted_file", "index is inverted_file, but neighbours: random searches nothing"),
+        ("min_similarity", "0.5", "min_similarity is 0.5, but neighbors: random looks at no cosine"),
+        ("index", "inverted_file", "index is inverted_file, but neighbors: random searches nothing"),
         ("anchors_per_class", "0", "anchors_per_class"),
     ],
 )
 def test_what_does_not_go_with_chance_is_refused(key: str, value: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
-        read(tmp_path, SWEEP, examples__neighbours="random", **{f"examples__{key}": value})
+        read(tmp_path, SWEEP, examples__neighbors="random", **{f"examples__{key}": value})

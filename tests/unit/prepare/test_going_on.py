@@ -13,12 +13,12 @@ from raysweep.config import sweep as configuration
 from raysweep.config.document import Document
 from raysweep.data import demo, examples
 from raysweep.data.artifacts import Artifact
-from raysweep.data.neighbours import Search
+from raysweep.data.neighbors import Search
 from raysweep.data.shards import ShardSet
 from raysweep.errors import InputError
-from raysweep.prepare import neighbour_shards, stages, workers
+from raysweep.prepare import neighbor_shards, stages, workers
 from raysweep.prepare.build import prepare_here
-from raysweep.prepare.neighbour_shards import SearchJob, TrainVectors
+from raysweep.prepare.neighbor_shards import SearchJob, TrainVectors
 from raysweep.prepare.plan import Plan, make_plan
 from raysweep.storage.cache import MANIFEST
 from raysweep.storage.turns import turn
@@ -28,7 +28,7 @@ from support.paths import SPACES
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stages, "SENTENCES_PER_SHARD", 200)
-    monkeypatch.setattr(neighbour_shards, "QUERIES_OF_FEW", 150)
+    monkeypatch.setattr(neighbor_shards, "QUERIES_OF_FEW", 150)
     monkeypatch.setattr(examples, "CHUNK", 170)
 
 
@@ -98,17 +98,17 @@ def test_what_a_killed_prepare_left_is_gone_on_with(
     assert not made
 
 
-def test_neighbours_are_gone_on_with_by_whatever_searches_them(tmp_path: Path, tiny_encoder: str) -> None:
+def test_neighbors_are_gone_on_with_by_whatever_searches_them(tmp_path: Path, tiny_encoder: str) -> None:
     """One process, or shards: what the one has stored the other takes, and both store the same bytes."""
     todo = plan(tmp_path, tiny_encoder)
     build(todo)
     stage = todo.stages[2]
-    assert isinstance(stage, stages.NeighboursStage)
+    assert isinstance(stage, stages.NeighborsStage)
     by_shards = {path.name: path.read_bytes() for path in Path(stage.artifact.folder).glob("*.arrow")}
     vectors = TrainVectors(stage.sentences, stage.encoded)
     job = SearchJob(vectors, len(vectors()), Search(stage.parameters["k"], stage.parameters["mode"]))
     into = ShardSet(Artifact(str(tmp_path), "by-one"), len(by_shards))
-    worker = workers.StoringWorker(into, workers.NeighbourWorker, (job, Request(cpus=1, gpus=0, count=1)))
+    worker = workers.StoringWorker(into, workers.NeighborWorker, (job, Request(cpus=1, gpus=0, count=1)))
     for number in range(into.count):
         start, stop = job.rows(number)
         worker({"number": np.array([number]), "start": np.array([start]), "stop": np.array([stop])})

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from raysweep.cluster.resources import Capacity, NodeSize
-from raysweep.data.neighbours import Search
-from raysweep.prepare.neighbour_shards import SearchJob
+from raysweep.data.neighbors import Search
+from raysweep.prepare.neighbor_shards import SearchJob
 from raysweep.prepare.stages import Coordinator
 
 GIB = 2**30

@@ -89,7 +89,7 @@ def test_the_probe_learns_from_all_training_sentences_and_is_scored_at_each_valu
         least, most = polarity_bounds(scores, dev.pool_labels == dev.query_labels[:, None], dev.k)
         similarity = np.einsum("qd,qkd->qk", dev.reference_queries, dev.reference_pool[nearest]).mean()
         assert least - 1e-9 <= point.polarity <= most + 1e-9
-        assert most - least <= 0.01, "few neighbours are near ties"
+        assert most - least <= 0.01, "few neighbors are near ties"
         assert point.similarity == pytest.approx(similarity, abs=2e-3)
         assert point.width == embeddings.shape[1] + 2
         assert point.accuracy is not None and point.label is None

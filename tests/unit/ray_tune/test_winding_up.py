@@ -54,9 +54,9 @@ def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     for name, stand_in in (("connected", _connected), ("metered", _metered), ("Session", _Session)):
         monkeypatch.setattr(run, name, stand_in)
 
-    def end(given_up: str | None = None, **behaviour: Any) -> str:
+    def end(given_up: str | None = None, **behavior: Any) -> str:
         sweep.given_up = given_up
-        for name, action in behaviour.items():
+        for name, action in behavior.items():
             monkeypatch.setattr(_Session, name, staticmethod(action))
         plan: Any = SimpleNamespace(config=sweep.config)
         run._run(plan, sweep.display, None, lambda session: sweep)

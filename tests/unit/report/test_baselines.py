@@ -12,7 +12,7 @@ from scipy import stats
 from raysweep.metrics.pareto import hypervolume
 from raysweep.report import write
 from raysweep.report.comparison import probe_sentences
-from raysweep.report.summary import Summary, summarise
+from raysweep.report.summary import Summary, summarize
 from raysweep.report.summary import summary_of as summary_with_intervals
 from raysweep.report.tables import baseline_table
 from raysweep.results.reader import load
@@ -43,7 +43,7 @@ def summary_of(folder: Path, baselines: list[Point], **info: object) -> Summary:
     changed = dataclasses.replace(INFO, **info)  # type: ignore[arg-type]
     sweep = StoredSweep(info=changed, test_of=dev_front(trials), baselines=baselines)
     write_ledger(folder, trials, sweep)
-    return summarise(load(folder))
+    return summarize(load(folder))
 
 
 def scores(point: Point) -> tuple[float, float]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from raysweep.report import write
 from raysweep.report.calibration import MOST_LINES, calibration_table
-from raysweep.report.summary import summarise
+from raysweep.report.summary import summarize
 from raysweep.results.events import PointsScored, RungFinished, SessionStarted, TrialStarted
 from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
@@ -52,7 +52,7 @@ def test_figures_before_and_after_are_shown_of_heads_that_members_use(tmp_path: 
 
 def test_a_terminal_shows_a_few_alone(tmp_path: Path) -> None:
     write_run(tmp_path, ["class_concat"] * 6)
-    shown = printed(narrow(summarise(load(tmp_path))))
+    shown = printed(narrow(summarize(load(tmp_path))))
     assert shown.count("on dev: temperature") + shown.count("on test: temperature") == MOST_LINES
     assert "calibration: 3 more in front.md" in shown
 

@@ -13,7 +13,7 @@ from raysweep.metrics.pareto import hypervolume
 from raysweep.report import write
 from raysweep.report.notes import notes
 from raysweep.report.replicates import StoredRuns
-from raysweep.report.summary import Summary, summarise, summary_of
+from raysweep.report.summary import Summary, summarize, summary_of
 from raysweep.report.tables import certainty_table, mean_table
 from raysweep.report.trust import trust_lines, trust_sentences
 from raysweep.results.events import PointsScored, ReplicatesAveraged, RungFinished, TrialEnded, TrialStarted
@@ -142,7 +142,7 @@ def test_the_floor_has_three_verdicts(bounds: tuple[float, float], verdict: str,
     for split, front in summary.uncertainty.items():
         floor = Floor(sum(bounds) / 2, Interval(*bounds))
         certainty = dataclasses.replace(summary.certainty, fronts={split: dataclasses.replace(front, floor=floor)})
-        found = summarise(summary.results)
+        found = summarize(summary.results)
         vars(found)["certainty"] = certainty
         (line,) = trust_lines(found)
         assert line.startswith(f"floor (probe) on {split}: {verdict}, ")
@@ -158,7 +158,7 @@ def test_a_run_without_scores_of_each_query_reports_as_before(tmp_path: Path, ru
 
 def test_a_split_of_which_a_member_lacks_scores_has_no_intervals(tmp_path: Path) -> None:
     run = made(tmp_path)
-    member = summarise(load(tmp_path)).members[0].dev
+    member = summarize(load(tmp_path)).members[0].dev
     (tmp_path / "scores" / "test" / f"trial-{member.trial:04d}-step-{member.step:03d}.npz").unlink()
     assert list(summary_of(run).uncertainty) == ["dev"]
     assert not summary_of(run).certainty.drops

@@ -7,7 +7,7 @@ import pytest
 from raysweep.errors import InputError
 from raysweep.report.choice import BY, Wanted, choose
 from raysweep.report.choice_table import choice_tables, lines_below, rows_as_json
-from raysweep.report.summary import summarise, summary_of
+from raysweep.report.summary import summarize, summary_of
 from raysweep.results.query_scores import kept_names, name_of_point
 from raysweep.results.reader import load
 from raysweep.storage.folder import LocalFolder
@@ -18,7 +18,7 @@ from support.query_scores import write_query_scores
 
 @pytest.fixture
 def summary(run):
-    return summarise(load(run.folder))
+    return summarize(load(run.folder))
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_the_knee_is_the_runs_own_or_that_of_the_points_that_meet_the_conditions
 def test_a_point_that_misses_a_constraint_comes_after_all_that_do_not(tmp_path):
     info = dataclasses.replace(INFO, constraints={"polarity": 0.8})
     write_ledger(tmp_path, random_trials(14), StoredSweep(info=info))
-    summary = summarise(load(tmp_path))
+    summary = summarize(load(tmp_path))
     ranked = choose(summary, Wanted(by="similarity", top=99)).candidates
     meets = [each.dev.polarity >= 0.8 for each in ranked]
     assert meets == sorted(meets, reverse=True) and len(set(meets)) == 2
@@ -116,7 +116,7 @@ def test_the_knee_is_one_point(summary):
 def test_a_run_without_points_is_one_clear_line(tmp_path, trials, said):
     write_ledger(tmp_path, trials)
     with pytest.raises(InputError) as error:
-        choose(summarise(load(tmp_path)), Wanted())
+        choose(summarize(load(tmp_path)), Wanted())
     assert str(error.value).startswith(f"{tmp_path}: {said}")
     assert "\n" not in str(error.value)
 
@@ -124,7 +124,7 @@ def test_a_run_without_points_is_one_clear_line(tmp_path, trials, said):
 def test_a_run_that_goes_on_is_chosen_from(tmp_path):
     trials = [trial._replace(status="running") for trial in random_trials(8)]
     write_ledger(tmp_path, trials, StoredSweep(finish=None))
-    assert names(choose(summarise(load(tmp_path)), Wanted())) == [point.name for point in dev_front(trials)]
+    assert names(choose(summarize(load(tmp_path)), Wanted())) == [point.name for point in dev_front(trials)]
 
 
 def test_json_has_scores_in_the_unit_interval_and_the_command_that_exports(summary):

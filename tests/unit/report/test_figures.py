@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from raysweep.report.figures import front_figure, progress_figure
-from raysweep.report.summary import summarise
+from raysweep.report.summary import summarize
 from raysweep.results.reader import load
 from support.ledgers import StoredSweep, StoredTrial, dev_front, random_trials, write_ledger
 
@@ -18,7 +18,7 @@ def test_figures_are_wide_pngs(tmp_path, case):
     else:
         scores = [(0.8, 0.4)] if case == "single point" else []
         write_ledger(tmp_path, [StoredTrial({}, "interrupted", "", scores)], StoredSweep(reference=False, oracle=False))
-    summary = summarise(load(tmp_path))
+    summary = summarize(load(tmp_path))
     for draw in (front_figure, progress_figure):
         png = draw(summary)
         assert png[:8] == b"\x89PNG\r\n\x1a\n"

@@ -11,7 +11,7 @@ from raysweep.report.axes import axes_of
 from raysweep.report.curves import Curve, scores_at_the_end
 from raysweep.report.importance import TARGETS, importances
 from raysweep.report.response_surface import main_effects
-from raysweep.report.summary import summarise
+from raysweep.report.summary import summarize
 from raysweep.results.reader import load
 from support.ledgers import INFO, StoredSweep, StoredTrial, random_trials, write_ledger
 from support.paths import ROOT
@@ -182,7 +182,7 @@ def test_trials_are_taken_to_the_same_share_of_their_own_rungs():
 
 def summary_of(folder, trials):
     write_ledger(folder, trials)
-    return summarise(load(folder))
+    return summarize(load(folder))
 
 
 def made_grid(seed):
@@ -217,7 +217,7 @@ def test_scores_of_r_are_those_before_training_only_where_r_is_trained(tmp_path)
         folder = tmp_path / name
         folder.mkdir()
         write_ledger(folder, random_trials(40), sweep)
-        found[name] = importances(summarise(load(folder)))
+        found[name] = importances(summarize(load(folder)))
     assert found["of another"] == found["R was not scored"] != found["of R"]
 
 

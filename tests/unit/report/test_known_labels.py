@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from raysweep.report import write
-from raysweep.report.summary import Summary, summarise
+from raysweep.report.summary import Summary, summarize
 from raysweep.results.events import PointsScored, RungFinished, SessionStarted, TrialStarted
 from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
@@ -18,7 +18,7 @@ AREA = 0.1 * (0.45 - 0.235) + 0.17 * (0.46 - 0.235)  # of the first two, above P
 
 
 def told(scores: tuple[float, float], value: float) -> Point:
-    return dataclasses.replace(point(0, 1, *scores), kind="labelled", value=value, width=386)
+    return dataclasses.replace(point(0, 1, *scores), kind="labeled", value=value, width=386)
 
 
 def summary_of(folder: Path, *, is_told: bool) -> Summary:
@@ -28,14 +28,14 @@ def summary_of(folder: Path, *, is_told: bool) -> Summary:
     limits = [baseline("dev", "reference", *REFERENCE["dev"]), baseline("dev", "oracle", 1.0, 0.46, value=2.0)]
     ledger.append(PointsScored(points=tuple(limits)))
     ledger.append(TrialStarted(trial=0, config={"loss": "softmax"}, num_rungs=1))
-    labelled = tuple(told(scores, value) for value, scores in enumerate(SCORES, 1))
+    labeled = tuple(told(scores, value) for value, scores in enumerate(SCORES, 1))
     rung = {"trial": 0, "step": 1, "examples_seen": 64, "seconds": 1.0, "loss": 0.3}
     points = (point(0, 1, 0.7, 0.4),)
-    ledger.append(RungFinished(**rung, stop=None, points=points, labelled=labelled if is_told else None))
-    on_test = dataclasses.replace(labelled[1], split="test", polarity=0.87)
-    ledger.append(PointsScored(points=(), labelled=(on_test,) if is_told else None))
+    ledger.append(RungFinished(**rung, stop=None, points=points, labeled=labeled if is_told else None))
+    on_test = dataclasses.replace(labeled[1], split="test", polarity=0.87)
+    ledger.append(PointsScored(points=(), labeled=(on_test,) if is_told else None))
     ledger.close()
-    return summarise(load(folder))
+    return summarize(load(folder))
 
 
 def test_they_change_nothing_of_the_front(tmp_path: Path) -> None:
@@ -46,30 +46,30 @@ def test_they_change_nothing_of_the_front(tmp_path: Path) -> None:
     assert found.areas == without.areas
     assert found.results.points == without.results.points
     assert found.trials == without.trials
-    assert without.labelled == ()
-    assert [member.dev.value for member in found.labelled] == [1.0, 2.0]
+    assert without.labeled == ()
+    assert [member.dev.value for member in found.labeled] == [1.0, 2.0]
 
 
 def test_they_have_a_front_and_an_area_of_their_own(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, is_told=True)
-    (area,) = summary.labelled_areas.values()
+    (area,) = summary.labeled_areas.values()
     assert abs(area.front - AREA) < 1e-9
     write.write(tmp_path)
     report = tmp_path / "report"
     text = (report / "front.md").read_text()
     front, known = text.split("## Known labels")
-    assert "labelled(" not in front
-    assert "| 0 | 1 | labelled(2) | 90.0 | 45.0 | 95.7 | 87.0 | 45.0 | 95.7 |" in known
-    assert "labelled(3)" not in known
+    assert "labeled(" not in front
+    assert "| 0 | 1 | labeled(2) | 90.0 | 45.0 | 95.7 | 87.0 | 45.0 | 95.7 |" in known
+    assert "labeled(3)" not in known
     share = 100 * AREA / ((1 - 0.63) * (0.46 - 0.235))
     line = f"hypervolume on dev: {1e4 * AREA:.1f}, {share:.1f}% of the oracle's"
     assert f"With the pool's labels known, {line}." in known
     shown = " ".join(printed(narrow(summary), width=100).split())
     assert f"with the pool's labels known, {line}" in shown
     assert "with the pool's labels known, no hypervolume on test: only 1 of 2 front members is scored on test" in shown
-    assert "labelled(2)" in (report / "report.html").read_text()
+    assert "labeled(2)" in (report / "report.html").read_text()
     assert [row["kind"] for row in json.loads((report / "points.json").read_text())] == ["reference", "oracle", "plain"]
-    rows = json.loads((report / "labelled.json").read_text())
+    rows = json.loads((report / "labeled.json").read_text())
     assert [(row["value"], row["split"], row["polarity"]) for row in rows] == [
         *((1.0, "dev", 80.0), (2.0, "dev", 90.0), (3.0, "dev", 85.0), (2.0, "test", 87.0))
     ]

@@ -19,7 +19,7 @@ from raysweep.report.page.origin import Origin
 from raysweep.report.page.points import MAX_POINTS, ShownPoints
 from raysweep.report.page.readings import reading_values
 from raysweep.report.page.visible import visible
-from raysweep.report.summary import summarise
+from raysweep.report.summary import summarize
 from raysweep.results.events import GuardsMeasured
 from raysweep.results.ledger import Ledger
 from raysweep.results.query_scores import name_of_point
@@ -197,7 +197,7 @@ def test_of_very_many_points_the_front_and_each_trials_best_are_kept(tmp_path, m
     trials = random_trials(60)
     write_ledger(tmp_path, trials)
     monkeypatch.setattr("raysweep.report.page.points.MAX_POINTS", 80)
-    summary = summarise(load(tmp_path))
+    summary = summarize(load(tmp_path))
     shown = ShownPoints.of(summary)
     assert MAX_POINTS > 80
     assert 70 <= len(shown.points) <= 80 < shown.num_stored
@@ -270,7 +270,7 @@ def test_readings_are_those_that_are_stored(run, with_texts):
 def test_long_readings_are_cut(run, monkeypatch):
     stored = invented_readings(load(run.folder))
     long = dataclasses.replace(stored, texts=dict.fromkeys(stored.texts, "word " * 1000))
-    members = [member.dev for member in summarise(load(run.folder)).members]
+    members = [member.dev for member in summarize(load(run.folder)).members]
     data = reading_values(long, members, ("negative", "positive"))
     assert len(data["queries"]) == len(stored.shown) and {len(text) for text in data["texts"]} == {400}
     monkeypatch.setattr("raysweep.report.page.readings.MAX_TOTAL_CHARACTERS", 5000)
@@ -279,7 +279,7 @@ def test_long_readings_are_cut(run, monkeypatch):
 
 def test_a_label_beyond_those_of_the_run_is_shown_by_its_number(run):
     stored = invented_readings(load(run.folder))
-    members = [member.dev for member in summarise(load(run.folder)).members]
+    members = [member.dev for member in summarize(load(run.folder)).members]
     assert set(reading_values(stored, members, ("negative",))["labels"]) == {"negative", "1"}
 
 

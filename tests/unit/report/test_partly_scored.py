@@ -18,7 +18,7 @@ from raysweep.report import write
 from raysweep.report.figures import front_figure
 from raysweep.report.notes import notes
 from raysweep.report.side_by_side import Side, compare_runs
-from raysweep.report.summary import Summary, summarise, summary_of
+from raysweep.report.summary import Summary, summarize, summary_of
 from raysweep.report.tables import area_table, baseline_table, front_table
 from raysweep.report.watch.command import watch_once
 from raysweep.results.reader import load
@@ -149,7 +149,7 @@ def test_watch_and_the_api_show_no_more_than_scores(partial: Run, unscored: Run)
 def test_while_it_runs_nobody_is_asked_to_resume(tmp_path: Path) -> None:
     write_ledger(tmp_path, TRIALS, StoredSweep(test_of=FRONT[:2], finish=None))
     results = dataclasses.replace(load(tmp_path), has_driver=True)
-    (note,) = [note for note in notes(summarise(results)) if "scored on test" in note]
+    (note,) = [note for note in notes(summarize(results)) if "scored on test" in note]
     assert note.startswith(f"Only 2 of {len(FRONT)} front members are scored on test")
     assert "--resume" not in note
 

@@ -38,8 +38,8 @@ def test_main_effects_are_those_of_the_surface_itself_over_a_whole_grid():
         along = np.moveaxis(means.reshape(shape), number, 0)
         for other in (*axes[:number], *axes[number + 1 :]):
             along = np.tensordot(along, other.weights, (1, 0))
-        centre = axis.weights @ along
-        assert effect == pytest.approx(axis.weights @ (along - centre) ** 2, rel=1e-6, abs=1e-12)
+        center = axis.weights @ along
+        assert effect == pytest.approx(axis.weights @ (along - center) ** 2, rel=1e-6, abs=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -11,7 +11,7 @@ from raysweep.metrics.objective import Objective, Pair
 from raysweep.metrics.pareto import hypervolume
 from raysweep.report import tables, write
 from raysweep.report.notes import notes
-from raysweep.report.summary import summarise
+from raysweep.report.summary import summarize
 from raysweep.report.tables import front_table
 from raysweep.results.events import GuardsMeasured
 from raysweep.results.ledger import Ledger
@@ -22,7 +22,7 @@ from support.ledgers import INFO, REFERENCE, StoredSweep, StoredTrial, dev_front
 
 
 def chords(pairs: Sequence[Pair]) -> list[Pair]:
-    """Points on the lines between neighbours, the neighbours among them."""
+    """Points on the lines between neighbors, the neighbors among them."""
     shares = np.linspace(0, 1, 101)
     return [
         (float(left[0] + share * (right[0] - left[0])), float(left[1] + share * (right[1] - left[1])))
@@ -60,7 +60,7 @@ def test_hypervolume_is_above_the_stated_point_of_each_split(run):
 def test_best_point_is_the_best_of_all_points(tmp_path, weight, similarity):
     info = dataclasses.replace(INFO, polarity_weight=weight, similarity=similarity)
     write_ledger(tmp_path, random_trials(20), StoredSweep(info=info))
-    summary = summarise(load(tmp_path))
+    summary = summarize(load(tmp_path))
     everything = [each for each in summary.results.points if each.trial is not None]
 
     def score(each):
@@ -154,7 +154,7 @@ def test_a_member_that_misses_a_guard_adds_nothing_to_the_hypervolume_and_is_not
     ledger = Ledger(tmp_path)
     ledger.append(GuardsMeasured(scores=tuple(guards)))
     ledger.close()
-    summary = summarise(load(tmp_path))
+    summary = summarize(load(tmp_path))
     assert summary.areas["dev"].front == pytest.approx(area)
     (best,) = (member for member in summary.members if member.is_best)
     (knee,) = (member for member in summary.members if member.is_knee)

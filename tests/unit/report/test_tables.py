@@ -4,7 +4,7 @@ import pytest
 
 from raysweep.report import write
 from raysweep.report.statuses import STATUS_STYLES, with_sign
-from raysweep.report.summary import summarise
+from raysweep.report.summary import summarize
 from raysweep.report.tables import describe, settings_table, trial_table
 from raysweep.results.events import SweepSteered, TrialEnded
 from raysweep.results.ledger import Ledger
@@ -57,7 +57,7 @@ def test_a_trial_that_a_person_stopped_is_no_early_stop(tmp_path):
         ledger.append(SweepSteered(request=str(trial), action="stop-trial", trial=trial))
         ledger.append(TrialEnded(trial=trial, status=status))
     ledger.close()
-    summary = summarise(load(tmp_path))
+    summary = summarize(load(tmp_path))
     (seconds,) = {trial.seconds for trial in summary.results.trials if trial.trial == 0}
     assert summary.account.total.saved_seconds == pytest.approx(seconds * (NUM_RUNGS - 1))  # of trial 0, after one rung
     shown = [row[2].replace("\N{NO-BREAK SPACE}", " ") for row in trial_table(summary).rows]

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from raysweep.report.summary import summarise
+from raysweep.report.summary import summarize
 from raysweep.report.terminal import MOST_ROWS
 from raysweep.results.reader import load
 from support.consoles import narrow, printed
@@ -13,7 +13,7 @@ from support.ledgers import MARKUP, StoredSweep, StoredTrial, write_ledger, writ
 
 def test_terminal_table_fits_80_columns_and_shows_scores_whole(run):
     folder = run.folder
-    summary = summarise(load(folder))
+    summary = summarize(load(folder))
     text = printed(narrow(summary), width=80)
     assert max(map(len, text.splitlines())) <= 80
     for member in summary.members:
@@ -25,19 +25,19 @@ def test_terminal_table_fits_80_columns_and_shows_scores_whole(run):
 
 def test_markup_of_the_run_is_shown_as_it_is(tmp_path):
     write_run_with_markup(tmp_path)
-    shown = printed(narrow(summarise(load(tmp_path))))
+    shown = printed(narrow(summarize(load(tmp_path))))
     assert MARKUP.split("|")[0] in shown.replace("\n", "")
 
 
 def test_a_sweep_without_any_trial_has_a_table(tmp_path):
     write_ledger(tmp_path, [], StoredSweep(reference=False, oracle=False, finish=None))
-    assert "Front of night-run" in printed(narrow(summarise(load(tmp_path))))
+    assert "Front of night-run" in printed(narrow(summarize(load(tmp_path))))
 
 
 def test_of_a_large_front_some_members_are_shown_evenly_with_those_that_are_marked(tmp_path):
     scores = [(0.6 + 0.003 * number, 0.5 - 0.000001 * number**2) for number in range(100)]
     write_ledger(tmp_path, [StoredTrial({"loss": "triplet"}, "completed", "", scores)])
-    summary = summarise(load(tmp_path))
+    summary = summarize(load(tmp_path))
     assert len(summary.members) == 100
     shown = printed(narrow(summary), width=80)
     found = re.search(r"(\d+) of 100 members; raysweep show has all of them", " ".join(shown.split()))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from raysweep.report.certainty import NOTHING
-from raysweep.report.summary import Summary, summarise
+from raysweep.report.summary import Summary, summarize
 from raysweep.report.trust import trust_sentences
 from raysweep.results.reader import load
 from raysweep.uncertainty.interval import EVERYTHING, Interval
@@ -41,4 +41,4 @@ def test_what_test_has_less_is_said_in_words(
 ) -> None:
     write_ledger(tmp_path, random_trials(2))
     monkeypatch.setattr(Summary, "certainty", dataclasses.replace(NOTHING, drops={"S": drop}))
-    assert trust_sentences(summarise(load(tmp_path))) == [said]
+    assert trust_sentences(summarize(load(tmp_path))) == [said]

@@ -12,7 +12,7 @@ import pytest
 from raysweep.errors import InputError
 from raysweep.report import tables, write
 from raysweep.report.notes import notes
-from raysweep.report.summary import summarise
+from raysweep.report.summary import summarize
 from raysweep.results.account import sentence
 from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
@@ -122,7 +122,7 @@ def test_interrupted_sweep_says_that_test_was_not_scored(tmp_path):
 
 def test_ledger_cut_inside_its_last_line_reports_what_came_before(tmp_path):
     write_ledger(tmp_path, random_trials(5), StoredSweep(finish=None))
-    before = summarise(load(tmp_path))
+    before = summarize(load(tmp_path))
     with (tmp_path / "ledger.jsonl").open("a") as ledger:
         ledger.write('{"event": "rung", "trial": 3, "st')
     summary = write.write(tmp_path).summary

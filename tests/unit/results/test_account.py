@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from raysweep.controller.sweep import Sweep
-from raysweep.report.summary import summarise
+from raysweep.report.summary import summarize
 from raysweep.results.account import account_of, sentence
 from raysweep.results.ledger import point_name
 from raysweep.results.reader import load
@@ -46,7 +46,7 @@ def test_the_last_line_and_the_report_agree_with_what_the_sweep_spent(
     play(sweep, now, num_rungs)
     sweep.finish(status, "")
     results = load(tmp_path)
-    found = summarise(results).account
+    found = summarize(results).account
     assert found == account_of(results)
     total = sweep.costs.total
     for name in ("seconds", "cpu_seconds", "gpu_seconds", "money"):

@@ -37,7 +37,7 @@ POINT = Point(3, 2, "concat", 0.3, "dev", 768, 0.7, 0.2, 0.4, 0.1, 0.9)
 REFERENCE = Point(None, None, "reference", None, "test", 384, 0.6, 0.2, 0.47, 0.1, 1.0)
 FIGURES = {"cross_entropy_before": 0.377, "cross_entropy": 0.203, "error_before": 0.08, "error": 0.01}
 ON_DEV = Calibration(3, 2, "dev", 2.9, **FIGURES)
-TOLD = Point(3, 2, "labelled", 0.3, "dev", 386, 0.9, 0.2, 0.4, 0.1, 0.9)
+TOLD = Point(3, 2, "labeled", 0.3, "dev", 386, 0.9, 0.2, 0.4, 0.1, 0.9)
 ON_TEST = Calibration(3, 2, "test", 2.9, **FIGURES)
 RUNG: dict[str, Any] = {"trial": 3, "step": 2, "examples_seen": 4096, "seconds": 8.5, "loss": 0.1, "points": (POINT,)}
 
@@ -56,7 +56,7 @@ EXAMPLES: list[tuple[Event, list[str]]] = [
     ),
     (RungFinished(**RUNG, stop="idle"), ["event", *list(RUNG)[:-1], "stop", "points"]),
     (RungFinished(**RUNG, stop=None, calibration=ON_DEV), ["event", *list(RUNG)[:-1], "stop", "points", "calibration"]),
-    (RungFinished(**RUNG, stop=None, labelled=(TOLD,)), ["event", *list(RUNG)[:-1], "stop", "points", "labelled"]),
+    (RungFinished(**RUNG, stop=None, labeled=(TOLD,)), ["event", *list(RUNG)[:-1], "stop", "points", "labeled"]),
     (TrialPaused(trial=3, reason="not among the best", cost=COST, at=9.0), ["event", "trial", "reason", "cost", "at"]),
     (TrialResumed(trial=3, at=9.0), ["event", "trial", "at"]),
     (TrialInterrupted(trial=3, reason="Ctrl-C", cost=COST, at=9.0), ["event", "trial", "reason", "cost", "at"]),
@@ -71,7 +71,7 @@ EXAMPLES: list[tuple[Event, list[str]]] = [
     ),
     (PointsScored(points=(REFERENCE,)), ["event", "points"]),
     (PointsScored(points=(REFERENCE,), calibration=ON_TEST), ["event", "points", "calibration"]),
-    (PointsScored(points=(), labelled=(TOLD,)), ["event", "points", "labelled"]),
+    (PointsScored(points=(), labeled=(TOLD,)), ["event", "points", "labeled"]),
     (StageBegan(stage="guards", count=22, at=9.0), ["event", "stage", "count", "at"]),
     (
         GuardsMeasured(scores=(GuardScore(3, 2, "concat", 0.3, "sts-b", "spearman_cosine", 0.8, 0.7),), at=9.0),
@@ -142,7 +142,7 @@ def _rung_line(**figures: Any) -> str:
         (_rung_line(error=8.0), r"line 2: calibration errors \(0.08, 8.0\), not shares"),
         (_rung_line(error="few"), "line 2: calibration.error is 'few'"),
         (_rung_line(split="train"), "line 2: calibration.split is 'train'"),
-        ('{"event": "points", "points": [], "labelled": [7]}', "line 2: labelled.0 is 7"),
+        ('{"event": "points", "points": [], "labeled": [7]}', "line 2: labeled.0 is 7"),
         ('{"event": "mean", "trial": 3, "runs": 2, "points": [7]}', r"line 2: points is \[7\], not a list of objects"),
         (
             json.dumps({**SessionStarted(info=INFO).to_json(), "schema": 3}),

@@ -244,7 +244,7 @@ def test_a_trial_of_many_points_is_known_by_those_that_lie_farthest() -> None:
 
 
 def test_the_joint_front_is_that_of_the_trials_that_a_study_shows() -> None:
-    """A storage may hide trials, in favour of others that went on from them."""
+    """A storage may hide trials, in favor of others that went on from them."""
     study = optuna.create_study(direction="maximize")
     points = [(0.6 + number / 100, 0.5 - number / 100) for number in range(4)]
     for number, point in enumerate([*points, (0.55, 0.6)]):

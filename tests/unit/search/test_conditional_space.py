@@ -1,4 +1,4 @@
-"""Conditional spaces: drawn from, and learnt from the trials of a study."""
+"""Conditional spaces: drawn from, and learned from the trials of a study."""
 
 from collections.abc import Callable
 from typing import Any
@@ -71,7 +71,7 @@ def by_number(trial: optuna.Trial) -> float:
     return 0.0
 
 
-def test_where_parameters_exist_is_learnt_from_choices() -> None:
+def test_where_parameters_exist_is_learned_from_choices() -> None:
     space = inferred(trials_of(by_choice))
     conditions = {parameter.name: parameter.condition for parameter in space.parameters}
     assert conditions["loss"] is conditions["rate"] is None
@@ -82,7 +82,7 @@ def test_where_parameters_exist_is_learnt_from_choices() -> None:
     assert not space.unexplained
 
 
-def test_where_parameters_exist_is_learnt_from_numbers() -> None:
+def test_where_parameters_exist_is_learned_from_numbers() -> None:
     space = inferred(trials_of(by_number))
     conditions = {parameter.name: parameter.condition for parameter in space.parameters}
     assert conditions["units_0"] is None
@@ -93,7 +93,7 @@ def test_where_parameters_exist_is_learnt_from_numbers() -> None:
 
 
 @pytest.mark.parametrize("objective", [by_choice, by_number])
-def test_what_is_drawn_from_a_learnt_space_is_what_the_objective_asks_for(objective: Objective) -> None:
+def test_what_is_drawn_from_a_learned_space_is_what_the_objective_asks_for(objective: Objective) -> None:
     trials = trials_of(objective, 200)
     space, random = inferred(trials), np.random.default_rng(0)
     assert all(map(space.explains, trials))

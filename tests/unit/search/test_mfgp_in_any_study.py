@@ -45,12 +45,12 @@ def best_values(objective: Objective, direction: str, count: int, seeds: Sequenc
     return found
 
 
-def test_it_minimises_over_a_conditional_space_that_nobody_told_it_of() -> None:
+def test_it_minimizes_over_a_conditional_space_that_nobody_told_it_of() -> None:
     """Random search has a median of 0.02 after 40 trials."""
     assert np.median(best_values(conditional, "minimize", 40)) < 0.003
 
 
-def test_to_maximise_is_to_minimise_the_negative() -> None:
+def test_to_maximize_is_to_minimize_the_negative() -> None:
     one, other = study_with(3, "minimize"), study_with(3, "maximize")
     one.optimize(conditional, n_trials=20)
     other.optimize(lambda trial: -conditional(trial), n_trials=20)

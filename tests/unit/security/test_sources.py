@@ -1,4 +1,4 @@
-"""Labelled sentences and recorded tables that come from an attacker."""
+"""Labeled sentences and recorded tables that come from an attacker."""
 
 import functools
 import gzip

@@ -28,7 +28,7 @@ def test_the_share_kept_and_its_scale(rate: float) -> None:
     assert float(out.mean()) == pytest.approx(1, abs=5 * deviation / (1 - rate))
 
 
-def test_masks_of_neighbouring_elements_are_independent() -> None:
+def test_masks_of_neighboring_elements_are_independent() -> None:
     kept = (layer(0.5)(torch.ones(4, 50_000)) != 0).float() - 0.5
     for shift in (1, 2, 3, 4):
         assert abs(float((kept * kept.roll(shift, 1)).mean())) < 0.003

@@ -11,15 +11,15 @@ from raysweep.data.examples import KINDS
 from raysweep.errors import InputError
 from raysweep.training.losses import build
 
-NUM_COLUMNS = {"triplet": 3, "labelled_pair": 2, "positive_pair": 2, "scored_pair": 2, "labelled_sentence": 1}
+NUM_COLUMNS = {"triplet": 3, "labeled_pair": 2, "positive_pair": 2, "scored_pair": 2, "labeled_sentence": 1}
 LABELS = {
     "triplet": None,
-    "labelled_pair": np.array([1, 1, 0, 0, 0, 1]),
+    "labeled_pair": np.array([1, 1, 0, 0, 0, 1]),
     "positive_pair": np.array([0, 1, 1, 0, 2, 1]),  # classes of the anchors
     "scored_pair": np.array([1.0, 0.0, 0.7, 0.2, 1.0, -0.5]),
-    "labelled_sentence": np.array([0, 2, 1, 1, 0, 2]),
+    "labeled_sentence": np.array([0, 2, 1, 1, 0, 2]),
 }
-# Lengths other than 1, so that a loss which does not normalise is found out.
+# Lengths other than 1, so that a loss which does not normalize is found out.
 EMBEDDINGS = np.random.default_rng(3).normal(size=(3, 6, 4)) * np.array([1, 2, 0.5, 3, 1, 0.2])[:, None]
 # A softmax head of three classes, one a row.
 WEIGHT, BIAS = np.random.default_rng(4).normal(size=(3, 4)), np.array([0.1, -0.3, 0.2])
@@ -124,7 +124,7 @@ def test_golden_row(name):
 
 
 def test_rows_tell_losses_and_hard_pairs_apart():
-    distance, labels = 1 - cosines(*EMBEDDINGS[:2]), LABELS["labelled_pair"]
+    distance, labels = 1 - cosines(*EMBEDDINGS[:2]), LABELS["labeled_pair"]
     hard = np.where(labels == 1, distance > distance[labels == 0].min(), distance < distance[labels == 1].max())
     for label in (0, 1):
         assert set(hard[labels == label]) == {False, True}
@@ -155,7 +155,7 @@ def test_sign(name):
 def test_softmax_pulls_a_sentence_to_its_class_and_learns_the_head():
     loss = build("softmax", {}, torch.nn.Identity(), width=4, num_labels=3)
     columns = [torch.from_numpy(EMBEDDINGS[0]).float().requires_grad_()]
-    labels = torch.from_numpy(LABELS["labelled_sentence"])
+    labels = torch.from_numpy(LABELS["labeled_sentence"])
     before = loss.compute_loss_from_embeddings(columns, labels)
     before.backward()
     with torch.no_grad():
@@ -167,7 +167,7 @@ def test_softmax_pulls_a_sentence_to_its_class_and_learns_the_head():
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
 def test_label_smoothing_is_torchs(smoothing):
     """And the cross-entropy of targets of which a share is spread evenly over all classes."""
-    sentences, labels = EMBEDDINGS[0], LABELS["labelled_sentence"]
+    sentences, labels = EMBEDDINGS[0], LABELS["labeled_sentence"]
     logits = 2 * sentences / np.linalg.norm(sentences, axis=1, keepdims=True) @ WEIGHT.T + BIAS
     torchs = torch.nn.CrossEntropyLoss(label_smoothing=smoothing)
     targets = (1 - smoothing) * np.eye(3)[labels] + smoothing / 3

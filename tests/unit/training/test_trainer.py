@@ -26,10 +26,10 @@ datasets = pytest.importorskip("datasets")
 
 COLUMNS = {
     "triplet": ("anchor", "positive", "negative"),
-    "labelled_pair": ("sentence1", "sentence2", "label"),
+    "labeled_pair": ("sentence1", "sentence2", "label"),
     "positive_pair": ("anchor", "positive"),
     "scored_pair": ("sentence1", "sentence2", "score"),
-    "labelled_sentence": ("sentence", "label"),
+    "labeled_sentence": ("sentence", "label"),
 }
 
 

@@ -53,7 +53,7 @@ CONFIGS = {
 @pytest.fixture(scope="module")
 def fresh(tiny_prepared: Prepared) -> Any:
     """Workbenches as new processes have them."""
-    points = PointsConfig(labelled=[0.3])
+    points = PointsConfig(labeled=[0.3])
     return lambda: Workbench(tiny_prepared, EVALUATION.model_copy(update={"points": points}))
 
 
@@ -76,7 +76,7 @@ def bits(results: Iterable[RungResult]) -> list[Any]:
             *(rung.step, rung.examples_seen, rung.loss.hex(), rung.stop, rung.calibration),
             *(
                 (key, each.polarity.tobytes(), each.similarity.tobytes())
-                for key, each in (*rung.points.items(), *rung.labelled.items())
+                for key, each in (*rung.points.items(), *rung.labeled.items())
             ),
         )
         for rung in results

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raysweep.training.trial import rungs
-from raysweep.training.validation import NUM_NEIGHBOURS, IdleRule, ValidationExamples, triplet_errors
+from raysweep.training.validation import NUM_NEIGHBORS, IdleRule, ValidationExamples, triplet_errors
 from raysweep.training.workbench import Workbench
 from support.encoders import trial
 
@@ -28,7 +28,7 @@ def invented(num: int = 40, seed: int = 0) -> Any:
 def nearest(prepared: Any, queries: np.ndarray, anchor: int, same: bool) -> set[int]:
     labels, vectors = prepared.sentences.labels[queries], prepared.reference_embeddings[queries]
     others = [i for i in range(len(queries)) if i != anchor and (labels[i] == labels[anchor]) == same]
-    return set(sorted(others, key=lambda i: -float(vectors[i] @ vectors[anchor]))[:NUM_NEIGHBOURS])
+    return set(sorted(others, key=lambda i: -float(vectors[i] @ vectors[anchor]))[:NUM_NEIGHBORS])
 
 
 def test_triplets_are_the_nearest_of_each_side() -> None:
@@ -45,13 +45,13 @@ def test_triplets_are_the_nearest_of_each_side() -> None:
     np.testing.assert_array_equal(found.rows, found.triplets)
 
 
-def test_pairs_have_their_targets_and_labelled_sentences_their_labels() -> None:
+def test_pairs_have_their_targets_and_labeled_sentences_their_labels() -> None:
     prepared, queries = invented(), np.arange(80)[1::2]
     labels = prepared.sentences.labels[queries]
     scored = ValidationExamples.of(prepared, "scored_pair", queries, (0.9, 0.1))
     same = labels[scored.rows[:, 0]] == labels[scored.rows[:, 1]]
     np.testing.assert_allclose(scored.targets, np.where(same, 0.9, 0.1))
-    plain = ValidationExamples.of(prepared, "labelled_sentence", queries, (1.0, 0.0))
+    plain = ValidationExamples.of(prepared, "labeled_sentence", queries, (1.0, 0.0))
     assert plain.rows.tolist() == [[i] for i in range(len(queries))]
     np.testing.assert_array_equal(plain.targets, labels)
     assert len(plain.triplets)

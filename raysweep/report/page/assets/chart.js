@@ -138,23 +138,23 @@ function legendItem(mark, words) {
 }
 
 /** A legend of the trials' colors. */
-function colourItems() {
-  return colouring().legend.map(([colour, words]) => legendItem(legendMark("circle", { fill: colour }), words));
+function colorItems() {
+  return coloring().legend.map(([color, words]) => legendItem(legendMark("circle", { fill: color }), words));
 }
 
 /** A legend of the trials' colors and signs, merged if trials are colored by status. */
 function trialItems() {
-  if (colourKey() === "status") return statusItems(colouring().of);
-  const { ink } = colours();
-  return [...colourItems(), ...statusItems(() => ink)];
+  if (colorKey() === "status") return statusItems(coloring().of);
+  const { ink } = colors();
+  return [...colorItems(), ...statusItems(() => ink)];
 }
 
 /** The signs of all statuses with a rung; each has the color of a trial with that status. */
-function statusItems(colourOf) {
+function statusItems(colorOf) {
   const withRungs = trials.filter((trial) => trial.rungs.length);
   return run.statuses.flatMap(({ standing, words }) => {
     const example = withRungs.find((trial) => trial.standing === standing);
-    return example ? [legendItem(legendMark(STANDING_SHAPES[standing], { fill: colourOf(example) }), words)] : [];
+    return example ? [legendItem(legendMark(STANDING_SHAPES[standing], { fill: colorOf(example) }), words)] : [];
   });
 }
 

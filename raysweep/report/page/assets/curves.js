@@ -5,14 +5,14 @@ function beginCurves() {
   if (!place) return;
   const holder = keyedHolder(place, "middle", "Learning curves");
   const measure = selectBox("Score", MEASURES, selection.measure, (name) => change({ measure: name }));
-  const legend = legendOf("Legend of the learning curves", trialItems, ["colour"]);
+  const legend = legendOf("Legend of the learning curves", trialItems, ["color"]);
   place.append(element("div", { class: "controls" }, measure), holder, legend);
   const chart = new Chart(holder, () => curveOptions(keys.trial), (made) => {
     made.on("click", (event) => pinTrial(event.data));
   });
   const keys = new TrialKeys(chart, { marks: curveMarks, words: curveWords, tipPlace: placeOnAxes });
   onSelection((names) => {
-    if (["selected", "measure", "colour", "pinned"].some((name) => names.has(name))) chart.redraw();
+    if (["selected", "measure", "color", "pinned"].some((name) => names.has(name))) chart.redraw();
   });
 }
 
@@ -44,7 +44,7 @@ function shownCurves() {
 }
 
 function curveOptions(keyed) {
-  const scheme = colours();
+  const scheme = colors();
   const isNarrow = innerWidth < 640;
   const seen = trials.flatMap((trial) => trial.rungs.map((rung) => rung[0])).filter((number) => number > 0);
   const isLog = seen.length > 0 && Math.max(...seen.slice(0, 50000)) > 8 * Math.min(...seen.slice(0, 50000));
@@ -66,7 +66,7 @@ function shortCount(number) {
 }
 
 function curveSeries(scheme, keyed) {
-  const paint = colouring();
+  const paint = coloring();
   const lines = [];
   const pinnedLines = [];
   const ends = [];

@@ -7,7 +7,7 @@ function beginFront() {
   const place = unfold("front-chart");
   if (!place) return;
   const holder = keyedHolder(place, "large", "Polarity against similarity", "front-canvas");
-  const legend = legendOf("Legend of the front", frontLegend, ["colour", "split"]);
+  const legend = legendOf("Legend of the front", frontLegend, ["color", "split"]);
   place.append(frontControls(), element("div", { class: "beside" }, element("div", {}, holder, legend), pinnedCard()));
   if (points.stored > points.trial.length) {
     const text = `Shown are ${points.trial.length.toLocaleString("en")} of ${points.stored.toLocaleString("en")} points: `;
@@ -16,7 +16,7 @@ function beginFront() {
   const front = new Chart(holder, frontOptions, (chart) => listenToFront(chart, front));
   onSelection((names) => {
     if (names.has("pinned") && cursor !== null && selection.pinned !== null) cursor = selection.pinned;
-    if (["split", "pinned", "selected", "colour"].some((name) => names.has(name))) front.redraw();
+    if (["split", "pinned", "selected", "color"].some((name) => names.has(name))) front.redraw();
     if (names.has("area")) showArea(front.chart);
   });
   stepByKeys(holder, {
@@ -44,7 +44,7 @@ function frontControls() {
     });
     parts.push(group);
   }
-  parts.push(selectBox("Colour by", colourKeys(), usualColourKey(), (colour) => change({ colour })));
+  parts.push(selectBox("Color by", colorKeys(), usualColorKey(), (color) => change({ color })));
   const zoom = element("button", { type: "button", "aria-pressed": "false" }, "Zoom to the front");
   zoom.addEventListener("click", () => {
     isZoomed = !isZoomed;
@@ -108,8 +108,8 @@ function shownMembers() {
 }
 
 function frontOptions() {
-  const scheme = colours();
-  const paint = colouring();
+  const scheme = colors();
+  const paint = coloring();
   const isNarrow = innerWidth < 640;
   const frame = isZoomed ? zoomedFrame() : {};
   return {
@@ -190,8 +190,8 @@ function allPoints(paint) {
   const numShown = selection.split === "dev" ? points.trial.length : 0; // on test only members are scored
   for (let place = 0; place < numShown; place++) {
     if (isPointSelected(place)) {
-      const colour = paint.of(trialOfPoint(place));
-      const itemStyle = { color: colour, opacity: isDense ? 0.4 : 0.6 };
+      const color = paint.of(trialOfPoint(place));
+      const itemStyle = { color: color, opacity: isDense ? 0.4 : 0.6 };
       data.push({ value: [points.s[place], points.p[place]], symbol: shapeOfPoint(place), itemStyle, point: place });
     }
   }
@@ -287,9 +287,9 @@ function trajectorySeries(scheme, paint) {
   const place = cursor ?? selection.pinned;
   const series = { id: "trajectory", type: "line", silent: true, symbol: "circle", symbolSize: 5, data: [], z: 5 };
   if (place === null || selection.split !== "dev") return series;
-  const colour = paint.of(trialOfPoint(place));
+  const color = paint.of(trialOfPoint(place));
   const data = siblings(place).map((each) => position(each, "dev"));
-  return { ...series, data, lineStyle: { color: colour, width: 2 }, itemStyle: { color: colour } };
+  return { ...series, data, lineStyle: { color: color, width: 2 }, itemStyle: { color: color } };
 }
 
 /** Points of the same trial and kind, by increasing rung. */
@@ -411,9 +411,9 @@ function nearest(places, place) {
 }
 
 function frontLegend() {
-  const scheme = colours();
+  const scheme = colors();
   const limits = run.limits[selection.split];
-  const items = colourItems();
+  const items = colorItems();
   const kinds = new Map(points.kinds.map((each) => [each.kind, SHAPES[each.kind] || OTHER_SHAPE]));
   if (kinds.size > 1) {
     for (const [kind, shape] of kinds) items.push(legendItem(legendMark(shape, { stroke: scheme.ink }), kind));

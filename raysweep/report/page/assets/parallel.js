@@ -12,7 +12,7 @@ function beginParallel() {
   holder.style.minWidth = `${95 * axes.length}px`;
   const names = { class: "wide", tabindex: "0", role: "region", "aria-label": "Parallel coordinates, scrolls sideways" };
   const box = element("div", names, holder);
-  place.append(box, legendOf("Legend of the parallel coordinates", colourItems, ["colour"]));
+  place.append(box, legendOf("Legend of the parallel coordinates", colorItems, ["color"]));
   const chart = new Chart(holder, () => parallelOptions(axes, keys.trial), (made) => {
     made.on("axisareaselected", (event) => narrowByAxis(axes, event));
     made.on("click", (event) => pinTrial(event.data));
@@ -22,7 +22,7 @@ function beginParallel() {
   const tipPlace = () => [box.scrollLeft + box.clientWidth / 2, 0];
   const keys = new TrialKeys(chart, { marks: parallelMarks, words, tipPlace });
   onSelection((names) => {
-    if (["selected", "colour", "pinned"].some((name) => names.has(name))) chart.redraw();
+    if (["selected", "color", "pinned"].some((name) => names.has(name))) chart.redraw();
     if (names.has("axes") && selection.axes.size === 0 && chart.chart) clearAxes(chart.chart, axes);
   });
 }
@@ -84,8 +84,8 @@ function shortened(text, most = LONGEST_NAME) {
 }
 
 function parallelOptions(axes, keyed) {
-  const scheme = colours();
-  const paint = colouring();
+  const scheme = colors();
+  const paint = coloring();
   const isDense = trials.length > 200;
   const pinned = pinnedTrial();
   const lines = shownTrials().map((place) => {

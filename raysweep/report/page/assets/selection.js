@@ -5,7 +5,7 @@ const selection = {
   area: null, // {s: [low, high], p: [low, high]} in the front's chart
   axes: new Map(), // intervals by the key of a trial's value
   words: "", // text of the table's filter
-  colour: "",
+  color: "",
   measure: "objective",
 };
 

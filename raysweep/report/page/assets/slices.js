@@ -14,10 +14,10 @@ function beginSlices() {
     sliceMeasure = name;
     redraw();
   });
-  const legend = legendOf("Legend of the slices", trialItems, ["colour"]);
+  const legend = legendOf("Legend of the slices", trialItems, ["color"]);
   place.append(element("div", { class: "controls" }, measure), grid, legend);
   onSelection((names) => {
-    if (["selected", "colour", "pinned"].some((name) => names.has(name))) redraw();
+    if (["selected", "color", "pinned"].some((name) => names.has(name))) redraw();
   });
 }
 
@@ -59,7 +59,7 @@ function sliceValues(parameter, number) {
 }
 
 function sliceOptions(parameter, number, keyed) {
-  const scheme = colours();
+  const scheme = colors();
   const isCategory = parameter.kind === "category";
   const axis = axisStyle(scheme, "");
   const style = isCategory ? categoryLabels(parameter) : { formatter: shortNumber };
@@ -124,7 +124,7 @@ function scoreExtent() {
 }
 
 function sliceMarks(parameter, number, scheme) {
-  const paint = colouring();
+  const paint = coloring();
   const isDense = trials.length > 200;
   const pinned = pinnedTrial();
   return sliceValues(parameter, number).map(({ trial, value }) => {

@@ -45,11 +45,11 @@ function themeControl() {
   ];
   const chosen = recall("theme") || "auto";
   if (chosen !== "auto") setTheme(chosen);
-  return selectBox("Colours", names, chosen, setTheme);
+  return selectBox("Colors", names, chosen, setTheme);
 }
 
 /** The page's colors by name, for charts. */
-function colours() {
+function colors() {
   const style = getComputedStyle(document.documentElement);
   const found = {};
   for (const name of ["ink", "soft", "line", "back", "card", "grid", "link", "knee", "note"]) {
@@ -60,18 +60,18 @@ function colours() {
   return found;
 }
 
-function withOpacity(colour, opacity) {
-  return echarts.color.modifyAlpha(colour, opacity);
+function withOpacity(color, opacity) {
+  return echarts.color.modifyAlpha(color, opacity);
 }
 
 /** The available color encodings. */
-function colourKeys() {
+function colorKeys() {
   const keys = run.parameters.map((parameter, place) => [`parameter ${place}`, shortValue(parameter.name)]);
   return [...keys, ["status", "status"], ["objective", "objective"]];
 }
 
 /** The loss if it varies, else the first non-numeric parameter, else the status. */
-function usualColourKey() {
+function usualColorKey() {
   const isLoss = (parameter) => parameter.name === "loss";
   let place = run.parameters.findIndex(isLoss);
   if (place < 0) place = run.parameters.findIndex((parameter) => parameter.kind === "category");
@@ -79,16 +79,16 @@ function usualColourKey() {
 }
 
 /** The current color encoding. */
-function colourKey() {
-  return selection.colour || usualColourKey();
+function colorKey() {
+  return selection.color || usualColorKey();
 }
 
 /** The current color encoding: ``of(trial)`` returns a color, and ``legend`` lists colors and their meanings. */
-function colouring() {
-  const key = colourKey();
+function coloring() {
+  const key = colorKey();
   const values = [...new Set(trials.map((trial) => trialValue(trial, key)).filter((value) => value != null))];
-  const scheme = colours();
-  if (values.length > 0 && values.every((value) => typeof value === "number")) return rampColouring(key, values, scheme);
+  const scheme = colors();
+  if (values.length > 0 && values.every((value) => typeof value === "number")) return rampColoring(key, values, scheme);
   values.sort();
   const byValue = new Map(values.map((value, place) => [value, scheme.palette[place % scheme.palette.length]]));
   const legend = values.slice(0, 16).map((value) => [byValue.get(value), shortValue(value)]);
@@ -96,7 +96,7 @@ function colouring() {
   return { legend, of: (trial) => byValue.get(trialValue(trial, key)) || scheme.soft };
 }
 
-function rampColouring(key, values, scheme) {
+function rampColoring(key, values, scheme) {
   const low = Math.min(...values);
   const high = Math.max(...values);
   const isLog = low > 0 && high > 50 * low;
@@ -104,8 +104,8 @@ function rampColouring(key, values, scheme) {
     if (high === low) return 1;
     return isLog ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
   };
-  const colourOf = (value) => (value == null ? scheme.soft : echarts.color.lerp(along(value), scheme.ramp));
+  const colorOf = (value) => (value == null ? scheme.soft : echarts.color.lerp(along(value), scheme.ramp));
   const middle = isLog ? Math.sqrt(low * high) : (low + high) / 2;
-  const legend = [...new Set([low, middle, high])].map((value) => [colourOf(value), shortNumber(value)]);
-  return { legend, of: (trial) => colourOf(trialValue(trial, key)) };
+  const legend = [...new Set([low, middle, high])].map((value) => [colorOf(value), shortNumber(value)]);
+  return { legend, of: (trial) => colorOf(trialValue(trial, key)) };
 }

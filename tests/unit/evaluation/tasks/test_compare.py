@@ -223,7 +223,7 @@ def test_a_model_says_what_it_was_tuned_on(tiny_encoder: str, folder: Path, tmp_
         compare([str(lost)], [str(folder / "pairs.tsv")], [], Settings(), display)
 
 
-def test_classes_that_nothing_is_learnt_of_are_told(tiny_encoder: str, tmp_path: Path) -> None:
+def test_classes_that_nothing_is_learned_of_are_told(tiny_encoder: str, tmp_path: Path) -> None:
     rows = [(f"text {number}", label) for label, count in {"a": 20, "b": 20, "c": 4}.items() for number in range(count)]
     whole = pd.DataFrame(rows, columns=["text", "label"])
     whole.to_csv(tmp_path / "whole.csv", index=False)
@@ -277,7 +277,7 @@ def test_the_command_takes_files_as_a_glob_gives_them(tiny_encoder: str, folder:
         (["demo", "demo", "--tasks", "kinds.csv"], "MODEL: 'demo' is named more than once"),
         (["demo", "--tasks", "gone.csv"], "gone.csv: no such file"),
         (["demo", "--tasks", "kinds.csv", "--folds", "200"], "kinds: has 120 rows, fewer than the 200 folds"),
-        (["demo", "--tasks", "kinds.csv", "--label-column", "stars"], "kinds.csv: has neither the columns of labelled"),
+        (["demo", "--tasks", "kinds.csv", "--label-column", "stars"], "kinds.csv: has neither the columns of labeled"),
         (["demo", "--tasks", "kinds.csv", "--tuned-on", "gone.csv"], "gone.csv: no such file"),
         (["demo", "--tasks", "kinds.csv", "--format", "yaml"], "--format is 'yaml'; allowed: table, json, csv"),
         (["demo", "--tasks", "kinds.csv", "--pair-columns", "a"], "--pair-columns is 'a'; it is FIRST,SECOND"),

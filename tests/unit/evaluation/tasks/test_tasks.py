@@ -8,7 +8,7 @@ from raysweep.data import hub
 from raysweep.errors import InputError
 from raysweep.evaluation.tasks import tasks
 from raysweep.evaluation.tasks.scored_pairs import PairColumns, ScoredPairs
-from raysweep.evaluation.tasks.tasks import Classification, Columns, Labelled, Task
+from raysweep.evaluation.tasks.tasks import Classification, Columns, Labeled, Task
 
 
 def write(path: Path, **counts: int) -> str:
@@ -31,7 +31,7 @@ def test_a_task_is_a_file_or_a_split_and_has_a_name(tmp_path: Path) -> None:
         assert list(task.parts) == list(task.sentences) == parts
         assert task.is_split == (len(parts) > 1)
         expected = [(f"{label} {number}", label) for label, count in (("a", 12), ("b", 10)) for number in range(count)]
-        assert task.tested == Labelled(*map(list, zip(*expected, strict=True)))
+        assert task.tested == Labeled(*map(list, zip(*expected, strict=True)))
 
 
 def test_the_demo_and_sources_with_splits_are_asked_for_the_split_that_a_part_needs() -> None:
@@ -63,9 +63,9 @@ def test_a_name_is_the_files_without_its_suffixes(name: str, tmp_path: Path) -> 
 def test_the_columns_say_which_kind_a_task_is(tmp_path: Path) -> None:
     (tmp_path / "2012.OnWN.test.tsv").write_text("1\ta\tb\n2\tc\td\n")
     (tmp_path / "pairs.csv").write_text("score,sentence1,sentence2\n1,a,b\n2,c,d\n")
-    (tmp_path / "labelled.tsv").write_text("text\tlabel\n" + "a\tx\nb\ty\n" * 10)
-    sts, pairs, labelled = read(*(str(tmp_path / each) for each in ("2012.OnWN.test.tsv", "pairs.csv", "labelled.tsv")))
-    assert isinstance(sts, ScoredPairs) and isinstance(pairs, ScoredPairs) and isinstance(labelled, Classification)
+    (tmp_path / "labeled.tsv").write_text("text\tlabel\n" + "a\tx\nb\ty\n" * 10)
+    sts, pairs, labeled = read(*(str(tmp_path / each) for each in ("2012.OnWN.test.tsv", "pairs.csv", "labeled.tsv")))
+    assert isinstance(sts, ScoredPairs) and isinstance(pairs, ScoredPairs) and isinstance(labeled, Classification)
     assert (sts.name, pairs.gold.tolist()) == ("2012.OnWN.test", [1, 2])
     both = tmp_path / "both.csv"
     both.write_text("text,label,gold,p,q\n" + "a,x,1,c,d\nb,y,2,e,f\n" * 10)
@@ -73,7 +73,7 @@ def test_the_columns_say_which_kind_a_task_is(tmp_path: Path) -> None:
     assert isinstance(task, Classification)
     (task,) = read(str(both), columns=Columns("review", "label", PairColumns("gold", "p", "q")))
     assert isinstance(task, ScoredPairs)
-    with pytest.raises(InputError, match=r"both.csv: has both the columns of labelled sentences \('text', 'label'\)"):
+    with pytest.raises(InputError, match=r"both.csv: has both the columns of labeled sentences \('text', 'label'\)"):
         read(str(both), columns=Columns(pairs=PairColumns("gold", "p", "q")))
 
 
@@ -120,7 +120,7 @@ def test_what_cannot_be_scored_is_refused(tmp_path: Path) -> None:
     assert refusal(good, good) == "--tasks: 2 tasks are called 'good'; give them names, as in NAME=FILE"
     (tmp_path / "wrong.csv").write_text("sentence,class\na,b\n")
     assert refusal(str(tmp_path / "wrong.csv")) == (
-        "wrong.csv: has neither the columns of labelled sentences ('text', 'label') nor those of scored pairs ('score', "
+        "wrong.csv: has neither the columns of labeled sentences ('text', 'label') nor those of scored pairs ('score', "
         "'sentence1', 'sentence2'); the columns are 'sentence', 'class'"
     )
     (tmp_path / "empty.tsv").write_text("")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from raysweep.data.neighbours import LabelledVectors, Neighbours, Search, VectorFile, exact_cosines, k_nearest
+from raysweep.data.neighbors import LabeledVectors, Neighbors, Search, VectorFile, exact_cosines, k_nearest
 
 SLACK = 8  # fetched beyond k: room for the row itself, its duplicates and near-ties
 TOLERANCE = 1e-5  # above the error of float32 inner products of unit vectors
@@ -33,7 +33,7 @@ Slots = tuple[Nearest, Nearest]
 """The nearest rows of the query's class, and of the other classes."""
 
 
-class NeighbourShard:
+class NeighborShard:
     """A searchable shard: ``rows`` of the ``source``, ascending, on all GPUs that faiss sees or else on the CPUs.
 
     The vectors are in memory once, sorted by class, so that each query is compared with each row once, regardless of
@@ -49,7 +49,7 @@ class NeighbourShard:
         self._num_threads: int = faiss.omp_get_max_threads()
         by_class = np.argsort(source.labels[rows], kind="stable")
         self._ids = rows[by_class].astype(np.int32)
-        self._rows = LabelledVectors(
+        self._rows = LabeledVectors(
             _read(source, self._ids), source.labels[self._ids], source.duplicate_groups[self._ids]
         )
         labels, starts = np.unique(self._rows.labels, return_index=True)
@@ -74,7 +74,7 @@ class NeighbourShard:
             cells[part] = nearest_cell(self._rows.vectors[part])
         self._cells = _Cells(cells)
 
-    def search(self, queries: LabelledVectors, search: Search, probes: NDArray[np.integer] | None = None) -> Neighbours:
+    def search(self, queries: LabeledVectors, search: Search, probes: NDArray[np.integer] | None = None) -> Neighbors:
         """Return the k nearest rows of both slots for the queries (m), regardless of the search's mode.
 
         Ids are row numbers of the source. Cosines are computed in double precision and rounded to float32, and ties go
@@ -83,7 +83,7 @@ class NeighbourShard:
         its cells.
         """
         question = _Question(queries, search, probes)
-        found = Neighbours.empty(len(queries), search.k)
+        found = Neighbors.empty(len(queries), search.k)
         num_fetched = search.k + SLACK
         slots = (
             self._in_classes(queries, num_fetched) if probes is None else self._in_cells(queries, num_fetched, probes)
@@ -96,7 +96,7 @@ class NeighbourShard:
             self._compare_with_all(question, unsettled, slot, found)
         return found
 
-    def _in_classes(self, queries: LabelledVectors, count: int) -> Slots:
+    def _in_classes(self, queries: LabeledVectors, count: int) -> Slots:
         """Return the nearest rows of both slots among all rows."""
         own, others = _heaps(len(queries), count)
         for label, members in self._classes.items():
@@ -106,7 +106,7 @@ class NeighbourShard:
             _add(others, ~has_label, cosines, positions)
         return _finished(own, others)
 
-    def _in_cells(self, queries: LabelledVectors, count: int, probes: NDArray[np.integer]) -> Slots:
+    def _in_cells(self, queries: LabeledVectors, count: int, probes: NDArray[np.integer]) -> Slots:
         """Return the nearest rows of both slots in the probed cells. Threads share the queries.
 
         Each thread limits BLAS to one thread: the matrix products are small, and waiting for several BLAS threads takes
@@ -126,7 +126,7 @@ class NeighbourShard:
 
         return ThreadPoolExecutor(self._num_threads, initializer=faiss.omp_set_num_threads, initargs=(1,))
 
-    def _in_cells_of(self, queries: LabelledVectors, count: int, probes: NDArray[np.integer]) -> Slots:
+    def _in_cells_of(self, queries: LabeledVectors, count: int, probes: NDArray[np.integer]) -> Slots:
         """Search the probed cells in one thread; each cell is multiplied once with all queries that probe it."""
         own, others = _heaps(len(queries), count)
         for cell, all_asking in _by_cell(probes):
@@ -159,7 +159,7 @@ class NeighbourShard:
         return cosines
 
     def _compare_with_all(
-        self, question: "_Question", unsettled: NDArray[np.int64], slot: int, found: Neighbours
+        self, question: "_Question", unsettled: NDArray[np.int64], slot: int, found: Neighbors
     ) -> None:
         """Compare some queries with every row, because duplicates or hundreds of ties used up the fetched rows."""
         for number, positions in self._candidates(question, unsettled, slot):
@@ -199,7 +199,7 @@ class NeighbourShard:
 class _Question:
     """Queries (m), search parameters, and the cells (m, p) that each query probes (None: all cells)."""
 
-    queries: LabelledVectors
+    queries: LabeledVectors
     search: Search
     probes: NDArray[np.integer] | None
 

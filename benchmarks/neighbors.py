@@ -1,4 +1,4 @@
-"""Exact neighbours by shards on two nodes, against one process of faiss on the same two cores.
+"""Exact neighbors by shards on two nodes, against one process of faiss on the same two cores.
 
 One million unit vectors of width 384 in float32, whose coordinates' variances fall as 1, 1/2, 1/3 and so on, as those of
 embeddings about do. 102,400 of them are the queries, 25 blocks of 4,096; k is 16. faiss is one process with two threads,
@@ -12,7 +12,7 @@ proportional set sizes of the workers on a node, its shard, those that merge, an
 processes and without the mapped file that the vectors are read from: the greatest, sampled once a second.
 
 Then the first block of queries is searched by 1, 3 and 7 shards too, and compared byte by byte; and the inverted file
-searches all vectors for the neighbours of all, with ``--quick`` for those of the queries.
+searches all vectors for the neighbors of all, with ``--quick`` for those of the queries.
 """
 
 import argparse
@@ -39,10 +39,10 @@ from benchmarks.peers import Peer, Turns
 from raysweep.cluster.resources import Request
 from raysweep.data import inverted_file
 from raysweep.data.artifacts import Artifact
-from raysweep.data.neighbours import Search, VectorFile
+from raysweep.data.neighbors import Search, VectorFile
 from raysweep.data.shards import ShardSet
-from raysweep.prepare import neighbour_shards
-from raysweep.prepare.neighbour_shards import Cells, SearchJob
+from raysweep.prepare import neighbor_shards
+from raysweep.prepare.neighbor_shards import Cells, SearchJob
 
 WIDTH = 384
 K = 16
@@ -88,11 +88,11 @@ def main() -> None:
     with measure.workplace() as temporary:
         found = measure.machine()
         figures = _run(arguments, temporary)
-    measure.finish("neighbours", figures, found, arguments.json)
+    measure.finish("neighbors", figures, found, arguments.json)
 
 
 def _arguments() -> argparse.Namespace:
-    parser = measure.parser("benchmarks.neighbours", __doc__)
+    parser = measure.parser("benchmarks.neighbors", __doc__)
     parser.add_argument("--vectors", type=int, help="how many to search in; 1000000, with --quick 80000")
     parser.add_argument("--queries", type=int, help="how many to search for; 102400, with --quick 8192")
     parser.add_argument("--turns", type=int, help="parts that the queries are searched in; 8, with --quick 2")
@@ -211,12 +211,12 @@ class Coordinator:
 
         if self.shards is not None:
             self.shards.close()
-        self.shards = neighbour_shards.ShardActors(self.job, num_shards, request)
+        self.shards = neighbor_shards.ShardActors(self.job, num_shards, request)
         places = ray.get([actor.__ray_call__.remote(_place) for actor in self.shards.actors])
         return dict([*places, _place(self)])
 
     def search(self, start: int, stop: int, folder: Path) -> None:
-        """Store the neighbours of the rows ``start`` to ``stop``, whole blocks."""
+        """Store the neighbors of the rows ``start`` to ``stop``, whole blocks."""
         num_queries = self.job.num_queries
         blocks = range(start // num_queries, -(-stop // num_queries))
         into = ShardSet(Artifact(str(folder.parent), folder.name), len(blocks) + blocks.start)
@@ -225,7 +225,7 @@ class Coordinator:
 
     def cells(self) -> dict[str, float]:
         """What is known of the inverted file."""
-        return neighbour_shards.describe_cells(self.job, self.shards)
+        return neighbor_shards.describe_cells(self.job, self.shards)
 
 
 def _place(actor: Any) -> tuple[int, str]:
@@ -390,7 +390,7 @@ def _show(figures: dict[str, Any], size: Size, said: str) -> None:
     same = ", ".join(str(number) for number, is_same in sorted(ours["same_bytes"].items()) if is_same)
     print(said)
     print(f"\nthe same bytes for {size.queries_of_block:,} queries: {same} shards, of 1, 2, 3 and 7")
-    print(f"neighbours that faiss finds too: {figures['agreement_with_faiss']:.4%}")
+    print(f"neighbors that faiss finds too: {figures['agreement_with_faiss']:.4%}")
     cells = f"{inverted['num_probes']} of {inverted['num_cells']} cells probed"
     recall = f"recall {inverted['recall']:.4f} on {inverted['recall_queries']} queries"
     rate = f"{inverted['seconds']:,.1f} s ({inverted['queries_per_second']:,.0f} queries/s)"
@@ -400,6 +400,6 @@ def _show(figures: dict[str, Any], size: Size, said: str) -> None:
 
 
 if __name__ == "__main__":
-    from benchmarks import neighbours
+    from benchmarks import neighbors
 
-    neighbours.main()
+    neighbors.main()

@@ -20,8 +20,8 @@ from raysweep.data import inverted_file
 from raysweep.data.artifacts import Artifact
 from raysweep.data.dataset import Sentences
 from raysweep.data.inverted_file import Quantizer
-from raysweep.data.neighbour_shard import NeighbourShard
-from raysweep.data.neighbours import LabelledVectors, Neighbours, Search, VectorFile, merge
+from raysweep.data.neighbor_shard import NeighborShard
+from raysweep.data.neighbors import LabeledVectors, Neighbors, Search, VectorFile, merge
 from raysweep.data.shards import Report, Shard, ShardSet, open_array
 
 LEAST_ROWS_PER_SHARD = 2**15  # a smaller block is not worth the second or two of starting an actor
@@ -105,13 +105,13 @@ class SearchJob:
         return [start, min(start + self.num_queries, self.num_rows)]
 
 
-def as_shard(found: Neighbours, rows: Sequence[int]) -> Shard:
+def as_shard(found: Neighbors, rows: Sequence[int]) -> Shard:
     """Return the artifact's shard for ``rows``, the first row and the row after the last.
 
     Its report counts the rows that have any neighbor.
     """
-    has_neighbour = (found.ids >= 0).any(axis=(1, 2))
-    return Shard(found.columns, {"num_with_neighbours": int(has_neighbour.sum()), "rows": list(rows)})
+    has_neighbor = (found.ids >= 0).any(axis=(1, 2))
+    return Shard(found.columns, {"num_with_neighbors": int(has_neighbor.sum()), "rows": list(rows)})
 
 
 class ShardWorker:
@@ -123,28 +123,28 @@ class ShardWorker:
     def __init__(self, job: SearchJob, start: int, stop: int, threads: int | None) -> None:
         self.job = job
         self.source = job.open_vectors()
-        self.shard = NeighbourShard(self.source, np.arange(start, stop), threads)
+        self.shard = NeighborShard(self.source, np.arange(start, stop), threads)
         if job.cells:
             self.quantizer = Quantizer(job.cells.centroids(), threads)
             self.shard.put_into_cells(self.quantizer.nearest_one)
 
-    def read(self, rows: npt.NDArray[np.integer]) -> LabelledVectors:
+    def read(self, rows: npt.NDArray[np.integer]) -> LabeledVectors:
         """Return the vectors of any rows, of this shard or of others."""
         return self.source.read(rows)
 
-    def probes(self, queries: LabelledVectors) -> npt.NDArray[np.int32]:
+    def probes(self, queries: LabeledVectors) -> npt.NDArray[np.int32]:
         """Return the cells that the queries probe, which are the same for every shard."""
         assert self.job.cells is not None
         return self.quantizer.nearest(queries.vectors, self.job.cells.num_probes)
 
-    def search(self, queries: LabelledVectors, probes: npt.NDArray[np.int32] | None) -> Neighbours:
+    def search(self, queries: LabeledVectors, probes: npt.NDArray[np.int32] | None) -> Neighbors:
         return self.shard.search(queries, self.job.search, probes)
 
 
 class Shards(Protocol):
     """All shards of a search together."""
 
-    def search(self, rows: npt.NDArray[np.integer], *, exact: bool = False) -> Neighbours:
+    def search(self, rows: npt.NDArray[np.integer], *, exact: bool = False) -> Neighbors:
         """Return the neighbors of a few rows; with ``exact``, an inverted file is searched exhaustively."""
         ...
 
@@ -162,7 +162,7 @@ class ShardHere:
         self._job = job
         self._worker = ShardWorker(job, 0, job.num_rows, None)
 
-    def search(self, rows: npt.NDArray[np.integer], *, exact: bool = False) -> Neighbours:
+    def search(self, rows: npt.NDArray[np.integer], *, exact: bool = False) -> Neighbors:
         queries = self._worker.read(rows)
         probes = self._worker.probes(queries) if self._job.cells and not exact else None
         return merge([self._worker.search(queries, probes)], self._job.search)
@@ -195,7 +195,7 @@ class ShardActors:
         bounds = np.linspace(0, job.num_rows, num_shards + 1).astype(int).tolist()
         self.actors = [actor.remote(job, start, stop, request.threads) for start, stop in itertools.pairwise(bounds)]
 
-    def search(self, rows: npt.NDArray[np.integer], *, exact: bool = False) -> Neighbours:
+    def search(self, rows: npt.NDArray[np.integer], *, exact: bool = False) -> Neighbors:
         import ray
 
         answers = self._ask(*self._read(0, rows, exact=exact))
@@ -237,7 +237,7 @@ class ShardActors:
         return [actor.search.remote(queries, probes) for actor in self.actors]
 
 
-def _merge_and_store(search: Search, into: ShardSet, number: int, rows: list[int], *answers: Neighbours) -> Report:
+def _merge_and_store(search: Search, into: ShardSet, number: int, rows: list[int], *answers: Neighbors) -> Report:
     return into.write(number, as_shard(merge(answers, search), rows))
 
 

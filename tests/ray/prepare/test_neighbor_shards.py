@@ -1,4 +1,4 @@
-"""Neighbours by shards in actors: the same to the byte as by one shard in this process."""
+"""Neighbors by shards in actors: the same to the byte as by one shard in this process."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -10,10 +10,10 @@ import pytest
 from raysweep.cluster.resources import Capacity, Request, connected
 from raysweep.config.sweep import ResourcesConfig
 from raysweep.data.artifacts import Artifact
-from raysweep.data.neighbours import Search, VectorFile
+from raysweep.data.neighbors import Search, VectorFile
 from raysweep.data.shards import ShardSet
-from raysweep.prepare import neighbour_shards
-from raysweep.prepare.neighbour_shards import Cells, SearchJob
+from raysweep.prepare import neighbor_shards
+from raysweep.prepare.neighbor_shards import Cells, SearchJob
 
 HALF = Request(cpus=0.5, gpus=0, count=2)
 NUM_ROWS = 1500
@@ -55,8 +55,8 @@ def job_of(folder: Path, *, inverted: bool) -> SearchJob:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbour_shards, "QUERIES_OF_FEW", 256)
-    monkeypatch.setattr(neighbour_shards, "QUERIES_IN_CELLS", 256)
+    monkeypatch.setattr(neighbor_shards, "QUERIES_OF_FEW", 256)
+    monkeypatch.setattr(neighbor_shards, "QUERIES_IN_CELLS", 256)
 
 
 def contents(shards: ShardSet) -> list[bytes]:
@@ -73,14 +73,14 @@ def test_two_actors_store_what_one_shard_here_stores(
     job = job_of(tmp_path / "cells-here", inverted=inverted)
     expected = into("here", job)
     numbers = range(expected.count)
-    with neighbour_shards.opened(job, 1, None) as here:
+    with neighbor_shards.opened(job, 1, None) as here:
         reports = list(here.store(numbers, expected))
-        described = neighbour_shards.describe_cells(job, here)
+        described = neighbor_shards.describe_cells(job, here)
     job = job_of(tmp_path / "cells-actors", inverted=inverted)
     found = into("actors", job)
-    with neighbour_shards.opened(job, 2, HALF) as actors:
+    with neighbor_shards.opened(job, 2, HALF) as actors:
         assert list(actors.store(numbers, found)) == reports
-        assert neighbour_shards.describe_cells(job, actors) == described
+        assert neighbor_shards.describe_cells(job, actors) == described
     assert sum(report["num_rows"] for report in reports) == NUM_ROWS
     assert len(contents(found)) == 6
     assert contents(found) == contents(expected)
@@ -98,9 +98,9 @@ def test_only_few_blocks_are_under_way(one_cpu: Capacity, into: Callable[[str, S
             yield number
 
     job = SearchJob(open_vectors(), NUM_ROWS, Search(5))
-    with neighbour_shards.opened(job, 2, HALF) as actors:
+    with neighbor_shards.opened(job, 2, HALF) as actors:
         next(actors.store(numbers(), into("few", job)))
-    assert len(taken) == 2 + neighbour_shards.BLOCKS_AHEAD
+    assert len(taken) == 2 + neighbor_shards.BLOCKS_AHEAD
 
 
 @pytest.mark.parametrize("inverted", [False, True])
@@ -111,11 +111,11 @@ def test_a_shard_whose_process_died_reads_its_rows_and_cells_again(
 
     job = job_of(tmp_path, inverted=inverted)
     expected, found = into("here", job), into("actors", job)
-    with neighbour_shards.opened(job, 2, HALF) as actors:
+    with neighbor_shards.opened(job, 2, HALF) as actors:
         stored = actors.store(range(found.count), found)
         next(stored)
         ray.kill(actors.actors[0], no_restart=False)
         assert len(list(stored)) == found.count - 1
-    with neighbour_shards.opened(job, 1, None) as here:
+    with neighbor_shards.opened(job, 1, None) as here:
         list(here.store(range(expected.count), expected))
     assert contents(found) == contents(expected)

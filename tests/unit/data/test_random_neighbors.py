@@ -1,4 +1,4 @@
-"""Neighbours by chance against their definition, and how often each comes up."""
+"""Neighbors by chance against their definition, and how often each comes up."""
 
 from collections import Counter
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raysweep.data.random_neighbours import RandomNeighbours, sample_anchors
+from raysweep.data.random_neighbors import RandomNeighbors, sample_anchors
 
 ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), min_size=1, max_size=30)
 
@@ -21,7 +21,7 @@ def test_each_is_another_sentence_of_its_side_and_comes_once(
     groups = np.array([7 - 3 * text for _, text in rows])
     is_anchor = np.random.default_rng(seed).random(len(rows)) < 0.6 if only_some else None
     anchors = range(len(rows)) if is_anchor is None else np.flatnonzero(is_anchor).tolist()
-    found = RandomNeighbours(labels, groups, k, is_anchor).draw(0, len(rows), np.random.default_rng(seed))
+    found = RandomNeighbors(labels, groups, k, is_anchor).draw(0, len(rows), np.random.default_rng(seed))
     assert np.isnan(found.cosines).all()
     for row, sides in enumerate(found.ids.tolist()):
         own = {i for i in anchors if labels[i] == labels[row] and groups[i] != groups[row]}
@@ -43,11 +43,11 @@ def test_all_are_alike_likely() -> None:
     """Of 12 rows, 5 of the class of row 3, one of which holds the same text."""
     labels = np.array([0] * 5 + [1] * 7)
     groups = np.array([0, 1, 2, 1, 3, *range(4, 11)])
-    neighbours = RandomNeighbours(labels, groups, 2)
+    neighbors = RandomNeighbors(labels, groups, 2)
     rng = np.random.default_rng(0)
     counts: Counter[int] = Counter()
     for _ in range(3000):
-        counts.update(neighbours.draw(3, 4, rng).ids.ravel().tolist())
+        counts.update(neighbors.draw(3, 4, rng).ids.ravel().tolist())
     assert set(counts) == {0, 2, 4, *range(5, 12)}
     for row, count in counts.items():
         expected = 3000 * 2 / (3 if row < 5 else 7)

@@ -1,13 +1,13 @@
-"""Neighbours by any number of shards against a brute-force loop."""
+"""Neighbors by any number of shards against a brute-force loop."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raysweep.data import neighbour_shard, neighbours
-from raysweep.data.neighbour_shard import NeighbourShard
-from raysweep.data.neighbours import Search, VectorFile, exact_cosines, merge
+from raysweep.data import neighbor_shard, neighbors
+from raysweep.data.neighbor_shard import NeighborShard
+from raysweep.data.neighbors import Search, VectorFile, exact_cosines, merge
 
 
 def unit(rng, n, d):
@@ -22,7 +22,7 @@ def whole(embeddings, labels, groups):
 def find(source, rows, search, num_shards=1):
     """What so many shards of about the same size find together."""
     parts = np.array_split(np.arange(len(source)), num_shards)
-    shards = [NeighbourShard(source, part, 1) for part in parts if len(part)]
+    shards = [NeighborShard(source, part, 1) for part in parts if len(part)]
     queries = source.read(rows)
     return merge([shard.search(queries, search) for shard in shards], search)
 
@@ -71,7 +71,7 @@ def problems(draw):
         embeddings = rng.integers(-2, 3, (n, width)).astype(np.float32) / np.float32(8)
     else:
         embeddings = unit(rng, n, width)
-    # Copied embeddings are exact ties: of the same text when in one group, else of texts that a tokeniser merges.
+    # Copied embeddings are exact ties: of the same text when in one group, else of texts that a tokenizer merges.
     copied = rng.integers(0, n, draw(st.integers(0, n)))
     embeddings[rng.integers(0, n, len(copied))] = embeddings[copied]
     labels = rng.integers(-2, -2 + draw(st.integers(1, 5)), n)
@@ -92,8 +92,8 @@ def test_any_number_of_shards_is_equal_to_brute_force(problem, k, mode, min_simi
     source, rows = problem
     search = Search(k, mode, min_similarity)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(neighbour_shard, "SLACK", slack)
-        patch.setattr(neighbour_shard, "ROWS_AT_ONCE", 16)
+        patch.setattr(neighbor_shard, "SLACK", slack)
+        patch.setattr(neighbor_shard, "ROWS_AT_ONCE", 16)
         found = {num_shards: find(source, rows, search, num_shards) for num_shards in (1, 2, 3, 7)}
     assert_same(found[1], brute_force(source, rows, search), k)
     for num_shards in (2, 3, 7):
@@ -125,8 +125,8 @@ def test_does_not_depend_on_how_rows_are_spread(monkeypatch):
     source = whole(unit(rng, 400, 24), rng.integers(0, 4, 400), rng.integers(0, 380, 400))
     search = Search(6)
     at_once = find(source, np.arange(400), search)
-    monkeypatch.setattr(neighbour_shard, "COSINES_AT_ONCE", 900)
-    monkeypatch.setattr(neighbours, "PRODUCTS_AT_ONCE", 50)
+    monkeypatch.setattr(neighbor_shard, "COSINES_AT_ONCE", 900)
+    monkeypatch.setattr(neighbors, "PRODUCTS_AT_ONCE", 50)
     parts = [find(source, rows, search, 2) for rows in np.array_split(np.arange(400), 9)]
     np.testing.assert_array_equal(at_once.ids, np.concatenate([part.ids for part in parts]))
     np.testing.assert_array_equal(at_once.cosines, np.concatenate([part.cosines for part in parts]))
@@ -145,7 +145,7 @@ def test_a_cosine_depends_on_its_two_vectors_alone():
 
 
 def test_rows_are_read_from_memory_mapped_embeddings_at_their_places(tmp_path, monkeypatch):
-    monkeypatch.setattr(neighbour_shard, "ROWS_AT_ONCE", 16)
+    monkeypatch.setattr(neighbor_shard, "ROWS_AT_ONCE", 16)
     rng = np.random.default_rng(2)
     np.save(tmp_path / "embeddings.npy", unit(rng, 150, 8))
     mapped = np.load(tmp_path / "embeddings.npy", mmap_mode="r")

@@ -15,7 +15,7 @@ PRODUCTS_AT_ONCE = 2**18  # float64 products in memory at once when cosines are 
 
 
 @dataclass(frozen=True)
-class LabelledVectors:
+class LabeledVectors:
     """Unit vectors (n, d), float32, with the labels (n,) and duplicate groups (n,) of their sentences.
 
     Labels are any integers. Rows with the same number in ``duplicate_groups`` hold the same text and are never each
@@ -29,8 +29,8 @@ class LabelledVectors:
     def __len__(self) -> int:
         return len(self.vectors)
 
-    def __getitem__(self, rows: NDArray[np.integer] | slice) -> LabelledVectors:
-        return LabelledVectors(self.vectors[rows], self.labels[rows], self.duplicate_groups[rows])
+    def __getitem__(self, rows: NDArray[np.integer] | slice) -> LabeledVectors:
+        return LabeledVectors(self.vectors[rows], self.labels[rows], self.duplicate_groups[rows])
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class VectorFile:
     """The n searched rows of a larger, possibly memory-mapped array; only the rows that are read are in memory.
 
     ``places`` (n,) are the positions of the rows in ``embeddings`` (N, d), unit vectors in float32. Labels and
-    duplicate groups (n,) are as in :class:`LabelledVectors`.
+    duplicate groups (n,) are as in :class:`LabeledVectors`.
     """
 
     embeddings: Rows
@@ -58,8 +58,8 @@ class VectorFile:
         """Return the vectors of ``rows`` (m,), numbers below n."""
         return np.ascontiguousarray(self.embeddings[self.places[rows]])
 
-    def read(self, rows: NDArray[np.integer]) -> LabelledVectors:
-        return LabelledVectors(self.vectors(rows), self.labels[rows], self.duplicate_groups[rows])
+    def read(self, rows: NDArray[np.integer]) -> LabeledVectors:
+        return LabeledVectors(self.vectors(rows), self.labels[rows], self.duplicate_groups[rows])
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class Neighbors:
     """Neighbors of m rows: ids int32 and cosines float32, both (m, 2, k), padded at the end with -1 and NaN.
 
     Slot 0 holds rows with the query's label, slot 1 rows with any other label. Both are sorted by falling cosine, then
@@ -91,7 +91,7 @@ class Neighbours:
     cosines: NDArray[np.float32]
 
     @classmethod
-    def empty(cls, num_rows: int, k: int) -> Neighbours:
+    def empty(cls, num_rows: int, k: int) -> Neighbors:
         shape = (num_rows, 2, k)
         return cls(np.full(shape, -1, np.int32), np.full(shape, np.nan, np.float32))
 
@@ -112,7 +112,7 @@ class Neighbours:
         self.cosines[rows, slot, ..., :count] = np.where(exists, cosines, np.nan)
 
 
-def merge(answers: Sequence[Neighbours], search: Search) -> Neighbours:
+def merge(answers: Sequence[Neighbors], search: Search) -> Neighbors:
     """Return the nearest neighbors among the answers of several shards to the same queries.
 
     Neighbors are sorted by falling cosine, then rising id. Each shard returns the k nearest of its rows, so the merged
@@ -127,7 +127,7 @@ def merge(answers: Sequence[Neighbours], search: Search) -> Neighbours:
         beyond = ~_among_k_nearest(ids, cosines)
         ids[beyond] = -1
         cosines[beyond] = np.nan
-    return Neighbours(ids, cosines)
+    return Neighbors(ids, cosines)
 
 
 def k_nearest(

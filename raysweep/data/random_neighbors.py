@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raysweep.data.examples import pick_distinct
-from raysweep.data.neighbours import Neighbours
+from raysweep.data.neighbors import Neighbors
 
 _ANCHORS = (0, 0, 0)  # a random stream that nothing else uses
 
@@ -23,13 +23,13 @@ def sample_anchors(labels: NDArray[np.integer], per_class: int, seed: int) -> ND
     return is_anchor
 
 
-class RandomNeighbours:
+class RandomNeighbors:
     """For each anchor, k random rows of its class and k of the other classes, uniform and without replacement.
 
     An anchor has one neighbor fewer if one of its neighbors from the other classes is a copy of the anchor with a
     different label.
 
-    ``labels`` and ``duplicate_groups``, (n,), are as in :class:`raysweep.data.neighbours.LabelledVectors`: rows of one
+    ``labels`` and ``duplicate_groups``, (n,), are as in :class:`raysweep.data.neighbors.LabeledVectors`: rows of one
     group are never each other's neighbors. If only some rows are anchors, neighbors are drawn from the anchors, so that
     examples hold no other sentence; the other rows have no neighbors.
     """
@@ -54,9 +54,9 @@ class RandomNeighbours:
         self._places = np.full(len(labels), -1)
         self._places[self._rows] = np.arange(len(rows))
 
-    def draw(self, start: int, stop: int, rng: np.random.Generator) -> Neighbours:
+    def draw(self, start: int, stop: int, rng: np.random.Generator) -> Neighbors:
         """Return the neighbors of the rows [start, stop), without cosines."""
-        found = Neighbours.empty(stop - start, self.k)
+        found = Neighbors.empty(stop - start, self.k)
         places = self._places[start:stop]
         anchors = np.flatnonzero(places >= 0)
         own_class = self._classes.at(places[anchors])
@@ -64,13 +64,13 @@ class RandomNeighbours:
         everything = _Ranges.alike(len(anchors), len(self._rows))
         sides = (own_class, own_group), (everything, own_class)
         for slot, (within, left_out) in enumerate(sides):
-            numbers, neighbours = self._pick(within, left_out, rng)
+            numbers, neighbors = self._pick(within, left_out, rng)
             picked_by = anchors[numbers]
-            groups, own_groups = self._duplicate_groups[neighbours], self._duplicate_groups[start + picked_by]
+            groups, own_groups = self._duplicate_groups[neighbors], self._duplicate_groups[start + picked_by]
             is_copy = groups == own_groups  # with a different label
-            picked_by, neighbours = picked_by[~is_copy], neighbours[~is_copy]
+            picked_by, neighbors = picked_by[~is_copy], neighbors[~is_copy]
             columns = np.arange(len(picked_by)) - np.searchsorted(picked_by, picked_by)
-            found.ids[picked_by, slot, columns] = neighbours
+            found.ids[picked_by, slot, columns] = neighbors
         return found
 
     def _pick(
