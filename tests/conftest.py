@@ -12,7 +12,7 @@ from hypothesis import settings
 from support.encoders import tiny_bert
 from support.s3_server import S3Server, s3_server
 
-settings.register_profile("any machine", deadline=None)  # a busy one takes what it takes
+settings.register_profile("any machine", deadline=None)  # a busy machine is slow
 settings.load_profile("any machine")
 
 LONG_FILES = ("test_run.py", "test_examples.py", "test_interruptions.py", "test_object_store.py", "test_nodes.py")
@@ -21,7 +21,7 @@ LANES = {"unit", "quality", "ray", "gpu", "data"}
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One process more than there are cores: some tests only wait, for a time-out or a lease."""
+    """Use one process more than cores, because some tests only wait for a timeout or a lease."""
     return (os.cpu_count() or 1) + 1
 
 
@@ -34,14 +34,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _place_of_file(item: pytest.Item) -> int:
-    """Files that take minutes come first, so that two processes end at about the same time."""
+    """Run files that take minutes first, so that two processes end at about the same time."""
     name = Path(item.path).name
     return LONG_FILES.index(name) if name in LONG_FILES else len(LONG_FILES)
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[S3Server]:
-    """An S3 server with an empty bucket, which the environment names."""
+    """Yield an S3 server with an empty bucket; the environment points to it."""
     with s3_server() as running:
         yield running
 
@@ -54,6 +54,6 @@ def demo_package() -> ModuleType:
 
 @pytest.fixture(scope="session")
 def tiny_encoder(tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> str:
-    """The folder of a random BERT of 4 blocks, 64 wide."""
-    gc.freeze()  # the stock trainer collects garbage at each of its ends, and would go through all that was imported
+    """Return the folder of a random BERT with 4 blocks of width 64."""
+    gc.freeze()  # the stock trainer collects garbage whenever it ends, and would traverse all imports
     return tiny_bert(tmp_path_factory.mktemp("tiny"), demo_package.get_model_path(), num_blocks=4)

@@ -25,7 +25,7 @@ NUM_COMMANDS = {
     "clusters/gcp.yaml": 0,
     "clusters/rayjob.yaml": 1,
     "clusters/skypilot.yaml": 1,
-    "docs/guides/cluster.md": 2,
+    "docs/guides/cloud.md": 2,
     "docs/guides/object-storage.md": 2,
 }
 RETRIED = ("clusters/rayjob.yaml", "clusters/skypilot.yaml")  # by KubeRay and SkyPilot, on a new cluster

@@ -245,7 +245,7 @@ def test_prices_of_the_job_name_its_worker_groups() -> None:
 
 
 def test_the_guide_has_the_prices_of_the_file_and_adds_the_bill_up() -> None:
-    guide = read("docs/guides/cluster.md")
+    guide = read("docs/guides/cloud.md")
     (named,) = prices(read("cluster.yaml"))
     assert set(map(str, prices(guide))) == {str(named)}
     (block,) = re.findall(r"^```yaml\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)

@@ -1,1 +1,1 @@
-"""What several tests share. Nothing here is a test."""
+"""Helpers for several test modules; no tests."""

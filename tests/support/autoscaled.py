@@ -1,4 +1,4 @@
-"""A cluster on this machine whose nodes are brought, and taken away again, by Ray's own autoscaler."""
+"""A local cluster whose nodes Ray's own autoscaler adds and removes."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ from ray.util import get_node_ip_address
 
 from support.paths import TESTS
 
-HEAD_ID = "f" * 51 + "00000"  # by which the provider knows the head
+HEAD_ID = "f" * 51 + "00000"  # by which the provider recognizes the head
 PROVIDER = "support.clouds.PoorCloud"
 START_SECONDS = 60
 COMMANDS = (
@@ -31,10 +31,10 @@ COMMANDS = (
 def autoscaled(
     folder: Path, node_types: Mapping[str, Any], idle_seconds: float = 6, launch_seconds: float = 0
 ) -> Iterator[tuple[str, Path]]:
-    """The address of a head without CPUs, and the file of its autoscaler.
+    """Yield the address of a head without CPUs, and the file of its autoscaler.
 
-    ``node_types`` are those of its workers, as a file of `ray up` has them. A launch takes ``launch_seconds``, or comes to
-    nothing where the type's ``node_config`` says that it is ``spot``.
+    ``node_types`` describes the workers as in a file for `ray up`. A launch takes ``launch_seconds``; launches of types
+    whose ``node_config`` contains ``spot`` fail.
     """
     port = _free_port()
     host = get_node_ip_address()
@@ -55,7 +55,7 @@ def autoscaled(
     }
     command = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", f"--port={port}"]
     command += [f"--node-ip-address={host}", "--num-cpus=0", f"--autoscaling-config={config}"]
-    # A short path: a socket's may have 107 characters.
+    # The path is short because a socket's path has at most 107 characters.
     with (
         tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as temporary,
         (folder / "head.log").open("w") as log,
@@ -114,7 +114,7 @@ def _wait_for(host: str, port: int, head: "subprocess.Popen[bytes]", log: Path) 
 
 
 def _end(head: "subprocess.Popen[bytes]") -> None:
-    """End the head and all that it has started, the nodes among it."""
+    """Stop the head and all processes that it started, including the nodes."""
     with contextlib.suppress(psutil.NoSuchProcess):
         below = psutil.Process(head.pid).children(recursive=True)
         head.send_signal(signal.SIGKILL)

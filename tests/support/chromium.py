@@ -1,4 +1,4 @@
-"""A real Chromium without a window, and pages in it that tell of errors and of what they ask the network for."""
+"""A real headless Chromium whose pages record errors and network requests."""
 
 import contextlib
 import hashlib
@@ -16,13 +16,13 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 VENDOR = ROOT / "tests" / "support" / "vendor"
 
-DESKTOP = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"}  # nobody waits for it to scroll
+DESKTOP = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"}  # no waiting for scrolling
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
 
 
 @contextlib.contextmanager
 def chromium() -> Iterator[Any]:
-    """The browser of this machine; a test is skipped where there is none."""
+    """Return this machine's browser; skip the test if it has none."""
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, of the extra test")
     found = [path for name in NAMES if (path := shutil.which(name))]
     if not found:
@@ -35,14 +35,14 @@ def chromium() -> Iterator[Any]:
 
 @dataclass
 class Window:
-    """A page, the messages of its console and its errors, and the addresses that it asked for since it was last sent to one."""
+    """A page with its console messages, its errors, and the addresses requested since the last navigation."""
 
     page: Any
     complaints: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
     def show(self, address: str) -> Any:
-        """The page, once what is at the address is ready."""
+        """Open the address and return the page when it is ready."""
         self.complaints.clear()
         self.requests.clear()
         self.page.goto(address)
@@ -50,14 +50,14 @@ class Window:
         return self.page
 
     def check_quiet(self) -> None:
-        """Nothing was complained of, and no request left the file."""
+        """Check that there are no errors and that no request left the file."""
         assert self.complaints == []
         assert [request for request in self.requests if not request.startswith("data:")][1:] == []
 
 
 @contextlib.contextmanager
 def window(browser: Any, **settings: Any) -> Iterator[Window]:
-    """An empty page in a context of its own; ``settings`` are those of such a context."""
+    """Yield an empty page in a new browser context with these settings."""
     context = browser.new_context(**{**DESKTOP, **settings})
     page = context.new_page()
     page.set_default_timeout(20_000)
@@ -70,9 +70,9 @@ def window(browser: Any, **settings: Any) -> Iterator[Window]:
 
 
 def axe_violations(page: Any, *rules: str) -> list[str]:
-    """What axe-core finds wrong with a page, by all of its rules or by those given; contrast of colors is one of them."""
+    """Return axe-core's violations on a page, by all of its rules or the given ones; color contrast is one of them."""
     if not page.evaluate("'axe' in window"):
-        page.evaluate(_axe() + "\n;0")  # past the page's policy, as the debugger's protocol is
+        page.evaluate(_axe() + "\n;0")  # the debugger's protocol bypasses the page's policy
     options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
     result = page.evaluate("(options) => axe.run(document, options)", options)
     return [f"{each['id']}: {node['html'][:200]}" for each in result["violations"] for node in each["nodes"]]

@@ -1,4 +1,4 @@
-"""Clouds of nodes on this machine that have no room for some types of nodes, or take long to bring them."""
+"""Local clouds that have no capacity for some node types or are slow to launch them."""
 
 import time
 from typing import Any
@@ -8,7 +8,7 @@ from ray.autoscaler.node_launch_exception import NodeLaunchException
 
 
 class PoorCloud(FakeMultiNodeProvider):
-    """Of types that are to be had at times only, there is none; others come after ``launch_seconds`` of its configuration."""
+    """Spot types never launch; other types launch after ``launch_seconds`` of the configuration."""
 
     def create_node_with_resources_and_labels(
         self, node_config: Any, tags: Any, count: int, resources: Any, labels: Any

@@ -1,4 +1,4 @@
-"""The command line, in a process of its own or in this one, and the runs that it leaves in a folder."""
+"""The command line, in a separate process or in this one, and the runs in a folder."""
 
 import contextlib
 import io
@@ -11,7 +11,7 @@ from unittest import mock
 ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1"}
 
 ALONE = ("--resources.cpus_per_trial", "1", "--resources.max_concurrent_trials", "1")
-"""For sweeps whose trials are to be the same to the bit wherever they run, and to be proposed in the same order."""
+"""Options for sweeps whose trials must be identical to the bit on any machine and proposed in the same order."""
 
 Done = subprocess.CompletedProcess[str]
 
@@ -21,15 +21,15 @@ def command(*arguments: str) -> list[str]:
 
 
 def raysweep(folder: Path, *arguments: str) -> Done:
-    """The command, run in ``folder`` to its end."""
+    """Run the command in ``folder`` and return its result."""
     return subprocess.run(command(*arguments), cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=500)
 
 
 def raysweep_here(folder: Path, *arguments: str) -> Done:
-    """The same in this process, which saves its imports: for commands that start no Ray.
+    """Run a command that does not start Ray in this process, which saves the imports.
 
-    Errors and results come back, lines of progress do not; what raysweep does not expect is raised. A default such as
-    ``raysweep-runs`` may lie in the folder of the first import, so commands that write to it name it.
+    Errors and results are returned, progress lines are not; unexpected exceptions are raised. A default such as
+    ``raysweep-runs`` may be relative to the folder of the first import, so commands that write to it name it.
     """
     from raysweep.cli.commands import main
 
@@ -49,11 +49,11 @@ def raysweep_here(folder: Path, *arguments: str) -> Done:
 
 
 def runs(folder: Path) -> list[Path]:
-    """The folders of smoke runs, oldest first."""
+    """Return the folders of smoke runs, oldest first."""
     return sorted(path for path in (folder / "raysweep-runs").glob("smoke-*") if path.is_dir())
 
 
 def num_rungs(run: Path) -> int:
-    """How many rungs the run's ledger holds by now."""
-    ledger = run / "ledger.jsonl"  # made a moment after its folder
+    """Return the number of rungs in the run's ledger."""
+    ledger = run / "ledger.jsonl"  # created shortly after its folder
     return ledger.read_text().count('"event": "rung"') if ledger.is_file() else 0

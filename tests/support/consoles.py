@@ -1,4 +1,4 @@
-"""What a person would see on a terminal."""
+"""Text as a terminal displays it."""
 
 import io
 
@@ -9,7 +9,7 @@ from raysweep.report.terminal import terminal_tables
 
 
 def printed(thing: RenderableType, width: int = 400) -> str:
-    """The text that rich prints, ``width`` columns wide."""
+    """Return the text that rich prints, ``width`` columns wide."""
     console = Console(file=io.StringIO(), width=width)
     with console.capture() as capture:
         console.print(thing)
@@ -17,6 +17,6 @@ def printed(thing: RenderableType, width: int = 400) -> str:
 
 
 def narrow(summary: Summary) -> RenderableType:
-    """The front's table for a terminal of 80 columns."""
+    """Return the front's table for a terminal of 80 columns."""
     *_, table = terminal_tables(summary)
     return table

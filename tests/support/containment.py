@@ -1,4 +1,4 @@
-"""Which text stands inside which, by comparing two of them."""
+"""Containment of texts by brute-force pairwise comparison."""
 
 import string
 import unicodedata
@@ -11,20 +11,20 @@ import numpy.typing as npt
 
 @cache
 def words(text: str) -> str:
-    """The words of a text, with a space before and after each."""
+    """Return the words of a text, each with a space before and after."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     found = "".join(" " if character in string.punctuation else character for character in folded).split()
     return f" {' '.join(found)} "
 
 
 def is_inside(text: str, other: str) -> bool:
-    """Whether the words of ``text``, one or more, are a run of those of ``other``, which has more."""
+    """Return whether the words of ``text`` are a contiguous run of those of the longer text ``other``."""
     few, many = words(text), words(other)
     return bool(few.strip()) and few != many and few in many
 
 
 class Compared:
-    """Which rows stand inside others, by comparing all of them; an implementation of ``dev_split.Containment``."""
+    """Containment of rows by comparing all pairs; implements ``dev_split.Containment``."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts

@@ -1,4 +1,4 @@
-"""A bucket whose requests about some objects find no store, as of one machine whose network is down for a while."""
+"""A bucket whose requests for some objects fail, like those of a machine whose network is down."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from raysweep.storage.bucket import Bucket
 
 
 class CutOff:
-    """Stands between a bucket and its client. Requests for what has one of ``parts`` in its name fail as long as it has."""
+    """Wraps a bucket's client: requests for objects whose names contain one of ``parts`` fail."""
 
     def __init__(self, bucket: Bucket, *parts: str) -> None:
         self.parts = parts

@@ -1,10 +1,10 @@
-"""A display that keeps what it is told, as a script or a notebook may have one."""
+"""A display that records its calls, such as a script or notebook might use."""
 
 from raysweep.terminal import Display
 
 
 class ListDisplay(Display):
-    """Keeps lines, and of the status its texts and fractions."""
+    """Records lines, and the texts and fractions of the status."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -1,4 +1,4 @@
-"""What the tests that train share: a trial's configuration, prepared sentences, encoders of any architecture."""
+"""Trial configurations, prepared sentences and encoders of any architecture, for tests that train."""
 
 import shutil
 from pathlib import Path
@@ -16,13 +16,13 @@ EVALUATION = EvaluationConfig(k=8, num_pool=200)
 
 
 def trial(**values: object) -> TrialConfig:
-    """A trial of a rung of 20 examples in fp32; ``values`` override."""
+    """Return a trial with rungs of 20 examples in fp32; ``values`` override its parameters."""
     defaults = {"loss": "triplet", "learning_rate": 5e-5, "batch_size": 8, "examples_per_rung": 20, "precision": "fp32"}
     return trial_config({**defaults, **values})
 
 
 def prepare_demo(folder: Path, model: str = "demo", rows: int = 700) -> Prepared:
-    """Artifacts of the demo's first sentences under ``model``, with examples of every loss."""
+    """Return artifacts of the first demo sentences under ``model``, with examples for every loss."""
     import torch
 
     from raysweep.config import space_parser
@@ -47,8 +47,8 @@ def prepare_demo(folder: Path, model: str = "demo", rows: int = 700) -> Prepared
     return prepared
 
 
-def without_numbers(encoder: str, folder: Path) -> str:
-    """Write a copy of an encoder all of whose weights are NaN; its folder."""
+def write_nan_encoder(encoder: str, folder: Path) -> str:
+    """Write a copy of an encoder whose weights are all NaN and return its folder."""
     from safetensors.numpy import load_file, save_file
 
     shutil.copytree(encoder, folder, dirs_exist_ok=True)
@@ -59,7 +59,7 @@ def without_numbers(encoder: str, folder: Path) -> str:
 
 
 def tiny_bert(folder: Path, tokenizer_of: Path, num_blocks: int) -> str:
-    """Write a random BERT that is 64 wide; its folder."""
+    """Write a random BERT of width 64 and return its folder."""
     import torch
     from transformers import BertConfig, BertModel
 
@@ -75,13 +75,13 @@ def tiny_bert(folder: Path, tokenizer_of: Path, num_blocks: int) -> str:
 
 
 def sentence_encoder(backbone: Any, folder: Path, tokenizer_of: Path) -> str:
-    """Write a transformers model as a mean-pooled sentence encoder that reads the tokens of another one."""
+    """Write a transformers model as a mean-pooled sentence encoder with the tokenizer of another one."""
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
     from transformers import AutoTokenizer
 
-    # Where other processes keep the cores busy, threads that spin for each other take a hundred times as long as one.
+    # If other processes keep the cores busy, threads that spin for each other are a hundred times slower than one.
     torch.set_num_threads(1)
     backbone.save_pretrained(folder / "backbone")
     AutoTokenizer.from_pretrained(tokenizer_of).save_pretrained(folder / "backbone")
@@ -96,11 +96,11 @@ PROMPTED: dict[str, tuple[dict[str, str], str | None]] = {
     "query and document": ({"query": "query: ", "document": "passage: "}, None),
     "none": ({}, None),
 }
-"""Prompts that a model may have, and the name of its default one."""
+"""Kinds of models: their prompts and the name of the default prompt."""
 
 
-def with_prompts(encoder: str, folder: Path, kind: str) -> str:
-    """Write a copy of an encoder with the prompts of a kind in PROMPTED; its folder."""
+def write_with_prompts(encoder: str, folder: Path, kind: str) -> str:
+    """Write a copy of an encoder with the prompts of a kind in PROMPTED and return its folder."""
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(encoder, device="cpu")

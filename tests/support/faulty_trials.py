@@ -1,4 +1,4 @@
-"""Trials without encoders whose processes raise, die, freeze or hang, as their numbers say; and a sweep to run them in."""
+"""Trials without encoders whose processes raise, die, freeze or hang depending on the trial's number, and a sweep that runs them."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ FAULTY_RUNG = 2
 
 NEXT_RUNG_SECONDS = 0.05
 SLOW_RUNG_SECONDS = 1.0
-IDLE_SECONDS = 0.5  # less than a sweep pauses for storage
+IDLE_SECONDS = 0.5  # shorter than a sweep's pause for storage
 
 
 def raise_error(actor: "FaultyTrials", attempt: int) -> None:
@@ -66,11 +66,11 @@ FAULTS: Mapping[int, Callable[["FaultyTrials", int], None]] = {
     6: fill_disk_twice,
     7: refuse,
 }
-"""What happens to a trial of this number on the way to its second rung."""
+"""What happens to the trial with this number before its second rung."""
 
 
 class InventedScores:
-    """In the place of a workbench, whose trials are not measured."""
+    """Replaces a workbench; its trials are not measured."""
 
     dev = None
 
@@ -79,14 +79,14 @@ class InventedScores:
 
 
 class FaultyTrials(tune.TrialActor):
-    """Counts a trial's attempts and finished rungs in files of the run, as checkpoints would."""
+    """Counts a trial's attempts and finished rungs in files of the run, like checkpoints."""
 
     def _rungs(self) -> Iterator[RungResult | RungProgress]:
         self.bench: Any = InventedScores()
         attempt = self._count("attempts")
         done = self._counted("rungs")
         if done:
-            yield self._result(done)  # as a trial that goes on from its checkpoint repeats its last rung
+            yield self._result(done)  # a trial that resumes from its checkpoint repeats its last rung
         for step in range(done + 1, NUM_RUNGS + 1):
             time.sleep(NEXT_RUNG_SECONDS)
             if self.heartbeat is not None:
@@ -97,7 +97,7 @@ class FaultyTrials(tune.TrialActor):
             yield self._result(step)
 
     def save_weights(self, result: RungResult) -> None:
-        """There are none."""
+        """Return no points."""
 
     def _result(self, step: int) -> RungResult:
         invented = rung(self.task.assignment.config, step)
@@ -118,7 +118,7 @@ class FaultyTrials(tune.TrialActor):
 
 
 class AlwaysRefusing(FaultyTrials):
-    """None of these trials comes to a rung."""
+    """Trials that never reach a rung."""
 
     def _rungs(self) -> Iterator[RungResult | RungProgress]:
         yield from ()  # so that nothing is raised before the first step
@@ -126,7 +126,7 @@ class AlwaysRefusing(FaultyTrials):
 
 
 class NoRoomForWeights(FaultyTrials):
-    """The disk is full when a rung's weights are to be written for the first time."""
+    """The first write of a rung's weights fails because the disk is full."""
 
     def save_weights(self, result: RungResult) -> None:
         if result.step == FAULTY_RUNG and self._counted("attempts") == 1:
@@ -145,7 +145,7 @@ class FrozenWhileLoading(FaultyTrials):
 
 
 class KilledWhenIdle(FaultyTrials):
-    """The first attempt finds storage full, and ends its own process some moments after it has left it."""
+    """The first attempt finds storage full and ends its process shortly after it has returned."""
 
     def _rungs(self) -> Iterator[RungResult | RungProgress]:
         self.bench = InventedScores()
@@ -157,7 +157,7 @@ class KilledWhenIdle(FaultyTrials):
 
 
 class SlowTrials(FaultyTrials):
-    """They have no faults, and take some seconds each."""
+    """Trials without faults that take a few seconds each."""
 
     def _rungs(self) -> Iterator[RungResult | RungProgress]:
         self.bench = InventedScores()
@@ -167,7 +167,7 @@ class SlowTrials(FaultyTrials):
 
 
 class WatchfulTrials(SlowTrials):
-    """They ask before each rung whether their node is about to go away."""
+    """Trials that check before each rung whether their node is about to be removed."""
 
     def setup(self, config: dict[str, Any], sweep: tune.SweepTask) -> None:
         preemption.ASK_SECONDS = 0.0

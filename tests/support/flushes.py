@@ -1,4 +1,4 @@
-"""What a test's code has flushed to the disk."""
+"""Records which paths are flushed to disk."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 
 def note_flushes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The paths of files and folders that are flushed from now on, as they are called at that moment; none is flushed."""
+    """Yield a list of the paths that are flushed from now on, by their names at that moment; nothing is actually flushed."""
     flushed: list[str] = []
 
     def note(descriptor: int) -> None:

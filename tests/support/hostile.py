@@ -1,4 +1,4 @@
-"""What an attacker would put into a file, and the canary by which it shows that some of it ran."""
+"""Hostile file content, and a canary that shows whether any of it ran."""
 
 import pickle
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from support.command_line import Done
 
 
 class _TouchesWhenLoaded:
-    """An object whose pickle makes a file as it is loaded."""
+    """An object whose pickle creates a file when it is loaded."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -21,9 +21,9 @@ class _TouchesWhenLoaded:
 
 @dataclass(frozen=True)
 class Canary:
-    """A file that is there once hostile code has run, and a folder of which nothing may go or change.
+    """A file that exists once hostile code has run, and a folder whose content must not change.
 
-    ``folder`` lies outside of all that is given to raysweep, and has ``precious.txt`` and ``inner/precious.txt``.
+    ``folder`` is outside of everything that is passed to raysweep, and has ``precious.txt`` and ``inner/precious.txt``.
     """
 
     path: Path
@@ -39,22 +39,22 @@ class Canary:
 
     @property
     def object(self) -> Any:
-        """An object whose pickle touches it."""
+        """Return an object whose pickle touches the canary."""
         return _TouchesWhenLoaded(self.path)
 
     @property
     def pickle(self) -> bytes:
-        """A pickle that touches it."""
+        """Return a pickle that touches the canary."""
         return pickle.dumps(self.object)
 
     @property
     def source(self) -> str:
-        """Python that touches it."""
+        """Return Python code that touches the canary."""
         return f"open({str(self.path)!r}, 'w').close()\n"
 
     @property
     def yaml(self) -> str:
-        """A value of YAML that touches it where objects of Python are made."""
+        """Return a YAML value that touches the canary if Python objects are constructed."""
         return f"!!python/object/apply:builtins.open [{str(self.path)!r}, w]"
 
     @property
@@ -62,7 +62,7 @@ class Canary:
         return self.path.exists()
 
     def check(self) -> None:
-        """Nothing has run, and nothing outside is gone, changed or new."""
+        """Check that nothing ran and that the folder is unchanged."""
         assert not self.path.exists(), "hostile code ran"
         found = {file.relative_to(self.folder).as_posix() for file in self.folder.rglob("*")}
         assert found == {"precious.txt", "inner", "inner/precious.txt"}
@@ -71,7 +71,7 @@ class Canary:
 
 
 def check_refused(done: Done, *said: str) -> None:
-    """The command ended with exit code 2 and one clear line that has all these words."""
+    """Check that the command ended with exit code 2 and one clear line that contains these words."""
     assert done.returncode == 2, done.stdout + done.stderr
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: ")

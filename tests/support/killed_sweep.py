@@ -1,4 +1,4 @@
-"""A sweep of 24 invented trials in FOLDER, which may be killed at any moment: begun, or gone on with where it was left.
+"""Start or resume a sweep of 24 invented trials in FOLDER, which may be killed at any moment.
 
 python -m support.killed_sweep FOLDER [SECONDS_PER_RUNG]
 """

@@ -1,6 +1,6 @@
-"""Trials that a test kills: imports once, then runs one trial in a fork for each line of JSON on its input.
+"""Run trials that a test kills: import once, then run one trial in a fork for each line of JSON on standard input.
 
-Nothing but imports may happen before the fork, for threads do not survive it.
+Only imports may run before the fork, because threads do not survive it.
 """
 
 import json
@@ -24,7 +24,7 @@ from raysweep.training import (
 
 
 def run(prepared: str, config: dict, checkpoints: str, rungs: str) -> None:
-    """Run the trial, and write a file for each rung: its loss and scores, to the bit."""
+    """Run the trial and write a file with the exact loss and scores of each rung."""
     bench = workbench.Workbench(Prepared.open(prepared), EvaluationConfig(k=8, num_pool=200))
     found = trial.rungs(
         trial_config(config), bench, seed=7, num_rungs=3, checkpoints=Path(checkpoints), checkpoint_seconds=0.0

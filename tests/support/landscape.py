@@ -1,4 +1,4 @@
-"""An invented landscape with a simulated clock, on which samplers and policies are played."""
+"""An invented landscape with a simulated clock for samplers and policies."""
 
 import heapq
 import math
@@ -80,7 +80,7 @@ Event = tuple[str, int, Any]
 
 
 class Player:
-    """Runs trials on so many workers. One whose number is in ``failing`` fails, and one whose scores are no finite numbers."""
+    """Runs trials on N workers. Trials whose number is in ``failing`` or whose scores are not finite fail."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Ledgers of sweeps that never ran, for reports: trials with invented scores."""
+"""Ledgers of invented sweeps for reports: trials with invented scores."""
 
 import dataclasses
 import hashlib
@@ -57,18 +57,18 @@ class StoredTrial(NamedTuple):
 
 @dataclass(frozen=True)
 class StoredSweep:
-    """What :func:`write_ledger` writes, besides the trials."""
+    """The content of a ledger besides the trials."""
 
     info: RunInfo = INFO
     reference: bool = True
     oracle: bool = True
     baselines: Sequence[Point] = field(default=())  # see :func:`baseline`
-    test_of: Sequence[Point] = field(default=())  # dev points that were scored on test too, each a little worse there
-    finish: tuple[str, str] | None = ("completed", "")  # status and reason; None where it was killed
+    test_of: Sequence[Point] = field(default=())  # dev points that were also scored on test, slightly worse
+    finish: tuple[str, str] | None = ("completed", "")  # status and reason; None if the sweep was killed
     is_final: bool = False  # whether it failed for good
     gpus: float = 0.5  # of each trial
     price: float = 3.0  # of an hour
-    settings: bytes | None = None  # of config.yaml, whose digest the ledger has; older runs have neither
+    settings: bytes | None = None  # config.yaml, whose digest is in the ledger
 
 
 def write_ledger(folder: Path, trials: Iterable[StoredTrial], sweep: StoredSweep | None = None) -> None:
@@ -97,12 +97,12 @@ def write_ledger(folder: Path, trials: Iterable[StoredTrial], sweep: StoredSweep
 
 
 def point(trial: int, step: int, polarity: float, similarity: float) -> Point:
-    """Of a trial's encoder as it is, on dev."""
+    """Return the dev point of a trial's encoder itself."""
     return _point("dev", polarity, similarity, trial=trial, step=step, kind="plain", width=384)
 
 
 def baseline(split: ScoredSplit, kind: str, polarity: float, similarity: float, **others: Any) -> Point:
-    """A point that no trial made; ``others`` are its value, label and width."""
+    """Return a point without a trial; ``others`` are its value, label and width."""
     return _point(split, polarity, similarity, kind=kind, **{"width": 386, **others})
 
 
@@ -145,7 +145,7 @@ def _append_trial(ledger: Ledger, number: int, trial: StoredTrial, sweep: Stored
 
 
 def _cost(number: int, num_rungs: float, sweep: StoredSweep) -> Cost:
-    """Of a trial of 2 CPUs, whose rungs take from 10 to 16 seconds."""
+    """Return the cost of a trial on 2 CPUs whose rungs take 10 to 16 seconds."""
     seconds = (10 + number % 7) * num_rungs
     return Cost(
         seconds=seconds,
@@ -156,7 +156,7 @@ def _cost(number: int, num_rungs: float, sweep: StoredSweep) -> Cost:
 
 
 def random_trials(num_trials: int, seed: int = 0) -> list[StoredTrial]:
-    """Trials that completed, were stopped or failed."""
+    """Return trials that completed, were stopped or failed."""
     rng = np.random.default_rng(seed)
     trials = []
     for number in range(num_trials):
@@ -177,7 +177,7 @@ def random_trials(num_trials: int, seed: int = 0) -> list[StoredTrial]:
 
 
 def _random_scores(rng: np.random.Generator, num_rungs: int) -> list[Pair]:
-    """Polarity that rises and similarity that falls, each by less from rung to rung."""
+    """Return rising polarity and falling similarity, with smaller steps at each rung."""
     strength = rng.uniform(0.2, 1)
     gain = 1 - np.exp(-strength * np.arange(1, num_rungs + 1))
     polarity = 0.63 + 0.27 * gain + rng.normal(0, 0.006, num_rungs)
@@ -186,7 +186,7 @@ def _random_scores(rng: np.random.Generator, num_rungs: int) -> list[Pair]:
 
 
 def trials_of_every_status(num_trials: int = 40) -> list[StoredTrial]:
-    """Random trials, of which some are paused, some are cut off and some still run."""
+    """Return random trials: some are paused, some were cut off, some are running."""
     changed = {1: "paused", 2: "interrupted", 3: "running"}
     trials = []
     for number, trial in enumerate(random_trials(num_trials)):
@@ -199,7 +199,7 @@ MARKUP = '<script>alert("x")</script>|&amp;'
 
 
 def write_run_with_markup(folder: Path) -> None:
-    """A run in which every text that a user chooses is MARKUP."""
+    """Write a run in which every text chosen by the user is MARKUP."""
     names: dict[str, Any] = dict.fromkeys(("name", "dataset", "model", "reference", "rank_weights", "version"), MARKUP)
     info = dataclasses.replace(INFO, **names, label_names=(MARKUP, "b"))
     trials = [
@@ -210,7 +210,7 @@ def write_run_with_markup(folder: Path) -> None:
 
 
 def dev_front(trials: Iterable[StoredTrial]) -> list[Point]:
-    """The non-dominated points of all rungs, by falling similarity, found pair by pair."""
+    """Return the non-dominated points of all rungs by falling similarity, found by pairwise comparison."""
     points = [
         point(number, step, *scores)
         for number, trial in enumerate(trials)
@@ -232,7 +232,7 @@ def read_lines(folder: Path) -> list[dict[str, Any]]:
 
 
 def write_lines(folder: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    """Write events as JSON objects, numbered and chained, whatever else is wrong with them."""
+    """Write events as numbered JSON objects, whatever else is wrong with them."""
     position = Position()
     content = b""
     for line in lines:

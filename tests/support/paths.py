@@ -1,4 +1,4 @@
-"""Where the checkout's files lie, and the real data."""
+"""Paths of the checkout's files and of the real data."""
 
 import os
 from pathlib import Path

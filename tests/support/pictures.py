@@ -1,4 +1,4 @@
-"""Pictures for tests that do not look at them."""
+"""Dummy pictures."""
 
 import io
 
@@ -6,7 +6,7 @@ from PIL import Image
 
 
 def blank_png(width: int = 1) -> bytes:
-    """A white picture, a pixel high."""
+    """Return a white picture, one pixel high."""
     buffer = io.BytesIO()
     Image.new("RGB", (width, 1), "white").save(buffer, format="png")
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""Per-query scores and readings in invented runs, whose means are those of their ledgers."""
+"""Per-query scores and readings of invented runs, with the same means as their ledgers."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,11 +13,11 @@ from raysweep.results.types import Point, Results, ScoredSplit
 from raysweep.results.views import front_members
 from raysweep.storage.folder import LocalFolder
 
-TEXT = "sentence {} <b>&\u202e\x07"  # with what must not be taken for markup, or change what a terminal shows
+TEXT = "sentence {} <b>&\u202e\x07"  # with markup and control characters
 
 
 def scores_of(point: Point, num_queries: int, seed: int = 0) -> tuple[Float64Array, Float64Array]:
-    """P and S of each query, (queries,), with the means that the point has."""
+    """Return P and S of each query, shape (queries,), with the means of the point."""
     rng = np.random.default_rng([seed, len(point.kind), point.trial or 0, point.step or 0])
     spread = min(point.polarity, 1 - point.polarity)
     noise = rng.uniform(-0.5, 0.5, (2, num_queries))
@@ -28,7 +28,7 @@ def scores_of(point: Point, num_queries: int, seed: int = 0) -> tuple[Float64Arr
 def write_query_scores(
     folder: Path, results: Results, of: Callable[[Point, int], tuple[Float64Array, Float64Array]] = scores_of
 ) -> None:
-    """Scores of all points of a run, as workers and driver store them: a file a rung, and one of the others, each split."""
+    """Write the scores of all points of a run as workers and driver do: for each split, a file per rung and one for the other points."""
     files: dict[str, list[Point]] = {}
     for point in results.points:
         if point.kind in ("setfit", "published"):
@@ -46,7 +46,7 @@ def write_query_scores(
 def invented_readings(
     results: Results, split: ScoredSplit = "test", k: int = 4, num_shown: int = 3, *, with_texts: bool = True
 ) -> Readings:
-    """What the reference and the front's members of a run retrieve, by chance, from 50 sentences of two labels."""
+    """Return random readings of a run's reference and front members, retrieved from 50 sentences with two labels."""
     rng = np.random.default_rng(0)
     num_queries = results.info.num_queries[split]
     query_ids = 1000 + np.arange(num_queries)

@@ -1,4 +1,4 @@
-"""A logistic regression whose C is searched, made of scikit-learn's own parts."""
+"""A logistic regression with a search over C, built from scikit-learn's own parts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 
 
 class OneScale(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Subtracts the mean of each column, and divides all of them by the one standard deviation of what is left."""
+    """Subtracts each column's mean and divides all columns by their joint standard deviation."""
 
     def fit(self, rows: Any, labels: Any = None) -> "OneScale":
         self.mean_ = rows.mean(axis=0)
@@ -23,7 +23,7 @@ class OneScale(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def searched(strengths: Sequence[float], folds: Any) -> GridSearchCV:
-    """The value of C is the one in ``best_params_["regression__C"]``."""
+    """Return the search; ``best_params_["regression__C"]`` is its C."""
     steps = [("scale", OneScale()), ("regression", LogisticRegression(max_iter=1000))]
     return GridSearchCV(Pipeline(steps), {"regression__C": strengths}, cv=folds)
 

@@ -1,8 +1,8 @@
-"""A real S3 API on a loopback socket, which can be told to fail: ``python -m support.s3_server`` prints its port.
+"""A real S3 API on a loopback socket that fails on request: ``python -m support.s3_server`` prints its port.
 
-A request ``PUT /_faults?share=0.05&hold=2&outage=3`` has that share of later requests fail, with ``hold`` some of them by being
-held for so many seconds, and has all of them fail for the ``outage``. With ``slow`` each takes so many seconds more, and with
-``parts`` all fail from when so many parts of a ledger have been sent.
+``PUT /_faults?share=0.05&hold=2&outage=3`` makes that share of later requests fail, some of them by a delay of ``hold``
+seconds, and makes all of them fail for ``outage`` seconds. ``slow`` delays each request by that many seconds; with
+``parts``, all requests fail once that many parts of a ledger have been sent.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ BUCKET = "sweeps"
 
 
 class Faults:
-    """Passes requests on, but for a share of them, which meet what an S3 that is overloaded or far away does."""
+    """Forwards requests, except for a share of them, which fail like those to an overloaded or distant S3."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
@@ -73,18 +73,18 @@ class Faults:
         return []
 
     def late(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """The request is carried out, but its answer is lost."""
+        """Execute the request, but lose its response."""
         list(self.app(environ, lambda *_: None))
         return self.reset(environ)
 
     def held(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """The request is held for longer than the client waits, and never carried out."""
+        """Delay the request beyond the client's timeout and never execute it."""
         self.num_paused += 1
         time.sleep(self.hold_seconds)
         return self.reset(environ)
 
     def held_late(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """The request is carried out at once, but its answer is held for longer than the client waits."""
+        """Execute the request immediately, but delay its response beyond the client's timeout."""
         self.num_paused += 1
         list(self.app(environ, lambda *_: None))
         time.sleep(self.hold_seconds)
@@ -103,7 +103,7 @@ class Faults:
 
 
 class Failed(NamedTuple):
-    """How many requests have failed so far, how many of these by being held for too long, and whether all fail from now on."""
+    """Counts of failed requests and of those that were delayed, and whether all requests fail from now on."""
 
     total: int
     held: int
@@ -136,7 +136,7 @@ class S3Server:
         slow: float = 0.0,
         after_ledger_parts: float = math.inf,
     ) -> Failed:
-        """Have requests fail from now on; how many have failed so far by ``share``."""
+        """Make requests fail from now on, and return the number of failures so far by ``share``."""
         faults = f"share={share}&outage={outage}&hold={hold}&slow={slow}&parts={after_ledger_parts}"
         return self._faults(f"?{faults}", "PUT")
 
@@ -150,14 +150,14 @@ class S3Server:
         return Failed(total, held, bool(all_fail))
 
     def last_key(self) -> str:
-        """The name of the access key that the latest request was signed with."""
+        """Return the name of the access key that signed the latest request."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/_last_key") as answer:
             return str(answer.read().decode())
 
 
 @contextlib.contextmanager
 def s3_server() -> Iterator[S3Server]:
-    """A server in a process of its own, with an empty bucket and with the environment set that finds it."""
+    """Yield a server in a separate process with an empty bucket; the environment points to it."""
     tests = Path(__file__).parents[1]
     command = [sys.executable, "-m", "support.s3_server"]
     process = subprocess.Popen(command, cwd=tests, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)

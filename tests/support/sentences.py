@@ -1,4 +1,4 @@
-"""Building the sentences of a configuration without a sweep."""
+"""Builds the sentences of a configuration without a sweep."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from raysweep.prepare.stages import Coordinator
 
 
 def stage_of(place: Path | str, data: DataConfig, seed: int = 0) -> tuple[Store, SentencesStage]:
-    """The stage that builds the sentences in the artifacts at a place; its key is not that of a sweep."""
+    """Return the stage that builds the sentences in these artifacts; its key differs from a sweep's."""
     store = Store(str(place))
     parameters = {"data": data.model_dump(), "seed": seed}
     artifact = store.artifact("sentences", parameters)
@@ -19,7 +19,7 @@ def stage_of(place: Path | str, data: DataConfig, seed: int = 0) -> tuple[Store,
 
 
 def build(place: Path | str, data: DataConfig, seed: int = 0, capacity: Capacity | None = None) -> Artifact:
-    """Build them, in this process without a capacity, whatever was built before."""
+    """Build the sentences in this process without a capacity, even if they exist."""
     store, stage = stage_of(place, data, seed)
     store.remove(stage.artifact)
     Coordinator(store, capacity).build(stage)
@@ -33,4 +33,4 @@ SCORED_PAIRS = [
     ("we left early", "we departed early", 4.8),
     ("it rains", "shares fell today", 0.1),
 ]
-"""Two sentences and their gold score from 0 to 5, as of STS."""
+"""Sentence pairs and their gold scores from 0 to 5, as in STS."""

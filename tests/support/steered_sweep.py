@@ -1,4 +1,4 @@
-"""A sweep of 8 invented trials on a local Ray in FOLDER, to be steered from another process: begun, or gone on with.
+"""Start or resume a sweep of 8 invented trials on a local Ray in FOLDER, to be steered from another process.
 
 python -m support.steered_sweep FOLDER
 """
@@ -26,7 +26,7 @@ OVERRIDES = {"budget__trials": str(NUM_TRIALS), "early_stopping__policy": "none"
 
 
 class SteadyTrials(FaultyTrials):
-    """They have no faults, and go on where they were left."""
+    """Trials without faults that resume from where they stopped."""
 
     def _rungs(self) -> Iterator[RungResult | RungProgress]:
         self.bench = InventedScores()
@@ -43,7 +43,7 @@ class SteadyTrials(FaultyTrials):
 
 
 def opened(folder: Path) -> Sweep:
-    """The sweep as its ledger left it, or a new one."""
+    """Return the sweep resumed from its ledger, or a new one."""
     if not (folder / "ledger.jsonl").is_file():
         return make(folder, **OVERRIDES)[0]
     sweep, _ = assemble(*settings(folder, **OVERRIDES), Ledger(folder))

@@ -1,4 +1,4 @@
-"""A small sweep's file, and reading it under overrides."""
+"""A small sweep file, and a reader with overrides."""
 
 from pathlib import Path
 

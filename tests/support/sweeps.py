@@ -1,4 +1,4 @@
-"""Sweeps without Ray and without an encoder: invented rungs, played one after the other."""
+"""Sweeps without Ray or an encoder: invented rungs, run sequentially."""
 
 import io
 from pathlib import Path
@@ -70,7 +70,7 @@ def rung(config: TrialConfig, step: int) -> dict[str, Any]:
 
 
 def play(sweep: Sweep, finish: bool = True) -> list[TrialConfig]:
-    """Run all that is asked for, one at a time; the configurations in the order in which they were proposed."""
+    """Run all requested trials sequentially and return the configurations in the order of proposal."""
     while (asked := sweep.ask()) is not None:
         number, config = asked
         sweep.place(number)

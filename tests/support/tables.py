@@ -1,4 +1,4 @@
-"""Runs and recorded tables for the tests of tables, and the formats that tables are written in, read back."""
+"""Runs and recorded sweeps for tests of tables, and readers of the written formats."""
 
 import csv
 import dataclasses
@@ -29,14 +29,14 @@ def trial(
 
 
 def grid(**others: Any) -> list[StoredTrial]:
-    """A trial for each entry of GRID."""
+    """Return a trial for each entry of GRID."""
     return [trial(loss, margin, scores, **others) for (loss, margin), scores in GRID.items()]
 
 
 def write_run(
     folder: Path, trials: Iterable[StoredTrial], *, test_of: Iterable[Point] = (), config: str = "", **info: Any
 ) -> Path:
-    """The folder of a run; ``config`` is what stands in its config.yaml, ``info`` what differs from INFO."""
+    """Write a run and return its folder; ``config`` is the content of config.yaml, ``info`` overrides INFO."""
     folder.mkdir(parents=True)
     write_ledger(folder, trials, StoredSweep(info=dataclasses.replace(INFO, **info), test_of=tuple(test_of)))
     if config:
@@ -49,14 +49,14 @@ def csv_rows(text: str) -> list[dict[str, str]]:
 
 
 def markdown_rows(text: str) -> list[list[str]]:
-    """The cells of a table's head and rows, with the marks of the best."""
+    """Return the cells of a table's header and rows, with the marks of the best."""
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
     return [cells[0], *cells[2:]]
 
 
 def latex_rows(text: str) -> list[list[str]]:
-    """The same of a LaTeX table, after checks of what would keep it from compiling."""
+    """Return the cells of a LaTeX table, after checking that it would compile."""
     check_latex(text)
     body = text.split(r"\toprule")[1].split(r"\bottomrule")[0].replace(r"\midrule", "")
     lines = [line.strip().removesuffix(r"\\") for line in body.splitlines() if line.strip()]
@@ -64,16 +64,16 @@ def latex_rows(text: str) -> list[list[str]]:
 
 
 def check_latex(text: str) -> None:
-    """Braces and environments are balanced, nothing has a meaning that it should not have, and rows have all columns."""
+    """Check that braces and environments are balanced, special characters are escaped, and rows have all columns."""
     body = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("%"))
-    bare = re.sub(r"\\[\\{}&%$#_]", "", body)  # without what is escaped
+    bare = re.sub(r"\\[\\{}&%$#_]", "", body)  # without escaped characters
     depth = 0
     for character in bare:
         depth += (character == "{") - (character == "}")
         assert depth >= 0, body
     assert depth == 0, body
     assert not re.search(r"[%$#_~^]", bare.replace(r"\label", "")), body
-    assert body.isascii() or not re.search("[–±]", body)  # noqa: RUF001 (what pdflatex has no letter for)
+    assert body.isascii() or not re.search("[–±]", body)  # noqa: RUF001 (characters that pdflatex lacks)
     begun = re.findall(r"\\begin\{(\w+)\}", body)
     assert begun == list(reversed(re.findall(r"\\end\{(\w+)\}", body))) == ["table", "tabular"]
     (columns,) = re.findall(r"\\begin\{tabular\}\{([lr]+)\}", body)

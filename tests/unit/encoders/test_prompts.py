@@ -13,7 +13,7 @@ from raysweep.encoders import encoder
 from raysweep.encoders.loaded import LoadedEncoder
 from raysweep.encoders.locate import SETTINGS, locate
 from raysweep.errors import InputError
-from support.encoders import PROMPTED, with_prompts
+from support.encoders import PROMPTED, write_with_prompts
 
 TEXTS = ["a warm room", "Cold soup, and a spoon of it for everybody who had come late"]
 
@@ -23,7 +23,7 @@ TEXTS = ["a warm room", "Cold soup, and a spoon of it for everybody who had come
 def test_sentences_are_embedded_as_the_model_encodes_them(
     tiny_encoder: str, tmp_path: Path, kind: str, prompt: str | None
 ) -> None:
-    folder = with_prompts(tiny_encoder, tmp_path / "model", kind)
+    folder = write_with_prompts(tiny_encoder, tmp_path / "model", kind)
     model = SentenceTransformer(folder, device="cpu")
     expected = model.encode(TEXTS) if prompt is None else model.encode([prompt + text for text in TEXTS], prompt="")
     config = EncoderConfig(name=folder, prompt=prompt)
@@ -33,7 +33,7 @@ def test_sentences_are_embedded_as_the_model_encodes_them(
 
 @pytest.mark.parametrize("change", ["another type", "no modules"])
 def test_settings_that_the_library_ignores_are_ignored(tiny_encoder: str, tmp_path: Path, change: str) -> None:
-    folder = Path(with_prompts(tiny_encoder, tmp_path / "model", "default"))
+    folder = Path(write_with_prompts(tiny_encoder, tmp_path / "model", "default"))
     if change == "no modules":
         (folder / "modules.json").unlink()
     else:
@@ -83,7 +83,7 @@ def test_a_model_whose_vectors_depend_on_padding_is_rejected(tiny_encoder: str, 
 
 
 def test_an_own_prompt_that_pooling_leaves_out_is_rejected(tiny_encoder: str, tmp_path: Path) -> None:
-    model = SentenceTransformer(with_prompts(tiny_encoder, tmp_path / "prompted", "default"), device="cpu")
+    model = SentenceTransformer(write_with_prompts(tiny_encoder, tmp_path / "prompted", "default"), device="cpu")
     model.set_pooling_include_prompt(False)
     model.save(str(tmp_path / "model"), create_model_card=False)
     with pytest.raises(InputError, match=r"prompt is 'query: ', but .*include_prompt is false.*allowed: ''"):

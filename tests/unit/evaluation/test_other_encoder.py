@@ -12,7 +12,7 @@ from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.evaluation import other_encoder
 from raysweep.evaluation.evaluation_set import EvaluationSet
-from support.encoders import without_numbers
+from support.encoders import write_nan_encoder
 from support.hostile import Canary
 
 
@@ -74,7 +74,7 @@ def test_a_folder_that_is_not_there_is_refused_before_anything_takes_long(tmp_pa
 def test_an_encoder_that_gives_no_numbers_is_refused(
     tiny_prepared: Prepared, tiny_encoder: str, tmp_path: Path
 ) -> None:
-    broken = without_numbers(tiny_encoder, tmp_path)
+    broken = write_nan_encoder(tiny_encoder, tmp_path)
     dev = EvaluationSet.of(tiny_prepared, "dev", EvaluationConfig(k=8, num_pool=200))
     with pytest.raises(InputError, match="its embeddings are not finite numbers"):
         other_encoder.score(EncoderConfig(name=broken), tiny_prepared.sentences, [dev])

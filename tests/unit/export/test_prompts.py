@@ -12,7 +12,7 @@ from raysweep.data.prepared import Prepared
 from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.export.export import export
 from raysweep.results.ledger import point_name
-from support.encoders import with_prompts
+from support.encoders import write_with_prompts
 
 Run = tuple[Path, Prepared, EvaluationSet]
 
@@ -45,7 +45,7 @@ def test_lengths_by_task_are_not_exported(
     tmp_path: Path, tiny_encoder: str, write_run: Callable[[Path, str], Run], all_on_the_front: None
 ) -> None:
     """``encode_query`` would cut sentences that the sweep scored whole."""
-    model = SentenceTransformer(with_prompts(tiny_encoder, tmp_path / "prompted", "default"), device="cpu")
+    model = SentenceTransformer(write_with_prompts(tiny_encoder, tmp_path / "prompted", "default"), device="cpu")
     model[0].query_length, model[0].document_length = 3, 5
     model.save(str(tmp_path / "model"), create_model_card=False)
     (tmp_path / "run").mkdir()

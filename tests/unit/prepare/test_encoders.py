@@ -16,7 +16,7 @@ from raysweep.encoders.tokens import Tokens
 from raysweep.errors import InputError
 from raysweep.prepare.build import prepare_here
 from raysweep.prepare.plan import make_plan
-from support.encoders import PROMPTED, tiny_bert, with_prompts
+from support.encoders import PROMPTED, tiny_bert, write_with_prompts
 from support.sweep_files import read
 
 ROWS = "text,label\n" + "".join(f"sentence {number},{number % 2}\n" for number in range(20))
@@ -40,7 +40,7 @@ def prepare(folder: Path, **overrides: str) -> Prepared:
 
 @pytest.mark.parametrize("kind", PROMPTED)
 def test_a_sweep_embeds_as_the_models_encode(tiny_encoder: str, tmp_path: Path, kind: str) -> None:
-    model = with_prompts(tiny_encoder, tmp_path / "model", kind)
+    model = write_with_prompts(tiny_encoder, tmp_path / "model", kind)
     prepared = prepare(tmp_path, model=model)
     texts = prepared.sentences.texts(np.arange(20))
     library = SentenceTransformer(model, device="cpu")
@@ -55,7 +55,7 @@ def test_a_sweep_embeds_as_the_models_encode(tiny_encoder: str, tmp_path: Path, 
 
 def test_artifacts_are_those_of_the_prompt_that_is_used(tiny_encoder: str, tmp_path: Path) -> None:
     """A sweep with the model's own prompt reads nothing that was made without one."""
-    model = with_prompts(tiny_encoder, tmp_path / "model", "default")
+    model = write_with_prompts(tiny_encoder, tmp_path / "model", "default")
     own, same, without = (prepare(tmp_path, model=json.dumps({"name": model, **prompt})) for prompt in (
         {}, {"prompt": "query: "}, {"prompt": ""}
     ))  # fmt: skip

@@ -10,7 +10,7 @@ from raysweep.data.artifacts import Artifact
 from raysweep.errors import InputError
 from raysweep.prepare.build import prepare_here
 from raysweep.prepare.plan import Plan, Stage, check_freezing, make_plan
-from support.encoders import without_numbers
+from support.encoders import write_nan_encoder
 from support.sweep_files import read
 
 ROWS = "text,label\n" + "".join(f"sentence {number},{number % 2}\n" for number in range(20))
@@ -154,7 +154,7 @@ def test_layers_that_decay_are_checked_by_the_names_of_parameters(tmp_path: Path
 def test_an_encoder_that_gives_no_numbers_is_refused_and_nothing_of_it_is_kept(
     tmp_path: Path, tiny_encoder: str
 ) -> None:
-    broken = without_numbers(tiny_encoder, tmp_path / "broken")
+    broken = write_nan_encoder(tiny_encoder, tmp_path / "broken")
     (tmp_path / "train.csv").write_text(ROWS)
     overrides = {"data__train": str(tmp_path / "train.csv"), "model": broken, "storage__runs": str(tmp_path / "runs")}
     with pytest.raises(InputError, match="model .*broken': its embeddings are not finite numbers"):

@@ -24,7 +24,7 @@ from raysweep.evaluation.tasks.compare import Comparison, Settings, compare
 from raysweep.evaluation.tasks.tasks import Classification
 from support.command_line import raysweep_here
 from support.displays import ListDisplay
-from support.encoders import PROMPTED, with_prompts
+from support.encoders import PROMPTED, write_with_prompts
 from support.regression import searched, stratified
 
 NUM_FOLDS = 3
@@ -192,7 +192,7 @@ def test_a_prompt_is_put_before_every_sentence(tiny_encoder: str, other_encoder:
 
 @pytest.mark.parametrize("kind", PROMPTED)
 def test_a_models_own_prompt_is_that_of_its_encode(tiny_encoder: str, folder: Path, tmp_path: Path, kind: str) -> None:
-    model = with_prompts(tiny_encoder, tmp_path / "model", kind)
+    model = write_with_prompts(tiny_encoder, tmp_path / "model", kind)
     (outcome,) = outcomes(compare([model], [str(folder / "pairs.tsv")], [], Settings(), ListDisplay()), "pairs")
     library = SentenceTransformer(model, device="cpu")
     lines = [line.split("\t") for line in (folder / "pairs.tsv").read_text().splitlines()]
