@@ -29,8 +29,7 @@ from raysweep.cluster.resources import Request, connected
 from raysweep.config.sweep import EvaluationConfig, ResourcesConfig
 from raysweep.results.events import RungFinished, TrialEnded, TrialPaused, TrialResumed, TrialStarted
 from raysweep.results.ledger import Ledger, read_events
-from raysweep.results.types import RunInfo
-from raysweep.trial_status import TrialStatus
+from raysweep.results.types import RunInfo, TrialStatus
 
 SLOTS = 2  # of the trials of a second
 NUM_NODES = 4

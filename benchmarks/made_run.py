@@ -32,10 +32,9 @@ from raysweep.results.ledger import Ledger
 from raysweep.results.query_scores import PackedScores, baselines_file, kept_names, name_of_point, rung_file
 from raysweep.results.reader import load
 from raysweep.results.readings import FILE, REFERENCE, Readings, Retrieved
-from raysweep.results.types import Cost, Point, PointKey, RunInfo, ScoredSplit
+from raysweep.results.types import Cost, Point, PointKey, RunInfo, ScoredSplit, TrialStatus
 from raysweep.results.views import front_members
 from raysweep.storage.folder import LocalFolder
-from raysweep.trial_status import TrialStatus
 
 SETTING = SETTINGS[0]
 SPLITS: tuple[ScoredSplit, ...] = ("dev", "test")

@@ -21,8 +21,8 @@ from benchmarks.recorded import TUNED_ALONE, Recorded
 from raysweep.errors import InputError
 from raysweep.replay import table_io
 from raysweep.results.reader import load
+from raysweep.results.types import TrialStatus
 from raysweep.storage.folder import open_folder
-from raysweep.trial_status import TrialStatus
 
 NUM_MADE_TRAIN, NUM_MADE_TEST = 6000, 400  # sentences of the demo's grammar
 

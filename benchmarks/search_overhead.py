@@ -19,8 +19,8 @@ from raysweep.config import space_parser
 from raysweep.config import sweep as configuration
 from raysweep.config.document import Document
 from raysweep.metrics.objective import Pair
+from raysweep.results.types import TrialStatus
 from raysweep.search.scheduler import make_scheduler
-from raysweep.trial_status import TrialStatus
 
 RUNGS = 5
 REFERENCE = (0.63, 0.466)

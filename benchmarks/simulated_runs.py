@@ -11,8 +11,7 @@ from raysweep.metrics.objective import Objective
 from raysweep.metrics.pareto import non_dominated
 from raysweep.report.certainty import REFERENCE, Certainty, FrontNames, certainty_of
 from raysweep.results.query_scores import PointName, QueryScores
-from raysweep.results.types import Results, RunInfo, ScoredSplit, Trial
-from raysweep.trial_status import TrialStatus
+from raysweep.results.types import Results, RunInfo, ScoredSplit, Trial, TrialStatus
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,10 @@ from raysweep.config.space import Range, Space
 from raysweep.config.sweep import EarlyStoppingConfig, Policy
 from raysweep.metrics.objective import Objective, Pair
 from raysweep.metrics.staircase import Staircase
+from raysweep.results.types import TrialStatus
 from raysweep.search.proposer import Proposer
 from raysweep.search.scheduler import Scheduler
 from raysweep.search.stopping.factory import make_early_stopper
-from raysweep.trial_status import TrialStatus
 
 EXAMPLES_PER_RUNG = 1024
 NUM_TRIALS = 50

@@ -12,11 +12,10 @@ from raysweep.results.events import SweepSteered
 from raysweep.results.ledger import NAME as LEDGER
 from raysweep.results.ledger import events_of
 from raysweep.results.reader import load
-from raysweep.results.types import Results
+from raysweep.results.types import Results, TrialStatus
 from raysweep.results.views import options_to_go_on
 from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.storage.line_log import is_held
-from raysweep.trial_status import TrialStatus
 
 LOCAL_SECONDS = 0.2  # polling interval for an answer
 BUCKET_SECONDS = 2.0  # the same in a bucket

@@ -10,9 +10,9 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import Trial
 
 from raysweep.metrics.objective import Objective, Pair
+from raysweep.results.types import TrialStatus
 from raysweep.search.proposer import Proposer
 from raysweep.search.scheduler import TrialState
-from raysweep.trial_status import TrialStatus
 
 OPTUNA_STATES = {
     TrialStatus.COMPLETED: optuna.trial.TrialState.COMPLETE,

@@ -12,10 +12,9 @@ from raysweep.config.trial import TrialConfig
 from raysweep.controller.optuna_study import StudyFile
 from raysweep.results.events import RungFinished
 from raysweep.results.query_scores import PointName
-from raysweep.results.types import Point
+from raysweep.results.types import Point, TrialStatus
 from raysweep.results.views import front_members
 from raysweep.search.scheduler import Scheduler, TrialState
-from raysweep.trial_status import TrialStatus
 
 
 class Verdict(NamedTuple):

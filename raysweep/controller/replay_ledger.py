@@ -20,9 +20,8 @@ from raysweep.results.events import (
     TrialResumed,
     TrialStarted,
 )
-from raysweep.results.types import Point
+from raysweep.results.types import Point, TrialStatus
 from raysweep.search.scheduler import Scheduler
-from raysweep.trial_status import TrialStatus
 
 
 class LedgerReplay:

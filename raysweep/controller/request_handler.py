@@ -13,7 +13,7 @@ from raysweep.control.request_queue import QueuedRequest, RequestQueue
 from raysweep.controller.sweep import Sweep
 from raysweep.errors import InputError
 from raysweep.results.events import SweepSteered
-from raysweep.trial_status import TrialStatus
+from raysweep.results.types import TrialStatus
 
 ENDED = (TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED)
 

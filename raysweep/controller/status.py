@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from raysweep.metrics.objective import Pair
-from raysweep.results.types import RungProgress
+from raysweep.results.types import RungProgress, TrialStatus
 from raysweep.terminal import duration
-from raysweep.trial_status import TrialStatus
 
 
 @dataclass(frozen=True)

@@ -43,13 +43,12 @@ from raysweep.results.events import (
 )
 from raysweep.results.ledger import Ledger, checkpoint_folder, point_folder, write_dependence
 from raysweep.results.query_scores import PointName
-from raysweep.results.types import Mean, Node, Point, RungProgress, StageName, point_problem
+from raysweep.results.types import Mean, Node, Point, RungProgress, StageName, TrialStatus, point_problem
 from raysweep.results.views import calibration_text
 from raysweep.search.replicates import MeanScores
 from raysweep.search.scheduler import Scheduler, TrialState
 from raysweep.storage.folder import Folder
 from raysweep.terminal import Display, duration
-from raysweep.trial_status import TrialStatus
 
 SLOWEST_RUNGS = 10  # time limit of a rung, as a multiple of the slowest rung so far
 LEAST_RUNG_LIMIT_SECONDS = 1800.0

@@ -17,11 +17,10 @@ from raysweep.config.trial import trial_config
 from raysweep.errors import InputError
 from raysweep.metrics.objective import Pair, front_of
 from raysweep.metrics.pareto import hypervolume
-from raysweep.results.types import Point, Results, Rung, Trial
+from raysweep.results.types import Point, Results, Rung, Trial, TrialStatus
 from raysweep.results.views import averaged
 from raysweep.search.proposer import Proposer
 from raysweep.storage.folder import Folder, as_folder
-from raysweep.trial_status import TrialStatus
 
 FILE = "warm_start.json"
 

@@ -11,10 +11,10 @@ from raysweep.config.sweep import Aim, EarlyStoppingConfig, Policy
 from raysweep.metrics.objective import Pair, front_of
 from raysweep.metrics.pareto import hypervolume
 from raysweep.replay.table import FreeTrials, RecordedRung, RecordedSweep, RecordedTrial
+from raysweep.results.types import TrialStatus
 from raysweep.search.proposer import Proposer
 from raysweep.search.scheduler import Scheduler
 from raysweep.search.stopping.factory import make_early_stopper
-from raysweep.trial_status import TrialStatus
 
 
 class Peer(Protocol):

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from raysweep.report.summary import Summary, missing_intervals
 from raysweep.report.texts import limits_text
 from raysweep.results.query_scores import name_of_point
-from raysweep.results.types import Results, ScoredSplit
+from raysweep.results.types import Results, ScoredSplit, TrialStatus
 from raysweep.results.views import options_to_go_on
-from raysweep.trial_status import TrialStatus
 
 _ENDINGS = {"interrupted": "was interrupted", "budget": "ended at its budget", "plateau": "ended on a plateau"}
 

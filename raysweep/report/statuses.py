@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from raysweep.results.types import Trial
-from raysweep.trial_status import TrialStatus
+from raysweep.results.types import Trial, TrialStatus
 
 STOPPED_BY_A_PERSON = "stopped by a person"  # rather than by early stopping
 

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from raysweep.results.types import Cost, Results, Trial
-from raysweep.trial_status import TrialStatus
+from raysweep.results.types import Cost, Results, Trial, TrialStatus
 
 REPLICATES = "replicates"
 

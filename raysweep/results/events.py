@@ -41,10 +41,10 @@ from raysweep.results.types import (
     Point,
     RunInfo,
     StageName,
+    TrialStatus,
     calibration_problem,
     point_problem,
 )
-from raysweep.trial_status import TrialStatus
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,10 +36,10 @@ from raysweep.results.types import (
     RunInfo,
     Stage,
     Trial,
+    TrialStatus,
 )
 from raysweep.storage.folder import Folder, LocalFolder, as_folder
 from raysweep.storage.line_log import is_held
-from raysweep.trial_status import TrialStatus
 
 
 def load(place: Path | Folder, has_driver: bool | None = None) -> Results:

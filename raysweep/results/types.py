@@ -5,9 +5,8 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Literal
-
-from raysweep.trial_status import TrialStatus
 
 SCHEMA = 2  # of the ledger's format
 
@@ -185,6 +184,17 @@ def calibration_problem(calibration: Calibration) -> str | None:
     if not all(0 <= each <= 1.001 for each in errors):
         return f"calibration errors {errors}, not shares"
     return None
+
+
+class TrialStatus(StrEnum):
+    """Status of a trial, with the values that the ledger and the report use."""
+
+    RUNNING = "running"
+    PAUSED = "paused"  # paused with its checkpoint kept; may be resumed
+    COMPLETED = "completed"  # reached its last rung
+    STOPPED = "stopped"  # permanently: by early stopping, the trial's own rule, or lack of disk space
+    INTERRUPTED = "interrupted"  # ended by a budget or the end of the search; continues when the run is resumed
+    FAILED = "failed"
 
 
 @dataclass(frozen=True)

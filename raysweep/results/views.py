@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from raysweep.metrics.pareto import non_dominated
-from raysweep.results.types import Calibration, Mean, Point, Results, Trial
-from raysweep.trial_status import TrialStatus
+from raysweep.results.types import Calibration, Mean, Point, Results, Trial, TrialStatus
 
 
 def options_to_go_on(results: Results) -> str:

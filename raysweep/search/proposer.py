@@ -23,10 +23,10 @@ from raysweep.config.space import Space
 from raysweep.config.sweep import SAMPLERS, Aim
 from raysweep.errors import InputError
 from raysweep.metrics.objective import Objective, Pair
+from raysweep.results.types import TrialStatus
 from raysweep.search.encoding import Params
 from raysweep.search.history import FRONTS
 from raysweep.search.samplers import first_line, make_sampler
-from raysweep.trial_status import TrialStatus
 
 PAREGO_WEIGHTS = (0.1, 0.3, 0.5, 0.7, 0.9)  # weights of P in ParEGO's scalarizations, one study each
 

@@ -14,12 +14,12 @@ from raysweep.config.space import Space
 from raysweep.config.sweep import ObjectiveConfig, PlateauConfig, SweepConfig
 from raysweep.errors import InputError
 from raysweep.metrics.objective import Objective, Pair, front_of
+from raysweep.results.types import TrialStatus
 from raysweep.search.proposer import Proposer
 from raysweep.search.replicates import Replicates
 from raysweep.search.requested import RequestedConfig, RequestedConfigs
 from raysweep.search.stopping.base import EarlyStopper, Standing
 from raysweep.search.stopping.factory import make_early_stopper
-from raysweep.trial_status import TrialStatus
 
 AT_REST = (TrialStatus.PAUSED, TrialStatus.COMPLETED, TrialStatus.STOPPED)
 

@@ -5,8 +5,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from raysweep.results.types import TrialStatus
 from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
-from raysweep.trial_status import TrialStatus
 
 RUN, TRIAL, STATUS, REASON = "raysweep.run", "raysweep.trial", "raysweep.status", "raysweep.reason"  # tags
 FRONT = "front"  # replaces the trial number in the run that holds the front

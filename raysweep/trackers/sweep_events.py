@@ -15,10 +15,9 @@ from raysweep.results.events import (
     StatusChange,
     TrialStarted,
 )
-from raysweep.results.types import Point, RunInfo
+from raysweep.results.types import Point, RunInfo, TrialStatus
 from raysweep.storage.folder import Folder
 from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
-from raysweep.trial_status import TrialStatus
 
 
 class SweepEvents:

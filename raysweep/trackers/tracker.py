@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from raysweep.trial_status import TrialStatus
+from raysweep.results.types import TrialStatus
 
 OVER = (TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED)
 

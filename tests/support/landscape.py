@@ -9,10 +9,10 @@ from raysweep.config.space import Choices, Fixed, Range, Space
 from raysweep.config.sweep import EarlyStoppingConfig
 from raysweep.errors import InputError
 from raysweep.metrics.objective import Objective
+from raysweep.results.types import TrialStatus
 from raysweep.search.proposer import Aim, Proposer
 from raysweep.search.scheduler import Scheduler
 from raysweep.search.stopping.factory import make_early_stopper
-from raysweep.trial_status import TrialStatus
 
 ANY_SAMPLER = ("mfgp", "tpe", "gp", "nsga2", "random", "grid", "optuna.samplers:QMCSampler")
 

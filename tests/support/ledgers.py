@@ -23,8 +23,7 @@ from raysweep.results.events import (
     TrialStarted,
 )
 from raysweep.results.ledger import Ledger, Position
-from raysweep.results.types import Cost, Point, Rung, RunInfo, ScoredSplit
-from raysweep.trial_status import TrialStatus
+from raysweep.results.types import Cost, Point, Rung, RunInfo, ScoredSplit, TrialStatus
 
 INFO = RunInfo(
     name="night-run",

@@ -25,9 +25,8 @@ from raysweep.results.events import GuardsMeasured, SessionFinished, SweepSteere
 from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
 from raysweep.results.readings import REFERENCE, load_readings
-from raysweep.results.types import GuardScore
+from raysweep.results.types import GuardScore, TrialStatus
 from raysweep.storage.folder import LocalFolder
-from raysweep.trial_status import TrialStatus
 from support.chromium import PHONE, Window, address_of, axe_violations, chromium, window
 from support.ledgers import (
     INFO,

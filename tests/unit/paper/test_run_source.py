@@ -10,9 +10,8 @@ from raysweep.paper.recording import Counts, Recording, Scores
 from raysweep.paper.run_source import recording_of_run
 from raysweep.results.events import PointsScored, ReplicatesAveraged, RungFinished, TrialEnded, TrialStarted
 from raysweep.results.ledger import Ledger
-from raysweep.results.types import Cost, Mean, Point, Rung
+from raysweep.results.types import Cost, Mean, Point, Rung, TrialStatus
 from raysweep.storage.folder import LocalFolder
-from raysweep.trial_status import TrialStatus
 from support.ledgers import REFERENCE, dev_front, point
 from support.tables import grid, trial, write_run
 

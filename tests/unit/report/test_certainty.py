@@ -21,10 +21,9 @@ from raysweep.results.ledger import Ledger
 from raysweep.results.query_scores import load_query_scores, name_of_point
 from raysweep.results.reader import load
 from raysweep.results.readings import FILE
-from raysweep.results.types import Mean
+from raysweep.results.types import Mean, TrialStatus
 from raysweep.results.views import front_members
 from raysweep.storage.folder import LocalFolder
-from raysweep.trial_status import TrialStatus
 from raysweep.uncertainty import interval
 from raysweep.uncertainty.front import Floor
 from raysweep.uncertainty.interval import Interval

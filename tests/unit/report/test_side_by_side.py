@@ -14,8 +14,8 @@ from raysweep.report.summary import summary_of
 from raysweep.results.events import RungFinished, TrialEnded, TrialStarted
 from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
+from raysweep.results.types import TrialStatus
 from raysweep.storage.folder import LocalFolder
-from raysweep.trial_status import TrialStatus
 from support.ledgers import INFO, REFERENCE, StoredSweep, StoredTrial, dev_front, point, random_trials, write_ledger
 from support.query_scores import scores_of, write_query_scores
 

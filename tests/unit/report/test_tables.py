@@ -9,8 +9,8 @@ from raysweep.report.tables import describe, settings_table, trial_table
 from raysweep.results.events import SweepSteered, TrialEnded
 from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
+from raysweep.results.types import TrialStatus
 from raysweep.results.views import varied_parameters
-from raysweep.trial_status import TrialStatus
 from support.ledgers import NUM_RUNGS, StoredSweep, StoredTrial, trials_of_every_status, write_ledger
 
 

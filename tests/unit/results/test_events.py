@@ -28,8 +28,7 @@ from raysweep.results.events import (
     read_event,
 )
 from raysweep.results.ledger import Ledger, read_events
-from raysweep.results.types import Calibration, Cost, GuardScore, Mean, Node, NodeTime, Point, RunInfo
-from raysweep.trial_status import TrialStatus
+from raysweep.results.types import Calibration, Cost, GuardScore, Mean, Node, NodeTime, Point, RunInfo, TrialStatus
 
 INFO = RunInfo("s", "0", "d", "m", "r", 16, "uniform", 0.5, "similarity", 12, {"dev": 9}, {"dev": 9}, ("0", "1"), 0)
 COST = Cost(10.0, 20.0, 5.0, 0.25)

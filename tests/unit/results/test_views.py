@@ -4,9 +4,8 @@ import dataclasses
 
 import pytest
 
-from raysweep.results.types import Mean, Results, Trial
+from raysweep.results.types import Mean, Results, Trial, TrialStatus
 from raysweep.results.views import averaged, varied_parameters
-from raysweep.trial_status import TrialStatus
 from support.ledgers import INFO, point
 
 

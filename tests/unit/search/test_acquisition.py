@@ -18,13 +18,13 @@ from raysweep.config.sweep import Aim
 from raysweep.metrics.objective import Objective, Pair
 from raysweep.metrics.pareto import hypervolume
 from raysweep.metrics.steps import Steps
+from raysweep.results.types import TrialStatus
 from raysweep.search.acquisition import _at_most, _points_that_stand_for, expected_gains
 from raysweep.search.conditional_space import inferred
 from raysweep.search.gaussian_process import KernelFitter, Posterior
 from raysweep.search.history import FRONTS, History, Row
 from raysweep.search.mfgp import MultiFidelitySampler
 from raysweep.search.proposer import Proposer
-from raysweep.trial_status import TrialStatus
 
 REFERENCE_POINT = (0.5, 0.2)
 

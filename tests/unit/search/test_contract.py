@@ -8,9 +8,9 @@ import optuna
 import pytest
 
 from raysweep.errors import InputError
+from raysweep.results.types import TrialStatus
 from raysweep.search.proposer import Aim, try_out
 from raysweep.search.samplers import make_sampler
-from raysweep.trial_status import TrialStatus
 from support.landscape import AHEAD, AIMS, ANY_SAMPLER, NUM_RUNGS, POLICIES, RANGES, Player, make
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from raysweep.config.space import Choices, Fixed, Space
 from raysweep.config.sweep import Aim
-from raysweep.trial_status import TrialStatus
+from raysweep.results.types import TrialStatus
 from support.landscape import AHEAD, ANY_SAMPLER, CHOICES, NUM_RUNGS, POLICIES, RANGES, Player, landscape, make
 
 POINT = (0.7, 0.4)

@@ -12,9 +12,9 @@ import pytest
 from raysweep.config.trackers import TrackersConfig
 from raysweep.results.events import TrialEnded, TrialResumed
 from raysweep.results.ledger import Ledger
+from raysweep.results.types import TrialStatus
 from raysweep.storage.folder import LocalFolder
 from raysweep.trackers import tracking
-from raysweep.trial_status import TrialStatus
 from support.command_line import raysweep_here
 from support.ledgers import StoredTrial, point, write_ledger
 

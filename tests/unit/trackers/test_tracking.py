@@ -22,12 +22,11 @@ from raysweep.results.events import (
     TrialStarted,
 )
 from raysweep.results.ledger import Ledger, read_events
-from raysweep.results.types import Point
+from raysweep.results.types import Point, TrialStatus
 from raysweep.storage.folder import LocalFolder
 from raysweep.trackers import opening, tracking
 from raysweep.trackers.sweep_events import SweepEvents
 from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
-from raysweep.trial_status import TrialStatus
 from support.command_line import raysweep_here
 from support.ledgers import INFO, StoredTrial, write_ledger
 

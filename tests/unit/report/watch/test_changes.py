@@ -6,8 +6,8 @@ from pathlib import Path
 from raysweep.report.watch.changes import changes
 from raysweep.results.events import SessionFinished, TrialEnded
 from raysweep.results.ledger import Ledger
+from raysweep.results.types import TrialStatus
 from raysweep.storage.folder import LocalFolder
-from raysweep.trial_status import TrialStatus
 from support.command_line import raysweep_here
 from support.ledgers import StoredSweep, random_trials, write_ledger
 

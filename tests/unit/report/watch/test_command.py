@@ -24,9 +24,8 @@ from raysweep.results.events import (
     TrialStarted,
 )
 from raysweep.results.ledger import GrowingLedger, Ledger, read_positions, write_dependence
-from raysweep.results.types import GuardScore
+from raysweep.results.types import GuardScore, TrialStatus
 from raysweep.storage.folder import LocalFolder
-from raysweep.trial_status import TrialStatus
 from support.command_line import raysweep_here
 from support.ledgers import (
     StoredSweep,
