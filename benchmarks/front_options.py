@@ -206,7 +206,7 @@ class Experiment:
     def rows(self, option: Mapping[str, Any], schedule: Schedule) -> Iterator[tuple[str, dict[str, float]]]:
         """Train once, and measure the last weights and averages of them: names of weights, and what was measured."""
         from raysweep.config.trial import trial_config
-        from raysweep.training.averages import WeightAverage
+        from raysweep.training.optimization import WeightAverage
         from raysweep.training.trainer import Training
 
         changed = dict(option)

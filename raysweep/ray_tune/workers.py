@@ -93,9 +93,9 @@ def _wait_for(result: Any, watch: WaitingWatch) -> None:
 def _measure_memory(spec: WorkbenchSpec, trials: Sequence[TrialConfig]) -> GpuMemory:
     import torch
 
-    from raysweep.training.memory import peak_bytes
+    from raysweep.training.trainer import measure_peak_bytes
 
-    peak = peak_bytes(open_workbench(spec), trials)
+    peak = measure_peak_bytes(open_workbench(spec), trials)
     return GpuMemory(peak, torch.cuda.get_device_properties(0).total_memory)
 
 

@@ -1,27 +1,100 @@
-"""The embedding step of training: each distinct sentence of a batch is embedded once, in packs of length buckets."""
+"""The batches of training: the order of their examples, and the embeddings of their sentences.
 
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+A batch embeds each distinct sentence once, in packs of length buckets.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from raysweep.config.losses import LossExamples
+from raysweep.data.prepared import Prepared
 from raysweep.encoders import buckets, encoder, packed, precision
 from raysweep.encoders.encoder import BatchContext, no_context
 from raysweep.encoders.tokens import Tokens
 from raysweep.training.dropout import RandomStreams
-from raysweep.training.word_table import WordTable
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
+Examples: TypeAlias = tuple[npt.NDArray[np.integer], npt.NDArray[Any] | None]
+"""Sentence ids (batch, columns), and targets (batch,) or None."""
+
+
 Pack: TypeAlias = list[npt.NDArray[np.integer]]
 """Buckets of ids that go through the encoder in one pass; a single bucket if the encoder is not packable."""
+
+
+class ExampleOrder:
+    """Examples of one kind in a seeded order without replacement, reshuffled for each pass.
+
+    ``ids`` (examples, columns) are sentence ids; ``targets`` (examples,) is None for kinds without targets.
+    ``remaining`` holds the positions that are drawn but not yet taken; together with ``rng`` it is the state of the
+    order.
+
+    With ``no_duplicates``, an example that shares a sentence with its batch waits for the next one, as in
+    sentence-transformers' ``BatchSamplers.NO_DUPLICATES``. Waiting examples fill up a batch that this pass and the next
+    cannot complete without duplicates.
+    """
+
+    def __init__(self, prepared: Prepared, kind: LossExamples, seed: int, *, no_duplicates: bool = False) -> None:
+        self.ids, self.targets = prepared.examples(kind)
+        self.no_duplicates = no_duplicates
+        self.rng = np.random.default_rng(seed)
+        self.remaining = np.empty(0, np.int64)
+
+    @property
+    def num_columns(self) -> int:
+        """Return the number of sentences per example."""
+        return int(self.ids.shape[1])
+
+    def restart(self) -> None:
+        """Discard the remaining positions, so that the next examples come from a new shuffle."""
+        self.remaining = self.remaining[:0]
+
+    def take(self, count: int) -> Examples:
+        """Return the next ``count`` examples."""
+        places: slice | list[int]
+        if self.no_duplicates:
+            self._draw(count + len(self.ids))
+            places = self._find_distinct(count)
+        else:
+            self._draw(count)
+            places = slice(count)
+        positions = self.remaining[places]
+        self.remaining = np.delete(self.remaining, places)
+        targets = None if self.targets is None else self.targets[positions]
+        return np.asarray(self.ids[positions]), targets
+
+    def _draw(self, count: int) -> None:
+        """Draw passes until at least ``count`` positions remain."""
+        while len(self.remaining) < count:
+            next_pass = self.rng.permutation(len(self.ids))
+            self.remaining = np.concatenate([self.remaining, next_pass])
+
+    def _find_distinct(self, count: int) -> list[int]:
+        """Return the places in ``remaining`` of the first ``count`` examples whose sentences all differ."""
+        distinct: list[int] = []
+        waiting: list[int] = []
+        in_batch: set[int] = set()
+        for place, position in enumerate(self.remaining):
+            sentences = self.ids[position].tolist()
+            if in_batch.isdisjoint(sentences):
+                distinct.append(place)
+                in_batch.update(sentences)
+            else:
+                waiting.append(place)
+            if len(distinct) == count:
+                return distinct
+        missing = count - len(distinct)
+        return distinct + waiting[:missing]
 
 
 class TrainedEncoder:
@@ -29,20 +102,48 @@ class TrainedEncoder:
 
     def __init__(self, model: "SentenceTransformer", tokens: Tokens) -> None:
         self.model, self.tokens = model, tokens
-        self._words = WordTable(model)
+        self._word_table = encoder.word_table(model)
+        self._pad_id = encoder.pad_id(model)
         self._is_packable = packed.is_packable(model)
 
     def packs(self, ids: npt.NDArray[np.integer]) -> list[Pack]:
         """Group distinct sentences of similar length into buckets, and buckets into packs."""
         lengths = self.tokens.lengths(ids)
-        in_buckets = buckets.training_buckets(lengths, self.model.device.type, packed=self._is_packable)
-        packs = buckets.packs(in_buckets, lengths) if self._is_packable else [[bucket] for bucket in in_buckets]
+        by_length = buckets.training_buckets(lengths, self.model.device.type, packed=self._is_packable)
+        packs = buckets.packs(by_length, lengths) if self._is_packable else [[bucket] for bucket in by_length]
         return [[ids[bucket] for bucket in pack] for pack in packs]
 
-    def looked_up(self, packs: Iterable[Pack]) -> AbstractContextManager[None]:
-        """Look up the word embeddings of these sentences once and use them within the context."""
+    @contextmanager
+    def look_up_words(self, packs: Iterable[Pack]) -> Iterator[None]:
+        """Look up the distinct words of these sentences once; within the context, the model reads rows of the result.
+
+        The word embedding table is half of a small encoder's parameters, and each lookup in it would create a gradient
+        as large as the table.
+        """
+        table = self._word_table
+        if table is None or not table.weight.requires_grad:
+            yield
+            return
         ids = np.concatenate([bucket for pack in packs for bucket in pack])
-        return self._words.looked_up(self.tokens.of_ids(ids))
+        padding = table.padding_idx
+        always = [self._pad_id] if padding is None else [self._pad_id, padding]
+        words = np.unique(np.append(self.tokens.of_ids(ids), always)).astype(np.int64)
+        word_ids = torch.from_numpy(words)
+        rows = table.weight.index_select(0, word_ids.to(table.weight.device))
+        row_of_word = torch.zeros(table.num_embeddings, dtype=torch.int64)
+        row_of_word[word_ids] = torch.arange(len(words))
+        row_of_word = row_of_word.to(table.weight.device)
+        # The padding row gets no gradient, as in the table itself.
+        padding_row = None if padding is None else int(np.searchsorted(words, padding))
+
+        def look_up(input_ids: Tensor) -> Tensor:
+            return nn.functional.embedding(row_of_word[input_ids], rows, padding_row)
+
+        table.forward = look_up  # type: ignore[method-assign, assignment]
+        try:
+            yield
+        finally:
+            del table.forward
 
     def forward(self, pack: Pack, batch_context: BatchContext) -> Tensor:
         """Return the embeddings of a pack's sentences, (sentences, width)."""
@@ -61,9 +162,9 @@ def embed_columns(
     ``ids`` is (batch, columns). Each distinct sentence is embedded once; the columns select rows of the result.
     """
     batch = _Batch.of(trained, ids)
-    with trained.looked_up(batch.packs):
-        parts = [trained.forward(pack, batch_context) for pack in batch.packs]
-    return batch.columns(torch.cat(parts).float())
+    with trained.look_up_words(batch.packs):
+        embeddings = [trained.forward(pack, batch_context) for pack in batch.packs]
+    return batch.columns(torch.cat(embeddings).float())
 
 
 @dataclass(frozen=True)
@@ -77,9 +178,9 @@ class _Batch:
     def of(cls, trained: TrainedEncoder, ids: npt.NDArray[np.integer]) -> "_Batch":
         unique, inverse = np.unique(ids, return_inverse=True)
         packs = trained.packs(unique)
-        in_order = np.concatenate([bucket for pack in packs for bucket in pack])
-        row_of = np.argsort(in_order)  # indexed by sorted distinct sentence
-        return cls(packs, row_of[inverse.reshape(ids.shape)])
+        ids_in_order = np.concatenate([bucket for pack in packs for bucket in pack])
+        row_of_sentence = np.argsort(ids_in_order)  # indexed by sorted distinct sentence
+        return cls(packs, row_of_sentence[inverse.reshape(ids.shape)])
 
     def columns(self, embeddings: Tensor) -> list[Tensor]:
         """Return one tensor (batch, width) per column, from embeddings in the order of the packs."""
@@ -103,30 +204,33 @@ class RecomputedBatch:
         arithmetic: str = "fp32",
         batch_context: BatchContext = no_context,
     ) -> None:
-        self._trained, self._streams = trained, streams
-        self._arithmetic, self._context = arithmetic, batch_context
+        self._trained = trained
+        self._streams = streams
+        self._arithmetic = arithmetic
+        self._context = batch_context
         self._batch = _Batch.of(trained, ids)
         self._positions = []  # of the random streams, before each pack
-        parts = []
+        embeddings = []
         with torch.no_grad():
             for pack in self._batch.packs:
                 self._positions.append(streams.position())
-                parts.append(self._forward(pack))
-        self._embeddings = torch.cat(parts).float().requires_grad_()
+                embeddings.append(self._forward(pack))
+        self._embeddings = torch.cat(embeddings).float().requires_grad_()
         self.columns = self._batch.columns(self._embeddings)
 
     def backward(self) -> None:
         """Accumulate the encoder's gradients."""
         gradient = self._embeddings.grad
         assert gradient is not None, "the loss has to go backward first"
-        behind = self._streams.position()
+        end = self._streams.position()
         sizes = [sum(map(len, pack)) for pack in self._batch.packs]
-        for pack, position, part in zip(self._batch.packs, self._positions, gradient.split(sizes), strict=True):
+        gradients = gradient.split(sizes)
+        for pack, position, pack_gradient in zip(self._batch.packs, self._positions, gradients, strict=True):
             self._streams.go_to(position)
-            self._forward(pack).float().backward(part)
-        self._streams.go_to(behind)
+            self._forward(pack).float().backward(pack_gradient)
+        self._streams.go_to(end)
 
     def _forward(self, pack: Pack) -> Tensor:
         device = self._trained.model.device.type
-        with precision.autocast(self._arithmetic, device), self._trained.looked_up([pack]):
+        with precision.autocast(self._arithmetic, device), self._trained.look_up_words([pack]):
             return self._trained.forward(pack, self._context)

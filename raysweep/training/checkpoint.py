@@ -1,4 +1,7 @@
-"""Checkpoints on disk: tensors and plain values, written atomically. No pickles."""
+"""Checkpoints: the complete state of training, from which a trial resumes as if never interrupted.
+
+A checkpoint is a folder of tensors and plain values, written atomically. It contains no pickles.
+"""
 
 import json
 import shutil
@@ -6,19 +9,181 @@ import uuid
 import warnings
 import zlib
 from collections.abc import Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from raysweep.errors import InputError
+from raysweep.evaluation.operating_points import LABELED
+from raysweep.metrics.retrieval import Scores
+from raysweep.results.types import Calibration, PointKey
 from raysweep.storage.folder import Folder, as_folder, flush
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
+from raysweep.training.progress import Progress
+from raysweep.training.trainer import Training
+from raysweep.training.validation import IdleRule
+from raysweep.training.workbench import RungResult
 
 SCHEMA = 1
 
 
-def save(place: str | Path | Folder, number: int, tensors: "Mapping[str, Tensor]", values: Mapping[str, Any]) -> None:
+_RESULT_VALUES = ("step", "examples_seen", "loss", "seconds", "train_seconds", "stop")
+
+
+def save(training: Training, folder: str | Path | Folder, last: RungResult | None) -> None:
+    """Write a checkpoint, including the last rung's result, which its reader may not have received yet."""
+    weights, averages = _separate_averages(training)
+    tensors = {
+        **{f"weight.{name}": weight for name, weight in weights.items()},
+        **{f"average.{name}": average for name, average in averages.items()},
+        "rng.cpu": torch.get_rng_state(),
+        "total": training.loss_sum,
+        "left": torch.from_numpy(training.order.remaining),
+    }
+    for index, slots in training.optimizer.state_dict()["state"].items():
+        for slot, value in slots.items():
+            if value is not None:  # such as the buffer of sgd without momentum
+                tensors[f"optimizer.{index}.{slot}"] = value
+    if training.device.type == "cuda":
+        tensors["rng.cuda"] = torch.cuda.get_rng_state(training.device)
+    values: dict[str, Any] = {
+        **asdict(training.progress),
+        **_identity(training),
+        "precision": training.precision,
+        "spent_before": training.seconds,
+        "order": training.order.rng.bit_generator.state,
+        "dropout": training.bench.dropouts.state(),
+        "idle": None if training.idle is None else asdict(training.idle),
+    }
+    if training.average is not None:
+        values["averaged_steps"] = training.average.num_steps
+    if last is not None:
+        result_values, result_tensors = _pack_result(last)
+        values["last"] = result_values
+        tensors |= result_tensors
+    write(folder, training.progress.seen, tensors, values)
+
+
+def restore(training: Training, folder: str | Path | Folder) -> RungResult | None:
+    """Load the latest checkpoint of ``folder`` into a new training and return the last rung's result, if any.
+
+    Without a checkpoint, nothing changes.
+
+    Raises:
+        InputError: If the checkpoint has another configuration, seed or number of rungs.
+    """
+    checkpoint = read(folder)
+    if checkpoint is None:
+        return None
+    tensors, values = checkpoint
+    differences = [name for name, value in _identity(training).items() if values[name] != value]
+    if differences:
+        raise InputError(
+            f"{as_folder(folder).location}: the checkpoint has another {' and '.join(differences)}; allowed: a "
+            "folder without checkpoints, or those of the same trial"
+        )
+    with torch.no_grad():
+        for name, parameter in training.parameters.items():
+            parameter.copy_(tensors[f"weight.{name}"])
+            if training.average is not None:
+                training.average.tensors[name].copy_(tensors[f"average.{name}"])
+        training.loss_sum.copy_(tensors["total"])
+    _restore_optimizer(training.optimizer, tensors)
+    _restore_random_streams(training, tensors, values)
+    progress = {field.name: values[field.name] for field in fields(Progress)}
+    training.progress = Progress(**progress)
+    training.began -= values["spent_before"]
+    training.set_precision(values["precision"])
+    if training.idle is not None:
+        training.idle = IdleRule(**values["idle"])
+    if training.average is not None:
+        training.average.num_steps = values["averaged_steps"]
+        training.show_average(shown=training.progress.seen_in_rung == 0)
+    if "last" not in values:
+        return None
+    last = _unpack_result(values["last"], tensors)
+    head = training.head()
+    if head is not None and last.calibration is not None:
+        head = head.at_temperature(last.calibration.temperature)
+    training.bench.head = head
+    return last
+
+
+def _separate_averages(training: Training) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
+    """Return the weights in training and their averages (empty without an average), whichever the model shows."""
+    if training.average is None:
+        return training.parameters, {}
+    if training.average.is_shown:
+        return training.average.tensors, training.parameters
+    return training.parameters, training.average.tensors
+
+
+def _identity(training: Training) -> dict[str, Any]:
+    """Return the values that a checkpoint and the trial that resumes from it must share."""
+    return {
+        "config": training.config.identity,
+        "seed": training.seed,
+        "num_rungs": training.num_rungs,
+    }
+
+
+def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        if name.startswith("optimizer."):
+            _, index, slot = name.split(".")
+            state.setdefault(int(index), {})[slot] = value
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def _restore_random_streams(training: Training, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+    """Restore torch's random streams, the order of examples and the dropout masks."""
+    torch.set_rng_state(tensors["rng.cpu"])
+    if "rng.cuda" in tensors and training.device.type == "cuda":
+        torch.cuda.set_rng_state(tensors["rng.cuda"], training.device)
+    training.order.remaining = tensors["left"].numpy()
+    training.order.rng.bit_generator.state = values["order"]
+    training.bench.dropouts.restore(values["dropout"])
+
+
+def _pack_result(result: RungResult) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return a result's plain values, and the per-query scores of each point in the order of ``keys``.
+
+    The scores are (3, queries), or (2, queries) without accuracy.
+    """
+    values = {name: getattr(result, name) for name in _RESULT_VALUES}
+    values["keys"] = [*result.points, *result.labeled]
+    if result.calibration is not None:
+        values["calibration"] = asdict(result.calibration)
+    tensors = {}
+    for index, scores in enumerate([*result.points.values(), *result.labeled.values()]):
+        rows = [scores.polarity, scores.similarity]
+        if scores.accuracy is not None:
+            rows.append(scores.accuracy)
+        tensors[f"last.{index}"] = torch.from_numpy(np.stack(rows))
+    return values, tensors
+
+
+def _unpack_result(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> RungResult:
+    points: dict[PointKey, Scores] = {}
+    labeled: dict[PointKey, Scores] = {}
+    for index, (kind, value) in enumerate(values["keys"]):
+        scores = labeled if kind == LABELED else points
+        scores[kind, value] = Scores(*tensors[f"last.{index}"].numpy())
+    calibration = values.get("calibration")
+    return RungResult(
+        **{name: values[name] for name in _RESULT_VALUES},
+        points=points,
+        labeled=labeled,
+        calibration=None if calibration is None else Calibration(**calibration),
+    )
+
+
+def write(place: str | Path | Folder, number: int, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
     """Write checkpoint ``number`` atomically into the folder at ``place``; numbers increase.
 
     The previous checkpoint is deleted once the new one has been read back, verified and stored.
@@ -27,13 +192,16 @@ def save(place: str | Path | Folder, number: int, tensors: "Mapping[str, Tensor]
         OSError: If the checkpoint cannot be written or does not match its source.
     """
     folder = as_folder(place)
+    name = f"{number:09d}"
     temporary = folder.path / f".{uuid.uuid4().hex[:8]}"
     temporary.mkdir(parents=True)
     try:
-        _write(temporary, tensors, values)
+        _write_files(temporary, tensors, values)
         flush(temporary)
-        _confirm(temporary)
-        name = f"{number:09d}"
+        try:
+            _read_files(temporary)
+        except ValueError as error:
+            raise OSError(f"{folder.location}: checkpoint {name} was not stored as it was written: {error}") from None
         if (folder.path / name).exists():  # left by a process that was killed right after this
             return
         temporary.rename(folder.path / name)
@@ -47,7 +215,7 @@ def save(place: str | Path | Folder, number: int, tensors: "Mapping[str, Tensor]
     folder.let_go(name)
 
 
-def _write(folder: Path, tensors: "Mapping[str, Tensor]", values: Mapping[str, Any]) -> None:
+def _write_files(folder: Path, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
     from safetensors.torch import save_file
 
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
@@ -56,14 +224,7 @@ def _write(folder: Path, tensors: "Mapping[str, Tensor]", values: Mapping[str, A
     (folder / "values.json").write_text(text, encoding="utf-8")
 
 
-def _confirm(folder: Path) -> None:
-    try:
-        _read(folder)
-    except ValueError as error:
-        raise OSError(f"{folder.parent}: a checkpoint was not stored as it was written: {error}") from None
-
-
-def load(place: str | Path | Folder) -> "tuple[dict[str, Tensor], dict[str, Any]] | None":
+def read(place: str | Path | Folder) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """Return the latest checkpoint of the folder at ``place``, or None if it has another schema or does not exist.
 
     Damaged checkpoints are set aside with a warning.
@@ -75,13 +236,14 @@ def load(place: str | Path | Folder) -> "tuple[dict[str, Tensor], dict[str, Any]
     try:
         fetched = folder.fetch()
     except FileNotFoundError:  # the trial's previous process has just written a newer one
-        return load(folder)
-    for path in _from_the_latest(fetched):
+        return read(folder)
+    complete = [path for path in fetched.glob("[0-9]*") if (path / "values.json").is_file()]
+    for path in sorted(complete, reverse=True):
         try:
-            tensors, values = _read(path)
+            tensors, values = _read_files(path)
         except FileNotFoundError:
             if not path.exists():  # the trial's previous process has just written a newer one
-                return load(folder)
+                return read(folder)
             _set_aside(folder, path, "a file is missing")
         except ValueError as error:
             _set_aside(folder, path, str(error))
@@ -91,18 +253,13 @@ def load(place: str | Path | Folder) -> "tuple[dict[str, Tensor], dict[str, Any]
     return None
 
 
-def _from_the_latest(folder: Path) -> list[Path]:
-    return sorted((path for path in folder.glob("[0-9]*") if (path / "values.json").is_file()), reverse=True)
-
-
-def _read(place: Path) -> "tuple[dict[str, Tensor], dict[str, Any]]":
+def _read_files(place: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return a checkpoint's tensors and values.
 
     Raises:
         ValueError: If the checkpoint is damaged.
         OSError: If it cannot be read.
     """
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     try:
@@ -110,20 +267,18 @@ def _read(place: Path) -> "tuple[dict[str, Tensor], dict[str, Any]]":
     except RecursionError:
         raise ValueError("values.json is nested too deeply") from None
     if not isinstance(values, dict) or "schema" not in values:
-        raise ValueError("values.json holds no values of a checkpoint")
+        raise ValueError("values.json does not contain the values of a checkpoint")
     try:
         tensors = load_file(place / "tensors")
     except SafetensorError as error:
         raise ValueError(error) from None
     if values.pop("checksum", None) != _checksum(tensors):
-        raise ValueError("its tensors are not those that were written")
+        raise ValueError("the checksum of its tensors does not match")
     return tensors, values
 
 
-def _checksum(tensors: "Mapping[str, Tensor]") -> int:
+def _checksum(tensors: Mapping[str, Tensor]) -> int:
     """Return the CRC-32 of the names and bytes of tensors in memory."""
-    import torch
-
     checksum = 0
     for name in sorted(tensors):
         checksum = zlib.crc32(name.encode(), checksum)
@@ -137,7 +292,7 @@ def _set_aside(folder: Folder, place: Path, problem: str) -> None:
     """Rename a damaged checkpoint, which would otherwise hide an intact one."""
     aside = place.with_name(f"damaged-{place.name}-{uuid.uuid4().hex[:8]}")
     warnings.warn(
-        f"{folder.location}/{place.name}: damaged, so the trial goes back to an earlier one, if there is any: {problem}",
+        f"{folder.location}/{place.name}: damaged checkpoint ({problem}); the trial resumes from an earlier one, if any",
         stacklevel=3,
     )
     place.rename(aside)

@@ -1,9 +1,9 @@
 """Training of one trial: optimizer steps, and the evaluation at the end of a rung."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,23 +19,19 @@ from raysweep.evaluation import operating_points
 from raysweep.evaluation.calibration import calibrated
 from raysweep.evaluation.evaluation_set import TrialDivergedError
 from raysweep.evaluation.operating_points import Encoded, Head
-from raysweep.training import batches, losses, optimizers
-from raysweep.training.averages import WeightAverage
+from raysweep.training import batches, losses
+from raysweep.training.batches import ExampleOrder, Examples
 from raysweep.training.dropout import RandomStreams
-from raysweep.training.example_order import ExampleOrder
+from raysweep.training.optimization import LearningRates, WeightAverage, build_optimizer
 from raysweep.training.progress import Progress
-from raysweep.training.schedules import LearningRates
 from raysweep.training.validation import IdleRule, ValidationExamples, triplet_errors
 from raysweep.training.workbench import RungResult, Workbench
-
-Examples: TypeAlias = tuple[npt.NDArray[np.integer], npt.NDArray[Any] | None]
-"""Sentence ids (batch, columns), and targets (batch,) or None."""
 
 
 class Training:
     """State of a trial between two optimizer steps. It uses the workbench's model, starting from the base weights.
 
-    :mod:`raysweep.training.training_state` saves the state to checkpoints and restores it.
+    :mod:`raysweep.training.checkpoint` saves the state and restores it.
     """
 
     def __init__(self, config: TrialConfig, bench: Workbench, seed: int, num_rungs: int) -> None:
@@ -80,7 +76,7 @@ class Training:
 
     def _build_optimizer(self) -> torch.optim.Optimizer:
         heights = {} if self.config.layer_decay == 1.0 else freezing.heights(self.bench.parameter_names)
-        return optimizers.build(self.config, self.parameters, heights)
+        return build_optimizer(self.config, self.parameters, heights)
 
     def _trained_parameters(self) -> dict[str, torch.nn.Parameter]:
         """Return the trainable parameters by name: the encoder's, and the loss's own with the prefix ``loss.``."""
@@ -117,9 +113,10 @@ class Training:
         progress = self.progress
         self.show_average(shown=False)
         self.model.train()
-        self._set_learning_rate()
-        taken = [self.order.take(batch_size) for batch_size in self._batch_sizes()]
-        for (ids, _), loss in zip(taken, self._add_gradients(taken), strict=True):
+        self.learning_rates.apply(self.optimizer, progress.rung, progress.steps_in_rung)
+        step_batches = [self.order.take(batch_size) for batch_size in self._batch_sizes()]
+        batch_losses = self._add_gradients(step_batches)
+        for (ids, _), loss in zip(step_batches, batch_losses, strict=True):
             self.loss_sum += loss
             progress.add_batch(len(ids))
         torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.config.max_gradient_norm)
@@ -138,24 +135,25 @@ class Training:
         if self.average is not None and self.average.is_shown != shown:
             self.average.swap()
 
-    def _add_gradients(self, taken: Sequence[Examples]) -> list[Tensor]:
+    def _add_gradients(self, step_batches: Sequence[Examples]) -> list[Tensor]:
         """Accumulate the gradients of a step's batches and return their losses, scalars without gradients.
 
         If the activations do not fit into memory, they are recomputed for the gradients from then on.
         """
-        before = self.streams.position()
+        num_batches = len(step_batches)
+        position = self.streams.position()
         try:
-            return [self._add_gradient(ids, targets, len(taken)) for ids, targets in taken]
+            return [self._add_gradient(ids, targets, num_batches) for ids, targets in step_batches]
         except RuntimeError as error:
             if self.recomputes or not _is_out_of_memory(error):
                 raise
         self.recomputes = True
-        self.streams.go_to(before)
+        self.streams.go_to(position)
         self.optimizer.zero_grad(set_to_none=True)
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
-        print("out of memory: from here on activations are computed again for the gradients", flush=True)
-        return [self._add_gradient(ids, targets, len(taken)) for ids, targets in taken]
+        print("training: out of memory, recomputing activations from now on", flush=True)
+        return [self._add_gradient(ids, targets, num_batches) for ids, targets in step_batches]
 
     def _add_gradient(self, ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None, num_batches: int) -> Tensor:
         """Accumulate the gradient of one of ``num_batches`` batches and return its loss."""
@@ -172,10 +170,6 @@ class Training:
         for batch in passes:
             batch.backward()
         return loss.detach()
-
-    def _set_learning_rate(self) -> None:
-        rate = self.learning_rates.at(self.progress.rung, self.progress.steps_in_rung)
-        optimizers.set_learning_rate(self.optimizer, rate)
 
     def _batch_sizes(self) -> list[int]:
         """Return the batch sizes of the next step. The last batch of a rung may be smaller."""
@@ -214,7 +208,9 @@ class Training:
         labels = self._loss_labels(ids, targets)
         loss: Tensor = self.loss.compute_loss_from_embeddings(columns, labels)
         if self.config.retention_weight:
-            loss = loss + self.config.retention_weight * self._retention_term(ids, columns)
+            vectors = np.asarray(self.bench.prepared.reference_embeddings[ids])
+            reference = [self._on_device(vectors[:, column]) for column in range(ids.shape[1])]
+            loss = loss + self.config.retention_weight * losses.retention_term(columns, reference)
         return loss
 
     def _loss_labels(self, ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None) -> Tensor | None:
@@ -222,11 +218,6 @@ class Training:
         if self.config.negatives == "other_class":
             targets = np.asarray(self.bench.prepared.sentences.labels[ids[:, 0]])
         return None if targets is None else self._on_device(targets)
-
-    def _retention_term(self, ids: npt.NDArray[np.integer], columns: list[Tensor]) -> Tensor:
-        vectors = np.asarray(self.bench.prepared.reference_embeddings[ids])
-        reference = [self._on_device(vectors[:, column]) for column in range(ids.shape[1])]
-        return losses.retention_term(columns, reference)
 
     def _on_device(self, array: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(self.device)
@@ -260,7 +251,7 @@ class Training:
         # A bf16 cache is for training only.
         context = self.batch_context if self.precision == "fp32" else no_context
         encoded = operating_points.encode(self.bench.tuned(context), self.bench.dev)
-        encoded = self._calibrated(encoded)
+        encoded = self._calibrate(encoded)
         tuned = self.bench.tuned(context)
         grid, has_head = self.bench.evaluation.points, tuned.head is not None
         keys = operating_points.wanted(grid, has_head=has_head)
@@ -270,9 +261,7 @@ class Training:
         if self.idle is not None:
             loss, errors = self._validate(encoded)
             stop = self.idle.update(loss, errors)
-        progress.begin_rung()
-        self.loss_sum.zero_()
-        self._begin_afresh()
+        self._begin_rung()
         return RungResult(
             step=progress.rung,
             examples_seen=progress.seen,
@@ -285,7 +274,7 @@ class Training:
             calibration=self.bench.calibration(self.bench.dev, encoded),
         )
 
-    def _calibrated(self, encoded: Encoded) -> Encoded:
+    def _calibrate(self, encoded: Encoded) -> Encoded:
         """Calibrate the temperature of the workbench's head if configured, and update the class probabilities.
 
         The head in training has no temperature.
@@ -296,8 +285,10 @@ class Training:
         bench.head = calibrated(bench.head, encoded.queries, bench.dev.query_labels)
         return encoded.under(bench.head)
 
-    def _begin_afresh(self) -> None:
-        """Reset the order of examples and the optimizer, as configured for a new rung."""
+    def _begin_rung(self) -> None:
+        """Reset the counts of the current rung, and the order of examples and the optimizer if configured."""
+        self.progress.begin_rung()
+        self.loss_sum.zero_()
         if self.config.resample_each_rung:
             self.order.restart()
         if self.config.fresh_optimizer:
@@ -311,27 +302,46 @@ class Training:
         return ValidationExamples.of(prepared, kind, self.bench.dev.queries, prepared.target_cosines(kind))
 
     def _validate(self, encoded: Encoded) -> tuple[float, int]:
-        """Return the loss over validation examples and the number of errors."""
-        examples = self._validation_examples
-        loss = self._validation_loss(examples, encoded)
-        return loss, self._num_errors(examples, encoded)
+        """Return the loss over validation examples and the number of errors.
 
-    def _validation_loss(self, examples: ValidationExamples, encoded: Encoded) -> float:
+        Errors are misclassified queries under a softmax head, otherwise triplets in the wrong order.
+        """
+        examples = self._validation_examples
         embeddings = self._on_device(encoded.queries)
         columns = [embeddings[self._on_device(rows)] for rows in examples.rows.T]
         labels = self._loss_labels(self.bench.dev.queries[examples.rows], examples.targets)
         with torch.no_grad():
-            return float(self.loss.compute_loss_from_embeddings(columns, labels))
-
-    def _num_errors(self, examples: ValidationExamples, encoded: Encoded) -> int:
-        """Return the number of misclassified queries under a softmax head, otherwise of triplets in the wrong order."""
+            loss = float(self.loss.compute_loss_from_embeddings(columns, labels))
         if encoded.query_classes is None:
-            return triplet_errors(encoded.queries, examples.triplets)
+            return loss, triplet_errors(encoded.queries, examples.triplets)
         predicted = encoded.query_classes.argmax(axis=1)
         num_errors = (predicted != self.bench.dev.query_labels).sum()
-        return int(num_errors)
+        return loss, int(num_errors)
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:
     """Return whether the GPU or the host ran out of memory."""
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def measure_peak_bytes(bench: Workbench, configs: Iterable[TrialConfig]) -> int:
+    """Return the maximum memory that the GPU's allocator reserves for any of these trials.
+
+    Each trial takes one optimizer step on the longest distinct sentences, so that no batch of it holds more tokens. The
+    bench must be on a GPU.
+    """
+    device = bench.model.device
+    every_sentence = np.arange(len(bench.tokens))
+    lengths = bench.tokens.lengths(every_sentence)
+    longest_first = np.argsort(-lengths, kind="stable")
+    torch.cuda.reset_peak_memory_stats(device)
+    for config in configs:
+        training = Training(config, bench, seed=0, num_rungs=1)
+        training.model.train()  # dropout takes memory too
+        ids, targets = training.order.take(config.batch_size)
+        longest_ids = np.resize(longest_first[: ids.size], ids.shape)
+        loss = training.batch_loss(longest_ids, targets)
+        loss.backward()
+        training.optimizer.step()
+        training.optimizer.zero_grad(set_to_none=True)
+    return int(torch.cuda.max_memory_reserved(device))

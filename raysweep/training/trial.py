@@ -116,12 +116,12 @@ def rungs_and_progress(  # noqa: PLR0913 (the arguments of rungs, and callbacks)
     ``on_rest`` is called before operations that may take long without an optimizer step: an evaluation, or writing a
     checkpoint. While ``leaves`` returns True, a checkpoint is written before each progress update.
     """
-    from raysweep.training import training_state
+    from raysweep.training import checkpoint
     from raysweep.training.trainer import Training
 
     training = Training(config, workbench, seed, num_rungs)
     training.recomputes = recomputes
-    last = None if checkpoints is None else training_state.restore(training, checkpoints)
+    last = None if checkpoints is None else checkpoint.restore(training, checkpoints)
     within_rung = training.progress.seen_in_rung > 0
     if last is not None and not within_rung:  # within a rung, the last result was received and the model has moved on
         yield last
@@ -138,7 +138,7 @@ def rungs_and_progress(  # noqa: PLR0913 (the arguments of rungs, and callbacks)
             is_due = now - saved >= intervals.checkpoint_seconds
             if checkpoints is not None and (is_due or leaving):
                 on_rest()
-                training_state.save(training, checkpoints, last)
+                checkpoint.save(training, checkpoints, last)
                 saved = now
             if reports:
                 yield pace.progress(training.progress, config.examples_per_rung, now)
@@ -146,5 +146,5 @@ def rungs_and_progress(  # noqa: PLR0913 (the arguments of rungs, and callbacks)
         on_rest()
         last = training.evaluate()
         if checkpoints is not None:
-            training_state.save(training, checkpoints, last)
+            checkpoint.save(training, checkpoints, last)
         yield last

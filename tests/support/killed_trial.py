@@ -15,9 +15,9 @@ from raysweep.config.sweep import EvaluationConfig
 from raysweep.config.trial import trial_config
 from raysweep.data.prepared import Prepared
 from raysweep.training import (
-    optimizers,  # noqa: F401
+    checkpoint,  # noqa: F401
+    optimization,  # noqa: F401
     trainer,  # noqa: F401
-    training_state,  # noqa: F401
     trial,
     workbench,
 )

@@ -1,19 +1,79 @@
-"""A batch's distinct sentences, embedded once each, against the library's padded columns."""
+"""The order of examples, the embeddings of batches, and the gradient of the word embedding table."""
+
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from raysweep.config.losses import LOSSES
 from raysweep.config.trial import trial_config
-from raysweep.encoders import buckets
-from raysweep.training import batches, losses, workbench
+from raysweep.encoders import buckets, encoder
+from raysweep.training import batches, losses
+from raysweep.training.batches import ExampleOrder, TrainedEncoder
 from raysweep.training.trainer import Training
+from raysweep.training.workbench import Workbench
+
+
+def order_of(ids: np.ndarray, seed: int = 0, *, no_duplicates: bool = True) -> ExampleOrder:
+    prepared: Any = SimpleNamespace(examples=lambda kind: (ids, np.arange(len(ids))))
+    return ExampleOrder(prepared, "positive_pair", seed, no_duplicates=no_duplicates)
+
+
+def random_pairs(num_examples: int, num_sentences: int, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return np.array([rng.choice(num_sentences, 2, replace=False) for _ in range(num_examples)])
+
+
+def test_batches_without_duplicates_equal_those_of_sentence_transformers() -> None:
+    datasets = pytest.importorskip("datasets")
+    from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
+
+    ids = random_pairs(600, 150)
+    dataset = datasets.Dataset.from_dict({"anchor": ids[:, 0].tolist(), "positive": ids[:, 1].tolist()})
+    sampler = NoDuplicatesBatchSampler(
+        dataset, batch_size=16, drop_last=True, generator=torch.Generator().manual_seed(7), seed=7
+    )
+    order = order_of(ids)
+    order.remaining = torch.randperm(len(ids), generator=torch.Generator().manual_seed(7)).numpy()
+    expected = list(sampler)
+    actual = [order.take(16)[1].tolist() for _ in expected]  # type: ignore[union-attr]
+    assert len(expected) > 30
+    assert [sorted(batch) for batch in actual] == [sorted(batch) for batch in expected]
+
+
+@given(st.integers(1, 30), st.integers(1, 40), st.integers(0, 5))
+def test_examples_of_one_anchor_fill_batches(num_examples: int, batch_size: int, seed: int) -> None:
+    """Each example is taken equally often, although no batch can avoid duplicates."""
+    ids = np.stack([np.zeros(num_examples, int), np.arange(1, num_examples + 1)], axis=1)
+    order = order_of(ids, seed)
+    examples = [order.take(batch_size) for _ in range(10)]
+    assert all(len(ids) == batch_size for ids, _ in examples)
+    counts = np.bincount(np.concatenate([positions for _, positions in examples]), minlength=num_examples)  # type: ignore[misc]
+    assert counts.max() - counts.min() <= 2
+
+
+def test_each_pass_contains_every_example_once() -> None:
+    ids = np.arange(24).reshape(12, 2)  # no two share a sentence
+    for no_duplicates in (False, True):
+        order = order_of(ids, no_duplicates=no_duplicates)
+        passes = np.concatenate([order.take(4)[1] for _ in range(9)]).reshape(3, 12)  # type: ignore[misc]
+        assert all(sorted(positions) == list(range(12)) for positions in passes.tolist())
+        assert len({tuple(positions) for positions in passes.tolist()}) == 3
+
+
+def test_duplicates_are_allowed_by_default() -> None:
+    ids = random_pairs(64, 20)
+    with_duplicates, _ = order_of(ids, no_duplicates=False).take(32)
+    assert len(np.unique(with_duplicates)) < with_duplicates.size
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_step_is_the_stock_loss_over_padded_columns(loss: str, demo_bench: workbench.Workbench) -> None:
-    """Same loss and gradients whether sentences are embedded once in buckets, or column by column with padding."""
+def test_buckets_give_the_loss_and_gradients_of_padded_columns(loss: str, demo_bench: Workbench) -> None:
+    """Loss and gradients do not depend on whether sentences are embedded once in buckets or column by column."""
     demo_bench.reset()
     demo_bench.model.eval()  # no dropout
     config = trial_config({"loss": loss, "learning_rate": 1e-5})
@@ -26,7 +86,7 @@ def test_a_step_is_the_stock_loss_over_padded_columns(loss: str, demo_bench: wor
     labels = None if targets is None else torch.from_numpy(targets[rows])
     outcomes = []
     for columns in (
-        batches.embed_columns(batches.TrainedEncoder(demo_bench.model, demo_bench.tokens), batch),
+        batches.embed_columns(TrainedEncoder(demo_bench.model, demo_bench.tokens), batch),
         [
             demo_bench.model(demo_bench.model.preprocess(demo_bench.prepared.sentences.texts(column)))[
                 "sentence_embedding"
@@ -44,17 +104,17 @@ def test_a_step_is_the_stock_loss_over_padded_columns(loss: str, demo_bench: wor
     assert (outcomes[0][1] - outcomes[1][1]).abs().max() <= 1e-3 * scale + 1e-9
 
 
-ROUNDING = {"fp32": 1e-5, "bf16": 0.03}  # of gradients, relative to the greatest: bf16 has 8 bits of a number
+ROUNDING = {"fp32": 1e-5, "bf16": 0.03}  # error relative to the largest gradient: bf16 has 8 significant bits
 
 
 @pytest.mark.parametrize(
     ("loss", "retention_weight", "precision"),
     [*((loss, 0.5, "fp32") for loss in LOSSES), ("triplet", 0.0, "fp32"), ("triplet", 0.5, "bf16")],
 )
-def test_a_batch_whose_activations_are_computed_again_has_the_same_gradient(
-    loss: str, retention_weight: float, precision: str, demo_bench: workbench.Workbench, monkeypatch: pytest.MonkeyPatch
+def test_recomputed_activations_give_the_same_gradient(
+    loss: str, retention_weight: float, precision: str, demo_bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under dropout, of several packs, and for losses that compare each example with the whole batch."""
+    """With dropout and several packs, also for losses that compare each example with the whole batch."""
     monkeypatch.setattr(buckets, "CELLS_PER_PACK", 256)
     values = {"loss": loss, "retention_weight": retention_weight, "precision": precision}
     config = trial_config({"learning_rate": 1e-5, "dropout": 0.2, **values})
@@ -67,14 +127,107 @@ def test_a_batch_whose_activations_are_computed_again_has_the_same_gradient(
         ids, targets = training.order.take(40)
         assert len(training.trained.packs(np.unique(ids))) > 1
         value = training._add_gradient(ids, targets, 2)
-        gradients.append({name: each.grad for name, each in training.parameters.items() if each.grad is not None})
+        gradients.append(
+            {name: parameter.grad for name, parameter in training.parameters.items() if parameter.grad is not None}
+        )
         ends.append((float(value), demo_bench.dropouts.state(), torch.get_rng_state()))
-    whole, again = gradients
-    assert whole.keys() == again.keys()
-    assert len(whole) > 100
-    for name, gradient in whole.items():
+    expected, recomputed = gradients
+    assert expected.keys() == recomputed.keys()
+    assert len(expected) > 100
+    for name, gradient in expected.items():
         scale = float(gradient.abs().max())
-        assert float((again[name] - gradient).abs().max()) <= ROUNDING[precision] * scale + 1e-9, name
+        assert float((recomputed[name] - gradient).abs().max()) <= ROUNDING[precision] * scale + 1e-9, name
     assert ends[0][0] == pytest.approx(ends[1][0], rel=1e-6)
     assert ends[0][1] == ends[1][1]
     assert torch.equal(ends[0][2], ends[1][2])
+
+
+def word_table(bench: Workbench) -> torch.nn.Embedding:
+    table = encoder.word_table(bench.model)
+    assert table is not None
+    return table
+
+
+def compute_loss(trained: TrainedEncoder, ids: Any) -> torch.Tensor:
+    """Return a function of the embeddings whose gradient differs between them."""
+    trained.model.eval()  # no dropout
+    (embeddings,) = batches.embed_columns(trained, ids[:, None])
+    weights = torch.linspace(-1, 1, embeddings.shape[1])
+    return (embeddings * weights).square().sum()
+
+
+def plain_gradient(bench: Workbench, ids_of_batches: Any, monkeypatch: pytest.MonkeyPatch) -> torch.Tensor:
+    """Return the table's gradient if the model looks words up by itself."""
+    with monkeypatch.context() as patch:
+        patch.setattr(encoder, "word_table", lambda model: None)
+        trained = TrainedEncoder(bench.model, bench.tokens)
+    bench.model.zero_grad()
+    for ids in ids_of_batches:
+        compute_loss(trained, ids).backward()
+    gradient = word_table(bench).weight.grad
+    assert gradient is not None
+    return gradient.clone()
+
+
+def test_word_table_has_the_gradient_of_the_plain_lookup(
+    tiny_bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For steps of one or two batches, after steps with other words."""
+    tiny_bench.reset()
+    weight = word_table(tiny_bench).weight
+    trained = TrainedEncoder(tiny_bench.model, tiny_bench.tokens)
+    rng = np.random.default_rng(0)
+    for num_batches in (1, 2, 1):
+        ids_of_batches = [rng.choice(len(tiny_bench.tokens), 6, replace=False) for _ in range(num_batches)]
+        expected = plain_gradient(tiny_bench, ids_of_batches, monkeypatch)
+        tiny_bench.model.zero_grad(set_to_none=True)
+        for ids in ids_of_batches:
+            compute_loss(trained, ids).backward()
+        assert weight.grad is not None
+        assert 0 < (expected != 0).any(dim=1).sum() < len(weight)
+        torch.testing.assert_close(weight.grad, expected, rtol=1e-4, atol=1e-6 * float(expected.abs().max()))
+        assert torch.equal(weight.grad == 0, expected == 0)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adamax", "adadelta", "sgd"])
+def test_every_optimizer_steps_as_with_the_plain_lookup(
+    optimizer: str, tiny_bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = trial_config(
+        {
+            "loss": "softmax",
+            "learning_rate": 1e-2,
+            "optimizer": optimizer,
+            "weight_decay": 0.1,
+            "dropout": 0.0,
+            "batch_size": 4,
+            "accumulation_steps": 2,
+            "examples_per_rung": 24,
+            "precision": "fp32",
+        }
+    )
+    tiny_bench.reset()
+    beginning = word_table(tiny_bench).weight.detach().clone()
+    tables = []
+    for is_plain in (True, False):
+        with monkeypatch.context() as patch:
+            if is_plain:
+                patch.setattr(encoder, "word_table", lambda model: None)
+            training = Training(config, tiny_bench, seed=1, num_rungs=1)
+        while not training.rung_is_full:
+            training.step()
+        tables.append(word_table(tiny_bench).weight.detach().clone())
+    plain, shared = tables
+    moved = float((plain - beginning).abs().max())
+    assert moved > 0
+    assert float((plain - shared).abs().max()) <= 0.01 * moved
+
+
+def test_word_table_that_is_also_an_output_layer_is_looked_up_plainly(
+    tiny_bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table of an encoder with a head that predicts words has gradients for other words too."""
+    head = torch.nn.Linear(1, 1)
+    head.weight = word_table(tiny_bench).weight
+    monkeypatch.setattr(tiny_bench.model[0].auto_model, "get_output_embeddings", lambda: head)
+    assert encoder.word_table(tiny_bench.model) is None

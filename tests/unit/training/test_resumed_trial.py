@@ -1,4 +1,4 @@
-"""A trial that was interrupted and goes on from its checkpoint is the uninterrupted trial, to the bit."""
+"""A trial resumed from its checkpoint equals the uninterrupted trial, to the bit."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from raysweep.config.trial import TrialConfig
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.results.types import RungProgress
-from raysweep.training import checkpoint, training_state
+from raysweep.training import checkpoint
 from raysweep.training.trainer import Training
 from raysweep.training.trial import Intervals, rungs, rungs_and_progress
 from raysweep.training.workbench import RungResult, Workbench
@@ -28,16 +28,16 @@ from support.encoders import EVALUATION, trial
 from support.paths import TESTS
 
 SEED, NUM_RUNGS = 5, 3
-# With dropout, which is on unless turned off. A rung's last batch is smaller than the others.
+# All with dropout, the default. The last batch of a rung is smaller than the others.
 CONFIGS = {
     "triplet, adamw": trial(learning_rate=1e-3),
     "softmax, adamax, emb+B0": trial(
         loss="softmax", optimizer="adamax", learning_rate=1e-3, freezing="emb+B0", examples_per_rung=60
     ),
-    "adadelta, a sample and an optimizer for each rung": trial(
+    "adadelta, new sample and optimizer at each rung": trial(
         optimizer="adadelta", learning_rate=1.0, resample_each_rung=True, fresh_optimizer=True
     ),
-    "softmax, averaged weights, two passes, smoothed labels, rates that decay by layer": trial(
+    "softmax, averaged weights, two passes, smoothed labels, layer decay": trial(
         loss="softmax",
         learning_rate=1e-3,
         average_decay=0.7,
@@ -51,13 +51,13 @@ CONFIGS = {
 
 
 @pytest.fixture(scope="module")
-def fresh(tiny_prepared: Prepared) -> Any:
-    """Workbenches as new processes have them."""
+def new_bench(tiny_prepared: Prepared) -> Any:
+    """Return a function that makes a workbench like that of a new process."""
     points = PointsConfig(labeled=[0.3])
     return lambda: Workbench(tiny_prepared, EVALUATION.model_copy(update={"points": points}))
 
 
-def state(bench: Workbench) -> dict[str, np.ndarray]:
+def read_state(bench: Workbench) -> dict[str, np.ndarray]:
     weights = {name: value.numpy().copy() for name, value in bench.model.state_dict().items()}
     if bench.head is None:
         return weights
@@ -65,157 +65,164 @@ def state(bench: Workbench) -> dict[str, np.ndarray]:
     return weights | {"head": bench.head.weight, "bias": bench.head.bias, "temperature": temperature}
 
 
-def same_state(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+def is_same_state(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
 
 
-def bits(results: Iterable[RungResult]) -> list[Any]:
-    """All of a result but its times."""
+def read_bits(results: Iterable[RungResult]) -> list[Any]:
+    """Return everything in the results except times."""
     return [
         (
             *(rung.step, rung.examples_seen, rung.loss.hex(), rung.stop, rung.calibration),
             *(
-                (key, each.polarity.tobytes(), each.similarity.tobytes())
-                for key, each in (*rung.points.items(), *rung.labeled.items())
+                (key, scores.polarity.tobytes(), scores.similarity.tobytes())
+                for key, scores in (*rung.points.items(), *rung.labeled.items())
             ),
         )
         for rung in results
     ]
 
 
-def play(config: TrialConfig, bench: Workbench, folder: Path | None = None, **options: Any) -> Iterable[RungResult]:
+def train_rungs(
+    config: TrialConfig, bench: Workbench, folder: Path | None = None, **options: Any
+) -> Iterable[RungResult]:
     return rungs(config, bench, seed=SEED, num_rungs=NUM_RUNGS, checkpoints=folder, **options)
 
 
 @pytest.fixture(scope="module", params=CONFIGS)
-def case(request: pytest.FixtureRequest, fresh: Any) -> tuple[TrialConfig, list[Any], dict[str, np.ndarray]]:
+def case(request: pytest.FixtureRequest, new_bench: Any) -> tuple[TrialConfig, list[Any], dict[str, np.ndarray]]:
     """A configuration, and the results and weights of its uninterrupted trial."""
-    bench = fresh()
-    results = bits(play(CONFIGS[request.param], bench))
+    bench = new_bench()
+    results = read_bits(train_rungs(CONFIGS[request.param], bench))
     assert len({rung[2] for rung in results}) == NUM_RUNGS
-    return CONFIGS[request.param], results, state(bench)
+    return CONFIGS[request.param], results, read_state(bench)
 
 
 @pytest.mark.parametrize("seconds", [300.0, 0.0])
-def test_interrupted_at_the_end_of_a_rung(case: Any, fresh: Any, tmp_path: Path, seconds: float) -> None:
-    """Its result may not have arrived anywhere, so it comes again, with the weights behind it."""
-    config, whole, weights = case
-    before, after = fresh(), fresh()
-    first = play(config, before, tmp_path, checkpoint_seconds=seconds)
-    assert bits([next(first), next(first)]) == whole[:2]
-    second = play(config, after, tmp_path, checkpoint_seconds=seconds)
-    assert bits([next(second)]) == whole[1:2]
-    assert same_state(state(after), state(before))
-    assert bits(second) == whole[2:]
-    assert same_state(state(after), weights)
+def test_interrupted_at_the_end_of_a_rung(case: Any, new_bench: Any, tmp_path: Path, seconds: float) -> None:
+    """The rung's result may be lost, so it is repeated, with the weights that gave it."""
+    config, uninterrupted, weights = case
+    before, after = new_bench(), new_bench()
+    first = train_rungs(config, before, tmp_path, checkpoint_seconds=seconds)
+    assert read_bits([next(first), next(first)]) == uninterrupted[:2]
+    second = train_rungs(config, after, tmp_path, checkpoint_seconds=seconds)
+    assert read_bits([next(second)]) == uninterrupted[1:2]
+    assert is_same_state(read_state(after), read_state(before))
+    assert read_bits(second) == uninterrupted[2:]
+    assert is_same_state(read_state(after), weights)
 
 
-def test_interrupted_within_a_rung(case: Any, fresh: Any, tmp_path: Path) -> None:
-    config, whole, weights = case
-    first = Training(config, fresh(), SEED, NUM_RUNGS)
+def test_interrupted_within_a_rung(case: Any, new_bench: Any, tmp_path: Path) -> None:
+    config, uninterrupted, weights = case
+    first = Training(config, new_bench(), SEED, NUM_RUNGS)
     while not first.rung_is_full:
         first.step()
     last = first.evaluate()
     first.step()
-    training_state.save(first, tmp_path, last)
+    checkpoint.save(first, tmp_path, last)
     first.step()  # lost
-    after = fresh()
+    after = new_bench()
     second = Training(config, after, SEED, NUM_RUNGS)
-    restored = training_state.restore(second, tmp_path)
+    restored = checkpoint.restore(second, tmp_path)
     assert restored is not None
-    assert bits([restored]) == whole[:1]
+    assert read_bits([restored]) == uninterrupted[:1]
     assert second.progress.rung == 1
     assert second.progress.seen_in_rung == config.batch_size * config.accumulation_steps
     # That rung was taken before, and the weights are no longer its own, so `rungs` does not repeat it.
-    assert bits(play(config, after, tmp_path)) == whole[1:]
-    assert same_state(state(after), weights)
+    assert read_bits(train_rungs(config, after, tmp_path)) == uninterrupted[1:]
+    assert is_same_state(read_state(after), weights)
 
 
-def test_interrupted_before_the_first_rung_is_over(fresh: Any, tmp_path: Path) -> None:
+def test_interrupted_within_the_first_rung(new_bench: Any, tmp_path: Path) -> None:
     config = CONFIGS["triplet, adamw"]
-    first = Training(config, fresh(), SEED, NUM_RUNGS)
+    first = Training(config, new_bench(), SEED, NUM_RUNGS)
     first.step()
-    training_state.save(first, tmp_path, None)
-    assert bits(play(config, fresh(), tmp_path)) == bits(play(config, fresh()))
+    checkpoint.save(first, tmp_path, None)
+    assert read_bits(train_rungs(config, new_bench(), tmp_path)) == read_bits(train_rungs(config, new_bench()))
 
 
-def test_a_trial_that_leaves_has_lost_nothing(fresh: Any, tmp_path: Path) -> None:
-    """Told within a rung that its node goes away, long before a checkpoint was due."""
+def test_trial_that_leaves_its_node_loses_no_step(new_bench: Any, tmp_path: Path) -> None:
+    """Its node is drained within a rung, long before a checkpoint is due."""
     config = CONFIGS["triplet, adamw"]
     options: dict[str, Any] = {"seed": SEED, "num_rungs": NUM_RUNGS, "checkpoints": tmp_path}
     intervals = Intervals(progress_seconds=0.0)
-    progress = next(rungs_and_progress(config, fresh(), intervals, leaves=lambda: True, **options))
+    progress = next(rungs_and_progress(config, new_bench(), intervals, leaves=lambda: True, **options))
     assert isinstance(progress, RungProgress)
-    again = Training(config, fresh(), SEED, NUM_RUNGS)
-    training_state.restore(again, tmp_path)
+    again = Training(config, new_bench(), SEED, NUM_RUNGS)
+    checkpoint.restore(again, tmp_path)
     assert again.progress.seen_in_rung == progress.num_seen
-    assert bits(play(config, fresh(), tmp_path)) == bits(play(config, fresh()))
+    assert read_bits(train_rungs(config, new_bench(), tmp_path)) == read_bits(train_rungs(config, new_bench()))
 
 
-def test_a_finished_trial_only_repeats_its_last_rung(case: Any, fresh: Any, tmp_path: Path) -> None:
-    config, whole, weights = case
-    assert bits(play(config, fresh(), tmp_path)) == whole
-    bench = fresh()
-    assert bits(play(config, bench, tmp_path)) == whole[2:]
-    assert same_state(state(bench), weights)
+def test_finished_trial_only_repeats_its_last_rung(case: Any, new_bench: Any, tmp_path: Path) -> None:
+    config, uninterrupted, weights = case
+    assert read_bits(train_rungs(config, new_bench(), tmp_path)) == uninterrupted
+    bench = new_bench()
+    assert read_bits(train_rungs(config, bench, tmp_path)) == uninterrupted[2:]
+    assert is_same_state(read_state(bench), weights)
 
 
-def test_times_add_up_without_the_pause(fresh: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_exclude_the_pause(new_bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = CONFIGS["triplet, adamw"]
-    first = next(iter(play(config, fresh(), tmp_path)))
+    first = next(iter(train_rungs(config, new_bench(), tmp_path)))
     clock = time.perf_counter
-    monkeypatch.setattr(time, "perf_counter", lambda: clock() + 1000.0)  # as after a pause of so many seconds
+    monkeypatch.setattr(time, "perf_counter", lambda: clock() + 1000.0)  # as after a pause of 1000 seconds
     resumed = time.perf_counter()
-    repeated, second, third = play(config, fresh(), tmp_path)
+    repeated, second, third = train_rungs(config, new_bench(), tmp_path)
     assert (repeated.seconds, repeated.train_seconds) == (first.seconds, first.train_seconds)
     assert 0 < first.train_seconds < second.train_seconds < third.train_seconds < third.seconds
     assert first.seconds < second.seconds < third.seconds < first.seconds + time.perf_counter() - resumed
 
 
-def test_the_next_trial_on_the_same_workbench_is_unaffected(fresh: Any, tmp_path: Path) -> None:
-    """Of the same frozen part, whose cache the interrupted one filled with other batches."""
+def test_next_trial_on_the_same_workbench_is_unaffected(new_bench: Any, tmp_path: Path) -> None:
+    """It has the same frozen blocks, whose cache the interrupted trial filled with other batches."""
     other = trial(learning_rate=3e-3, freezing="emb+B0", loss="contrastive", dropout=0.3, examples_per_rung=60)
     config = CONFIGS["softmax, adamax, emb+B0"]
-    bench = fresh()
-    next(iter(play(other, bench, tmp_path)))
+    bench = new_bench()
+    next(iter(train_rungs(other, bench, tmp_path)))
     assert Training(config, bench, SEED, NUM_RUNGS).prefix is Training(other, bench, SEED, NUM_RUNGS).prefix is not None
-    resumed = play(other, bench, tmp_path)
+    resumed = train_rungs(other, bench, tmp_path)
     next(iter(resumed))
-    assert bits(play(config, bench)) == bits(play(config, fresh()))
+    assert read_bits(train_rungs(config, bench)) == read_bits(train_rungs(config, new_bench()))
 
 
-@pytest.mark.parametrize(("values", "seed"), [({"learning_rate": 2e-3}, SEED), ({"dropout": 0.1}, SEED), ({}, 6)])
-def test_the_checkpoint_of_another_trial_is_refused(fresh: Any, tmp_path: Path, values: Any, seed: int) -> None:
-    bench = fresh()
+@pytest.mark.parametrize(
+    ("values", "seed", "difference"),
+    [({"learning_rate": 2e-3}, SEED, "config"), ({"dropout": 0.1}, SEED, "config"), ({}, 6, "seed")],
+)
+def test_checkpoint_of_another_trial_is_rejected(
+    new_bench: Any, tmp_path: Path, values: Any, seed: int, difference: str
+) -> None:
+    bench = new_bench()
     first = Training(trial(learning_rate=1e-3), bench, SEED, NUM_RUNGS)
-    training_state.save(first, tmp_path, None)
-    with pytest.raises(InputError, match="another configuration, seed or number of rungs"):
-        training_state.restore(Training(trial(**{"learning_rate": 1e-3, **values}), bench, seed, NUM_RUNGS), tmp_path)
+    checkpoint.save(first, tmp_path, None)
+    with pytest.raises(InputError, match=f"{tmp_path}.*another {difference};"):
+        checkpoint.restore(Training(trial(**{"learning_rate": 1e-3, **values}), bench, seed, NUM_RUNGS), tmp_path)
 
 
-def test_one_checkpoint_of_plain_files_remains(fresh: Any, tmp_path: Path) -> None:
-    """Nothing of it is a pickle, nor what a killed process left half-written of any use."""
+def test_one_checkpoint_without_pickles_remains(new_bench: Any, tmp_path: Path) -> None:
+    """A checkpoint that a killed process left incomplete is ignored."""
     folder = tmp_path / "trial"
     half = folder / ".0a1b2c3d"
     half.mkdir(parents=True)
     (half / "values.json").write_text("{")
     config = CONFIGS["softmax, adamax, emb+B0"]
-    bench = fresh()
+    bench = new_bench()
     training = Training(config, bench, SEED, NUM_RUNGS)
-    assert training_state.restore(training, folder) is None
-    assert checkpoint.load(tmp_path / "none") is None
-    for _ in play(config, bench, folder, checkpoint_seconds=0.0):
-        (kept,) = folder.iterdir()
-        assert kept.name == f"{int(kept.name):09d}"
-        assert {path.name for path in kept.iterdir()} == {"tensors", "values.json"}
-        safetensors.torch.load_file(kept / "tensors")
-        json.loads((kept / "values.json").read_text())
-        assert not any(path.read_bytes().startswith(b"\x80") for path in kept.iterdir())
+    assert checkpoint.restore(training, folder) is None
+    assert checkpoint.read(tmp_path / "none") is None
+    for _ in train_rungs(config, bench, folder, checkpoint_seconds=0.0):
+        (latest,) = folder.iterdir()
+        assert latest.name == f"{int(latest.name):09d}"
+        assert {path.name for path in latest.iterdir()} == {"tensors", "values.json"}
+        safetensors.torch.load_file(latest / "tensors")
+        json.loads((latest / "values.json").read_text())
+        assert not any(path.read_bytes().startswith(b"\x80") for path in latest.iterdir())
 
 
-@pytest.mark.ray  # not that it needs any: a dozen processes take their time
+@pytest.mark.ray  # needs no Ray, but a dozen processes take long
 def test_killed_ten_times_at_random(tiny_prepared: Prepared, tmp_path: Path) -> None:
-    """By SIGKILL, in steps and in the midst of writing checkpoints; a file of each rung is what a sweep would have got."""
+    """SIGKILL arrives within steps and while checkpoints are written; one file per rung stands for a sweep's results."""
     tiny_prepared.save(tmp_path / "prepared.json")
     config = trial(loss="softmax", freezing="emb+B0", learning_rate=1e-3, batch_size=4, examples_per_rung=80)
     server = subprocess.Popen(
@@ -263,9 +270,9 @@ def test_killed_ten_times_at_random(tiny_prepared: Prepared, tmp_path: Path) -> 
     finally:
         server.stdin.close()
         server.wait(60)
-    whole, killed = (
+    uninterrupted, killed = (
         {path.name: path.read_text() for path in sorted((tmp_path / "rungs" / name).glob("*.json"))}
         for name in ("whole", "killed")
     )
-    assert len(whole) == 3
-    assert killed == whole
+    assert len(uninterrupted) == 3
+    assert killed == uninterrupted

@@ -1,0 +1,165 @@
+"""Optimizer, learning rates and weight average of a trial."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from raysweep.config.trial import TrialConfig
+
+
+def build_optimizer(
+    config: TrialConfig, parameters: Mapping[str, torch.nn.Parameter], heights: Mapping[str, int] = MappingProxyType({})
+) -> torch.optim.Optimizer:
+    """Return the trial's optimizer over the trainable parameters, which are given by name.
+
+    Weight decay applies to matrices, not to biases and norms, as in transformers' trainer. ``heights`` are the numbers
+    of blocks above each parameter, 0 if missing; per block the learning rate is multiplied by ``layer_decay``, as in
+    ELECTRA (Clark et al. 2020, arXiv:2003.10555).
+    """
+    by_height: dict[int, list[torch.nn.Parameter]] = {}
+    for name, parameter in parameters.items():
+        if parameter.requires_grad:
+            by_height.setdefault(heights.get(name, 0), []).append(parameter)
+    groups: list[dict[str, Any]] = []
+    for height, parameters_at_height in by_height.items():
+        matrices = [parameter for parameter in parameters_at_height if parameter.ndim >= 2]
+        vectors = [parameter for parameter in parameters_at_height if parameter.ndim < 2]
+        factor = config.layer_decay**height
+        groups.append({"params": matrices, "weight_decay": config.weight_decay, "rate_factor": factor})
+        groups.append({"params": vectors, "weight_decay": 0.0, "rate_factor": factor})
+    rate = config.peak_learning_rate
+    if config.optimizer == "adamw":
+        return torch.optim.AdamW(groups, lr=rate, betas=_betas(config), fused=True)
+    if config.optimizer == "adamax":
+        return torch.optim.Adamax(groups, lr=rate, betas=_betas(config))
+    if config.optimizer == "adadelta":
+        return torch.optim.Adadelta(groups, lr=rate)
+    return torch.optim.SGD(groups, lr=rate, momentum=config.momentum or 0.0, fused=True)
+
+
+def _betas(config: TrialConfig) -> tuple[float, float]:
+    """Return the decay rates of Adam's two means: of gradients, and of their magnitudes.
+
+    Adamax without momentum uses neither, as in Vasilyev et al. 2024, Table 20: each step follows the gradient's sign.
+    """
+    first, second = 0.9, 0.999  # torch's defaults
+    if config.momentum is not None:
+        first = config.momentum
+    if config.optimizer == "adamax" and config.momentum == 0:
+        second = 0.0
+    return first, second
+
+
+# Factors after warm-up, by progress: 0 right after warm-up, 1 at the end.
+_FACTORS: Mapping[str, Callable[[float], float]] = MappingProxyType(
+    {
+        "constant": lambda progress: 1.0,
+        "linear": lambda progress: 1.0 - progress,
+        "quadratic": lambda progress: 1.0 - progress**2,
+        "polynomial": lambda progress: (1.0 - progress) ** 2,
+        "cosine": lambda progress: 0.5 * (1.0 + math.cos(math.pi * progress)),
+    }
+)
+
+
+def rate_multiplier(
+    schedule: str, step: int, num_steps: int, warmup_steps: int, *, rung: int = 0, decay: float | None = None
+) -> float:
+    """Return the factor in [0, 1] on the learning rate at optimizer step ``step`` of ``num_steps``, counted from 0.
+
+    It rises linearly from 0 over ``warmup_steps`` (which may exceed ``num_steps``, so that the rate never reaches its
+    full value), then follows the schedule. Values equal those of transformers' schedulers of the same names;
+    ``constant`` is ``constant_with_warmup``, and ``polynomial`` has power 2 and ends at 0. ``quadratic`` is
+    ``1 - progress ** 2`` (Vasilyev et al. 2024, Table 19). To restart a schedule, count steps from the restart.
+
+    ``exponential`` is ``decay ** rung``, with rungs counted from 0, like torch's ``ExponentialLR`` stepped at the end
+    of each epoch. Table 19 reads as if the exponent were the optimizer step; the rate would then vanish after some
+    hundred steps, which contradicts the numbers of epochs in Table 17.
+    """
+    if step < warmup_steps:
+        return step / warmup_steps
+    if schedule == "exponential":
+        assert decay is not None
+        return float(decay**rung)
+    progress = (step - warmup_steps) / max(1, num_steps - warmup_steps)
+    return _FACTORS[schedule](min(1.0, progress))
+
+
+class LearningRates:
+    """The learning rate of a trial at each optimizer step."""
+
+    def __init__(self, config: TrialConfig, num_rungs: int) -> None:
+        self._config = config
+        examples_per_step = config.batch_size * config.accumulation_steps
+        steps_per_rung = -(-config.examples_per_rung // examples_per_step)
+        self._steps_per_rung = steps_per_rung
+        self._num_steps = steps_per_rung
+        if not config.restart_each_rung:
+            self._num_steps *= num_rungs
+        if config.warmup_steps is None:
+            self._warmup_steps = round(config.warmup_fraction * self._num_steps)
+        else:
+            self._warmup_steps = config.warmup_steps
+
+    def rate(self, rung: int, step_in_rung: int) -> float:
+        """Return the learning rate of a step; rungs and the steps of each rung are counted from 0."""
+        config = self._config
+        step = step_in_rung
+        if not config.restart_each_rung:
+            step += rung * self._steps_per_rung
+        factor = rate_multiplier(
+            config.schedule, step, self._num_steps, self._warmup_steps, rung=rung, decay=config.decay
+        )
+        return config.peak_learning_rate * factor
+
+    def apply(self, optimizer: torch.optim.Optimizer, rung: int, step_in_rung: int) -> None:
+        """Set the learning rate of each parameter group, scaled by the factor of the group's block."""
+        rate = self.rate(rung, step_in_rung)
+        for group in optimizer.param_groups:
+            group["lr"] = rate * group["rate_factor"]
+
+
+class WeightAverage:
+    """Exponential moving average of parameters over optimizer steps, without the initial weights.
+
+    After n steps it is the weighted mean of the weights w_1 ... w_n after each step, with weight ``decay ** (n - i)``
+    for w_i: a decay of 0.99 averages roughly the last hundred steps. ``tensors`` are the averages by parameter name,
+    ``num_steps`` is n. While the average ``is_shown``, the parameters hold the averages and ``tensors`` the weights in
+    training.
+    """
+
+    def __init__(self, parameters: Mapping[str, torch.nn.Parameter], decay: float) -> None:
+        self._parameters = parameters
+        self._decay = decay
+        self.tensors: dict[str, Tensor] = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+        self.num_steps = 0
+        self.is_shown = False
+
+    def update(self) -> None:
+        """Add the current weights to the average."""
+        assert not self.is_shown
+        self.num_steps += 1
+        sum_of_weights = (1 - self._decay**self.num_steps) / (1 - self._decay)
+        averages = list(self.tensors.values())
+        current = [self._parameters[name].detach() for name in self.tensors]
+        torch._foreach_lerp_(averages, current, 1 / sum_of_weights)
+
+    def swap(self) -> None:
+        """Exchange the averages and the weights in training without copying."""
+        for name, parameter in self._parameters.items():
+            parameter.data, self.tensors[name] = self.tensors[name], parameter.data
+        self.is_shown = not self.is_shown
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Swap the averages into the parameters within the context."""
+        self.swap()
+        try:
+            yield
+        finally:
+            self.swap()
