@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from benchmarks import measure
 from raysweep.controller.sweep import Sweep
 from raysweep.metrics.retrieval import Scores
-from raysweep.ray_tune import tune
+from raysweep.ray_tune import trial_actor
 from raysweep.results.types import PointKey, RungProgress
 from raysweep.search.stopping.base import Standing
 from raysweep.training.workbench import RungResult
@@ -36,7 +36,7 @@ class InventedScores:
         return described
 
 
-class Workless(tune.TrialActor):
+class Workless(trial_actor.TrialActor):
     """A trial of which each rung sleeps for as long as the class says."""
 
     seconds_per_rung: ClassVar = 0.0

@@ -82,7 +82,7 @@ class Nodes:
 
     def drain(self, node_id: str, seconds: int) -> None:
         """Announce that a node will be gone."""
-        from raysweep.cluster.preemption import mark_as_draining
+        from raysweep.cluster.nodes import mark_as_draining
 
         mark_as_draining(node_id, seconds)
 

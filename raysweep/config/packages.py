@@ -47,9 +47,14 @@ def needs_of_sweep(config: SweepConfig, space: Space) -> Iterator[Need]:
     encoders = {"model": config.model, "reference": config.reference, "examples.encoder": config.examples.encoder}
     for key, encoder in encoders.items():
         yield from needs_of_encoder(key, encoder)
+    yield from needs_of_mining(config, space)
+    yield from needs_of_trackers(config.trackers)
+
+
+def needs_of_mining(config: SweepConfig, space: Space) -> Iterator[Need]:
+    """Yield the packages for finding nearest neighbors, which existing artifacts make unnecessary."""
     if config.examples.neighbors != "random" and mined_kinds(space.values("loss")):
         yield Need("examples.neighbors", "faiss", "cpu")
-    yield from needs_of_trackers(config.trackers)
 
 
 def needs_of_storage(key: str, place: str) -> Iterator[Need]:

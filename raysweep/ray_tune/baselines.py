@@ -6,14 +6,15 @@
 - ``published``: scores from a table that ships with raysweep
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from raysweep.config.sweep import BaselinesConfig
+from raysweep.config.sweep import BaselinesConfig, EncoderConfig
 from raysweep.data.prepared import Prepared
 from raysweep.evaluation import other_encoder, probe
 from raysweep.evaluation.calibration import calibrated
@@ -23,7 +24,9 @@ from raysweep.evaluation.published_scores import TABLES
 from raysweep.metrics import retrieval
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.oracle import DEFAULT_BONUSES, oracle_scores
-from raysweep.results.types import Point
+from raysweep.results.query_scores import PackedScores, PointName, baselines_file, joined, name_of_point
+from raysweep.results.types import Point, ScoredSplit
+from raysweep.storage.folder import Folder
 
 NO_TRIAL: dict[str, Any] = {"trial": None, "step": None}
 
@@ -31,18 +34,18 @@ OnScores = Callable[[Point, retrieval.Scores], None]
 """Receives the per-query scores of a reference, oracle or probe point."""
 
 
-def _pass_over(point: Point, scores: retrieval.Scores) -> None:
+def _discard(point: Point, scores: retrieval.Scores) -> None:
     """Discard a point's per-query scores, for callers that need only means."""
 
 
-MOST_DIFFERENCE = 0.02
+MAX_DIFFERENCE = 0.02
 """Maximum difference between S of R here and in a published table.
 
 Two pools of the same size differ by less; other encoders or pool sizes differ by more.
 """
 
 
-def limit_points(evaluation: EvaluationSet, on_scores: OnScores = _pass_over) -> Iterator[Point]:
+def limit_points(evaluation: EvaluationSet, on_scores: OnScores = _discard) -> Iterator[Point]:
     """Yield the reference encoder's point on this split, then one oracle point per bonus."""
     width = evaluation.reference_queries.shape[1]
     reference_scores = evaluation.reference_scores
@@ -63,7 +66,7 @@ def _oracle_scores(evaluation: EvaluationSet) -> Float64Array:
     Queries are processed in blocks to bound memory.
     """
     num_queries = len(evaluation.queries)
-    found = np.empty((len(DEFAULT_BONUSES), 2, num_queries))
+    all_scores = np.empty((len(DEFAULT_BONUSES), 2, num_queries))
     for start in range(0, num_queries, retrieval.QUERIES_PER_BLOCK):
         stop = start + retrieval.QUERIES_PER_BLOCK
         queries = evaluation.reference_queries[start:stop]
@@ -71,8 +74,8 @@ def _oracle_scores(evaluation: EvaluationSet) -> Float64Array:
         cosines = queries @ evaluation.reference_pool.T
         same_label = labels[:, None] == evaluation.pool_labels
         scores = oracle_scores(cosines, same_label, evaluation.weights)
-        found[:, :, start:stop] = scores.transpose(0, 2, 1)
-    return found
+        all_scores[:, :, start:stop] = scores.transpose(0, 2, 1)
+    return all_scores
 
 
 @dataclass(frozen=True)
@@ -90,13 +93,13 @@ class Baselines:
     seed: int
     warn: Callable[[str], None]
     stored: Collection[Point] = ()
-    on_scores: OnScores = field(default=_pass_over, repr=False)
+    on_scores: OnScores = field(default=_discard, repr=False)
     calibrate: bool = True
 
     @classmethod
-    def check(cls, config: BaselinesConfig) -> None:
-        """Raise InputError if the SetFit model is missing, before any slow work starts."""
-        if config.setfit is not None:
+    def check(cls, config: BaselinesConfig, stored: Collection[Point] = ()) -> None:
+        """Raise InputError if the SetFit model, unless it is ``stored`` already, is missing or needs a package."""
+        if config.setfit is not None and not _has_setfit(stored, config.setfit):
             other_encoder.check(config.setfit)
 
     def points(self) -> Iterator[Point]:
@@ -108,6 +111,17 @@ class Baselines:
         yield from self._probe()
         yield from self._setfit()
         yield from self._published()
+
+    def score_again(self, points: Collection[Point]) -> None:
+        """Pass the per-query scores of stored reference, oracle and probe points to ``on_scores``."""
+        evaluations = {evaluation.split: evaluation for evaluation in self.evaluations}
+        for split in {point.split for point in points if point.kind != "probe"}:
+            for _ in limit_points(evaluations[split], self.on_scores):
+                pass
+        values = sorted({point.value for point in points if point.kind == "probe" and point.value is not None})
+        probe_config = self.config.model_copy(update={"probe": values, "setfit": None, "published": None})
+        for _ in replace(self, config=probe_config, stored=()).points():
+            pass
 
     def _probe(self) -> Iterator[Point]:
         stored = {point.value for point in self.stored if point.kind == "probe"}
@@ -150,20 +164,27 @@ class Baselines:
         config = self.config.setfit
         if config is None:
             return
-        label = Path(config.name).name
-        if any(point.kind == "setfit" and point.label == label for point in self.stored):
+        if _has_setfit(self.stored, config):
             return
-        found = other_encoder.score(config, self.prepared.sentences, self.evaluations)
+        label = Path(config.name).name
+        encoder_scores = other_encoder.score(config, self.prepared.sentences, self.evaluations)
+        width = encoder_scores.width
         for evaluation in self.evaluations:
-            scores = found.by_split[evaluation.split]
-            yield evaluation.point(scores, kind="setfit", value=None, width=found.width, label=label, **NO_TRIAL)
+            scores = encoder_scores.by_split[evaluation.split]
+            yield evaluation.point(scores, kind="setfit", value=None, width=width, label=label, **NO_TRIAL)
 
     def _published(self) -> Iterator[Point]:
         name = self.config.published
         if name is None or any(point.kind == "published" for point in self.stored):
             return
         table = TABLES[name]
-        same = [evaluation for evaluation in self.evaluations if self._has_queries(evaluation, name)]
+        same = []
+        for evaluation in self.evaluations:
+            # The count is compared first, since it is cheaper than reading many texts.
+            if len(evaluation.queries) == table.num_queries:
+                texts = self.prepared.sentences.texts(evaluation.queries)
+                if table.measured_on(texts):
+                    same.append(evaluation)
         if not same:
             self.warn(
                 f"baselines.published: neither dev nor test are the {table.num_queries} sentences that {name} was measured "
@@ -171,7 +192,7 @@ class Baselines:
             )
         for evaluation in same:
             similarity = float(evaluation.reference_scores.similarity.mean())
-            if abs(similarity - table.untuned_similarity) <= MOST_DIFFERENCE:
+            if abs(similarity - table.untuned_similarity) <= MAX_DIFFERENCE:
                 yield from table.points(evaluation.split)
                 continue
             self.warn(
@@ -180,9 +201,50 @@ class Baselines:
                 "of the pool, so its scores are not shown"
             )
 
-    def _has_queries(self, evaluation: EvaluationSet, name: str) -> bool:
-        """Return whether a published table was measured on the queries of this evaluation set."""
-        table = TABLES[name]
-        if len(evaluation.queries) != table.num_queries:  # cheaper than reading many texts
-            return False
-        return table.measured_on(self.prepared.sentences.texts(evaluation.queries))
+
+def _has_setfit(points: Collection[Point], config: EncoderConfig) -> bool:
+    """Return whether the points of this SetFit model are among ``points``."""
+    label = Path(config.name).name
+    return any(point.kind == "setfit" and point.label == label for point in points)
+
+
+class BaselineScores:
+    """Collector of per-query scores of a run's reference, oracle and probe points, stored in one file per split."""
+
+    def __init__(self, run: Folder) -> None:
+        self._run = run
+        self._new: dict[ScoredSplit, dict[PointName, retrieval.Scores]] = defaultdict(dict)
+
+    def take(self, point: Point, scores: retrieval.Scores) -> None:
+        """Add the scores of a point on its split."""
+        self._new[point.split][name_of_point(point)] = scores
+
+    def lacking(self, points: Collection[Point]) -> list[Point]:
+        """Return the points whose scores are missing or unreadable."""
+        stored_names: dict[ScoredSplit, tuple[PointName, ...]] = {}
+        for split in {point.split for point in points}:
+            stored = self._stored(split)
+            stored_names[split] = () if stored is None else stored.names
+        return [point for point in points if name_of_point(point) not in stored_names[point.split]]
+
+    def keep(self) -> None:
+        """Store the collected scores, replacing stored scores of the same points."""
+        for split, scores in self._new.items():
+            polarity = np.stack([point_scores.polarity for point_scores in scores.values()])
+            similarity = np.stack([point_scores.similarity for point_scores in scores.values()])
+            packed = PackedScores.pack(list(scores), polarity, similarity)
+            stored = self._stored(split)
+            if stored is not None and stored.num_queries == packed.num_queries:
+                packed = joined([stored, packed])
+            self._run.keep(baselines_file(split), packed.content())
+
+    def _stored(self, split: ScoredSplit) -> PackedScores | None:
+        """Return the stored scores of a split, or None if the file is missing or damaged.
+
+        A damaged file is then overwritten.
+        """
+        try:
+            (content,) = self._run.read([baselines_file(split)])
+            return PackedScores.read(content)
+        except (FileNotFoundError, ValueError):
+            return None

@@ -1,4 +1,4 @@
-"""A complete run, stage by stage: prepare, baselines, search, test scores. The CLI's ``run``."""
+"""A complete run: check the settings, plan the artifacts, then prepare, search and score. The CLI's ``run``."""
 
 import contextlib
 import signal
@@ -6,29 +6,31 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import NamedTuple
 
+from raysweep.cluster import nodes
 from raysweep.cluster.resources import Capacity, connected
 from raysweep.config import packages
 from raysweep.config.space import Space
-from raysweep.config.sweep import SweepConfig
+from raysweep.config.sweep import BudgetConfig, SweepConfig
+from raysweep.controller.node_meter import NodeMeter
 from raysweep.controller.resume import Resumed
 from raysweep.controller.sweep import Sweep
 from raysweep.errors import InputError
 from raysweep.prepare.build import prepare
 from raysweep.prepare.plan import Plan, make_plan
 from raysweep.ray_tune.baselines import Baselines
-from raysweep.ray_tune.node_watch import metered
 from raysweep.ray_tune.session import Session
 from raysweep.results.account import account_of, sentence
 from raysweep.results.bill import bill_of, bill_text
+from raysweep.results.events import GuardsMeasured
 from raysweep.results.ledger import events_of
 from raysweep.results.reader import load
+from raysweep.results.types import Point
 from raysweep.storage import location
-from raysweep.storage.cache import limit_gib
+from raysweep.storage.cache import check_room, limit_gib
 from raysweep.storage.failure import storage_problem
 from raysweep.storage.folder import BucketFolder, Folder, open_folder
 from raysweep.storage.uploader import uploaded
@@ -77,38 +79,16 @@ def _interrupted_once() -> Iterator[None]:
     numbers = (signal.SIGINT, signal.SIGTERM)
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        for each in numbers:
-            signal.signal(each, signal.SIG_IGN)
+        for own_number in numbers:
+            signal.signal(own_number, signal.SIG_IGN)
         interrupt()
 
-    before = [signal.signal(each, on_signal) for each in numbers]
+    before = [signal.signal(own_number, on_signal) for own_number in numbers]
     try:
         yield
     finally:
-        for each, handler in zip(numbers, before, strict=True):
-            signal.signal(each, handler)
-
-
-@_interrupted_once()
-def prepare_only(config: SweepConfig, space: Space, display: Display) -> str:
-    """Build the sweep's artifacts and return the path or URI of the file that :meth:`Prepared.open` reads."""
-    limit_gib()  # fail now rather than minutes later
-    packages.check(packages.needs_of_sweep(config, space))
-    check_writable(config.storage.artifacts_key, config.storage.artifacts_location, display)
-    plan = make_plan(config, space)
-    if plan.missing:
-        with connected(config.resources, show_workers=False) as capacity:
-            place_name = config.storage.artifacts or config.storage.runs
-            warn_of_local_folders({config.storage.artifacts_key: place_name}, capacity, display)
-            prepared = prepare(plan, capacity, display)
-    else:
-        prepared = prepare(plan, None, display)
-    place = open_folder(config.storage.artifacts_location, display.warn)
-    name = f"{config.name}.prepared.json"
-    place.path.mkdir(parents=True, exist_ok=True)
-    prepared.save(place.path / name)
-    place.store(name)
-    return location.join(place.location, name)
+        for own_number, handler in zip(numbers, before, strict=True):
+            signal.signal(own_number, handler)
 
 
 @_interrupted_once()
@@ -141,31 +121,74 @@ def run(  # noqa: PLR0913 (one argument for each way to start a run)
     with contextlib.ExitStack() as closing:
         if resumed is not None:
             closing.callback(resumed.ledger.close)  # releases the run for other drivers, however this ends
-        limit_gib()  # fail now rather than minutes later
-        packages.check(packages.needs_of_sweep(config, space))
-        check_writable("storage.runs", config.storage.runs, display)
-        check_writable(config.storage.artifacts_key, config.storage.artifacts_location, display)
-        opening.check(config.trackers, config.storage.runs)
-        if config.guards:
-            from raysweep.export import guards as measure
+        _check(config, space, display, resumed)
+        older = [load(folder) for folder in warm_start]
+        plan = _plan(config, space, resumed)
 
-            measure.check(config.guards, display.warn)
-        if resumed is None:
-            Baselines.check(config.baselines)
-        older = [load(each) for each in warm_start]
-        prepared = None if resumed is None else resumed.prepared  # a damaged file is rejected before sources are read
-        plan = make_plan(config, space)
-        if resumed is not None and prepared is not None:
-            resumed.check_data(prepared, plan.prepared)  # before anything is prepared again
-        begin = (
-            partial(Session.begin, older=older, place=place)
-            if resumed is None
-            else partial(Session.resume, resumed=resumed)
-        )
-        return _run(plan, display, log, begin)
+        def start(session: Session) -> Sweep:
+            return session.begin(older, place) if resumed is None else session.resume(resumed)
+
+        return execute(plan, display, log, start)
 
 
-def _run(plan: Plan, display: Display, log: Log | None, begin: Callable[[Session], Sweep]) -> RunOutcome:
+@_interrupted_once()
+def prepare_only(config: SweepConfig, space: Space, display: Display) -> str:
+    """Build the sweep's artifacts and return the path or URI of the file that :meth:`Prepared.open` reads."""
+    limit_gib()  # raises for an invalid limit, now rather than minutes later
+    packages.check(packages.needs_of_sweep(config, space))
+    check_writable(config.storage.artifacts_key, config.storage.artifacts_location, display)
+    plan = make_plan(config, space)
+    if plan.missing:
+        with connected(config.resources, show_workers=False) as capacity:
+            place_name = config.storage.artifacts or config.storage.runs
+            warn_of_local_folders({config.storage.artifacts_key: place_name}, capacity, display)
+            prepared = prepare(plan, capacity, display)
+    else:
+        prepared = prepare(plan, None, display)
+    place = open_folder(config.storage.artifacts_location, display.warn)
+    name = f"{config.name}.prepared.json"
+    place.path.mkdir(parents=True, exist_ok=True)
+    prepared.save(place.path / name)
+    place.store(name)
+    return location.join(place.location, name)
+
+
+def _check(config: SweepConfig, space: Space, display: Display, resumed: Resumed | None) -> None:
+    """Raise InputError for settings, packages and folders that cannot work, before sources are read."""
+    limit_gib()  # raises for an invalid limit
+    needs = list(packages.needs_of_sweep(config, space))
+    if resumed is not None:  # its neighbors are prepared, usually; see _plan
+        mining = list(packages.needs_of_mining(config, space))
+        needs = [need for need in needs if need not in mining]
+    packages.check(needs)
+    check_writable("storage.runs", config.storage.runs, display)
+    check_writable(config.storage.artifacts_key, config.storage.artifacts_location, display)
+    opening.check(config.trackers, config.storage.runs)
+    if config.guards:
+        from raysweep.export import guards
+
+        guards.check(config.guards, display.warn)
+    Baselines.check(config.baselines, () if resumed is None else resumed.points)
+
+
+def _plan(config: SweepConfig, space: Space, resumed: Resumed | None) -> Plan:
+    """Return the sweep's artifacts and the stages that build them.
+
+    Raises:
+        InputError: If a source or an encoder cannot be read, or has changed since the ``resumed`` run.
+    """
+    before = None if resumed is None else resumed.prepared  # a damaged file is rejected before sources are read
+    plan = make_plan(config, space)
+    if resumed is not None and before is not None:
+        resumed.check_data(before, plan.prepared)
+        if any(stage.kind == "neighbors" for stage in plan.missing):
+            packages.check(packages.needs_of_mining(config, space))
+    return plan
+
+
+def execute(plan: Plan, display: Display, log: Log | None, start: Callable[[Session], Sweep]) -> RunOutcome:
+    """Prepare the artifacts, ``start`` the sweep, search, score the front on test, and record how it ended."""
+    config = plan.config
     sweep: Sweep | None = None
     tracking: Tracking | None = None
     session: Session | None = None
@@ -173,22 +196,22 @@ def _run(plan: Plan, display: Display, log: Log | None, begin: Callable[[Session
     with contextlib.ExitStack() as uploads:
         try:
             with (
-                connected(plan.config.resources, show_workers=log is not None) as capacity,
-                metered(plan.config.budget) as meter,
+                connected(config.resources, show_workers=log is not None) as capacity,
+                metered(config.budget) as meter,
             ):
-                storage = plan.config.storage
+                storage = config.storage
                 places = {"storage.runs": storage.runs, storage.artifacts_key: storage.artifacts or storage.runs}
                 warn_of_local_folders(places, capacity, display)
-                session = Session.open(plan, capacity, display, log)
-                sweep = begin(session)
+                session = open_session(plan, capacity, display, log)
+                sweep = start(session)
                 sweep.meter = meter
                 if in_main_thread():  # in other threads the next event detects the loss
                     sweep.ledger.on_lost = _interrupt_main_thread
-                tracking = _tracked(sweep, display)
+                tracking = _start_tracking(sweep)
                 growing = ["study.journal", *([log.path.name] if log is not None else [])]
                 uploads.enter_context(uploaded(sweep.run, growing))
                 sweep.ledger.on_close = uploads.close  # afterwards the run may belong to another driver
-                session.search(sweep)
+                search(session, sweep)
             ending = ending_of(sweep)
         except KeyboardInterrupt:
             if sweep is None:
@@ -199,15 +222,15 @@ def _run(plan: Plan, display: Display, log: Log | None, begin: Callable[[Session
             ending = INTERRUPTED
             display.line("run: interrupted; the rungs that were finished are reported")
         except Exception as error:
-            known = _known_failure(error, sweep)
-            if known is None:
+            input_error = _as_input_error(error, sweep)
+            if input_error is None:
                 raise
-            ending = Ending("failed", str(known))
-            raise known from None
+            ending = Ending("failed", str(input_error))
+            raise input_error from None
         finally:
             try:
                 if sweep is not None:  # Ray is already down, so no trial writes any more
-                    _wind_up(sweep, session, ending)
+                    _finish(sweep, session, ending)
             finally:
                 if tracking is not None:
                     tracking.finish()
@@ -217,17 +240,35 @@ def _run(plan: Plan, display: Display, log: Log | None, begin: Callable[[Session
     return RunOutcome(sweep.run, ending)
 
 
-def _wind_up(sweep: Sweep, session: Session | None, ending: Ending) -> None:
-    """Record how the sweep ended; without this record the sweep would look killed."""
-    with contextlib.suppress(KeyboardInterrupt):  # the report copes with missing files
-        if session is not None and sweep.ledger.failure is None:
-            session.keep_readings(sweep)
-    with undisturbed():
-        sweep.finish(*ending)
-    _tell_costs(sweep)
+@contextlib.contextmanager
+def metered(budget: BudgetConfig) -> Iterator[NodeMeter]:
+    """Yield a meter of the cluster's nodes, which is updated only if the budget has prices."""
+    meter = NodeMeter(budget)
+    with nodes.counted(meter.see) if budget.prices else contextlib.nullcontext():
+        yield meter
 
 
-def _tracked(sweep: Sweep, display: Display) -> Tracking | None:
+def open_session(plan: Plan, capacity: Capacity, display: Display, log: Log | None) -> Session:
+    """Prepare missing artifacts and decide how many trials run at a time.
+
+    Raises:
+        InputError: If not even one trial fits.
+    """
+    config = plan.config
+    max_trials = config.budget.trials + config.replicates.trials
+    request = capacity.trials(config.resources)
+    request = replace(request, count=min(request.count, max_trials))  # no more nodes than there is work for
+    prepared = prepare(plan, capacity, display)
+    check_room(plan.store.root, [artifact.name for artifact in prepared.artifacts])
+    # Imported late, since it imports torch.
+    from raysweep.ray_tune.workers import WorkbenchSpec, size_trials
+
+    bench = WorkbenchSpec(prepared, config.evaluation, request)
+    request = size_trials(bench, plan.space, config.resources, capacity, display)
+    return Session(config, plan.space, prepared, request, display, log)
+
+
+def _start_tracking(sweep: Sweep) -> Tracking | None:
     """Return the running feed of the sweep's trackers, or None if no trackers are configured.
 
     Events already in the ledger are passed on first.
@@ -235,17 +276,90 @@ def _tracked(sweep: Sweep, display: Display) -> Tracking | None:
     config = sweep.config
     if not config.trackers.named:
         return None
-    tracking = Tracking(config.trackers, sweep.run, config.name, display.warn)
+    tracking = Tracking(config.trackers, sweep.run, config.name, sweep.display.warn)
     tracking.take_all(events_of(sweep.run))
     sweep.ledger.on_append = tracking.take
     return tracking
 
 
-def _tell_costs(sweep: Sweep) -> None:
+def search(session: Session, sweep: Sweep) -> None:
+    """Run the sweep's trials, then score its front on the test split, if there is one, and by its guards."""
+    # Imported late because Ray Tune is slow to import and reads the environment, which is set by now.
+    from raysweep.ray_tune import tune
+    from raysweep.ray_tune.workers import WorkbenchSpec
+
+    config = session.config
+    bench = WorkbenchSpec(session.prepared, config.evaluation, session.request)
+    tune.search(sweep, bench, has_test=session.has_test)
+    # Like the test scores, also after the budget ended the trials, since there may never be another session.
+    if config.guards:
+        with sweep.off_the_clock():
+            _measure_guards(sweep)
+
+
+def _measure_guards(sweep: Sweep) -> None:
+    """Measure the front's members, in this process, by the guards that no earlier session has measured."""
+    from raysweep.export.guards import measure
+
+    guards, display = sweep.config.guards, sweep.display
+    digests = {name: guard.files_digest for name, guard in guards.items()}
+    stored = {
+        (score.trial, score.step, score.kind, score.value, score.guard)
+        for score in load(sweep.run).guards
+        if score.files == digests.get(score.guard)
+    }
+    wanted: dict[Point, list[str]] = {}
+    for point in sweep.kept_front():
+        encoder = point.trial, point.step, *point.key
+        if missing := [name for name in guards if (*encoder, name) not in stored]:
+            wanted[point] = missing
+    if not wanted:
+        return
+    num_wanted = sum(map(len, wanted.values()))
+    sweep.begin_stage("guards", num_wanted)
+    num_done = 0
+    for score in measure(sweep.run, guards, wanted):
+        if isinstance(score, InputError):
+            display.warn(f"guards: {score}")
+            continue
+        sweep.ledger.append(GuardsMeasured(scores=(score,)))
+        num_done += 1
+        display.status(f"guards: {num_done} of {num_wanted} scores")
+    display.line(f"guards: measured {num_done} scores of {len(wanted)} front members")
+
+
+def ending_of(sweep: Sweep) -> Ending:
+    """Return how a sweep ended that had handed out all its work."""
+    if sweep.given_up is not None:
+        return Ending("failed", sweep.given_up, is_final=True)
+    if sweep.cause is not None and not sweep.is_done:
+        return Ending("budget", sweep.cause.reason)
+    scheduler = sweep.scheduler
+    return PLATEAU if scheduler.on_plateau and scheduler.has_more else COMPLETED
+
+
+def _finish(sweep: Sweep, session: Session | None, ending: Ending) -> None:
+    """Record how the sweep ended, without which it would look killed, and print its costs."""
+    with contextlib.suppress(KeyboardInterrupt):  # the report copes with missing files
+        if session is not None and sweep.ledger.failure is None:
+            keep_readings(session, sweep)
+    with undisturbed():
+        sweep.finish(*ending)
     results = load(sweep.run)
     sweep.display.line(f"run: {sentence(account_of(results), sweep.scheduler.replicates.trials)}")
     if results.nodes:
         sweep.display.line(f"run: {bill_text(bill_of(results))}")
+
+
+def keep_readings(session: Session, sweep: Sweep) -> None:
+    """Store the sentences that the front's members retrieve.
+
+    Failures only cause a warning, since the run's results do not depend on them.
+    """
+    try:
+        session.readings_writer(sweep.run).write(sweep.front)
+    except Exception as error:  # the run's files may contain anything
+        sweep.display.warn(f"run: what the front's members retrieve could not be stored: {error}")
 
 
 def _interrupt_main_thread() -> None:
@@ -259,34 +373,18 @@ def _interrupt_main_thread() -> None:
         signal.pthread_kill(main, signal.SIGINT)
 
 
-def _known_failure(error: Exception, sweep: Sweep | None) -> InputError | None:
+def _as_input_error(error: Exception, sweep: Sweep | None) -> InputError | None:
     """Return an error that the user can fix, or None.
 
-    Exceptions raised in callbacks arrive wrapped by Tune.
+    Exceptions raised in callbacks arrive wrapped by Tune. For a storage failure, the message has instructions to resume.
     """
-    failure = None if sweep is None else sweep.ledger.failure
-    if problem := failure or _problem_of_storage(error):
-        return InputError(problem)
+    if sweep is not None and sweep.ledger.failure:
+        return InputError(sweep.ledger.failure)
+    if problem := storage_problem(error):
+        return InputError(
+            f"{problem}; once it can be written to: raysweep run --resume RUN, or if no run began the same command"
+        )
     return error if isinstance(error, InputError) else None
-
-
-def _problem_of_storage(error: Exception) -> str | None:
-    """Return the storage failure behind an error, with instructions to resume; None for other errors."""
-    problem = storage_problem(error)
-    return (
-        problem
-        and f"{problem}; once it can be written to: raysweep run --resume RUN, or if no run began the same command"
-    )
-
-
-def ending_of(sweep: Sweep) -> Ending:
-    """Return how a sweep ended that had handed out all its work."""
-    if sweep.given_up is not None:
-        return Ending("failed", sweep.given_up, is_final=True)
-    if sweep.cause is not None and not sweep.is_done:
-        return Ending("budget", sweep.cause.reason)
-    scheduler = sweep.scheduler
-    return PLATEAU if scheduler.on_plateau and scheduler.has_more else COMPLETED
 
 
 def check_writable(key: str, place_name: str, display: Display) -> None:
@@ -308,6 +406,16 @@ def check_writable(key: str, place_name: str, display: Display) -> None:
         raise InputError(f"{key}: cannot write to {folder.location}: {error.strerror}") from None
 
 
+def _check_bucket(key: str, folder: BucketFolder) -> None:
+    name = f".probe-{uuid.uuid4().hex[:8]}"
+    try:
+        folder.bucket.check()
+        folder.bucket.write(name, b"")
+        folder.bucket.delete([name])
+    except OSError as error:
+        raise InputError(f"{key}: cannot write to {folder.location}: {error.strerror}") from None
+
+
 def warn_of_local_folders(places: Mapping[str, str], capacity: Capacity, display: Display) -> None:
     """Warn in one line if other nodes may not see a local folder.
 
@@ -319,13 +427,3 @@ def warn_of_local_folders(places: Mapping[str, str], capacity: Capacity, display
             f"{' and '.join(local)}, but the cluster has several nodes: every node must mount the same folder at this path "
             "(NFS, EFS); otherwise name a bucket, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX"
         )
-
-
-def _check_bucket(key: str, folder: BucketFolder) -> None:
-    name = f".probe-{uuid.uuid4().hex[:8]}"
-    try:
-        folder.bucket.check()
-        folder.bucket.write(name, b"")
-        folder.bucket.delete([name])
-    except OSError as error:
-        raise InputError(f"{key}: cannot write to {folder.location}: {error.strerror}") from None

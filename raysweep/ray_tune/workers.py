@@ -1,29 +1,38 @@
-"""Work on the cluster besides training: measuring memory, scoring the test split, opening each process's workbench."""
+"""Work on the cluster besides training: sizing trials, scoring the test split, opening each process's workbench."""
 
+import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import ray
 
-from raysweep.cluster.resources import Request
+from raysweep.cluster.resources import Capacity, Request, trial_bytes
 from raysweep.cluster.waiting import WaitingWatch
-from raysweep.config.sweep import EvaluationConfig
+from raysweep.config.losses import LOSSES
+from raysweep.config.space import Space
+from raysweep.config.sweep import EncoderConfig, EvaluationConfig, ResourcesConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.controller.front_scores import FrontRung, ScoredRung
 from raysweep.data.prepared import Prepared
+from raysweep.encoders.locate import locate_same
+from raysweep.encoders.size import FP32_BYTES, EncoderSize
+from raysweep.encoders.tokens import Tokens
 from raysweep.errors import InputError, exception_line
 from raysweep.evaluation.operating_points import wanted_labeled
 from raysweep.metrics.retrieval import Scores
 from raysweep.results.ledger import point_folder
-from raysweep.results.query_scores import PackedScores, rung_file
+from raysweep.results.query_scores import PackedScores, PointName, rung_file
 from raysweep.results.readings import reading_file
 from raysweep.results.types import PointKey, ScoredSplit, calibration_values
 from raysweep.storage.folder import Folder
+from raysweep.terminal import Display
 from raysweep.training.weights import read_point
 from raysweep.training.workbench import Workbench
+
+GIB = 2**30
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,77 @@ def open_workbench(spec: WorkbenchSpec) -> Workbench:
     return _workbenches[key]
 
 
+def size_trials(
+    bench: WorkbenchSpec, space: Space, resources: ResourcesConfig, capacity: Capacity, display: Display
+) -> Request:
+    """Return the request for trials, adjusted to their memory.
+
+    With ``gpus_per_trial: measured``, as many trials share a GPU as fit, judged by the space's most demanding ones. On
+    CPUs, each trial requests the node memory that the most demanding one needs.
+
+    Raises:
+        InputError: If the measured trial does not fit on a GPU.
+    """
+    request = bench.request
+    if not request.gpus:
+        return _with_memory(bench, space, capacity, display)
+    if resources.gpus_per_trial != "measured":
+        return request
+    memory = measure_memory(bench, space.largest(), lambda text: display.line(f"search: {text}"))
+    packed = request.packed(memory.peak_bytes, memory.total_bytes)
+    if resources.max_concurrent_trials:
+        packed = dataclasses.replace(packed, count=min(packed.count, resources.max_concurrent_trials))
+    display.line(
+        f"search: a trial takes {memory.peak_bytes / GIB:.2f} of a GPU's {memory.total_bytes / GIB:.1f} GiB: "
+        f"{round(1 / packed.gpus)} on each GPU"
+    )
+    return packed
+
+
+def _with_memory(bench: WorkbenchSpec, space: Space, capacity: Capacity, display: Display) -> Request:
+    needed_bytes = needed_by_trial(bench.prepared, space, bench.request.cache_bytes)
+    request = capacity.with_memory(bench.request, needed_bytes)
+    if 0 < request.memory_bytes < needed_bytes:
+        display.warn(
+            f"search: a trial needs about {needed_bytes / GIB:.1f} GiB of memory, but Ray has "
+            f"{request.memory_bytes / GIB:.1f} for it on the largest node: lower space.batch_size or "
+            "resources.cache_gib should trials be killed"
+        )
+    return request
+
+
+def needed_by_trial(prepared: Prepared, space: Space, cache_bytes: int) -> int:
+    """Return the bytes that the space's most demanding trial needs on CPUs.
+
+    The estimate assumes batches of sentences of mean length and includes the trial's cache. ``cache_bytes`` limits the
+    cache of frozen blocks' outputs, which never exceeds the outputs of all sentences.
+    """
+    source = locate_same(EncoderConfig(**prepared.model), prepared.model_identity)
+    encoder = EncoderSize.of(source.folder)
+    tokens = Tokens.open(prepared.tokens_artifact.folder)
+    num_tokens = int(tokens.offsets[-1])
+    tokens_per_sentence = num_tokens / max(1, len(tokens))
+    trials = space.largest()
+    max_sentences = max(_sentences_per_batch(prepared, trial) for trial in trials)
+    is_averaged = any(trial.average_decay is not None for trial in trials)
+    bytes_of_averages = encoder.weights_bytes if is_averaged else 0
+    return bytes_of_averages + trial_bytes(
+        encoder.weights_bytes,
+        num_layers=encoder.num_layers,
+        width=encoder.width,
+        tokens_of_batch=round(max_sentences * tokens_per_sentence),
+        cache_bytes=min(cache_bytes, FP32_BYTES * encoder.width * num_tokens),
+    )
+
+
+def _sentences_per_batch(prepared: Prepared, trial: TrialConfig) -> int:
+    """Return the maximum number of distinct sentences in a batch; those embedded twice count twice."""
+    ids, _ = prepared.examples(LOSSES[trial.loss].example_kind)
+    num_columns = int(ids.shape[1])
+    num_passes = 2 if trial.consistency_weight else 1
+    return num_passes * min(trial.batch_size * num_columns, len(prepared.sentences.ids("train")))
+
+
 class GpuMemory(NamedTuple):
     """GPU memory in bytes: the peak use of the measured trials, and the total."""
 
@@ -70,24 +150,20 @@ def measure_memory(spec: WorkbenchSpec, trials: Sequence[TrialConfig], say: Call
     # Requested here rather than in options(), so that the task's process ends with the task and frees the GPU.
     task = ray.remote(num_cpus=spec.request.cpus, num_gpus=1)(_measure_memory)
     measured = task.remote(spec, trials)
+    watch = WaitingWatch(say)
+    began = time.monotonic()
     try:
-        _wait_for(measured, WaitingWatch(say))
-        found: GpuMemory = ray.get(measured)
+        while not ray.wait([measured], timeout=1)[0]:
+            watch.check(time.monotonic() - began)
+        memory: GpuMemory = ray.get(measured)
     except ray.exceptions.RayError as error:
         raised = exception_line(str(error))
         raise InputError(
             f"resources.gpus_per_trial: measuring failed: {raised}; lower space.batch_size or name a number"
         ) from None
-    return found
-
-
-def _wait_for(result: Any, watch: WaitingWatch) -> None:
-    began = time.monotonic()
-    try:
-        while not ray.wait([result], timeout=1)[0]:
-            watch.check(time.monotonic() - began)
     finally:
         watch.moved()
+    return memory
 
 
 def _measure_memory(spec: WorkbenchSpec, trials: Sequence[TrialConfig]) -> GpuMemory:
@@ -105,8 +181,8 @@ def keep_scores(run: Folder, split: ScoredSplit, trial: int, step: int, scores: 
     if split == "dev" and run.exists(file):  # a resumed trial repeats its last rung, which counts once
         return
     names = [(trial, step, *key) for key in scores]
-    polarity = np.stack([each.polarity for each in scores.values()])
-    similarity = np.stack([each.similarity for each in scores.values()])
+    polarity = np.stack([point_scores.polarity for point_scores in scores.values()])
+    similarity = np.stack([point_scores.similarity for point_scores in scores.values()])
     packed = PackedScores.pack(names, polarity, similarity)
     run.keep(file, packed.content())
 
@@ -125,7 +201,10 @@ def score_on_test(bench: Workbench, run: Folder, rung: FrontRung) -> ScoredRung:
     labeled = bench.measure(bench.test, labeled_keys, encoded)
     run.let_go(name)
     keep_scores(run, "test", rung.trial, rung.step, scores)
-    reading = bench.test.reading({(rung.trial, rung.step, *key): each for key, each in scores.items()})
+    by_name: dict[PointName, Scores] = {
+        (rung.trial, rung.step, *key): point_scores for key, point_scores in scores.items()
+    }
+    reading = bench.test.reading(by_name)
     run.keep(f"{name}/{reading_file('test')}", reading.content())
     calibration = bench.calibration(bench.test, encoded)
     return ScoredRung(

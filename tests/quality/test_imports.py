@@ -25,7 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "config": set(),
     "metrics": set(),
     "data": {"config"},
-    "cluster": {"config"},
+    "cluster": {"config", "results"},
     "results": {"config", "metrics"},
     "uncertainty": {"metrics"},
     "search": {"config", "metrics", "results"},

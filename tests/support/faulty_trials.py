@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from raysweep.cluster import preemption
+from raysweep.cluster import nodes
 from raysweep.errors import InputError
-from raysweep.ray_tune import tune
+from raysweep.ray_tune import trial_actor
 from raysweep.results.types import RungProgress
 from raysweep.storage.bucket import StorageError
 from raysweep.training.workbench import RungResult
@@ -78,7 +78,7 @@ class InventedScores:
         return points
 
 
-class FaultyTrials(tune.TrialActor):
+class FaultyTrials(trial_actor.TrialActor):
     """Counts a trial's attempts and finished rungs in files of the run, like checkpoints."""
 
     def _rungs(self) -> Iterator[RungResult | RungProgress]:
@@ -169,6 +169,6 @@ class SlowTrials(FaultyTrials):
 class WatchfulTrials(SlowTrials):
     """Trials that check before each rung whether their node is about to be removed."""
 
-    def setup(self, config: dict[str, Any], sweep: tune.SweepTask) -> None:
-        preemption.ASK_SECONDS = 0.0
+    def setup(self, config: dict[str, Any], sweep: trial_actor.SweepTask) -> None:
+        nodes.POLL_SECONDS = 0.0
         super().setup(config, sweep)

@@ -13,7 +13,7 @@ from raysweep.cluster.resources import CLUSTER_FILE_VARIABLE, Capacity, connecte
 from raysweep.config.sweep import EvaluationConfig, ResourcesConfig
 from raysweep.errors import InputError
 from raysweep.ray_tune import tune
-from raysweep.ray_tune.node_watch import metered
+from raysweep.ray_tune.run import metered
 from raysweep.ray_tune.workers import WorkbenchSpec
 from raysweep.results.bill import bill_of
 from raysweep.results.reader import load

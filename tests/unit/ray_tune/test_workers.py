@@ -7,7 +7,7 @@ from raysweep.config.sweep import EncoderConfig
 from raysweep.data.prepared import Prepared
 from raysweep.encoders.locate import locate_same
 from raysweep.encoders.size import EncoderSize
-from raysweep.ray_tune.memory import needed_by_trial
+from raysweep.ray_tune.workers import needed_by_trial
 from support.sweeps import settings
 
 MIB = 2**20

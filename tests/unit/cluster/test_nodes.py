@@ -8,14 +8,14 @@ from typing import ClassVar
 
 import pytest
 
-from raysweep.cluster import preemption
-from raysweep.cluster.preemption import end_is_announced, this_cloud
+from raysweep.cluster import nodes
+from raysweep.cluster.nodes import end_is_announced, this_cloud
 
 TOKEN = "a-token-of-a-session"
 
 
 class Metadata(BaseHTTPRequestHandler):
-    """The paths of AWS's and Google Cloud's metadata servers that have to do with preemption."""
+    """The paths of AWS's and Google Cloud's metadata servers that have to do with nodes."""
 
     is_preempted: ClassVar[bool]
 
@@ -59,8 +59,8 @@ def metadata() -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def no_cloud(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where these tests run on a cloud's machine."""
-    monkeypatch.setattr(preemption, "VENDOR_FILE", "/nowhere")
-    for cloud in preemption.CLOUDS:
+    monkeypatch.setattr(nodes, "VENDOR_FILE", "/nowhere")
+    for cloud in nodes.CLOUDS:
         monkeypatch.delenv(cloud.variable, raising=False)
 
 
@@ -91,7 +91,7 @@ def test_a_server_that_does_not_answer_announces_nothing(monkeypatch: pytest.Mon
 def test_a_cloud_is_known_by_its_firmware(vendor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "sys_vendor"
     file.write_text(vendor + "\n")
-    monkeypatch.setattr(preemption, "VENDOR_FILE", str(file))
+    monkeypatch.setattr(nodes, "VENDOR_FILE", str(file))
     cloud = this_cloud()
     assert cloud is not None
     assert cloud.vendor == vendor

@@ -12,15 +12,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from raysweep.cluster.resources import on_this_node
-
-if TYPE_CHECKING:
-    import torch
 
 KILL_SECONDS = 10.0
 LOOK_SECONDS = 5.0  # for which a process is watched before it counts as idle
@@ -99,7 +96,7 @@ class Heartbeat:
         self._node_id: str = ray.get_runtime_context().get_node_id()
         self._listener: Listener | None = None
         self._trial_id = ""
-        self._followed: torch.nn.Module | None = None
+        self._followed: Any = None
         self._is_computing = False
         self._is_loading = True
         self._last_sign: float | None = None
@@ -122,22 +119,22 @@ class Heartbeat:
         """Stop timing until the next progress: an evaluation or a checkpoint may take long without a step."""
         self._last_sign = None
 
-    def follow(self, model: "torch.nn.Module") -> None:
-        """Count each forward and backward pass of a model in training as progress."""
+    def follow(self, model: Any) -> None:
+        """Count each forward and backward pass of a torch module in training as progress."""
         if model is not self._followed:
             self._followed = model
-            model.register_forward_hook(self._sign_of_pass)
+            model.register_forward_hook(self._after_forward)
 
-    def _sign_of_pass(self, model: "torch.nn.Module", inputs: Any, output: Any) -> None:
+    def _after_forward(self, model: Any, inputs: Any, output: Any) -> None:
         self._is_loading = False
         if not model.training:
             return
         self.sign()
         embedding = output["sentence_embedding"]
         if embedding.requires_grad:
-            embedding.register_hook(self._sign_of_gradient)
+            embedding.register_hook(self._after_backward)
 
-    def _sign_of_gradient(self, gradient: Any) -> None:
+    def _after_backward(self, gradient: Any) -> None:
         self.sign()
 
     def __enter__(self) -> None:

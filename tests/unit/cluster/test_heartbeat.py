@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from raysweep.ray_tune import heartbeat
+from raysweep.cluster import heartbeat
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/io").exists(), reason="this system does not tell what processes do"

@@ -1,4 +1,4 @@
-"""Nodes about to go away, according to the cloud's metadata server or to Ray.
+"""Nodes of the joined cluster: their types, their number over time, and notices that one is about to go away.
 
 A cloud announces the end of a spot machine on its metadata server: AWS two minutes ahead, Google Cloud half a minute. A
 process on the node polls the server and has Ray mark the node as draining. Ray then places no more work on it, and its
@@ -9,21 +9,72 @@ import contextlib
 import functools
 import http.client
 import importlib
+import logging
 import math
 import os
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import ray
+from raysweep.cluster.resources import CONNECT_SECONDS, GROUP_LABEL
+from raysweep.results.types import LOCAL
 
-ASK_SECONDS = 5.0
+COUNT_SECONDS = 5.0  # between two counts of the cluster's nodes
+POLL_SECONDS = 5.0  # between two queries for a preemption notice
 REQUEST_SECONDS = 2.0
 TOKEN_SECONDS = 60
 VENDOR_FILE = "/sys/class/dmi/id/sys_vendor"
+
+OnCounts = Callable[[Mapping[str, int], Mapping[str, int]], None]
+"""Receives the numbers of running and of booting nodes, by type."""
+
+
+def node_type(node: Mapping[str, Any]) -> str:
+    """Return the node type, as named in the cluster file, of a node from ``ray.nodes``."""
+    labels = node.get("Labels", {})
+    return labels.get(GROUP_LABEL) or labels.get("ray.io/node-type") or LOCAL
+
+
+@contextlib.contextmanager
+def counted(on_counts: OnCounts) -> Iterator[None]:
+    """Within the context, count the cluster's nodes every COUNT_SECONDS, and at its start and end, in a thread."""
+    import ray
+
+    ended = threading.Event()
+    address = ray.get_runtime_context().gcs_address
+
+    def count_until_ended() -> None:
+        _count(on_counts, address)
+        while not ended.wait(COUNT_SECONDS):
+            _count(on_counts, address)
+        _count(on_counts, address)
+
+    thread = threading.Thread(target=count_until_ended, name="node-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(timeout=COUNT_SECONDS)  # a dead head never answers
+
+
+def _count(on_counts: OnCounts, address: str) -> None:
+    """Count the nodes. A node counts as booting once its machine exists, which is when clouds start to charge for it."""
+    import ray
+    from ray.autoscaler.v2.sdk import get_cluster_status
+
+    try:
+        running = Counter(node_type(node) for node in ray.nodes() if node["Alive"])
+        status = get_cluster_status(address, timeout=CONNECT_SECONDS)
+    except Exception as error:  # many types, since the head may be busy or dead
+        logging.getLogger(__name__).debug("cluster: status unavailable (%s)", error)
+        return
+    booting = Counter(node.ray_node_type_name for node in status.pending_nodes)
+    on_counts(running, booting)
 
 
 class Cloud(NamedTuple):
@@ -94,15 +145,19 @@ def end_is_announced(cloud: Cloud) -> bool:
 @functools.cache
 def watch_for_notices() -> None:
     """Start polling this machine's cloud, if any, for preemption notices and pass them on to Ray."""
+    import ray
+
     cloud = this_cloud()
     if cloud is not None and ray.is_initialized():
         threading.Thread(target=_watch, args=(cloud,), daemon=True).start()
 
 
 def _watch(cloud: Cloud) -> None:
+    import ray
+
     is_marked = False
     while not is_marked:
-        time.sleep(ASK_SECONDS)
+        time.sleep(POLL_SECONDS)
         if end_is_announced(cloud):
             with contextlib.suppress(Exception):  # Ray's control plane did not answer; try again later
                 is_marked = mark_as_draining(ray.get_runtime_context().get_node_id(), cloud.notice_seconds)
@@ -113,6 +168,8 @@ def mark_as_draining(node_id: str, seconds: int) -> bool:
 
     Returns whether Ray accepted the request.
     """
+    import ray
+
     messages: Any = importlib.import_module("ray.core.generated.autoscaler_pb2")
     raylet: Any = ray._raylet
     reason = messages.DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
@@ -122,22 +179,21 @@ def mark_as_draining(node_id: str, seconds: int) -> bool:
     return bool(is_accepted)
 
 
-def _this_node_is_draining() -> bool:
-    draining: dict[str, int] = ray._private.state.state.get_draining_nodes()  # deadlines by node
-    return ray.get_runtime_context().get_node_id() in draining
-
-
 class DrainWatch:
-    """Cached check whether this process's node is draining; it queries Ray at most every ASK_SECONDS."""
+    """Cached check whether this process's node is draining; it queries Ray at most every POLL_SECONDS."""
 
     def __init__(self) -> None:
-        self._asked_at = -math.inf
+        self._polled_at = -math.inf
         self._is_draining = False
 
     def is_draining(self) -> bool:
+        import ray
+
         now = time.monotonic()
-        if not self._is_draining and now - self._asked_at >= ASK_SECONDS:
-            self._asked_at = now
+        if not self._is_draining and now - self._polled_at >= POLL_SECONDS:
+            self._polled_at = now
             with contextlib.suppress(Exception):  # Ray's control plane did not answer; try again later
-                self._is_draining = ray.is_initialized() and _this_node_is_draining()
+                if ray.is_initialized():
+                    deadlines: dict[str, int] = ray._private.state.state.get_draining_nodes()  # by node
+                    self._is_draining = ray.get_runtime_context().get_node_id() in deadlines
         return self._is_draining

@@ -1,0 +1,274 @@
+"""The Tune actor that runs trials on a worker and scores the front on the test split."""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray import tune
+
+from raysweep.cluster.heartbeat import Heartbeat, Listener
+from raysweep.cluster.nodes import DrainWatch, node_type, watch_for_notices
+from raysweep.config.sweep import BudgetConfig
+from raysweep.config.trial import TrialConfig
+from raysweep.controller.failures import Blame, Loss
+from raysweep.controller.front_scores import FrontRung, ScoredRung
+from raysweep.controller.status import describe_progress
+from raysweep.errors import InputError
+from raysweep.evaluation.evaluation_set import TrialDivergedError
+from raysweep.ray_tune.workers import WorkbenchSpec, keep_scores, open_workbench, score_on_test
+from raysweep.results.ledger import checkpoint_folder, point_folder
+from raysweep.results.readings import Reading
+from raysweep.results.types import Node, RungProgress, calibration_values
+from raysweep.storage.failure import is_of_storage
+from raysweep.storage.folder import BucketFolder, Folder
+from raysweep.training.trial import Intervals, rungs_and_progress, trial_seed
+from raysweep.training.weights import save_point
+from raysweep.training.workbench import RungResult
+
+PROGRESS_SECONDS = 5.0  # between two progress reports within a rung
+LOG_SECONDS = 60.0  # between two progress lines of one trial in the log
+NODE_GOES = Loss(Blame.NODE, "its node is about to go away")
+
+
+@dataclass(frozen=True)
+class SweepTask:
+    """The settings shared by all trials of a sweep."""
+
+    bench: WorkbenchSpec
+    budget: BudgetConfig
+    run: Folder
+    seed: int
+    checkpoint_seconds: float
+    listener: Listener | None = None  # for heartbeats; None sends none
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """An assignment of a trial to a worker.
+
+    Tune keeps the assignment until the sweep ends, so it holds only what identifies the trial. ``run`` counts the
+    replicates of a configuration from 1. With ``recomputes``, the trial must use less memory, because a process of this
+    session was killed for lack of it.
+    """
+
+    number: int
+    config: TrialConfig
+    run: int
+    recomputes: bool = False
+
+
+@dataclass(frozen=True)
+class TrialTask:
+    """The inputs of the actor that runs a trial."""
+
+    sweep: SweepTask
+    assignment: Assignment
+
+    @property
+    def num_rungs(self) -> int:
+        return self.sweep.budget.rungs_of(self.assignment.config.examples_per_rung)
+
+    @property
+    def trial_seed(self) -> int:
+        return trial_seed(self.sweep.seed, self.assignment.config, self.assignment.run)
+
+    @property
+    def checkpoints(self) -> Folder:
+        return self.sweep.run.within(checkpoint_folder(self.assignment.number))
+
+
+_heartbeat = functools.cache(Heartbeat)  # one per process
+
+
+@functools.cache
+def _drain_watch() -> DrainWatch:
+    """Return the drain watch of this process."""
+    watch_for_notices()
+    return DrainWatch()
+
+
+def _keep_up_while_storage_waits(heartbeat: Heartbeat, run: Folder) -> None:
+    """Count waiting for an object store as progress of the trial."""
+
+    def wait(reason: str) -> None:
+        heartbeat.sign()
+        print(reason, flush=True)
+
+    if isinstance(run, BucketFolder):
+        run.bucket.on_wait = wait
+
+
+def as_tune_config(job: Assignment | FrontRung) -> dict[str, Any]:
+    """Return the job as a configuration for Tune.
+
+    Tune copies a configuration several times and pickles it into its snapshots.
+    """
+    return {"job": job}
+
+
+def job_of(tune_config: dict[str, Any]) -> Assignment | FrontRung:
+    """Return the job in a configuration from Tune: a trial to run, or a rung to score on test."""
+    job: Assignment | FrontRung = tune_config["job"]
+    return job
+
+
+def _as_result(loss: Loss) -> dict[str, Any]:
+    """Return the last result, in Tune's form, of a trial that must leave its worker."""
+    return {"blame": loss.blame.value, "reason": loss.reason, "done": True}
+
+
+def loss_in(result: dict[str, Any]) -> Loss | None:
+    """Return the loss in a trial's last result, if there is one."""
+    return Loss(Blame(result["blame"]), result["reason"]) if "blame" in result else None
+
+
+class TrialActor(tune.Trainable):
+    """A trial on one worker, started or resumed from its checkpoint; a Tune step is a rung or a part of one.
+
+    An actor may also score one rung of the front on the test split, which takes one step.
+    """
+
+    def setup(self, config: dict[str, Any], sweep: SweepTask) -> None:  # type: ignore[override]  # by with_parameters
+        """Prepare for a trial. Tune calls this again for each trial that a reused actor takes."""
+        job = job_of(config)
+        self.logged_at = time.monotonic()
+        self.has_checkpoint = True  # nothing has been computed yet, so nothing can be lost
+        listener = sweep.listener
+        self.heartbeat = None if listener is None else _heartbeat()
+        if self.heartbeat is not None and listener is not None:
+            self.heartbeat.begin(self.trial_id, listener)
+            _keep_up_while_storage_waits(self.heartbeat, sweep.run)
+        self.results: Iterator[RungResult | RungProgress | ScoredRung]
+        if isinstance(job, FrontRung):
+            self.results = self._test_scores(sweep, job)
+        else:
+            self.task = TrialTask(sweep, job)
+            self.results = self._rungs()
+
+    def _rungs(self) -> Iterator[RungResult | RungProgress]:
+        """Yield the trial's results; nothing runs before the first step, so that errors are reported in full."""
+        self._open_bench(self.task.sweep)
+        yield from rungs_and_progress(
+            self.task.assignment.config,
+            self.bench,
+            Intervals(self.task.sweep.checkpoint_seconds, PROGRESS_SECONDS),
+            seed=self.task.trial_seed,
+            num_rungs=self.task.num_rungs,
+            checkpoints=self.task.checkpoints,
+            on_rest=(lambda: None) if self.heartbeat is None else self.heartbeat.rest,
+            leaves=self.note_whether_to_leave,
+            recomputes=self.task.assignment.recomputes,
+        )
+
+    def _test_scores(self, sweep: SweepTask, rung: FrontRung) -> Iterator[ScoredRung]:
+        """Yield the test scores of a rung; nothing runs before the first step."""
+        self._open_bench(sweep)
+        yield score_on_test(self.bench, sweep.run, rung)
+
+    def _open_bench(self, sweep: SweepTask) -> None:
+        self.bench = open_workbench(sweep.bench)
+        if self.heartbeat is not None:
+            self.heartbeat.follow(self.bench.model)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        if _drain_watch().is_draining():
+            os._exit(0)  # the node is going away, so Tune starts this trial in another process
+        self.setup(new_config)  # type: ignore[call-arg]  # with_parameters adds the shared settings
+        return True
+
+    def step(self) -> dict[str, Any]:
+        """Train and evaluate a rung, or train until the next progress report to :class:`TuneScheduler`."""
+        if self.has_checkpoint and _drain_watch().is_draining():
+            return _as_result(NODE_GOES)
+        try:
+            with self.heartbeat or contextlib.nullcontext():
+                result = next(self.results)
+            if isinstance(result, RungResult):
+                self.save_weights(result)
+        # A result instead of an exception keeps the actor for the next trial and delivers the reason in full.
+        except TrialDivergedError as error:
+            return {"failure": str(error), "diverged": True, "done": True}
+        except Exception as error:
+            if is_of_storage(error):
+                return _as_result(Loss(Blame.STORAGE, " ".join(str(error).split())))
+            if isinstance(error, InputError):
+                return {"failure": str(error), "done": True}
+            raise
+        if isinstance(result, ScoredRung):
+            return {"scored": json.dumps(dataclasses.asdict(result), allow_nan=False), "done": True}
+        if isinstance(result, RungProgress):
+            if self.has_checkpoint:
+                return _as_result(NODE_GOES)
+            self.log(result)
+            return {"progress": json.dumps(dataclasses.asdict(result))}
+        self.has_checkpoint = True
+        done = result.step == self.task.num_rungs or bool(result.stop)
+        # As text, because Tune flattens and rewrites nested results.
+        return {"rung": json.dumps(self.as_event(result), allow_nan=False), "done": done}
+
+    def as_event(self, result: RungResult) -> dict[str, Any]:
+        """Return the rung in the form of a ledger event, without the trial."""
+        rung = {
+            "step": result.step,
+            "examples_seen": result.examples_seen,
+            "seconds": result.seconds,
+            "loss": result.loss,
+            "stop": result.stop,
+            "points": self.bench.describe(self.bench.dev, result.points),
+            "node": dataclasses.asdict(_this_node()),
+        }
+        if result.calibration is not None:
+            rung["calibration"] = calibration_values(result.calibration)
+        if result.labeled:
+            rung["labeled"] = self.bench.describe(self.bench.dev, result.labeled)
+        return rung
+
+    def note_whether_to_leave(self) -> bool:
+        """Return whether the trial must leave its node.
+
+        Called within a rung before each progress report; a trial that must leave writes a checkpoint first.
+        """
+        self.has_checkpoint = _drain_watch().is_draining()
+        return self.has_checkpoint
+
+    def log(self, progress: RungProgress) -> None:
+        """Print the trial's progress every LOG_SECONDS; an actor's output goes to the run's log."""
+        now = time.monotonic()
+        if now - self.logged_at >= LOG_SECONDS:
+            self.logged_at = now
+            print(f"trial {self.task.assignment.number}: {describe_progress([progress])}", flush=True)
+
+    def save_weights(self, result: RungResult) -> None:
+        """Store the rung's weights and scores in the run's folder."""
+        run, trial, step = self.task.sweep.run, self.task.assignment.number, result.step
+        keep_scores(run, "dev", trial, step, result.points)
+        name = point_folder(trial, step)
+        save_point(run.path / name, self.bench.model, self.bench.head, self.reading(result))
+        run.store(name)
+        run.let_go(name)
+
+    def reading(self, result: RungResult) -> Reading | None:
+        """Return the sentences that the rung's points retrieve on dev, or None if another split is shown."""
+        if self.bench.shown_split != "dev":
+            return None
+        points = result.points
+        if any(scores.retrieved is None for scores in points.values()):  # restored from a checkpoint, which lacks them
+            points = self.bench.measure(self.bench.dev, list(points))
+        trial = self.task.assignment.number
+        return self.bench.dev.reading({(trial, result.step, *key): scores for key, scores in points.items()})
+
+
+@functools.cache
+def _this_node() -> Node:
+    """Return this process's node: its type in the cluster file and its resources."""
+    node_id = ray.get_runtime_context().get_node_id()
+    present: dict[str, Any] = next((node for node in ray.nodes() if node["NodeID"] == node_id), {})
+    resources = present.get("Resources", {})
+    return Node(node_type(present), resources.get("CPU", 0.0), resources.get("GPU", 0.0))

@@ -1,0 +1,79 @@
+"""How the end of a sweep is recorded: completed, failed, given up, or interrupted while it is being recorded."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from raysweep.cluster.resources import Capacity, NodeSize
+from raysweep.errors import InputError
+from raysweep.ray_tune import run
+from raysweep.results.reader import load
+from support.sweeps import make, play
+
+
+@contextmanager
+def _connected(*_: Any, **__: Any) -> Iterator[Capacity]:
+    yield Capacity((NodeSize(1, 0),) * 2, num_present=2, num_alive=2)
+
+
+@pytest.fixture
+def end_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function that runs a sweep without Ray and returns its status in the ledger.
+
+    ``after_search`` is called at the end of the search, ``while_recorded`` before its end is in the
+    ledger.
+    """
+    sweep, out = make(tmp_path, budget__trials="3")
+    monkeypatch.setattr(run, "connected", _connected)
+    monkeypatch.setattr(run, "open_session", lambda *_: object())
+
+    def end(
+        given_up: str | None = None,
+        after_search: Callable[[], None] = lambda: None,
+        while_recorded: Callable[[], None] = lambda: None,
+    ) -> str:
+        def search(*_: Any) -> None:
+            play(sweep, finish=False)
+            after_search()
+
+        monkeypatch.setattr(run, "search", search)
+        monkeypatch.setattr(run, "keep_readings", lambda *_: while_recorded())
+        sweep.given_up = given_up
+        plan: Any = SimpleNamespace(config=sweep.config)
+        run.execute(plan, sweep.display, None, lambda session: sweep)
+        return load(tmp_path).status
+
+    end.printed = out.getvalue  # type: ignore[attr-defined]
+    return end
+
+
+def test_interruption_while_the_end_is_recorded(end_sweep: Any) -> None:
+    assert end_sweep(while_recorded=lambda: os.kill(os.getpid(), signal.SIGINT)) == "completed"
+
+
+def test_input_error_is_the_reason_in_the_ledger(end_sweep: Any, tmp_path: Path) -> None:
+    def reject() -> None:
+        raise InputError("the scores could not be stored")
+
+    with pytest.raises(InputError, match="scores"):
+        end_sweep(after_search=reject)
+    results = load(tmp_path)
+    assert (results.status, results.reason) == ("failed", "the scores could not be stored")
+    assert not results.has_failed_for_good
+
+
+def test_given_up_sweep_has_failed_for_good(end_sweep: Any, tmp_path: Path) -> None:
+    assert end_sweep(given_up="3 of 3 trials failed") == "failed"
+    results = load(tmp_path)
+    assert (results.reason, results.has_failed_for_good) == ("3 of 3 trials failed", True)
+
+
+def test_local_folder_on_several_nodes_is_warned_of_once(end_sweep: Any) -> None:
+    end_sweep()
+    assert end_sweep.printed().count("warning: storage.runs is ") == 1
