@@ -20,7 +20,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from raysweep.cluster.resources import on_this_node
 
 KILL_SECONDS = 10.0
-LOOK_SECONDS = 5.0  # for which a process is watched before it counts as idle
+IDLE_SECONDS = 5.0  # for which a process is watched before it counts as idle
 MAX_HEARTBEAT_SECONDS = 5.0
 HEARTBEATS_IN_SILENCE = 6  # missed in a row before a trial counts as silent
 
@@ -61,22 +61,25 @@ class HeartbeatRecorder:
     """Actor on the driver's node that records the heartbeats of trial processes."""
 
     def __init__(self) -> None:
-        self._heard: dict[str, tuple[HeartbeatRecord, float]] = {}
+        self._records: dict[str, tuple[HeartbeatRecord, float]] = {}
 
     def record(self, trial_id: str, record: HeartbeatRecord) -> None:
         """Record a heartbeat of the process that runs this trial.
 
         Earlier trials of the same process are forgotten, since it runs one trial at a time.
         """
-        earlier = [each for each, (said, _) in self._heard.items() if said.process == record.process]
-        for each in earlier:
-            del self._heard[each]
-        self._heard[trial_id] = (record, time.monotonic())
+        for earlier_id, (earlier, _) in list(self._records.items()):
+            if earlier.process == record.process:
+                del self._records[earlier_id]
+        self._records[trial_id] = (record, time.monotonic())
 
     def silences(self) -> dict[str, Silence]:
         """Return how long each trial has been silent, by Tune's trial ids."""
         now = time.monotonic()
-        return {trial: Silence(record, now - at + record.quiet_seconds) for trial, (record, at) in self._heard.items()}
+        return {
+            trial_id: Silence(record, now - received_at + record.quiet_seconds)
+            for trial_id, (record, received_at) in self._records.items()
+        }
 
 
 def listen(silent_seconds: float) -> Listener:
@@ -162,62 +165,62 @@ class HeartbeatWatch:
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
-        self._asked: Any = None
-        self._asked_at = 0.0
+        self._query: Any = None
+        self._queried_at = 0.0
 
     def silences(self) -> dict[str, Silence]:
         """Return the answer received since the last call; empty if none has arrived."""
         now = time.monotonic()
-        if self._asked is None:
-            if now - self._asked_at >= self._listener.heartbeat_seconds:
-                self._asked, self._asked_at = self._listener.actor.silences.remote(), now
+        if self._query is None:
+            if now - self._queried_at >= self._listener.heartbeat_seconds:
+                self._query, self._queried_at = self._listener.actor.silences.remote(), now
             return {}
-        if not ray.wait([self._asked], timeout=0)[0]:
+        if not ray.wait([self._query], timeout=0)[0]:
             return {}
-        answer, self._asked = self._asked, None
+        query, self._query = self._query, None
         try:
-            found: dict[str, Silence] = ray.get(answer)
+            silences: dict[str, Silence] = ray.get(query)
         except ray.exceptions.RayActorError:  # it died and is being restarted
             return {}
-        return found
+        return silences
 
 
 class FrozenWatch:
     """Non-blocking check that distinguishes frozen processes from those that are silent because they are loading."""
 
     def __init__(self) -> None:
-        self._looks: dict[tuple[str, int], Any] = {}
+        self._checks: dict[tuple[str, int], Any] = {}
 
     def is_frozen(self, record: HeartbeatRecord) -> bool:
         """Return whether a check started by an earlier call found the process idle.
 
         Each call may start a check.
         """
-        look = self._looks.get(record.process)
-        if look is None:
-            self._looks[record.process] = _on_its_node(does_nothing, record)
+        check = self._checks.get(record.process)
+        if check is None:
+            self._checks[record.process] = _on_its_node(is_idle, record)
             return False
-        if not ray.wait([look], timeout=0)[0]:
+        if not ray.wait([check], timeout=0)[0]:
             return False
-        del self._looks[record.process]
+        del self._checks[record.process]
         try:
-            found: bool = ray.get(look)
-        except ray.exceptions.RayError:  # the node is gone
+            is_frozen: bool = ray.get(check)
+        except ray.exceptions.RayError:  # the node has died
             return False
-        return found
+        return is_frozen
 
 
-def does_nothing(pid: int) -> bool:
-    """Return whether a process on this machine neither computes nor reads for LOOK_SECONDS.
+def is_idle(pid: int) -> bool:
+    """Return whether a process on this machine neither computes nor reads for IDLE_SECONDS.
 
     Returns False if /proc has no data on the process.
     """
-    before = _done_so_far(pid)
-    time.sleep(LOOK_SECONDS)
-    return before is not None and before == _done_so_far(pid)
+    before = _read_counters(pid)
+    time.sleep(IDLE_SECONDS)
+    return before is not None and before == _read_counters(pid)
 
 
-def _done_so_far(pid: int) -> tuple[list[str], str] | None:
+def _read_counters(pid: int) -> tuple[list[str], str] | None:
     """Return a process's user and system CPU times and its I/O counters; None if /proc has no data on it."""
     folder = Path("/proc") / str(pid)
     try:
@@ -233,7 +236,7 @@ def _done_so_far(pid: int) -> tuple[list[str], str] | None:
 def kill(record: HeartbeatRecord) -> Any:
     """Kill a process on its node, whatever it is doing, and return the Ray task without waiting for it.
 
-    Does nothing if the process or the node is gone.
+    Does nothing if the process or the node has ended.
     """
     return _on_its_node(_kill, record)
 
@@ -247,13 +250,18 @@ def _on_its_node(function: Callable[[int], Any], record: HeartbeatRecord) -> Any
 
 def kill_all(listener: Listener) -> None:
     """Kill all processes with recent heartbeats and wait until they have ended or prove unreachable."""
-    with contextlib.suppress(Exception):  # the cluster may be gone, and the exception being raised is more informative
+    with contextlib.suppress(
+        Exception
+    ):  # the cluster may have ended, and the exception being raised is more informative
         silences: dict[str, Silence] = ray.get(listener.actor.silences.remote(), timeout=KILL_SECONDS)
         recent = HEARTBEATS_IN_SILENCE * listener.heartbeat_seconds
-        living = [each.record for each in silences.values() if each.seconds - each.record.quiet_seconds < recent]
-        killing = [kill(record) for record in living]
-        if killing:
-            ray.wait(killing, num_returns=len(killing), timeout=KILL_SECONDS)
+        living = []
+        for silence in silences.values():
+            if silence.seconds - silence.record.quiet_seconds < recent:
+                living.append(silence.record)
+        tasks = [kill(record) for record in living]
+        if tasks:
+            ray.wait(tasks, num_returns=len(tasks), timeout=KILL_SECONDS)
 
 
 def _kill(pid: int) -> None:

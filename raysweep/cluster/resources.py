@@ -47,8 +47,8 @@ TOKENS_IN_FORWARD = 4096  # per batch that is only encoded
 
 
 _TOKEN_HINT = (
-    "if it asks for a token, set RAY_AUTH_MODE=token, and have the cluster's own token in ~/.ray/auth_token, or in the file "
-    "that RAY_AUTH_TOKEN_PATH names"
+    "if it requires a token, set RAY_AUTH_MODE=token and store the cluster's token in ~/.ray/auth_token or in the file at "
+    "RAY_AUTH_TOKEN_PATH"
 )
 
 
@@ -89,8 +89,8 @@ class Request:
     @property
     def resources(self) -> dict[str, float]:
         """Return CPUs, GPUs and, if requested, bytes of memory in the form that Ray Tune takes."""
-        asked = {"cpu": self.cpus, "gpu": self.gpus}
-        return {**asked, "memory": self.memory_bytes} if self.memory_bytes else asked
+        processors = {"cpu": self.cpus, "gpu": self.gpus}
+        return {**processors, "memory": self.memory_bytes} if self.memory_bytes else processors
 
     @property
     def threads(self) -> int:
@@ -174,13 +174,14 @@ class Capacity:
         return replace(one, count=resources.max_concurrent_trials or max(1, fitting))
 
     def _too_large(self, cpus: float, gpus: float) -> InputError:
-        """Return the error for a trial that fits on no node."""
-        by_gpus = [(node.gpus, node.cpus) for node in self.nodes]
-        by_cpus = [(node.cpus, node.gpus) for node in self.nodes]
-        most_cpus, most_gpus = max(by_gpus)[::-1] if gpus else max(by_cpus)
+        """Return the error for a trial that fits on no node, naming the largest node by the requested processors."""
+        if gpus:
+            largest = max(self.nodes, key=lambda node: (node.gpus, node.cpus))
+        else:
+            largest = max(self.nodes, key=lambda node: (node.cpus, node.gpus))
         return InputError(
-            f"a trial asks for {cpus:g} CPUs and {gpus:g} GPUs, but the largest node that there may be has "
-            f"{most_cpus:g} and {most_gpus:g}: lower resources.cpus_per_trial or resources.gpus_per_trial"
+            f"resources: a trial requests {cpus:g} CPUs and {gpus:g} GPUs, but the largest possible node has "
+            f"{largest.cpus:g} and {largest.gpus:g}; lower resources.cpus_per_trial or resources.gpus_per_trial"
         )
 
     def with_memory(self, request: Request, needed_bytes: int) -> Request:
@@ -240,8 +241,8 @@ def times_on(node: NodeSize, request: Request, memory_bytes: int = 0) -> int:
 
     The request must ask for at least one resource.
     """
-    asked = ((node.cpus, request.cpus), (node.gpus, request.gpus), (node.memory_bytes, memory_bytes))
-    return min(_times_in(there, part) for there, part in asked if part)
+    amounts = ((node.cpus, request.cpus), (node.gpus, request.gpus), (node.memory_bytes, memory_bytes))
+    return min(_times_in(available, requested) for available, requested in amounts if requested)
 
 
 def _times_in(whole: float, part: float) -> int:
@@ -287,7 +288,7 @@ def _read_groups(file: Path) -> tuple[list[NodeGroup], int]:
     try:
         return _groups_of(values)
     except (AttributeError, TypeError, ValueError) as error:
-        raise InputError(f"{file}: is no file of `ray up`: {error}") from None
+        raise InputError(f"{file}: not a cluster file of `ray up`: {error}") from None
 
 
 def _groups_of(values: Mapping[str, Any]) -> tuple[list[NodeGroup], int]:
@@ -295,36 +296,38 @@ def _groups_of(values: Mapping[str, Any]) -> tuple[list[NodeGroup], int]:
     kinds = {name: kind or {} for name, kind in types.items()}
     resources = {name: kind.get("resources") or {} for name, kind in kinds.items()}
     marks = own_resources(resources)
-    most = int(values.get("max_workers", 0))
-    found: list[NodeGroup] = []
-    for name, has in resources.items():
-        cpus, gpus, memory = (float(has.get(resource, 0)) for resource in ("CPU", "GPU", "memory"))
-        size = NodeSize(cpus, gpus, memory)
-        max_count = int(kinds[name].get("max_workers", most))
+    max_workers = int(values.get("max_workers", 0))
+    groups: list[NodeGroup] = []
+    for name, amounts in resources.items():
+        cpus, gpus, memory = (float(amounts.get(resource, 0)) for resource in ("CPU", "GPU", "memory"))
+        max_count = int(kinds[name].get("max_workers", max_workers))
         is_worker = name != values.get("head_node_type")
         if is_worker and cpus > 0 and max_count > 0:  # other types count by their present nodes
-            found.append(NodeGroup(name, size, max_count, marks.get(name)))
-    return found, most
+            size = NodeSize(cpus, gpus, memory)
+            groups.append(NodeGroup(name, size, max_count, marks.get(name)))
+    return groups, max_workers
 
 
 def own_resources(resources: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
     """Return for each node type a resource that only this type has, at least one unit of it, if there is one."""
-    num_types_with = Counter(each for has in resources.values() for each in has)
-    found: dict[str, str] = {}
-    for name, has in resources.items():
-        own = [each for each in has if num_types_with[each] == 1 and each not in RAYS_OWN and has[each] >= 1]
-        if own:
-            found[name] = own[0]
-    return found
+    num_types_with = Counter(resource for amounts in resources.values() for resource in amounts)
+    own: dict[str, str] = {}
+    for name, amounts in resources.items():
+        for resource, amount in amounts.items():
+            if num_types_with[resource] == 1 and resource not in RAYS_OWN and amount >= 1:
+                own.setdefault(name, resource)
+    return own
 
 
-def _within(groups: Sequence[NodeGroup], most: int) -> list[NodeGroup]:
+def _share_out(groups: Sequence[NodeGroup], max_workers: int) -> list[NodeGroup]:
     """Return the groups with the maximum total shared out evenly, without groups that get no nodes."""
     counts = [0] * len(groups)
-    while sum(counts) < most and any(count < group.max_count for count, group in zip(counts, groups, strict=True)):
+    num_left = min(max_workers, sum(group.max_count for group in groups))
+    while num_left:
         for number, group in enumerate(groups):
-            if counts[number] < group.max_count and sum(counts) < most:
+            if num_left and counts[number] < group.max_count:
                 counts[number] += 1
+                num_left -= 1
     return [group._replace(max_count=count) for group, count in zip(groups, counts, strict=True) if count]
 
 
@@ -340,14 +343,14 @@ def _check_cluster_file() -> None:
     """
     named = os.environ.get(CLUSTER_FILE_VARIABLE)
     if named and not cluster_file().exists():
-        raise InputError(f"{CLUSTER_FILE_VARIABLE}: {named}: no such file; it names the file of `ray up`")
+        raise InputError(f"{CLUSTER_FILE_VARIABLE} is {named}; allowed: an existing cluster file of `ray up`")
 
 
 def _capacity(resources: ResourcesConfig) -> Capacity:
     """Return the present and possible nodes of the cluster that this process has joined or started."""
     import ray
 
-    groups = _within(*_read_groups(cluster_file())) if address_of(resources) else []
+    groups = _share_out(*_read_groups(cluster_file())) if address_of(resources) else []
     names = {group.name for group in groups}
     living = [node for node in ray.nodes() if node["Alive"]]
     of_no_group = [node["Resources"] for node in living if node.get("Labels", {}).get(GROUP_LABEL) not in names]
@@ -362,8 +365,8 @@ def _nodes_to_come(resources: ResourcesConfig) -> list[NodeSize]:
     """
     if resources.max_concurrent_trials is None:
         raise InputError(
-            "the cluster has no worker yet: name resources.max_concurrent_trials, and resources.gpus_per_trial or "
-            "resources.cpus_per_trial, so that it knows how far to scale"
+            "resources.max_concurrent_trials is not set, but the cluster has no workers yet: set it, and "
+            "resources.gpus_per_trial or resources.cpus_per_trial, to define how far the cluster scales"
         )
     gpus = resources.gpus_asked or 0
     nodes_per_trial = min(1.0, gpus) or 1.0  # trials that share a GPU share a node
@@ -389,21 +392,24 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
 
     if address and address.startswith("ray://"):
         raise InputError(
-            f"resources.address: {address} is of Ray Client, over which a sweep would not outlive this terminal; run "
-            "raysweep on the cluster itself, with --resources.address auto, or as a job: ray job submit"
+            f"resources.address is {address}, a Ray Client address, over which a sweep would not outlive this terminal; "
+            "allowed: auto, on the cluster itself, or a job: ray job submit"
         )
     if address and resources.num_cpus:
-        raise InputError("resources.num_cpus sizes a local cluster, but resources.address names one to join")
+        raise InputError(
+            f"resources.num_cpus is {resources.num_cpus}, but resources.address joins an existing cluster; "
+            "allowed: one of the two"
+        )
     if address:
         _check_cluster_file()
         _check_address(address)
-    found = _with_its_authentication(address) if address else "local"
+    resolved = _with_its_authentication(address) if address else "local"
     options: dict[str, Any] = {"log_to_driver": show_workers, "logging_level": logging.ERROR}
     if not address:
         options |= {"num_cpus": resources.num_cpus, "include_dashboard": False}
     try:
         with termination_kept(), _forks_lead_groups():
-            ray.init(address=found, **options)
+            ray.init(address=resolved, **options)
     except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         where = f"resources.address: cannot join {address}" if address else "Ray does not start on this machine"
         hint = f"; {_TOKEN_HINT}" if address else ""
@@ -451,13 +457,13 @@ def _with_its_authentication(address: str) -> str:
 
     raylet: Any = ray._raylet
     try:
-        found: str | None = canonicalize_bootstrap_address(address)
-        raylet.GcsClient(address=found)
+        resolved: str | None = canonicalize_bootstrap_address(address)
+        raylet.GcsClient(address=resolved)
     except ray.exceptions.AuthenticationError:
         maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
     except Exception:
         return address  # unreachable; Ray's own error is better
-    return found or address
+    return resolved or address
 
 
 def shut_down() -> None:

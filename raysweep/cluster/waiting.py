@@ -45,40 +45,43 @@ def waiting() -> Waiting | None:
 
     try:
         return described_waiting(get_cluster_status(ray.get_runtime_context().gcs_address, timeout=CONNECT_SECONDS))
-    except Exception as error:  # many types, since the head may be busy or gone
-        logging.getLogger(__name__).debug("no status of the cluster: %s", error)
+    except Exception as error:  # many types, since the head may be busy or dead
+        logging.getLogger(__name__).debug("cluster: status unavailable (%s)", error)
         return None
 
 
 def described_waiting(status: "ClusterStatus") -> Waiting | None:
     """Return the pending work in a Ray status, which covers all drivers on the cluster."""
     demands = [*status.resource_demands.ray_task_actor_demand, *status.resource_demands.placement_group_demand]
-    waiting_for = [each for demand in demands for each in demand.bundles_by_count if not _is_of_probe_task(each.bundle)]
-    if not waiting_for:
+    counts_by_text: Counter[str] = Counter()
+    counts_by_request: Counter[Request] = Counter()
+    for entry in (entry for demand in demands for entry in demand.bundles_by_count):
+        bundle = entry.bundle
+        if not _is_of_probe_task(bundle):
+            memory_bytes = int(bundle.get("memory", 0))
+            request = Request(bundle.get("CPU", 0.0), bundle.get("GPU", 0.0), 1, memory_bytes=memory_bytes)
+            counts_by_text[_described_bundle(bundle)] += entry.count
+            counts_by_request[request] += entry.count
+    if not counts_by_text:
         return None
-    asked: Counter[str] = Counter()
-    requests: Counter[Request] = Counter()
-    for each in waiting_for:
-        asked[_described_bundle(each.bundle)] += each.count
-        requests[_as_request(each.bundle)] += each.count
-    coming: Counter[str] = Counter()
+    starting: Counter[str] = Counter()
     for launch in status.pending_launches:
-        coming[launch.ray_node_type_name] += launch.count
-    for node in status.pending_nodes:
-        coming[node.ray_node_type_name] += 1
-    parts = [f"{count} for {bundle}" for bundle, count in asked.items()]
-    nodes = ", ".join(f"{count} of type {name}" for name, count in coming.items())
-    text = f"waiting for room: {', '.join(parts)}; nodes on their way: {nodes or 'none'}"
+        starting[launch.ray_node_type_name] += launch.count
+    starting.update(node.ray_node_type_name for node in status.pending_nodes)
+    requested = ", ".join(f"{count} x ({bundle})" for bundle, count in counts_by_text.items())
+    nodes = ", ".join(f"{count} x {name}" for name, count in starting.items())
+    text = f"waiting for resources (requested: {requested}; nodes starting: {nodes or 'none'})"
     # Ray keeps every failure since the head started.
-    lately = [each for each in status.failed_launches if time.time() - (each.failed_ts_s or 0) < REFUSED_SECONDS]
-    if lately:
-        reason = " ".join(str(lately[-1].details or "no reason given").split())[:200]
-        text += f"; the last launch of type {lately[-1].ray_node_type_name} failed: {reason}"
+    since = time.time() - REFUSED_SECONDS
+    failures = [launch for launch in status.failed_launches if (launch.failed_ts_s or 0) > since]
+    if failures:
+        reason = " ".join(str(failures[-1].details or "no reason given").split())[:200]
+        text += f"; last launch of type {failures[-1].ray_node_type_name} failed: {reason}"
     of_work = tuple(
-        replace(request, count=count) for request, count in requests.items() if request.cpus or request.gpus
+        replace(request, count=count) for request, count in counts_by_request.items() if request.cpus or request.gpus
     )
-    refused = frozenset() if status.pending_nodes else frozenset(each.ray_node_type_name for each in lately)
-    return Waiting(text, bool(coming), of_work, refused)
+    refused = frozenset() if status.pending_nodes else frozenset(launch.ray_node_type_name for launch in failures)
+    return Waiting(text, bool(starting), of_work, refused)
 
 
 def _is_of_probe_task(bundle: Mapping[str, float]) -> bool:
@@ -87,21 +90,17 @@ def _is_of_probe_task(bundle: Mapping[str, float]) -> bool:
     return name not in RAYS_OWN and "_group_" not in name and not name.startswith("bundle")
 
 
-def _as_request(bundle: Mapping[str, float]) -> Request:
-    return Request(bundle.get("CPU", 0.0), bundle.get("GPU", 0.0), 1, memory_bytes=int(bundle.get("memory", 0)))
-
-
-def instead(found: Waiting, groups: Sequence[NodeGroup]) -> dict[NodeGroup, int]:
+def find_alternatives(waiting_work: Waiting, groups: Sequence[NodeGroup]) -> dict[NodeGroup, int]:
     """Return how many nodes of other types to request when launches of the preferred types fail; few GPUs first."""
-    wanted: dict[NodeGroup, int] = {}
-    others = [group for group in groups if group.mark is not None and group.name not in found.refused]
+    counts: dict[NodeGroup, int] = {}
+    others = [group for group in groups if group.mark is not None and group.name not in waiting_work.refused]
     others.sort(key=lambda group: group.size.gpus)
-    for demand in found.demands:
+    for demand in waiting_work.demands:
         group = next((group for group in others if _times_on(group, demand)), None)
         if group is not None:
             num_nodes = math.ceil(demand.count / _times_on(group, demand))
-            wanted[group] = min(group.max_count, wanted.get(group, 0) + num_nodes)
-    return wanted
+            counts[group] = min(group.max_count, counts.get(group, 0) + num_nodes)
+    return counts
 
 
 def _times_on(group: NodeGroup, demand: Request) -> int:
@@ -120,8 +119,8 @@ def _described_bundle(bundle: Mapping[str, float]) -> str:
     return " and ".join(shown) or "a process without CPUs"
 
 
-def _arrive() -> None:
-    """Do nothing, to occupy a node only briefly."""
+def _occupy_briefly() -> None:
+    """Do nothing; the task only has to start."""
 
 
 class ProbeTasks:
@@ -137,7 +136,7 @@ class ProbeTasks:
         """Request ``count`` nodes of a type."""
         import ray
 
-        task: Any = ray.remote(_arrive).options(num_cpus=0, resources={group.mark: 1})
+        task: Any = ray.remote(_occupy_briefly).options(num_cpus=0, resources={group.mark: 1})
         self._pending += [task.remote() for _ in range(count)]
 
     def cancel(self) -> None:
@@ -157,38 +156,35 @@ class WaitingWatch:
     something moves.
     """
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._said = ""
-        self._looked_at = 0.0  # monotonic clock
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._reported = ""
+        self._checked_at = 0.0  # monotonic clock
         self._probe_tasks = ProbeTasks()
-        self._has_asked = False
+        self._has_requested = False
 
     def check(self, quiet_seconds: float) -> bool:
         """Report why nothing has moved for ``quiet_seconds``; return whether nodes are on their way."""
         now = time.monotonic()
-        if quiet_seconds < QUIET_SECONDS or now - self._looked_at < QUIET_SECONDS / 3:
+        if quiet_seconds < QUIET_SECONDS or now - self._checked_at < QUIET_SECONDS / 3:
             return False
-        self._looked_at = now
-        found = waiting()
-        if found is None:
+        self._checked_at = now
+        waiting_work = waiting()
+        if waiting_work is None:
             return False
-        if found.text != self._said:
-            self._said = found.text
-            self._say(found.text)
-        if found.refused and quiet_seconds >= REFUSED_SECONDS and not self._has_asked:
-            self._turn_to_others(found)
-        return found.nodes_come
-
-    def _turn_to_others(self, found: Waiting) -> None:
-        self._has_asked = True
-        refused = ", ".join(sorted(found.refused))
-        for group, count in instead(found, node_groups(cluster_file())).items():
-            self._say(f"no nodes of type {refused} are to be had; asking for {count} of {group.name}")
-            self._probe_tasks.submit(group, count)
+        if waiting_work.text != self._reported:
+            self._reported = waiting_work.text
+            self._report(waiting_work.text)
+        if waiting_work.refused and quiet_seconds >= REFUSED_SECONDS and not self._has_requested:
+            self._has_requested = True
+            refused = ", ".join(sorted(waiting_work.refused))
+            for group, count in find_alternatives(waiting_work, node_groups(cluster_file())).items():
+                self._report(f"nodes of type {refused} are unavailable; requesting {count} of type {group.name}")
+                self._probe_tasks.submit(group, count)
+        return waiting_work.nodes_come
 
     def moved(self) -> None:
         """Note that work is moving again and cancel the requests for other nodes."""
-        if self._has_asked:
+        if self._has_requested:
             self._probe_tasks.cancel()
-            self._has_asked = False
+            self._has_requested = False

@@ -131,7 +131,7 @@ class Baselines:
         sentences = self.prepared.sentences
         num_classes = len(sentences.label_names)
         if num_classes > probe.MOST_CLASSES:
-            self.warn(f"probe: not scored, since {num_classes:,} classes are more than {probe.MOST_CLASSES:,}")
+            self.warn(f"baselines.probe: not scored; {num_classes:,} classes; allowed: at most {probe.MOST_CLASSES:,}")
             return
         train = sentences.ids("train")
         most = probe.most_sentences(self.prepared.reference_embeddings.shape[1], num_classes)
@@ -139,7 +139,7 @@ class Baselines:
         embeddings = np.asarray(self.prepared.reference_embeddings[rows])
         head = probe.fit(embeddings, np.asarray(sentences.labels[rows]))
         if head is None:
-            self.warn("probe: every training sentence has the same label, so there is nothing to learn")
+            self.warn("baselines.probe: not scored; every training sentence has the same label")
             return
         if self.calibrate:
             head = self._calibrated(head, num_classes)

@@ -50,7 +50,7 @@ class Ending(NamedTuple):
 COMPLETED = Ending("completed", "all trials are done")
 PLATEAU = Ending("plateau", "the front's hypervolume has stopped growing")
 INTERRUPTED = Ending("interrupted", "Ctrl-C or a signal")
-FAILED = Ending("failed", "an error that raysweep did not expect")
+FAILED = Ending("failed", "an unexpected error")
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ def execute(plan: Plan, display: Display, log: Log | None, start: Callable[[Sess
                 sweep.ledger.failure = sweep.ledger.lost
                 raise InputError(sweep.ledger.lost) from None
             ending = INTERRUPTED
-            display.line("run: interrupted; the rungs that were finished are reported")
+            display.line("run: interrupted; the report covers the finished rungs")
         except Exception as error:
             input_error = _as_input_error(error, sweep)
             if input_error is None:
@@ -236,7 +236,7 @@ def execute(plan: Plan, display: Display, log: Log | None, start: Callable[[Sess
                     tracking.finish()
     if ending == INTERRUPTED or sweep.cause is not None:
         more_budget = f" --{sweep.cause.key} TOTAL" if sweep.cause else ""
-        display.line(f"run: to go on: raysweep run --resume {sweep.run.location}{more_budget}")
+        display.line(f"run: to resume: raysweep run --resume {sweep.run.location}{more_budget}")
     return RunOutcome(sweep.run, ending)
 
 
@@ -359,7 +359,7 @@ def keep_readings(session: Session, sweep: Sweep) -> None:
     try:
         session.readings_writer(sweep.run).write(sweep.front)
     except Exception as error:  # the run's files may contain anything
-        sweep.display.warn(f"run: what the front's members retrieve could not be stored: {error}")
+        sweep.display.warn(f"run: cannot store the sentences that the front retrieves: {error}")
 
 
 def _interrupt_main_thread() -> None:
@@ -382,7 +382,7 @@ def _as_input_error(error: Exception, sweep: Sweep | None) -> InputError | None:
         return InputError(sweep.ledger.failure)
     if problem := storage_problem(error):
         return InputError(
-            f"{problem}; once it can be written to: raysweep run --resume RUN, or if no run began the same command"
+            f"{problem}; once it is writable: raysweep run --resume RUN, or the same command if no run has started"
         )
     return error if isinstance(error, InputError) else None
 
@@ -425,5 +425,5 @@ def warn_of_local_folders(places: Mapping[str, str], capacity: Capacity, display
     if local and capacity.has_several_nodes:
         display.warn(
             f"{' and '.join(local)}, but the cluster has several nodes: every node must mount the same folder at this path "
-            "(NFS, EFS); otherwise name a bucket, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX"
+            "(NFS, EFS); otherwise set a bucket, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX"
         )

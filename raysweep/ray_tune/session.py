@@ -76,9 +76,7 @@ class Session:
         entries = ledger.open()
         try:
             if has_begun(event for event, _ in entries):
-                raise InputError(
-                    f"{run.location}: another process has begun this run meanwhile; give the command again"
-                )
+                raise InputError(f"{run.location}: another process has started this run; run the command again")
             return self._begin_in(ledger, older)
         except BaseException:
             ledger.close()
@@ -112,16 +110,16 @@ class Session:
         run = resumed.run
         if self.log is not None:
             self.log.move(resumed.folder / resumed.next_log())
-        self.display.line(f"run: {resumed.location}, resumed")
+        self.display.line(f"run: {resumed.location} (resumed)")
         if unfinished := resumed.ledger.unfinished:
             self.display.warn(
-                f"resume: a crash cut the ledger's last line short; its {len(unfinished)} bytes go to ledger.unfinished"
+                f"resume: incomplete last line of the ledger moved to ledger.unfinished (bytes={len(unfinished)})"
             )
         try:
             sweep = self._replayed(resumed, adopt=resumed.space_grew)
         except ReplayError as error:
             # Another version of Optuna, or a space that grew earlier. Trials still count; only proposals differ.
-            self.display.warn(f"resume: {error}: the sampler starts afresh from the trials that there are")
+            self.display.warn(f"resume: {error}; the sampler restarts from the existing trials")
             sweep = self._replayed(resumed, adopt=True)
         evaluation_sets = self._evaluation_sets()
         scores = BaselineScores(run)
@@ -143,10 +141,10 @@ class Session:
         self._announce(sweep.scheduler)
         steering = sweep.steering
         if steering.workers is not None:
-            self.display.line(f"search: at most {steering.workers} at a time, as raysweep control asked for")
+            self.display.line(f"search: at most {steering.workers} trials at a time (requested by raysweep control)")
         if steering.is_paused:
             place = shlex.quote(sweep.run.location)
-            self.display.warn(f"search: paused, as it was left; to let it go on: raysweep control {place} --resume")
+            self.display.warn(f"search: still paused; to resume: raysweep control {place} --resume")
         return sweep
 
     @property
@@ -191,8 +189,8 @@ class Session:
             seconds[point.kind] += now - began
             began = now
         if points:
-            listed = ", ".join(f"{kind} in {spent:.0f} s" for kind, spent in seconds.items())
-            self.display.line(f"run: scored baselines: {listed}")
+            listed = ", ".join(f"{kind}={spent:.0f} s" for kind, spent in seconds.items())
+            self.display.line(f"run: baselines scored ({listed})")
         return tuple(points)
 
     def _warm_start(self, scheduler: Scheduler, older: Sequence[Results], reference: Pair, run: Folder) -> None:
@@ -219,7 +217,7 @@ class Session:
         except InputError:
             raise
         except ValueError as error:
-            raise InputError(f"space: {error}; trials that were run must lie in it") from None
+            raise InputError(f"space: {error}; allowed: a space that contains every trial of the run") from None
         return sweep
 
     def _sweep(self, scheduler: Scheduler, ledger: Ledger) -> Sweep:
@@ -277,17 +275,16 @@ class Session:
 
     def _announce(self, scheduler: Scheduler) -> None:
         """Print how many trials there are and the resources of each."""
-        parts = [f"{scheduler.num_trials} trials"]
+        details = []
         if scheduler.num_begun:
-            parts.append(f"{scheduler.num_begun} of them begun")
+            details.append(f"started={scheduler.num_begun}")
         if scheduler.replicates.trials:
-            parts.append(f"up to {scheduler.replicates.trials} replicates")
+            details.append(f"max_replicates={scheduler.replicates.trials}")
         request = self.request
-        parts.append(f"{request.count} at a time")
-        parts.append(f"each on {request.cpus:g} CPUs and {request.gpus:g} GPUs")
+        details += [f"at_a_time={request.count}", f"cpus={request.cpus:g}", f"gpus={request.gpus:g}"]
         if request.memory_bytes:
-            parts.append(f"with {request.memory_bytes / GIB:.1f} GiB of memory")
-        self.display.line(f"search: {', '.join(parts)}")
+            details.append(f"memory={request.memory_bytes / GIB:.1f} GiB")
+        self.display.line(f"search: {scheduler.num_trials} trials ({', '.join(details)})")
 
 
 def _new_run(config: SweepConfig, display: Display) -> Folder:
@@ -311,7 +308,7 @@ def _run_at(place: str, display: Display) -> Folder:
     """Create or reuse the run folder at a place."""
     run = open_folder(place, display.warn)
     if run.path.is_symlink():
-        raise InputError(f"{run.location}: is a symbolic link; a new run has a folder of its own")
+        raise InputError(f"{run.location}: is a symbolic link; allowed: a folder")
     check_links(run)
     run.path.parent.mkdir(parents=True, exist_ok=True)
     run.path.mkdir(mode=0o700, exist_ok=True)

@@ -34,7 +34,7 @@ from raysweep.training.workbench import RungResult
 
 PROGRESS_SECONDS = 5.0  # between two progress reports within a rung
 LOG_SECONDS = 60.0  # between two progress lines of one trial in the log
-NODE_GOES = Loss(Blame.NODE, "its node is about to go away")
+NODE_GOES = Loss(Blame.NODE, "its node is about to be removed")
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class TrialActor(tune.Trainable):
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         if _drain_watch().is_draining():
-            os._exit(0)  # the node is going away, so Tune starts this trial in another process
+            os._exit(0)  # the node is about to be removed, so Tune starts this trial in another process
         self.setup(new_config)  # type: ignore[call-arg]  # with_parameters adds the shared settings
         return True
 

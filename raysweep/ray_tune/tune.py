@@ -42,7 +42,7 @@ MAX_TRACEBACK_CHARACTERS = 10_000
 LOADING_SILENCES = 10  # how many times longer a process may be silent while it loads its libraries
 KILL_AGAIN_SECONDS = 30.0
 NEVER_SECONDS = "1e9"  # between two Tune snapshots; Tune still takes one at the start and one at the end
-REMOVED = "removed before it began"
+REMOVED = "removed before it started"
 NODE_DIED = "its node has died"  # in Ray's message about a dead actor
 SHORT_OF_MEMORY = "running low on memory"  # the same, for processes that Ray itself killed
 CREATION = "in its creation task"  # the same, for an actor that could not be created
@@ -99,11 +99,11 @@ class TuneSearcher(_NotInSnapshots, Searcher):
         if self._scores.have_begun:
             return self._rung_to_score()
         was_paused = self._sweep.is_paused
-        asked = self._sweep.ask()
-        if asked is None:
+        proposal = self._sweep.ask()
+        if proposal is None:
             # The result of a running trial may still make another one available.
             return None if self._sweep.assignments or was_paused else self._rung_to_score()
-        number, config = asked
+        number, config = proposal
         run = self._sweep.scheduler.trials[number].run
         return as_tune_config(Assignment(number, config, run, number in self._sweep.short_of_memory))
 
@@ -213,12 +213,13 @@ class _Watch(_NotInSnapshots, tune.Callback):
         """Return the error with which Tune lost a trial."""
         text = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
         without_colors = re.sub(r"\x1b\[\d+m", "", text)
-        _, _, noted = without_colors.partition("\n")  # the first line is Tune's failure count
-        return _Error(noted.strip(), trial.trial_id in self._begun, self._reasons.get(trial.trial_id))
+        _, _, message = without_colors.partition("\n")  # the first line is Tune's failure count
+        return _Error(message.strip(), trial.trial_id in self._begun, self._reasons.get(trial.trial_id))
 
     @_ends_the_sweep()
     def on_step_end(self, iteration: int, trials: list[TuneTrial], **info: Any) -> None:
-        self._serve()
+        with uninterrupted():
+            self._request_handler.serve()
         self._scores.show()
         self._sweep.count_nodes()
         statuses = {trial.status for trial in trials if trial.status in (TuneTrial.RUNNING, TuneTrial.PENDING)}
@@ -236,15 +237,11 @@ class _Watch(_NotInSnapshots, tune.Callback):
             if trial_id in running and since_kill > KILL_AGAIN_SECONDS:
                 self._check(running[trial_id], silence)
 
-    @uninterrupted()
-    def _serve(self) -> None:
-        self._request_handler.serve()
-
     def _check(self, trial: TuneTrial, silence: Silence) -> None:
         """Kill the process of a trial that is silent or takes too long for its rung."""
         reason = None
         if self._is_lost(silence):
-            reason = f"it gave no sign of life for {silence.seconds:.0f} s, and was killed"
+            reason = f"its process made no progress for {silence.seconds:.0f} s and was killed"
         job = job_of(trial.config)
         if isinstance(job, Assignment):
             reason = reason or self._sweep.overdue(job.number)
@@ -294,7 +291,7 @@ class _Error:
         """Return the raised exception, or the last line of Ray's message, which has the details."""
         if self.is_raised:
             return exception_line(self.text)
-        return self.text.rstrip().splitlines()[-1].strip() if self.text.strip() else "Ray does not say why"
+        return self.text.rstrip().splitlines()[-1].strip() if self.text.strip() else "Ray gave no reason"
 
     @property
     def loss(self) -> Loss:
@@ -302,12 +299,12 @@ class _Error:
         if self.reason is not None:
             return Loss(Blame.PROCESS, self.reason)
         if not self.had_begun and CREATION not in self.text:
-            return Loss(Blame.NODE, "the process that was to run it had died")
+            return Loss(Blame.NODE, "its process died before the trial started")
         if SHORT_OF_MEMORY in self.text:
-            reason = "its node ran low on memory, and its process was killed"
+            reason = "its node ran low on memory, and Ray killed its process"
             return Loss(Blame.PROCESS, reason, needs_memory=True)
         if NODE_DIED in self.text:
-            return Loss(Blame.NODE, f"its node went away: {self.exception}")
+            return Loss(Blame.NODE, f"its node was lost: {self.exception}")
         return Loss(Blame.PROCESS, f"its process died: {self.exception}")
 
 

@@ -82,8 +82,8 @@ def size_trials(
     if resources.max_concurrent_trials:
         packed = dataclasses.replace(packed, count=min(packed.count, resources.max_concurrent_trials))
     display.line(
-        f"search: a trial takes {memory.peak_bytes / GIB:.2f} of a GPU's {memory.total_bytes / GIB:.1f} GiB: "
-        f"{round(1 / packed.gpus)} on each GPU"
+        f"search: measured GPU memory (per trial={memory.peak_bytes / GIB:.2f} GiB, per GPU={memory.total_bytes / GIB:.1f} "
+        f"GiB, trials per GPU={round(1 / packed.gpus)})"
     )
     return packed
 
@@ -93,9 +93,8 @@ def _with_memory(bench: WorkbenchSpec, space: Space, capacity: Capacity, display
     request = capacity.with_memory(bench.request, needed_bytes)
     if 0 < request.memory_bytes < needed_bytes:
         display.warn(
-            f"search: a trial needs about {needed_bytes / GIB:.1f} GiB of memory, but Ray has "
-            f"{request.memory_bytes / GIB:.1f} for it on the largest node: lower space.batch_size or "
-            "resources.cache_gib should trials be killed"
+            f"search: a trial needs about {needed_bytes / GIB:.1f} GiB of memory, but the largest node has "
+            f"{request.memory_bytes / GIB:.1f} GiB; if trials are killed, lower space.batch_size or resources.cache_gib"
         )
     return request
 
@@ -139,10 +138,10 @@ class GpuMemory(NamedTuple):
     total_bytes: int
 
 
-def measure_memory(spec: WorkbenchSpec, trials: Sequence[TrialConfig], say: Callable[[str], None]) -> GpuMemory:
+def measure_memory(spec: WorkbenchSpec, trials: Sequence[TrialConfig], report: Callable[[str], None]) -> GpuMemory:
     """Return the GPU memory that the most demanding of ``trials`` takes.
 
-    ``say`` is called with a description of the wait while no GPU is free.
+    ``report`` is called with a description of the wait while no GPU is free.
 
     Raises:
         InputError: If the trial does not fit.
@@ -150,7 +149,7 @@ def measure_memory(spec: WorkbenchSpec, trials: Sequence[TrialConfig], say: Call
     # Requested here rather than in options(), so that the task's process ends with the task and frees the GPU.
     task = ray.remote(num_cpus=spec.request.cpus, num_gpus=1)(_measure_memory)
     measured = task.remote(spec, trials)
-    watch = WaitingWatch(say)
+    watch = WaitingWatch(report)
     began = time.monotonic()
     try:
         while not ray.wait([measured], timeout=1)[0]:
@@ -159,7 +158,7 @@ def measure_memory(spec: WorkbenchSpec, trials: Sequence[TrialConfig], say: Call
     except ray.exceptions.RayError as error:
         raised = exception_line(str(error))
         raise InputError(
-            f"resources.gpus_per_trial: measuring failed: {raised}; lower space.batch_size or name a number"
+            f"resources.gpus_per_trial: measuring failed: {raised}; lower space.batch_size or set a number"
         ) from None
     finally:
         watch.moved()

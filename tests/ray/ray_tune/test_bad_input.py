@@ -67,7 +67,7 @@ REFUSED_BY_A_PROCESS_OF_ITS_OWN = {  # most of them by a worker on the cluster
         r"examples.min_similarity is 0.9999, and no sentence has",
     ),
     "unknown model": (ROWS, ["--model", "nobody/has-this"], r"nobody/has-this"),
-    "trial too large": (ROWS, ["--resources.cpus_per_trial", "1000"], r"a trial asks for 1000 CPUs"),
+    "trial too large": (ROWS, ["--resources.cpus_per_trial", "1000"], r"a trial requests 1000 CPUs"),
 }
 
 

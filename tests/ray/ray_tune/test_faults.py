@@ -94,7 +94,7 @@ def test_every_trial_is_accounted_for_once_whatever_happens_to_its_process(clust
     assert reasons[3].endswith("(lost 3 times without a rung between)")
     assert "trial 2: its process died: " in printed
     for number in (4, 5):
-        assert f"trial {number}: it gave no sign of life for " in printed
+        assert f"trial {number}: its process made no progress for " in printed
     assert printed.count("No space left on device; it goes on from its checkpoint") == 2
     assert "no trial is handed out for 2 s" in printed
     attempts = {number: (tmp_path / f"attempts-{number}").stat().st_size for number in range(NUM_TRIALS)}
@@ -114,7 +114,7 @@ def test_an_idle_process_that_died_costs_the_next_trial_nothing(cluster: Cluster
     _, printed = search(tmp_path, actor=KilledWhenIdle, budget__trials="1", resources__max_failures="0")
     (trial,) = load(tmp_path).trials
     assert str(trial.status) == "completed"
-    assert "trial 0: the process that was to run it had died; it goes on from its checkpoint" in printed
+    assert "trial 0: its process died before the trial started; it goes on from its checkpoint" in printed
     assert (tmp_path / "attempts-0").stat().st_size == 2
 
 
@@ -134,7 +134,7 @@ def test_a_process_that_freezes_while_it_loads_is_not_waited_for_as_if_it_loaded
     _, printed = search(tmp_path, actor=FrozenWhileLoading, budget__trials="1")
     (trial,) = load(tmp_path).trials
     assert str(trial.status) == "completed"
-    silence = re.search(r"trial 0: it gave no sign of life for (\d+) s", printed)
+    silence = re.search(r"trial 0: its process made no progress for (\d+) s", printed)
     assert silence is not None
     assert int(silence[1]) < tune.LOADING_SILENCES * SILENT_SECONDS
     assert (tmp_path / "attempts-0").stat().st_size == 2
@@ -175,7 +175,7 @@ def test_trials_leave_a_node_that_is_announced_to_go_away(
     sweep, printed = search(tmp_path, actor=WatchfulTrials, budget__trials="3")
     sweep.finish("completed", "all trials are done")
     assert [str(trial.status) for trial in load(tmp_path).trials] == ["completed"] * 3
-    assert printed.count("its node is about to go away; it goes on from its checkpoint") == 1
+    assert printed.count("its node is about to be removed; it goes on from its checkpoint") == 1
     assert "its process died" not in printed
     steps = Counter((rung.trial, rung.step) for rung in load(tmp_path).rungs)
     assert steps == Counter((number, step) for number in range(3) for step in range(1, NUM_RUNGS + 1))

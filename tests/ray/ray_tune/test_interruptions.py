@@ -85,7 +85,7 @@ def test_a_killed_driver_is_resumed_to_the_uninterrupted_result_and_may_be_exten
     assert len(load(killed).trials) == 4
     spent = raysweep(tmp_path, *resume, "--trials", "5", "--budget.minutes", "0.001")
     assert spent.returncode == 0, spent.stderr
-    assert f"run: to go on: raysweep run --resume {killed} --budget.minutes TOTAL" in spent.stderr.splitlines()
+    assert f"run: to resume: raysweep run --resume {killed} --budget.minutes TOTAL" in spent.stderr.splitlines()
     assert len(load(killed).trials) == 4
     for wrong, value, message in (
         ("--seed", "1", "seed was 0 and is 1"),

@@ -65,7 +65,7 @@ def test_a_resume_of_a_finished_run_does_what_is_asked_for_later(smoke: Any, tmp
     assert done.returncode == 0, done.stderr
     check_texts_are_left_out(smoke.run, copy)
     check_losses_are_tracked(copy)
-    assert re.search(r"^run: scored baselines: probe in \d+ s, setfit in \d+ s$", done.stderr, re.MULTILINE)
+    assert re.search(r"^run: baselines scored \(probe=\d+ s, setfit=\d+ s\)$", done.stderr, re.MULTILINE)
     after = load(copy)
     assert (after.trials, after.rungs) == (before.trials, before.rungs)
     added = after.points[len(before.points) :]

@@ -25,16 +25,16 @@ def busy() -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.fixture(autouse=True)
 def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "LOOK_SECONDS", 1.0)
+    monkeypatch.setattr(heartbeat, "IDLE_SECONDS", 1.0)
 
 
 def test_a_process_that_computes_does_something_until_it_is_stopped(busy: subprocess.Popen[bytes]) -> None:
-    assert not heartbeat.does_nothing(busy.pid)
+    assert not heartbeat.is_idle(busy.pid)
     os.kill(busy.pid, signal.SIGSTOP)
-    assert heartbeat.does_nothing(busy.pid)
+    assert heartbeat.is_idle(busy.pid)
 
 
 def test_of_a_process_that_has_ended_nothing_is_told() -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    assert not heartbeat.does_nothing(ended.pid)
+    assert not heartbeat.is_idle(ended.pid)

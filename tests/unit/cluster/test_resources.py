@@ -77,7 +77,7 @@ def test_a_cluster_has_several_nodes_if_work_may_run_elsewhere_than_the_driver(
 
 def test_a_cluster_that_scales_from_nothing_is_told_how_far() -> None:
     head = [{"memory": 1.0}]
-    with pytest.raises(InputError, match=r"the cluster has no worker yet: name resources\.max_concurrent_trials"):
+    with pytest.raises(InputError, match=r"resources\.max_concurrent_trials.*no workers"):
         worker_nodes(head, ResourcesConfig())
     asked = Capacity(worker_nodes(head, ResourcesConfig(gpus_per_trial=0.5, max_concurrent_trials=4)))
     assert (asked.encoders().gpus, asked.encoders().count) == (1, 2)
@@ -100,9 +100,7 @@ def test_several_trials_share_a_gpu_or_a_node_when_told_to() -> None:
     assert (asked.gpus, asked.count) == (0.2, 10)
     asked = capacity((2, 0)).trials(ResourcesConfig(cpus_per_trial=1.0))
     assert (asked.cpus, asked.count) == (1, 2)
-    with pytest.raises(
-        InputError, match="a trial asks for 3 CPUs and 0 GPUs, but the largest node that there may be has 2 and 0"
-    ):
+    with pytest.raises(InputError, match="3 CPUs and 0 GPUs.* has 2 and 0; .*resources.cpus_per_trial"):
         capacity((2, 0)).trials(ResourcesConfig(cpus_per_trial=3.0))
 
 
@@ -215,7 +213,7 @@ def test_no_token_is_made_where_the_environment_decides(
 
 def test_ray_client_is_refused_with_the_reason() -> None:
     with (
-        pytest.raises(InputError, match=r"resources.address: ray://head:10001 is of Ray Client, .*ray job submit"),
+        pytest.raises(InputError, match=r"resources.address is ray://head:10001.*ray job submit"),
         connected(ResourcesConfig(address="ray://head:10001")),
     ):
         pass
@@ -224,7 +222,7 @@ def test_ray_client_is_refused_with_the_reason() -> None:
 def test_a_cluster_file_that_is_not_there_is_refused_before_anything_is_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAYSWEEP_CLUSTER_FILE", "clusters/mine.yaml")
     with (
-        pytest.raises(InputError, match=r"RAYSWEEP_CLUSTER_FILE: clusters/mine.yaml: no such file"),
+        pytest.raises(InputError, match=r"RAYSWEEP_CLUSTER_FILE is clusters/mine.yaml"),
         connected(ResourcesConfig(address="127.0.0.1:1")),
     ):
         pass
@@ -250,7 +248,7 @@ def test_what_no_node_type_can_serve_is_refused_at_once(cpus: float, gpus: float
     asked = ResourcesConfig(cpus_per_trial=cpus, gpus_per_trial=gpus)
     there = Capacity(worker_nodes([], asked, [HEAD, SPOT, CPUS]))
     largest = "8 and 1" if gpus else "64 and 0"
-    message = f"a trial asks for {cpus} CPUs and {gpus} GPUs, but the largest node that there may be has {largest}"
+    message = f"{cpus} CPUs and {gpus} GPUs, but the largest possible node has {largest}"
     with pytest.raises(InputError, match=message):
         there.trials(asked)
 
@@ -299,7 +297,7 @@ def test_node_groups_of_odd_files(tmp_path: Path) -> None:
         "available_node_types: {a: {resources: {CPU: x}}}\n",
     ):
         file.write_text(text)
-        with pytest.raises(InputError, match=r"cluster\.yaml: is no file of `ray up`"):
+        with pytest.raises(InputError, match=r"cluster\.yaml: .*`ray up`"):
             node_groups(file)
 
 

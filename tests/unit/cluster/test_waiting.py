@@ -9,7 +9,7 @@ import pytest
 
 from raysweep.cluster import waiting as module
 from raysweep.cluster.resources import NodeGroup, NodeSize, Request
-from raysweep.cluster.waiting import Waiting, WaitingWatch, described_waiting, instead
+from raysweep.cluster.waiting import Waiting, WaitingWatch, described_waiting, find_alternatives
 
 SPOT = NodeGroup("spot", NodeSize(4, 1), 8)
 ON_DEMAND = NodeGroup("on_demand", NodeSize(4, 1), 4, "on_demand")
@@ -46,20 +46,20 @@ def test_what_is_waited_for_is_said_with_the_nodes_that_are_on_their_way() -> No
 
     assert described_waiting(schema.ClusterStatus()) is None
     three = (Request(4, 1, 3, memory_bytes=2**31),)
-    asked = "waiting for room: 3 for 4 CPU and 1 GPU and 2.0 GiB of memory"
-    assert described_waiting(status()) == (f"{asked}; nodes on their way: none", False, three, frozenset())
+    requested = "waiting for resources (requested: 3 x (4 CPU and 1 GPU and 2.0 GiB of memory)"
+    assert described_waiting(status()) == (f"{requested}; nodes starting: none)", False, three, frozenset())
     launch = schema.LaunchRequest("g6", "spot", 2, schema.LaunchRequest.Status.PENDING, 0)
     node = schema.NodeInfo("g6", "spot", "i-1", "10.0.0.1")
     come = described_waiting(status(pending_launches=[launch], pending_nodes=[node]))
-    assert come == (f"{asked}; nodes on their way: 3 of type spot", True, three, frozenset())
+    assert come == (f"{requested}; nodes starting: 3 x spot)", True, three, frozenset())
     failed = partial(
         schema.LaunchRequest, "g6", "spot", 2, schema.LaunchRequest.Status.FAILED, 0, details="no\n capacity"
     )
     old, new = failed(failed_ts_s=int(time.time()) - 3600), failed(failed_ts_s=int(time.time()))
     assert described_waiting(status(failed_launches=[old])) == described_waiting(status())
-    told = described_waiting(status(failed_launches=[old, new]))
-    text = f"{asked}; nodes on their way: none; the last launch of type spot failed: no capacity"
-    assert told == (text, False, three, {"spot"})
+    pending = described_waiting(status(failed_launches=[old, new]))
+    text = f"{requested}; nodes starting: none); last launch of type spot failed: no capacity"
+    assert pending == (text, False, three, {"spot"})
     starting = described_waiting(status(failed_launches=[new], pending_nodes=[node]))
     assert starting is not None
     assert not starting.refused, "a node of some type is starting"
@@ -84,7 +84,7 @@ def test_what_is_waited_for_is_said_with_the_nodes_that_are_on_their_way() -> No
 def test_nodes_of_another_type_are_as_many_as_the_work_needs(
     demands: list[Request], groups: list[NodeGroup], expected: dict[NodeGroup, int]
 ) -> None:
-    assert instead(Waiting("", False, tuple(demands), frozenset({"spot"})), groups) == expected
+    assert find_alternatives(Waiting("", False, tuple(demands), frozenset({"spot"})), groups) == expected
 
 
 class Sent:
@@ -107,7 +107,7 @@ def test_other_nodes_are_asked_for_after_two_minutes_once_and_again_after_someth
     now = [1000.0]
     sent = Sent()
     lines: list[str] = []
-    refused = Waiting("waiting for room", False, (Request(4, 1, 3),), frozenset({"spot"}))
+    refused = Waiting("waiting for resources", False, (Request(4, 1, 3),), frozenset({"spot"}))
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(module, "ProbeTasks", lambda: sent)
     monkeypatch.setattr(module, "waiting", lambda: refused)
@@ -121,11 +121,11 @@ def test_other_nodes_are_asked_for_after_two_minutes_once_and_again_after_someth
     look(20)
     assert not lines
     look(119)
-    assert (lines, sent.sent) == (["waiting for room"], [])
+    assert (lines, sent.sent) == (["waiting for resources"], [])
     look(120)
     look(140)
     assert sent.sent == [("on_demand", 3)]
-    assert lines[1:] == ["no nodes of type spot are to be had; asking for 3 of on_demand"]
+    assert lines[1:] == ["nodes of type spot are unavailable; requesting 3 of type on_demand"]
     watch.moved()
     watch.moved()
     assert sent.num_canceled == 1

@@ -101,7 +101,7 @@ def test_there_is_no_probe_of_very_many_classes(
     monkeypatch.setattr(probe, "MOST_CLASSES", 1)
     warnings: list[str] = []
     assert list(Baselines(BaselinesConfig(), tiny_prepared, [dev], 0, warnings.append).points()) == []
-    assert warnings == ["probe: not scored, since 2 classes are more than 1"]
+    assert warnings == ["baselines.probe: not scored; 2 classes; allowed: at most 1"]
 
 
 def test_the_ledger_keeps_them_as_they_are(
