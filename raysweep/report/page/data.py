@@ -1,68 +1,137 @@
-"""The data of the page's script, as one JSON value."""
+"""The data of the page's script, as one JSON value: the run, its points, trials and front members, and its readings."""
 
-from raysweep.report.choice_table import export_command
-from raysweep.report.page.limits import limits
-from raysweep.report.page.misses import misses
-from raysweep.report.page.points import ShownPoints, member_values
-from raysweep.report.page.readings import reading_values
-from raysweep.report.page.scores import Json, guard_values, member_intervals
+from collections.abc import Iterable, Mapping, Sequence
+
+from raysweep.report.page.members import member_values
+from raysweep.report.page.points import Json, ShownPoints, compared_points
 from raysweep.report.page.trials import common_values, parameters, statuses, trial_values
 from raysweep.report.page.visible import visible
 from raysweep.report.style import DARK_PALETTE, PALETTE
-from raysweep.report.summary import SPLITS, Member, Summary
+from raysweep.report.summary import SPLITS, Summary
 from raysweep.report.texts import constraints_text, objective_formula
-from raysweep.results.readings import Readings
+from raysweep.results.query_scores import PointName, name_of_point
+from raysweep.results.readings import REFERENCE, Readings
+from raysweep.results.types import Point
+
+MAX_CHARACTERS = 400  # longer sentences are truncated
+
+MAX_TOTAL_CHARACTERS = 1_200_000  # of all sentences of a page; further queries are left out
+
+COSINE_STEPS = 1000  # cosines are stored in multiples of 1/1000
 
 
 def page_data(summary: Summary, readings: Readings | None = None) -> Json:
     """Return the page's data. Scores are x100, and user texts are made visible."""
     results = summary.results
-    shown = ShownPoints.of(summary)
-    places = shown.places
-    trials = [each.trial for each in summary.trials]
+    info = results.info
+    shown_points = ShownPoints.of(summary)
+    indices = shown_points.indices
+    trials = [trial_summary.trial for trial_summary in summary.trials]
+    members = [member.dev for member in summary.members]
     return {
-        "run": _run(summary),
+        "run": {
+            "name": visible(info.name),
+            "objective": objective_formula(info),
+            "constraints": constraints_text(info),
+            "k": info.k,
+        },
         "palette": {"light": PALETTE, "dark": DARK_PALETTE},
         "statuses": statuses(),
         "splits": list(summary.complete_splits),
         "parameters": parameters(trials),
         "common": common_values(trials),
-        "points": shown.columns(),
-        "trials": trial_values(summary, places),
-        "members": [_member(member, places[member.dev], summary) for member in summary.members],
-        "limits": {split: limits(summary, split) for split in SPLITS},
-        "readings": None if readings is None else _readings(readings, summary),
+        "points": shown_points.columns(),
+        "trials": trial_values(summary, indices),
+        "members": [member_values(member, indices[member.dev], summary) for member in summary.members],
+        "limits": {split: compared_points(summary, split) for split in SPLITS},
+        "readings": None if readings is None else reading_values(readings, members, info.label_names),
         "isRunning": results.status == "running" and results.has_driver is not False,
     }
 
 
-def _run(summary: Summary) -> Json:
-    results = summary.results
+def reading_values(readings: Readings, members: Iterable[Point], label_names: Sequence[str]) -> Json:
+    """Return queries, the sentences retrieved by the reference and each member, and each sentence's text once.
+
+    ``retrieved`` has, by point and query, the indexes of sentences, best first, and their cosines under the reference.
+    """
+    point_names = {member.name: name_of_point(member) for member in members}
+    stored = {name: key for name, key in point_names.items() if key in readings.retrieved}
+    if REFERENCE in readings.retrieved:
+        stored["reference"] = REFERENCE
+    query_indices = _leading_queries(readings, stored.values())
+    sentences = _Sentences(readings, label_names)
+    retrieved = {name: sentences.retrieved(key, query_indices) for name, key in stored.items()}
+    queries = [
+        {
+            "text": _text(readings.texts, int(readings.query_ids[query])),
+            "label": _label(label_names, int(readings.query_labels[query])),
+        }
+        for query in query_indices
+    ]
     return {
-        "name": visible(results.info.name),
-        "objective": objective_formula(results.info),
-        "constraints": constraints_text(results.info),
-        "k": results.info.k,
+        "split": readings.split,
+        "queries": queries,
+        "retrieved": retrieved,
+        "texts": sentences.texts,
+        "labels": sentences.labels,
+        "hasTexts": bool(readings.texts),
     }
 
 
-def _member(member: Member, place: int, summary: Summary) -> Json:
-    return {
-        **member_values(member, place),
-        "misses": misses(member, summary),
-        "guards": [guard_values(member.guards[name]) for name in sorted(member.guards)],
-        "command": visible(_export_command(summary, member)),
-        "intervals": {split: member_intervals(member, summary.uncertainty.get(split)) for split in summary.splits},
-    }
+class _Sentences:
+    """The sentences that the page embeds, in order of first use."""
+
+    def __init__(self, readings: Readings, label_names: Sequence[str]) -> None:
+        self._readings = readings
+        self._label_names = label_names
+        self._indices: dict[int, int] = {}
+        self.texts: list[str] = []
+        self.labels: list[str] = []
+
+    def index(self, sentence: int) -> int:
+        """Return the index of a sentence, which is added if it is new."""
+        if sentence not in self._indices:
+            self._indices[sentence] = len(self.texts)
+            self.texts.append(_text(self._readings.texts, sentence))
+            self.labels.append(_label(self._label_names, self._readings.labels[sentence]))
+        return self._indices[sentence]
+
+    def retrieved(self, point: PointName, queries: Iterable[int]) -> list[list[list[int]]]:
+        """Return the indices and the cosines of the sentences that a point retrieves for each query."""
+        retrieved = self._readings.retrieved[point]
+        by_query = []
+        for query in queries:
+            indices = [self.index(int(sentence)) for sentence in retrieved.ids[query]]
+            cosines = [round(COSINE_STEPS * float(cosine)) for cosine in retrieved.cosines[query]]
+            by_query.append([indices, cosines])
+        return by_query
 
 
-def _readings(readings: Readings, summary: Summary) -> Json:
-    members = [member.dev for member in summary.members]
-    return reading_values(readings, members, summary.results.info.label_names)
+def _leading_queries(readings: Readings, points: Iterable[PointName]) -> list[int]:
+    """Return the leading queries whose sentences fit the page's size limit, at least one."""
+    retrievals = [readings.retrieved[point] for point in points]
+    embedded: set[int] = set()
+    total = 0
+    queries: list[int] = []
+    for query in readings.shown:
+        sentences = {int(sentence) for retrieved in retrievals for sentence in retrieved.ids[query]}
+        added = sentences - embedded
+        total += sum(len(_text(readings.texts, sentence)) for sentence in added)
+        if queries and total > MAX_TOTAL_CHARACTERS:
+            break
+        embedded |= added
+        queries.append(query)
+    return queries
 
 
-def _export_command(summary: Summary, member: Member) -> str:
-    """Return the shell command that exports this member as a model, to a folder named after it."""
-    point = member.dev
-    folder = f"{summary.results.info.name}-{point.name}".replace(":", "-").replace("/", "-").replace("=", "-")
-    return export_command(summary, point.name, folder)
+def _text(texts: Mapping[int, str], sentence: int) -> str:
+    """Return the visible text of a sentence, or its number if texts are not stored."""
+    text = texts.get(sentence)
+    if text is None:
+        return f"sentence {sentence}"
+    truncated = text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
+    return visible(truncated)
+
+
+def _label(names: Sequence[str], label: int) -> str:
+    return visible(names[label]) if 0 <= label < len(names) else str(label)

@@ -1,51 +1,76 @@
 """HTML building blocks of the page's sections: paragraphs, sections, figures and tables."""
 
 import base64
+import io
 from collections.abc import Iterable, Sequence
 
-from raysweep.report.page.picture import smaller
 from raysweep.report.page.visible import escape
 from raysweep.report.tables import MISSES, TextTable
 
 MAX_OPEN_ROWS = 20  # longer tables scroll below a fixed header
 
+MAX_WIDTH_PIXELS = 1400  # of figures
 
-def joined(parts: Iterable[str]) -> str:
+NUM_COLORS = 128  # of figures
+
+
+def join(parts: Iterable[str]) -> str:
     """Join non-empty parts with newlines."""
     return "\n".join(part for part in parts if part)
 
 
 def paragraph(text: str, style: str = "") -> str:
-    named = f' class="{style}"' if style else ""
-    return f"<p{named}>{escape(text)}</p>"
+    attribute = f' class="{style}"' if style else ""
+    return f"<p{attribute}>{escape(text)}</p>"
 
 
 def section(name: str, title: str, *parts: str) -> str:
     """Return a section that links can target; empty if all its parts are empty."""
-    content = joined(parts)
+    content = join(parts)
     if not content:
         return ""
     return f'<section id="{name}" aria-labelledby="{name}-title">\n<h2 id="{name}-title">{title}</h2>\n{content}\n</section>'
 
 
-def explained_table(name: str, title: str, text: str, content: TextTable) -> str:
+def scripted_section(name: str, title: str, content: str) -> str:
+    """Return a section that is hidden until the script fills it."""
+    heading = f'<h2 id="{name}-title">{title}</h2>'
+    return f'<section id="{name}" class="scripted" hidden aria-labelledby="{name}-title">\n{heading}\n{content}\n</section>'
+
+
+def table_section(name: str, title: str, text: str, content: TextTable) -> str:
     """Return a section with a paragraph and a table; empty if the table has no rows."""
     if not content.rows:
         return ""
     return section(name, title, paragraph(text), table(content, title, "fit"))
 
 
-def figure(png: bytes, title: str, caption: str = "") -> str:
+def figure(png: bytes, title: str) -> str:
     """Return a figure with an embedded image."""
-    data = base64.b64encode(smaller(png)).decode("ascii")
+    data = base64.b64encode(_shrink(png)).decode("ascii")
     image = f'<img alt="{escape(title)}" src="data:image/png;base64,{data}">'
-    return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"
+    return f"<figure>{image}</figure>"
 
 
-def folded(title: str, content: str, *, is_open: bool = False) -> str:
+def _shrink(png: bytes) -> bytes:
+    """Reduce a PNG, which is made for print, to ``MAX_WIDTH_PIXELS`` and ``NUM_COLORS``: a tenth of the file size."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(png)) as original:
+        picture = original.convert("RGB")
+    if picture.width > MAX_WIDTH_PIXELS:
+        height = max(1, round(picture.height * MAX_WIDTH_PIXELS / picture.width))
+        picture = picture.resize((MAX_WIDTH_PIXELS, height), Image.Resampling.LANCZOS)
+    palette_picture = picture.quantize(NUM_COLORS, dither=Image.Dither.NONE)
+    buffer = io.BytesIO()
+    palette_picture.save(buffer, format="png", optimize=True)
+    return buffer.getvalue()
+
+
+def details(title: str, content: str, *, is_open: bool = False) -> str:
     """Return ``content``, which is HTML, in a collapsible element."""
-    opened = " open" if is_open else ""
-    return f"<details{opened}><summary>{escape(title)}</summary>\n{content}\n</details>"
+    attribute = " open" if is_open else ""
+    return f"<details{attribute}><summary>{escape(title)}</summary>\n{content}\n</details>"
 
 
 def table(content: TextTable, label: str, style: str = "") -> str:
@@ -53,28 +78,25 @@ def table(content: TextTable, label: str, style: str = "") -> str:
     head = _cells("th", content, [escape(column) for column in content.columns])
     rows = [_row(content, row) for row in content.rows]
     body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
-    named = f' class="{style}"' if style else ""
+    attribute = f' class="{style}"' if style else ""
     is_long = len(content.rows) > MAX_OPEN_ROWS
-    return scrolling(f"<table{named}>{body}</table>", f"{label}, table", is_long=is_long)
+    return scroll_box(f"<table{attribute}>{body}</table>", f"{label}, table", is_long=is_long)
 
 
-def scrolling(content: str, label: str, *, is_long: bool = False) -> str:
+def scroll_box(content: str, label: str, *, is_long: bool = False) -> str:
     """Return a box that scrolls horizontally, and also vertically if its content is long."""
     style = "scroll long" if is_long else "scroll"
     return f'<div class="{style}" tabindex="0" role="region" aria-label="{escape(label)}">{content}</div>'
 
 
 def _row(content: TextTable, row: Sequence[str]) -> str:
-    shown = [
-        broken(cell) if column in content.text else _number(cell)
-        for column, cell in zip(content.columns, row, strict=True)
-    ]
-    cells = _cells("td", content, shown)
+    cells = []
+    for column, text in zip(content.columns, row, strict=True):
+        cells.append(wrap_terms(text) if column in content.text else _number(text))
     mark = row[0] if content.columns[0] == "mark" else ""
-    if not mark:
-        return f"<tr>{cells}</tr>"
     style = "misses" if mark == MISSES else "mark"
-    return f'<tr class="{style}">{cells}</tr>'
+    attribute = f' class="{style}"' if mark else ""
+    return f"<tr{attribute}>{_cells('td', content, cells)}</tr>"
 
 
 def _number(text: str) -> str:
@@ -88,14 +110,14 @@ def _number(text: str) -> str:
 def _cells(tag: str, content: TextTable, cells: Sequence[str]) -> str:
     """Return ``cells``, which are HTML, as the cells of one row."""
     scope = ' scope="col"' if tag == "th" else ""
-    shown = []
+    tagged = []
     for column, cell in zip(content.columns, cells, strict=True):
         style = "t" if column in content.text else "n"
-        shown.append(f'<{tag}{scope} class="{style}">{cell}</{tag}>')
-    return "".join(shown)
+        tagged.append(f'<{tag}{scope} class="{style}">{cell}</{tag}>')
+    return "".join(tagged)
 
 
-def broken(text: str) -> str:
+def wrap_terms(text: str) -> str:
     """Escape a list of terms so that lines break between them, and not inside ``1e-05``."""
     *terms, last = text.split(", ")
     if not terms:

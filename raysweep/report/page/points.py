@@ -1,16 +1,40 @@
-"""The trials' points on dev, in columns, for the page's charts; a subset for very large runs."""
+"""Points and their scores for the page's charts: the trials' points on dev, and the points that the front is compared with.
 
-from collections.abc import Sequence
+Scores are x100, rounded to the precision of a screen.
+"""
+
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from raysweep.report.page.scores import Json, scaled, scores_of
-from raysweep.report.summary import Member, Summary
+from raysweep.report.page.visible import visible
+from raysweep.report.summary import Summary
 from raysweep.report.tables import kind_name
-from raysweep.results.types import Point, PointKey
+from raysweep.results.types import Point, ScoredSplit
 
 MAX_POINTS = 6_000  # more cannot be distinguished on a screen, and each takes 20 bytes
+
+DIGITS = 3
+
+Json = dict[str, object]
+
+
+def scaled(score: float | None) -> float | None:
+    """Return a score in [0, 1] x100; None if it is unknown or not finite."""
+    if score is None or not math.isfinite(score):
+        return None
+    return round(100 * score, DIGITS)
+
+
+def scores_of(point: Point) -> Json:
+    """Return P, S, retention and accuracy of a point."""
+    return {
+        "p": scaled(point.polarity),
+        "s": scaled(point.similarity),
+        "r": scaled(point.retention),
+        "a": scaled(point.accuracy),
+    }
 
 
 @dataclass(frozen=True)
@@ -22,29 +46,33 @@ class ShownPoints:
 
     @classmethod
     def of(cls, summary: Summary) -> "ShownPoints":
-        """Return all points if they are few; else the front, each trial's best, and an even sample of the others."""
+        """Return up to ``MAX_POINTS`` points: the front, each trial's best, and an even sample of the others."""
         stored = [point for point in summary.results.points if point.split == "dev" and point.trial is not None]
         if len(stored) <= MAX_POINTS:
             return cls(tuple(stored), len(stored))
-        kept = _kept(stored, summary)
-        return cls(tuple(stored[place] for place in kept), len(stored))
+        required_ids = {id(member.dev) for member in summary.members} | {id(trial.best) for trial in summary.trials}
+        required = {index for index, point in enumerate(stored) if id(point) in required_ids}
+        num_others = max(0, MAX_POINTS - len(required))
+        evenly = np.linspace(0, len(stored) - 1, num_others, dtype=np.int64)
+        indices = sorted(required | set(evenly.tolist()))
+        return cls(tuple(stored[index] for index in indices), len(stored))
 
     @property
-    def places(self) -> dict[Point, int]:
-        return {point: place for place, point in enumerate(self.points)}
+    def indices(self) -> dict[Point, int]:
+        return {point: index for index, point in enumerate(self.points)}
 
     def columns(self) -> Json:
         """Return each field as a list; ``kind`` is an index into ``kinds``."""
         points = self.points
-        one_of_each = {point.key: point for point in points}
-        kinds = sorted(one_of_each, key=_order)
-        numbers = {key: number for number, key in enumerate(kinds)}
+        examples = {point.key: point for point in points}
+        kinds = sorted(examples, key=lambda key: (key[0], key[1] or 0.0))
+        kind_indices = {key: index for index, key in enumerate(kinds)}
         return {
             "stored": self.num_stored,
-            "kinds": [_kind(one_of_each[key]) for key in kinds],
+            "kinds": [{"kind": examples[key].kind, "name": kind_name(examples[key])} for key in kinds],
             "trial": [point.trial for point in points],
             "step": [point.step for point in points],
-            "kind": [numbers[point.key] for point in points],
+            "kind": [kind_indices[point.key] for point in points],
             "p": [scaled(point.polarity) for point in points],
             "s": [scaled(point.similarity) for point in points],
             "r": [scaled(point.retention) for point in points],
@@ -52,32 +80,24 @@ class ShownPoints:
         }
 
 
-def _order(key: PointKey) -> tuple[str, float]:
-    kind, value = key
-    return kind, value or 0.0
+def compared_points(summary: Summary, split: ScoredSplit) -> Json:
+    """Return the oracle by increasing bonus, the reference, the baselines and the constraints on a split.
 
-
-def _kind(point: Point) -> Json:
-    return {"kind": point.kind, "name": kind_name(point)}
-
-
-def _kept(stored: Sequence[Point], summary: Summary) -> list[int]:
-    """Return the indexes of the points to show, in increasing order."""
-    chosen = {id(member.dev) for member in summary.members}
-    chosen |= {id(each.best) for each in summary.trials}
-    needed = {place for place, point in enumerate(stored) if id(point) in chosen}
-    num_others = max(0, MAX_POINTS - len(needed))
-    evenly = np.linspace(0, len(stored) - 1, num_others, dtype=np.int64)
-    return sorted(needed | {int(place) for place in evenly})
-
-
-def member_values(member: Member, place: int) -> Json:
-    """Return the values of one front member; ``point`` is its index among the shown points."""
+    Each is empty or None if it is not stored. The chart draws the constraints as lines.
+    """
+    reference = summary.references.get(split)
+    baselines = []
+    for baseline in summary.baselines:
+        point = baseline.points.get(split)
+        if point is not None:
+            baselines.append({"kind": baseline.kind, "name": visible(baseline.name), **scores_of(point)})
+    objective = summary.objectives_by_split.get(split)
+    minimum: Json = {"p": None, "s": None}
+    if objective is not None:
+        minimum = {"p": scaled(objective.min_polarity or None), "s": scaled(objective.min_similarity or None)}
     return {
-        "point": place,
-        "name": member.dev.name,
-        "knee": member.is_knee,
-        "best": member.is_best,
-        "width": member.dev.width,
-        "test": None if member.test is None else scores_of(member.test),
+        "oracle": [[scaled(point.similarity), scaled(point.polarity)] for point in summary.oracles[split]],
+        "reference": None if reference is None else scores_of(reference),
+        "baselines": baselines,
+        "minimum": minimum,
     }

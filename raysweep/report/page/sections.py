@@ -1,22 +1,30 @@
 """The page's sections. Tables and sentences need no script; chart elements are empty until the script fills them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from raysweep.report.calibration import CALIBRATION_TEXT, calibration_table
 from raysweep.report.comparison import probe_sentences
 from raysweep.report.known_labels import KNOWN_LABELS_TEXT, known_labels_sentences, known_labels_table
 from raysweep.report.notes import notes
-from raysweep.report.page.front_list import TITLE, front_list
-from raysweep.report.page.importance_table import IMPORTANCE_TEXT, importance_table
-from raysweep.report.page.markup import explained_table, figure, folded, joined, paragraph, section, table
+from raysweep.report.page.markup import (
+    details,
+    figure,
+    join,
+    paragraph,
+    scripted_section,
+    scroll_box,
+    section,
+    table,
+    table_section,
+)
+from raysweep.report.page.members import TITLE, member_table
 from raysweep.report.page.origin import Origin
-from raysweep.report.page.stopping import stopping_table, stopping_text
-from raysweep.report.page.tiles import tiles
-from raysweep.report.page.trial_sheet import trial_sheet
+from raysweep.report.page.trials import stopping_table, stopping_text, trial_table
 from raysweep.report.page.visible import escape
-from raysweep.report.summary import Summary
+from raysweep.report.summary import Area, Member, Summary
 from raysweep.report.tables import (
+    ABSENT,
     TextTable,
     area_table,
     baseline_table,
@@ -25,17 +33,33 @@ from raysweep.report.tables import (
     cost_table,
     mean_table,
     settings_table,
+    show,
+    show_area,
+    show_interval,
+    show_share,
+    trial_counts,
 )
 from raysweep.report.texts import (
     BASELINES_TEXT,
     CERTAINTY_TEXT,
+    CORRECTED,
     SCORES_TEXT,
     bill_sentences,
     cost_text,
     objective_text,
 )
 from raysweep.report.trust import area_text, means_text, trust_sentences
+from raysweep.results.account import Entry
 from raysweep.results.readings import Readings
+from raysweep.results.types import Point, ScoredSplit
+from raysweep.uncertainty.front import FrontUncertainty
+
+TARGET_TITLES = {"polarity": "P, polarity", "similarity": "S, similarity", "objective": "objective"}
+
+IMPORTANCE_TEXT = (
+    "The share of each parameter in what all of them explain by themselves of a score, over all trials that were evaluated: "
+    "those that were paused or stopped early too, compared at equal budget. What parameters do only together is in none."
+)
 
 
 @dataclass(frozen=True)
@@ -50,73 +74,125 @@ class Material:
     readings: Readings | None = None
 
 
-def sections(material: Material) -> list[str]:
-    """Return the sections in page order; a section without content is empty."""
-    summary = material.summary
-    return [
-        _note_list(notes(summary)),
-        tiles(summary),
-        _front(material),
-        _readings(material),
-        _certainty(summary),
-        explained_table("calibration", "Calibration", CALIBRATION_TEXT, calibration_table(summary)),
-        _baselines(summary),
-        explained_table("replicates", "Replicates", means_text(summary), mean_table(summary)),
-        explained_table("hypervolume", "Hypervolume", area_text(summary), area_table(summary)),
-        _known_labels(summary),
-        _curves(material),
-        _hyperparameters(summary),
-        section("importance", "Importance", *_importance(material)),
-        _trials(summary),
-        _early_stopping(summary),
-        _costs(summary),
-        explained_table("bill", "Bill", bill_sentences(summary.bill), bill_table(summary)),
-        _failures(summary),
-        _settings(material),
-    ]
-
-
-def _known_labels(summary: Summary) -> str:
-    text = " ".join([KNOWN_LABELS_TEXT, *known_labels_sentences(summary)])
-    return explained_table("known-labels", "Known labels", text, known_labels_table(summary))
-
-
-def head(summary: Summary) -> str:
+def header(summary: Summary) -> str:
     """Return the run's name, model, data, status and objective."""
     info = summary.results.info
     subtitle = f"{info.model} on {info.dataset}, {summary.results.status}; raysweep {info.version}"
     title = f"<h1>{escape(info.name)}</h1>"
-    return joined([title, paragraph(subtitle, "soft"), paragraph(objective_text(info))])
+    return join([title, paragraph(subtitle, "soft"), paragraph(objective_text(info))])
 
 
-def _note_list(texts: Sequence[str]) -> str:
-    items = "".join(f"<li>{escape(text)}</li>" for text in texts)
-    return f'<ul class="notes">{items}</ul>' if items else ""
+def sections(material: Material) -> list[str]:
+    """Return the sections in page order; a section without content is empty."""
+    summary = material.summary
+    items = "".join(f"<li>{escape(note)}</li>" for note in notes(summary))
+    known_labels_text = " ".join([KNOWN_LABELS_TEXT, *known_labels_sentences(summary)])
+    importances = importance_table(material.importances)
+    return [
+        f'<ul class="notes">{items}</ul>' if items else "",
+        tiles(summary),
+        _front(material),
+        _readings(material),
+        _certainty(summary),
+        table_section("calibration", "Calibration", CALIBRATION_TEXT, calibration_table(summary)),
+        _baselines(summary),
+        table_section("replicates", "Replicates", means_text(summary), mean_table(summary)),
+        table_section("hypervolume", "Hypervolume", area_text(summary), area_table(summary)),
+        table_section("known-labels", "Known labels", known_labels_text, known_labels_table(summary)),
+        _curves(material),
+        _hyperparameters(summary),
+        section("importance", "Importance", paragraph(IMPORTANCE_TEXT), importances) if importances else "",
+        _trials(summary),
+        table_section("stopping", "Early stopping", stopping_text(summary), stopping_table(summary)),
+        table_section("cost", "Cost", cost_text(summary.account), cost_table(summary)) if summary.trials else "",
+        table_section("bill", "Bill", bill_sentences(summary.bill), bill_table(summary)),
+        section("failures", "Failures", *_tracebacks(summary)),
+        _settings(material),
+    ]
 
 
-def _place(name: str, text: str = "", keys: str = "") -> str:
+@dataclass(frozen=True)
+class Tile:
+    """A large number; ``detail`` is a caption."""
+
+    name: str
+    value: str
+    detail: str
+
+    def render(self) -> str:
+        value = f"{escape(self.value)}<small>{escape(self.detail)}</small>"
+        return f"<div><dt>{escape(self.name)}</dt><dd>{value}</dd></div>"
+
+
+def tiles(summary: Summary) -> str:
+    """Return tiles for the trials, the front, the knee, the best point, the cost and the share of the oracle's area."""
+    num_started, _, num_planned = trial_counts(summary).partition(" of ")
+    all_tiles = [
+        Tile("trials", num_started, f"of {num_planned}"),
+        Tile("front members", str(len(summary.members)), "chosen on dev"),
+    ]
+    for member in summary.members:
+        all_tiles += _member_tiles(member)
+    total = summary.account.total
+    if total.cost.seconds:
+        all_tiles.append(_cost_tile(total))
+    for split, area in summary.areas.items():
+        all_tiles.append(_area_tile(split, area, summary.uncertainty.get(split)))
+    content = "".join(tile.render() for tile in all_tiles)
+    return f'<dl class="tiles">{content}</dl>'
+
+
+def _member_tiles(member: Member) -> Iterator[Tile]:
+    """Yield tiles of the knee and of the best point, which may be the same member."""
+    point = member.test or member.dev
+    detail = f"trial {point.trial}, step {point.step}"
+    if member.test:
+        detail = f"on dev, where it was chosen, {_score_pair(member.dev)}; {detail}"
+    if member.is_knee:
+        yield Tile(f"knee, P / S on {point.split}", _score_pair(point), detail)
+    if member.is_best:
+        yield Tile(f"best objective, P / S on {point.split}", _score_pair(point), detail)
+
+
+def _score_pair(point: Point) -> str:
+    """Format P and S."""
+    return f"{show(point.polarity)} / {show(point.similarity)}"
+
+
+def _cost_tile(total: Entry) -> Tile:
+    detail = "of workers"
+    if total.saved_seconds:
+        detail += f"; stopping early saved about {total.saved_seconds:,.0f}"
+    return Tile("trial-seconds", f"{total.cost.seconds:,.0f}", detail)
+
+
+def _area_tile(split: ScoredSplit, area: Area, uncertainty: FrontUncertainty | None) -> Tile:
+    detail = f"front {show_area(area.front)}"
+    if uncertainty is not None and uncertainty.share is not None:
+        interval = show_interval(uncertainty.share, show_share)
+        detail = f"{interval} {CORRECTED}; {detail}"
+    return Tile(f"of the oracle's hypervolume, {split}", show_share(area.share), detail)
+
+
+def script_element(name: str, text: str = "", keys: str = "") -> str:
     """Return an element for the script to fill, hidden without one. ``text`` explains its use, ``keys`` the arrow keys."""
-    told = paragraph(text, "hint") if text else ""
+    hints = paragraph(text, "hint") if text else ""
     if keys:
         sentence = f"With the keyboard: arrows {keys}; Enter pins, Escape lets go."
-        told += paragraph(sentence, "hint keys")
-    return f'<div class="scripted" id="{name}" hidden>{told}</div>'
-
-
-def _without_script(content: str) -> str:
-    return f"<noscript>{content}</noscript>"
+        hints += paragraph(sentence, "hint keys")
+    return f'<div class="scripted" id="{name}" hidden>{hints}</div>'
 
 
 def _front(material: Material) -> str:
     summary = material.summary
-    picture = _without_script(figure(material.front_png, "Polarity against similarity"))
+    picture = f"<noscript>{figure(material.front_png, 'Polarity against similarity')}</noscript>"
     if not summary.members:
         return section("front", "Front", paragraph("No rung finished, so there is no front to show."), picture)
     text = f"By falling similarity on dev, where the front was chosen. {SCORES_TEXT}"
     keys = "left and right go along the front, up and down through the rungs of a trial"
-    chart = _place("front-chart", "Point at a mark to see its configuration, click to pin it.", keys)
-    listed = folded(f"{TITLE} ({len(summary.members)})", front_list(summary), is_open=True)
-    return section("front", "Front", chart, picture, listed, paragraph(text, "soft"))
+    chart = script_element("front-chart", "Point at a mark to see its configuration, click to pin it.", keys)
+    members = details(f"{TITLE} ({len(summary.members)})", member_table(summary), is_open=True)
+    return section("front", "Front", chart, picture, members, paragraph(text, "soft"))
 
 
 def _readings(material: Material) -> str:
@@ -130,22 +206,16 @@ def _readings(material: Material) -> str:
     )
     if not readings.texts:
         text += " The run stores no texts (report.texts is false)."
-    return _scripted_section("readings", "Readings", _place("readings-panel", text))
-
-
-def _scripted_section(name: str, title: str, content: str) -> str:
-    """Return a section that is hidden until the script fills it."""
-    heading = f'<h2 id="{name}-title">{title}</h2>'
-    return f'<section id="{name}" class="scripted" hidden aria-labelledby="{name}-title">\n{heading}\n{content}\n</section>'
+    return scripted_section("readings", "Readings", script_element("readings-panel", text))
 
 
 def _certainty(summary: Summary) -> str:
-    rows = certainty_table(summary)
-    if not rows.rows:
+    content = certainty_table(summary)
+    if not content.rows:
         return ""
-    said = [paragraph(sentence) for sentence in trust_sentences(summary)]
-    listed = table(rows, "Intervals and stability of the front's members")
-    return section("certainty", "Certainty", *said, listed, paragraph(CERTAINTY_TEXT, "soft"))
+    sentences = [paragraph(sentence) for sentence in trust_sentences(summary)]
+    intervals = table(content, "Intervals and stability of the front's members")
+    return section("certainty", "Certainty", *sentences, intervals, paragraph(CERTAINTY_TEXT, "soft"))
 
 
 def _baselines(summary: Summary) -> str:
@@ -160,34 +230,56 @@ def _curves(material: Material) -> str:
         return ""
     picture = figure(material.progress_png, "Objective against training examples seen")
     text = "A line is a trial, on dev, by each rung's best point; the sign at its end says how it ended."
-    chart = _place("curves-chart", text, "left and right go from trial to trial, up and down by the last score")
-    return section("curves", "Learning curves", chart, _without_script(picture))
+    chart = script_element("curves-chart", text, "left and right go from trial to trial, up and down by the last score")
+    return section("curves", "Learning curves", chart, f"<noscript>{picture}</noscript>")
 
 
 def _hyperparameters(summary: Summary) -> str:
     """Return chart elements only: the table of trials shows the same data without a script."""
     if not summary.members:
         return ""
-    lines = (
+    parallel_text = (
         "Each trial's best point as a line. Drag along an axis to select; a click on the axis lets go. The filter of the "
         "table of trials does the same without a mouse."
     )
-    keys = "left and right go from trial to trial, up and down by the objective"
-    parallel = _place("parallel-chart", lines, keys)
-    marks = "Each trial's best point on dev, against one parameter at a time."
-    slices = _place("slices-chart", marks, "left and right go along the parameter, up and down by the score")
-    sections = [
-        _scripted_section("parallel", "Parallel coordinates", parallel),
-        _scripted_section("slices", "Slices", slices),
-    ]
-    return joined(sections)
+    parallel_keys = "left and right go from trial to trial, up and down by the objective"
+    parallel = script_element("parallel-chart", parallel_text, parallel_keys)
+    slices_text = "Each trial's best point on dev, against one parameter at a time."
+    slices_keys = "left and right go along the parameter, up and down by the score"
+    slices = script_element("slices-chart", slices_text, slices_keys)
+    return join(
+        [
+            scripted_section("parallel", "Parallel coordinates", parallel),
+            scripted_section("slices", "Slices", slices),
+        ]
+    )
 
 
-def _importance(material: Material) -> Iterator[str]:
-    content = importance_table(material.importances)
-    if content:
-        yield paragraph(IMPORTANCE_TEXT)
-        yield content
+def importance_table(importances: Mapping[str, Mapping[str, float]]) -> str:
+    """Return a table with a row per parameter, by decreasing share in the objective; empty if there are no shares."""
+    targets = ("objective", *TARGET_TITLES)
+    names = dict.fromkeys(name for target in targets for name in importances.get(target, {}))  # ordered, distinct
+    if not names:
+        return ""
+    head = "".join(f'<th scope="col">{title}</th>' for title in TARGET_TITLES.values())
+    rows = []
+    for name in names:
+        shares = [importances.get(target, {}).get(name) for target in TARGET_TITLES]
+        cells = "".join(_share_cell(share) for share in shares)
+        rows.append(f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>')
+    content = f'<thead><tr><th scope="col">parameter</th>{head}</tr></thead><tbody>{"".join(rows)}</tbody>'
+    return scroll_box(f'<table class="fit bars">{content}</table>', "Importance, table")
+
+
+def _share_cell(share: float | None) -> str:
+    if share is None:
+        return f'<td class="n">{ABSENT}</td>'
+    width = min(100.0, max(0.0, 100 * share))
+    bar = (
+        '<svg class="bar" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
+        f'<rect class="ground" width="100" height="10"/><rect width="{width:.1f}" height="10"/></svg>'
+    )
+    return f'<td class="n">{bar}<span>{share:.0%}</span></td>'
 
 
 def _trials(summary: Summary) -> str:
@@ -196,29 +288,14 @@ def _trials(summary: Summary) -> str:
     text = f"All {len(summary.trials)}, with the best dev point of each under the objective"
     if summary.results.info.constraints:
         text += ", in parentheses where it misses a constraint"
-    return section("trials", "Trials", paragraph(f"{text}."), _place("trials-filter"), trial_sheet(summary))
-
-
-def _early_stopping(summary: Summary) -> str:
-    return explained_table("stopping", "Early stopping", stopping_text(summary), stopping_table(summary))
-
-
-def _costs(summary: Summary) -> str:
-    if not summary.trials:
-        return ""
-    return explained_table("cost", "Cost", cost_text(summary.account), cost_table(summary))
-
-
-def _failures(summary: Summary) -> str:
-    """Return the tracebacks of failed trials, folded."""
-    return section("failures", "Failures", *_tracebacks(summary))
+    return section("trials", "Trials", paragraph(f"{text}."), script_element("trials-filter"), trial_table(summary))
 
 
 def _tracebacks(summary: Summary) -> Iterator[str]:
     for trial in summary.results.trials:
         if trial.traceback:
             content = f'<pre class="scroll" tabindex="0">{escape(trial.traceback)}</pre>'
-            yield folded(f"Trial {trial.trial}: {trial.reason}", content)
+            yield details(f"Trial {trial.trial}: {trial.reason}", content)
 
 
 def _settings(material: Material) -> str:
@@ -230,5 +307,5 @@ def _settings(material: Material) -> str:
         parts += [paragraph(text), table(rows, "Fingerprints", "fit")]
     if origin.configuration:
         content = f'<pre class="scroll long" tabindex="0">{escape(origin.configuration)}</pre>'
-        parts.append(folded("The whole configuration", content))
+        parts.append(details("The whole configuration", content))
     return section("settings", "Settings", *parts)

@@ -1,17 +1,23 @@
-"""Trials, their parameters and their rungs, for the page's charts and table."""
+"""Trials: their values for the page's charts, the table of all trials, and the table of early stopping."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from raysweep.report.page.scores import Json, scaled
-from raysweep.report.page.visible import visible
-from raysweep.report.statuses import STATUS_STYLES, standing
+from raysweep.report.page.markup import scroll_box, wrap_terms
+from raysweep.report.page.points import Json, scaled
+from raysweep.report.page.visible import escape, visible
+from raysweep.report.statuses import STATUS_STYLES, standing, with_sign
 from raysweep.report.summary import Summary, TrialSummary
+from raysweep.report.tables import ABSENT, TextTable, short, show
 from raysweep.results.types import Point, Trial
 from raysweep.results.views import varied_parameters
 
 LOG_RATIO = 50  # parameters whose positive values span a larger ratio get a logarithmic axis
+
+MANY_TRIALS = 200  # longer tables are laid out when they scroll into view
 
 Value = float | int | str | None
 
@@ -36,53 +42,13 @@ def _varied(trials: Sequence[Trial]) -> tuple[str, ...]:
 
 
 def _parameter(name: str, values: Sequence[Value]) -> Json:
-    given = [value for value in values if value is not None]
-    numbers = [value for value in given if not isinstance(value, str)]
-    is_numeric = bool(numbers) and len(numbers) == len(given)
+    present = [value for value in values if value is not None]
+    numbers = [value for value in present if not isinstance(value, str)]
+    is_numeric = bool(numbers) and len(numbers) == len(present)
     if not is_numeric:
-        return {"name": visible(name), "kind": "category", "values": sorted({str(value) for value in given})}
+        return {"name": visible(name), "kind": "category", "values": sorted({str(value) for value in present})}
     is_log = min(numbers) > 0 and max(numbers) > LOG_RATIO * min(numbers)
     return {"name": visible(name), "kind": "number", "log": is_log}
-
-
-def trial_values(summary: Summary, places: Mapping[Point, int]) -> list[Json]:
-    """Return all trials; ``rungs`` are lists of examples seen, objective, P, S and retention."""
-    names = _varied([each.trial for each in summary.trials])
-    return [_trial(each, names, summary, places) for each in summary.trials]
-
-
-def _trial(each: TrialSummary, names: Sequence[str], summary: Summary, places: Mapping[Point, int]) -> Json:
-    trial, best = each.trial, each.best
-    values: list[Value] = [plain_value(trial.config.get(name)) for name in names]
-    return {
-        "trial": trial.trial,
-        "values": values,
-        "status": str(trial.status),
-        "standing": str(standing(trial)),
-        "reason": visible(trial.reason),
-        "replicate": trial.replicate_of,
-        "seconds": round(trial.seconds, 1),
-        "feasible": each.is_feasible,
-        "objective": None if best is None else scaled(each.objective),
-        "best": None if best is None else places.get(best),
-        "rungs": _rungs(each, summary),
-    }
-
-
-def _rungs(each: TrialSummary, summary: Summary) -> list[list[float | None]]:
-    return [
-        [rung.examples_seen, scaled(objective), *_rung_scores(point)]
-        for rung, objective, point in zip(each.rungs, each.objectives, each.best_points, strict=True)
-    ]
-
-
-def _rung_scores(point: Point) -> list[float | None]:
-    return [scaled(point.polarity), scaled(point.similarity), scaled(point.retention)]
-
-
-def statuses() -> list[Json]:
-    """Return all statuses with their signs and descriptions, in legend order."""
-    return [{"standing": str(name), "sign": style.sign, "words": style.legend} for name, style in STATUS_STYLES.items()]
 
 
 def common_values(trials: Sequence[Trial]) -> Json:
@@ -90,7 +56,192 @@ def common_values(trials: Sequence[Trial]) -> Json:
     if not trials:
         return {}
     varied = set(_varied(trials))
-    first = trials[0].config
+    config = trials[0].config
     return {
-        visible(name): plain_value(value) for name, value in first.items() if name not in varied and value is not None
+        visible(name): plain_value(value) for name, value in config.items() if name not in varied and value is not None
     }
+
+
+def statuses() -> list[Json]:
+    """Return all statuses with their signs and descriptions, in legend order."""
+    return [{"standing": str(name), "sign": style.sign, "words": style.legend} for name, style in STATUS_STYLES.items()]
+
+
+def trial_values(summary: Summary, indices: Mapping[Point, int]) -> list[Json]:
+    """Return all trials; ``rungs`` are lists of examples seen, objective, P, S and retention.
+
+    ``indices`` are those of the shown points.
+    """
+    names = _varied([trial_summary.trial for trial_summary in summary.trials])
+    values = []
+    for trial_summary in summary.trials:
+        trial, best = trial_summary.trial, trial_summary.best
+        values.append(
+            {
+                "trial": trial.trial,
+                "values": [plain_value(trial.config.get(name)) for name in names],
+                "status": str(trial.status),
+                "standing": str(standing(trial)),
+                "reason": visible(trial.reason),
+                "replicate": trial.replicate_of,
+                "seconds": round(trial.seconds, 1),
+                "feasible": trial_summary.is_feasible,
+                "objective": None if best is None else scaled(trial_summary.objective),
+                "best": None if best is None else indices.get(best),
+                "rungs": _rungs(trial_summary),
+            }
+        )
+    return values
+
+
+def _rungs(trial_summary: TrialSummary) -> list[list[float | None]]:
+    rungs = []
+    rows = zip(trial_summary.rungs, trial_summary.objectives, trial_summary.best_points, strict=True)
+    for rung, objective, point in rows:
+        scores = [scaled(score) for score in (objective, point.polarity, point.similarity, point.retention)]
+        rungs.append([rung.examples_seen, *scores])
+    return rungs
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column; the page's script identifies it by ``key``, a field of a trial or ``parameter`` and its index."""
+
+    key: str
+    name: str
+    is_text: bool = False
+
+    @property
+    def style(self) -> str:
+        return "t" if self.is_text else "n"
+
+
+FIRST = (
+    Column("trial", "trial"),
+    Column("status", "status", is_text=True),  # followed by the reason
+    Column("objective", "objective"),
+    Column("p", "P"),
+    Column("s", "S"),
+    Column("r", "retention"),
+    Column("rungs", "rungs"),
+    Column("examples", "examples"),
+    Column("seconds", "seconds"),
+)
+
+
+def trial_table(summary: Summary) -> str:
+    """Return the table in its scrolling box, with a column per varied parameter; rows are those of ``summary.trials``."""
+    trials = [trial_summary.trial for trial_summary in summary.trials]
+    names = varied_parameters(trials)
+    columns = list(FIRST)
+    for index, name in enumerate(names):
+        is_text = any(isinstance(trial.config.get(name), str | bool) for trial in trials)
+        columns.append(Column(f"parameter {index}", name, is_text))
+    heads = [
+        f'<th scope="col" class="{column.style}" data-key="{column.key}">{escape(column.name)}</th>'
+        for column in columns
+    ]
+    rows = [_trial_row(trial_summary, names, columns) for trial_summary in summary.trials]
+    body = f"<thead><tr>{''.join(heads)}</tr></thead><tbody>{''.join(rows)}</tbody>"
+    box = scroll_box(f'<table id="trial-sheet">{body}</table>', "Table of trials", is_long=True)
+    return f'<div class="late">{box}</div>' if len(trials) > MANY_TRIALS else box
+
+
+def _trial_row(trial_summary: TrialSummary, names: Sequence[str], columns: Sequence[Column]) -> str:
+    trial, rungs = trial_summary.trial, trial_summary.rungs
+    examples = f"{rungs[-1].examples_seen:,}" if rungs else ABSENT
+    values = [trial.config.get(name) for name in names]
+    texts = [
+        *_score_texts(trial_summary),
+        str(len(rungs)),
+        examples,
+        f"{trial.seconds:,.0f}",
+        *(ABSENT if value is None else short(value) for value in values),
+    ]
+    cells = [str(trial.trial), _status_cell(trial), *(wrap_terms(text) for text in texts)]
+    row = [f'<td class="{column.style}">{cell}</td>' for column, cell in zip(columns, cells, strict=True)]
+    return f"<tr>{''.join(row)}</tr>"
+
+
+def _score_texts(trial_summary: TrialSummary) -> list[str]:
+    """Return the objective, P, S and retention of the best point; parentheses mark a missed constraint."""
+    best = trial_summary.best
+    if best is None:
+        return [ABSENT] * 4
+    objective = show(trial_summary.objective)
+    if not trial_summary.is_feasible:
+        objective = f"({objective})"
+    return [objective, show(best.polarity), show(best.similarity), show(best.retention)]
+
+
+def _status_cell(trial: Trial) -> str:
+    """Return the trial's status and reason as HTML."""
+    reason = trial.reason
+    if trial.replicate_of is not None:
+        repeats = f"repeats trial {trial.replicate_of}"
+        reason = f"{repeats}; {reason}" if reason else repeats
+    status = wrap_terms(with_sign(standing(trial)))
+    return f"{status}<small>{wrap_terms(reason)}</small>" if reason else status
+
+
+@dataclass
+class RungCount:
+    """The trials that reached rung ``step``; ``endings`` counts the statuses of trials whose last rung it is."""
+
+    step: int
+    examples_seen: list[int] = field(default_factory=list)
+    objectives: list[float] = field(default_factory=list)
+    endings: Counter[str] = field(default_factory=Counter)
+
+
+def rung_counts(trials: Sequence[TrialSummary]) -> list[RungCount]:
+    """Return the counts by increasing step, without replicates."""
+    counts: dict[int, RungCount] = {}
+    for trial_summary in trials:
+        if trial_summary.trial.replicate_of is not None:
+            continue
+        count = None
+        for rung, objective in zip(trial_summary.rungs, trial_summary.objectives, strict=True):
+            count = counts.setdefault(rung.step, RungCount(rung.step))
+            count.examples_seen.append(rung.examples_seen)
+            count.objectives.append(objective)
+        if count is not None:
+            count.endings[standing(trial_summary.trial)] += 1
+    return [counts[step] for step in sorted(counts)]
+
+
+def stopping_table(summary: Summary) -> TextTable:
+    """Return a table with a row per rung."""
+    counts = rung_counts(summary.trials)
+    endings = [status for status in STATUS_STYLES if any(count.endings[status] for count in counts)]
+    rows = []
+    for count in counts:
+        first, last = min(count.examples_seen), max(count.examples_seen)
+        row = (
+            str(count.step),
+            f"{first:,}" if first == last else f"{first:,} to {last:,}",
+            str(len(count.objectives)),
+            show(max(count.objectives)),
+            *(str(count.endings[status] or ABSENT) for status in endings),
+        )
+        rows.append(row)
+    columns = ("rung", "examples", "trials", "best objective", *(f"last: {with_sign(status)}" for status in endings))
+    return TextTable(columns, tuple(rows), frozenset())
+
+
+def stopping_text(summary: Summary) -> str:
+    """Return sentences about the trained share of the planned rungs and the time saved."""
+    trials = [trial_summary for trial_summary in summary.trials if trial_summary.trial.replicate_of is None]
+    num_planned = sum(trial_summary.trial.num_rungs or len(trial_summary.rungs) for trial_summary in trials)
+    num_trained = sum(len(trial_summary.rungs) for trial_summary in trials)
+    sentences = []
+    if num_planned:
+        share = num_trained / num_planned
+        sentences.append(f"{num_trained:,} of {num_planned:,} rungs were trained ({share:.0%}).")
+    saved_seconds = summary.account.total.saved_seconds
+    if saved_seconds:
+        sentences.append(f"Stopping early saved about {saved_seconds:,.0f} trial-seconds.")
+    sentences.append(
+        "A row counts the trials that were evaluated at a rung, and those that have gone no further, by how they stand."
+    )
+    return " ".join(sentences)

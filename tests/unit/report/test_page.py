@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raysweep.report import write
-from raysweep.report.page.assets import SCRIPTS, Assets, assets
-from raysweep.report.page.embedded import embedded_json
-from raysweep.report.page.importance_table import importance_table
+from raysweep.report.page.data import reading_values
+from raysweep.report.page.document import SCRIPTS, Assets, asset_folder, embedded_json
 from raysweep.report.page.origin import Origin
 from raysweep.report.page.points import MAX_POINTS, ShownPoints
-from raysweep.report.page.readings import reading_values
+from raysweep.report.page.sections import importance_table
 from raysweep.report.page.visible import visible
 from raysweep.report.summary import summarize
 from raysweep.results.events import GuardsMeasured
@@ -104,7 +103,7 @@ def test_page_needs_nothing_else_and_its_policy_lets_it_fetch_nothing(run):
 
 
 def test_the_library_is_the_one_whose_checksum_is_recorded():
-    vendor = assets() / "vendor"
+    vendor = asset_folder() / "vendor"
     lines = (vendor / "checksums.txt").read_text(encoding="utf-8").splitlines()
     recorded = {name: digest for digest, name in (line.split() for line in lines if not line.startswith("#"))}
     found = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in vendor.iterdir()}
@@ -115,7 +114,7 @@ def test_the_library_is_the_one_whose_checksum_is_recorded():
 
 
 def test_every_script_is_used_and_none_can_end_its_element():
-    own = {file.name.removesuffix(".js") for file in assets().iterdir() if file.name.endswith(".js")}
+    own = {file.name.removesuffix(".js") for file in asset_folder().iterdir() if file.name.endswith(".js")}
     assert own == set(SCRIPTS)
     carried = Assets.read()
     for content in (carried.library, carried.script):
@@ -273,7 +272,7 @@ def test_long_readings_are_cut(run, monkeypatch):
     members = [member.dev for member in summarize(load(run.folder)).members]
     data = reading_values(long, members, ("negative", "positive"))
     assert len(data["queries"]) == len(stored.shown) and {len(text) for text in data["texts"]} == {400}
-    monkeypatch.setattr("raysweep.report.page.readings.MAX_TOTAL_CHARACTERS", 5000)
+    monkeypatch.setattr("raysweep.report.page.data.MAX_TOTAL_CHARACTERS", 5000)
     assert len(reading_values(long, members, ("negative", "positive"))["queries"]) == 1, "the first is shown anyway"
 
 

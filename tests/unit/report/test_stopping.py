@@ -3,7 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
-from raysweep.report.page.stopping import stopping_table, stopping_text
+from raysweep.report.page.trials import stopping_table, stopping_text
 from raysweep.report.statuses import with_sign
 from raysweep.report.summary import summary_of
 from raysweep.report.tables import ABSENT

@@ -211,16 +211,16 @@ function limitSeries(limits, scheme) {
     const data = [{ value: [s, p], name: "reference encoder R", scores: limits.reference }];
     series.push({ id: "reference", type: "scatter", symbol: CROSS, symbolSize: 13, itemStyle: { color: scheme.ink }, data, z: 6 });
   }
-  for (const [axis, least] of [["yAxis", limits.least.p], ["xAxis", limits.least.s]]) {
-    if (least != null) {
+  for (const [axis, minimum] of [["yAxis", limits.minimum.p], ["xAxis", limits.minimum.s]]) {
+    if (minimum != null) {
       const markLine = {
         silent: true,
         symbol: "none",
         lineStyle: { color: scheme.note, type: "dotted", width: 1.5 },
         label: { show: true, formatter: "constraint", color: scheme.note, position: "insideStartTop" },
-        data: [{ [axis]: least }],
+        data: [{ [axis]: minimum }],
       };
-      series.push({ id: `least ${axis}`, type: "line", data: [], markLine });
+      series.push({ id: `minimum ${axis}`, type: "line", data: [], markLine });
     }
   }
   return series;

@@ -74,7 +74,7 @@ function scoreTable(place) {
 /** The guard scores of a member, and their limits. */
 function guardParts(member) {
   if (!member || member.guards.length === 0) return [];
-  const words = ({ isMet, least }) => (least == null ? "no limit" : `${isMet ? "meets" : "misses"} ≥ ${shownScore(least)}`);
+  const words = ({ isMet, minimum }) => (minimum == null ? "no limit" : `${isMet ? "meets" : "misses"} ≥ ${shownScore(minimum)}`);
   const rows = member.guards.map((guard) => element(
     "tr",
     {},

@@ -1,0 +1,110 @@
+"""The front's members: their table, and their values for the page's charts and card."""
+
+import dataclasses
+from collections.abc import Iterator
+
+from raysweep.report.choice_table import export_command
+from raysweep.report.page.markup import table
+from raysweep.report.page.points import Json, scaled, scores_of
+from raysweep.report.page.visible import visible
+from raysweep.report.summary import Member, Summary
+from raysweep.report.tables import front_table, show
+from raysweep.report.texts import SYMBOLS
+from raysweep.results.query_scores import name_of_point
+from raysweep.results.types import GuardScore
+from raysweep.uncertainty.front import FrontUncertainty
+from raysweep.uncertainty.interval import Interval
+
+TITLE = "The front's members"
+
+
+def member_table(summary: Summary) -> str:
+    """Return the table by decreasing similarity on dev; the headings of its guard columns include the limits."""
+    content = front_table(summary)
+    measured = {name: score.at_least for member in summary.members for name, score in member.guards.items()}
+    guard_columns = []
+    for name, minimum in sorted(measured.items()):
+        limit = "" if minimum is None else f" ≥\N{NO-BREAK SPACE}{show(minimum)}"
+        guard_columns.append(name + limit)
+    num_others = len(content.columns) - len(guard_columns)  # the guards come last
+    columns = (*content.columns[:num_others], *guard_columns)
+    return table(dataclasses.replace(content, columns=columns), TITLE, "members")
+
+
+def member_values(member: Member, index: int, summary: Summary) -> Json:
+    """Return the values of one front member; ``index`` is that of its point among the shown points."""
+    point = member.dev
+    folder = f"{summary.results.info.name}-{point.name}".replace(":", "-").replace("/", "-").replace("=", "-")
+    return {
+        "point": index,
+        "name": point.name,
+        "knee": member.is_knee,
+        "best": member.is_best,
+        "width": point.width,
+        "test": None if member.test is None else scores_of(member.test),
+        "misses": [*_missed_constraints(member, summary), *_missed_guards(member)],
+        "guards": [_guard_values(member.guards[name]) for name in sorted(member.guards)],
+        "command": visible(export_command(summary, point.name, folder)),
+        "intervals": {split: _intervals(member, summary.uncertainty.get(split)) for split in summary.splits},
+    }
+
+
+def _missed_constraints(member: Member, summary: Summary) -> Iterator[str]:
+    """Yield the constraints that a member misses on dev, such as ``P ≥ 70.0 (66.5)``."""
+    reference = summary.references.get("dev")
+    if reference is None:
+        return
+    point = member.dev
+    for name, minimum in summary.results.info.constraints.items():
+        unit = reference.similarity if name == "retention" else 1.0
+        score = point.polarity if name == "polarity" else point.similarity
+        if score < minimum * unit:  # same comparison as in the sweep's objective
+            yield _missed(SYMBOLS.get(name, name), score / unit, minimum)
+
+
+def _missed_guards(member: Member) -> Iterator[str]:
+    """Yield the guards that a member misses, such as ``guard trec ≥ 95.0 (93.0)``."""
+    for name, measured in sorted(member.guards.items()):
+        if measured.at_least is not None and not measured.is_met:
+            yield _missed(f"guard {visible(name)}", measured.score, measured.at_least)
+
+
+def _missed(name: str, score: float, minimum: float) -> str:
+    """Format a missed limit, with more digits if one decimal would hide the difference."""
+    limit_text, score_text = show(minimum), show(score)
+    if limit_text == score_text:
+        limit_text, score_text = f"{100 * minimum:.6g}", f"{100 * score:.6g}"
+    return f"{name} ≥ {limit_text} ({score_text})"
+
+
+def _guard_values(measured: GuardScore) -> Json:
+    """Return a guard's score of a member, and its limit, which is None if the sweep sets none."""
+    return {
+        "name": visible(measured.guard),
+        "metric": visible(measured.metric),
+        "score": scaled(measured.score),
+        "minimum": scaled(measured.at_least),
+        "isMet": measured.is_met,
+    }
+
+
+def _intervals(member: Member, front: FrontUncertainty | None) -> Json:
+    """Return intervals of a member's scores on the split of ``front``, and its stability.
+
+    The result is empty if per-query scores are not stored.
+    """
+    uncertainty = None if front is None else front.members.get(name_of_point(member.dev))
+    if front is None or uncertainty is None:
+        return {}
+    return {
+        "level": front.level,
+        "p": _ends(uncertainty.polarity),
+        "s": _ends(uncertainty.similarity),
+        "r": None if uncertainty.retention is None else _ends(uncertainty.retention),
+        "stability": round(uncertainty.stability, 3),
+        "inKneeRegion": uncertainty.in_knee_region,
+    }
+
+
+def _ends(interval: Interval) -> list[float | None]:
+    return [scaled(interval.low), scaled(interval.high)]
