@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.pareto import as_points, non_dominated
 
-NO_LEAST = (-np.inf, -np.inf)
+NO_MINIMUM = (-np.inf, -np.inf)
 
 
 def concave_hull(points: ArrayLike) -> NDArray[np.int64]:
@@ -20,51 +20,64 @@ def concave_hull(points: ArrayLike) -> NDArray[np.int64]:
     """
     array = as_points(points)
     front = np.array(non_dominated(array), dtype=np.int64)
-    by_rising_polarity = front[np.argsort(array[front, 0])]
+    order = np.argsort(array[front, 0])
+    by_rising_polarity = front[order]
     vertices: list[int] = []
     for index in by_rising_polarity.tolist():
-        while len(vertices) > 1 and not _turns_right(array[vertices[-2]], array[vertices[-1]], array[index]):
+        point = array[index]
+        while len(vertices) > 1:
+            first, middle = array[vertices[-2:]]
+            if _is_above_chord(first, middle, point):
+                break
             vertices.pop()
         vertices.append(index)
     return np.array(vertices, dtype=np.int64)
 
 
-def _turns_right(first: Float64Array, middle: Float64Array, last: Float64Array) -> bool:
+def _is_above_chord(first: Float64Array, middle: Float64Array, last: Float64Array) -> bool:
     """Return whether the middle point is above the chord between the others."""
-    chord, step = last - first, middle - first
-    return bool(chord[0] * step[1] > chord[1] * step[0])
+    chord_x, chord_y = last - first
+    step_x, step_y = middle - first
+    return bool(chord_x * step_y > chord_y * step_x)
 
 
-def hull_area(points: ArrayLike, reference: Sequence[float], least: Sequence[float] = NO_LEAST) -> float:
+def hull_area(points: ArrayLike, reference: Sequence[float], minimum: Sequence[float] = NO_MINIMUM) -> float:
     """Return the exact area that the concave hull of the points (n, 2) dominates above ``reference`` (2,).
 
-    Only the part of the hull with at least ``least`` (2,) in P and S counts, which is the part that satisfies the
+    Only the part of the hull with at least ``minimum`` (2,) in P and S counts, which is the part that satisfies the
     constraints.
     """
     array = as_points(points)
     hull = array[concave_hull(array)]
     begin = np.asarray(reference, dtype=np.float64)
-    floor = np.maximum(begin, least)
-    corners = _reaching(hull, floor) - begin
-    if not len(corners):
+    floor = np.maximum(begin, minimum)
+    vertices = _clip(hull, floor) - begin
+    if not len(vertices):
         return 0.0
-    polarity, similarity = corners[:, 0], corners[:, 1]
+    polarity, similarity = vertices.T
     widths = np.diff(polarity)
-    heights = (similarity[1:] + similarity[:-1]) / 2
-    return float(polarity[0] * similarity[0] + np.sum(widths * heights))
+    height_sums = similarity[1:] + similarity[:-1]
+    mean_heights = height_sums / 2
+    left_of_hull = polarity[0] * similarity[0]
+    return float(left_of_hull + np.sum(widths * mean_heights))
 
 
-def _reaching(hull: Float64Array, floor: Float64Array) -> Float64Array:
+def _clip(hull: Float64Array, floor: Float64Array) -> Float64Array:
     """Return the part of a hull (n, 2), by rising P, that is at least ``floor`` (2,), with vertices at the cuts."""
     if not len(hull):
         return hull
-    polarity, similarity = hull[:, 0], hull[:, 1]
-    begin = max(floor[0], polarity[0])
+    polarity, similarity = hull.T
+    min_polarity, min_similarity = floor
+    begin = max(min_polarity, polarity[0])
     end = polarity[-1]
-    if similarity[-1] < floor[1]:  # np.interp needs ascending coordinates, and S falls with P
-        end = np.interp(floor[1], similarity[::-1], polarity[::-1])
-    if begin > end or floor[1] > similarity[0]:
+    if similarity[-1] < min_similarity:  # np.interp needs ascending coordinates, and S falls with P
+        rising_similarity = similarity[::-1]
+        falling_polarity = polarity[::-1]
+        end = np.interp(min_similarity, rising_similarity, falling_polarity)
+    if begin > end or min_similarity > similarity[0]:
         return np.empty((0, 2))
-    inside = (polarity > begin) & (polarity < end)
-    places = np.concatenate([[begin], polarity[inside], [end]])
-    return np.stack([places, np.interp(places, polarity, similarity)], axis=1)
+    is_inside = (polarity > begin) & (polarity < end)
+    inside = polarity[is_inside]
+    clipped_polarity = np.concatenate([[begin], inside, [end]])
+    clipped_similarity = np.interp(clipped_polarity, polarity, similarity)
+    return np.stack([clipped_polarity, clipped_similarity], axis=1)

@@ -28,18 +28,18 @@ class Objective:
         """Return the objective of a sweep whose reference encoder scores ``reference`` (P, S).
 
         Args:
-            polarity_weight: Weight of P; S has the rest.
-            similarity: The score that is weighed against P, "similarity" or "retention".
+            polarity_weight: Weight of P; the weight of S is 1 minus it.
+            similarity: The score that is weighted against P, "similarity" or "retention".
             constraints: Minimum ``polarity``, ``similarity`` and ``retention`` of a feasible point; all are optional.
             reference: P and S of the reference encoder.
         """
-        least = {"polarity": 0.0, "similarity": 0.0, "retention": 0.0, **constraints}
+        minimum = {"polarity": 0.0, "similarity": 0.0, "retention": 0.0, **constraints}
         return cls(
             polarity_weight=polarity_weight,
             reference_point=(reference[0], reference[1] / 2),
             similarity_unit=1 / reference[1] if similarity == "retention" else 1.0,
-            min_polarity=least["polarity"],
-            min_similarity=max(least["similarity"], least["retention"] * reference[1]),
+            min_polarity=minimum["polarity"],
+            min_similarity=max(minimum["similarity"], minimum["retention"] * reference[1]),
         )
 
     @property

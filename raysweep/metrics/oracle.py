@@ -18,7 +18,6 @@ DEFAULT_BONUSES = (
 Cosines are in [-1, 1], so a bonus of 2 ranks the whole class first and P reaches its limit.
 """
 
-
 BLOCK_ELEMENTS = 1 << 21  # elements of a (queries, pool) block: 16 MB in float64
 
 
@@ -57,36 +56,31 @@ def oracle_scores(
     rank_weights = np.asarray(weights, dtype=np.float64)
     k = len(rank_weights)
     num_queries, num_pool = cosines.shape
-    same_shape = same_label.shape == cosines.shape
-    if not 1 <= k <= num_pool or not same_shape or num_queries == 0:
-        raise ValueError(f"k is {k}, cosines are {cosines.shape}, same_label is {same_label.shape}")
+    has_same_shape = same_label.shape == cosines.shape
+    if not 1 <= k <= num_pool or not has_same_shape or num_queries == 0:
+        raise ValueError(
+            f"k is {k}, cosines have shape {cosines.shape}, same_label {same_label.shape}; "
+            "allowed: equal shapes with at least one query, and k from 1 to the number of columns"
+        )
     scores: Float64Array = np.empty((len(bonuses), num_queries, 2))
     num_rows = max(1, BLOCK_ELEMENTS // num_pool)
     for start in range(0, num_queries, num_rows):
         rows = slice(start, start + num_rows)
         block = np.asarray(cosines[rows], dtype=np.float64)
         is_own_class = np.asarray(same_label[rows])
-        nearest, in_class = _candidates(block, is_own_class, k)
-        scores[:, rows] = _scores(nearest, in_class, rank_weights, bonuses)
+        candidates, in_class = _select_candidates(block, is_own_class, k)
+        for index, bonus in enumerate(bonuses):
+            sums = candidates + bonus * in_class
+            order = np.argsort(-sums, axis=1, kind="stable")
+            retrieved = order[:, :k]
+            scores[index, rows, 0] = _sum_by_rank(in_class, retrieved, rank_weights)
+            scores[index, rows, 1] = _sum_by_rank(candidates, retrieved, rank_weights)
     return scores
 
 
-def _scores(
-    nearest: Float64Array, in_class: NDArray[np.bool_], rank_weights: Float64Array, bonuses: Sequence[float]
-) -> Float64Array:
-    """Return P and S (bonuses, queries, 2) of a block of queries, retrieved from their candidates (queries, 2k)."""
-    k = len(rank_weights)
-    scores: Float64Array = np.empty((len(bonuses), len(nearest), 2))
-    for index, bonus in enumerate(bonuses):
-        sums = nearest + bonus * in_class
-        falling = np.argsort(-sums, axis=1, kind="stable")
-        retrieved = falling[:, :k]
-        scores[index, :, 0] = _weighted(in_class, retrieved, rank_weights)
-        scores[index, :, 1] = _weighted(nearest, retrieved, rank_weights)
-    return scores
-
-
-def _candidates(cosines: Float64Array, same_label: NDArray[np.bool_], k: int) -> tuple[Float64Array, NDArray[np.bool_]]:
+def _select_candidates(
+    cosines: Float64Array, same_label: NDArray[np.bool_], k: int
+) -> tuple[Float64Array, NDArray[np.bool_]]:
     """Return all sentences that can be retrieved at any bonus: each query's k nearest in its class and in the others.
 
     The result holds their cosines (queries, 2k) and whether they have the query's label (queries, 2k), in pool order.
@@ -95,10 +89,12 @@ def _candidates(cosines: Float64Array, same_label: NDArray[np.bool_], k: int) ->
     own_columns, own_cosines = _nearest(cosines, same_label, k)
     other_columns, other_cosines = _nearest(cosines, ~same_label, k)
     columns = np.hstack([own_columns, other_columns])
-    nearest = np.hstack([own_cosines, other_cosines])
-    in_class = np.broadcast_to(np.arange(2 * k) < k, nearest.shape)
-    by_column = np.argsort(columns, axis=1, kind="stable")
-    return np.take_along_axis(nearest, by_column, axis=1), np.take_along_axis(in_class, by_column, axis=1)
+    order = np.argsort(columns, axis=1, kind="stable")
+    candidates = np.hstack([own_cosines, other_cosines])
+    in_class = np.broadcast_to(np.arange(2 * k) < k, candidates.shape)
+    candidates = np.take_along_axis(candidates, order, axis=1)
+    in_class = np.take_along_axis(in_class, order, axis=1)
+    return candidates, in_class
 
 
 def _nearest(cosines: Float64Array, allowed: NDArray[np.bool_], k: int) -> tuple[NDArray[np.int64], Float64Array]:
@@ -108,7 +104,7 @@ def _nearest(cosines: Float64Array, allowed: NDArray[np.bool_], k: int) -> tuple
     return columns, np.take_along_axis(allowed_cosines, columns, axis=1)
 
 
-def _weighted(values: NDArray[Any], retrieved: NDArray[np.int64], rank_weights: Float64Array) -> Float64Array:
+def _sum_by_rank(values: NDArray[Any], retrieved: NDArray[np.int64], rank_weights: Float64Array) -> Float64Array:
     """Return the rank-weighted sum (queries,) of each query's retrieved values."""
     by_rank = np.take_along_axis(values, retrieved, axis=1)
     total: Float64Array = by_rank @ rank_weights

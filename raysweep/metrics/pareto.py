@@ -20,11 +20,13 @@ def as_points(points: ArrayLike) -> Float64Array:
         return np.empty((0, 2))
     finite = np.isfinite(array)
     if array.ndim != 2 or array.shape[1] != 2 or not finite.all():
-        raise ValueError(f"points are finite and of shape (n, 2), not {array.shape} with {array[~finite]}")
+        raise ValueError(
+            f"points have shape {array.shape} and values {array[~finite]}; allowed: shape (n, 2), finite values"
+        )
     return array
 
 
-def _by_falling_polarity(points: Float64Array) -> NDArray[np.int64]:
+def _sort_by_falling_polarity(points: Float64Array) -> NDArray[np.int64]:
     """Return the order (n,) by falling P, then falling S, then position: no point precedes one that dominates it."""
     position = np.arange(len(points))
     return np.lexsort((position, -points[:, 1], -points[:, 0]))
@@ -41,14 +43,14 @@ def non_dominated(points: ArrayLike) -> list[int]:
 
 def front_indices(points: Float64Array) -> NDArray[np.int64]:
     """Return the indices of the non-dominated points (n, 2), by falling P; only the first of equal points is kept."""
-    order = _by_falling_polarity(points)
+    order = _sort_by_falling_polarity(points)
     similarity = points[order, 1]
     best_so_far = np.maximum.accumulate(similarity)
     best_before = np.full_like(similarity, -np.inf)
     best_before[1:] = best_so_far[:-1]
     rises = similarity > best_before
-    kept: NDArray[np.int64] = order[rises]
-    return kept
+    indices: NDArray[np.int64] = order[rises]
+    return indices
 
 
 def dominated_by(points: ArrayLike, front: ArrayLike) -> NDArray[np.bool_]:
@@ -57,18 +59,23 @@ def dominated_by(points: ArrayLike, front: ArrayLike) -> NDArray[np.bool_]:
     A point equal to a front point is dominated only if another front point is better. O((n + m) log m).
     """
     array = as_points(points)
-    steps = as_points(front)
-    steps = steps[non_dominated(steps)]
-    if not len(array) or not len(steps):
+    rivals = as_points(front)
+    rivals = rivals[front_indices(rivals)]
+    rivals = rivals[::-1]  # by rising P and falling S
+    if not len(array) or not len(rivals):
         return np.zeros(len(array), dtype=np.bool_)
-    steps = steps[np.argsort(steps[:, 0])]  # by rising P, so S falls
-    polarity, similarity = array[:, 0], array[:, 1]
-    first_as_good = np.searchsorted(steps[:, 0], polarity)  # has the highest S of the steps with at least this P
-    reaches = first_as_good < len(steps)
-    step = steps[np.minimum(first_as_good, len(steps) - 1)]
-    is_equal = (step[:, 0] == polarity) & (step[:, 1] == similarity)
-    found: NDArray[np.bool_] = reaches & (step[:, 1] >= similarity) & ~is_equal
-    return found
+    polarity, similarity = array.T
+    first = np.searchsorted(rivals[:, 0], polarity)  # has the highest S of the rivals with at least this P
+    exists = first < len(rivals)
+    last = len(rivals) - 1
+    rival = rivals[np.minimum(first, last)]
+    rival_polarity, rival_similarity = rival.T
+    has_same_polarity = rival_polarity == polarity
+    has_same_similarity = rival_similarity == similarity
+    is_equal = has_same_polarity & has_same_similarity
+    is_as_similar = rival_similarity >= similarity
+    is_dominated: NDArray[np.bool_] = exists & is_as_similar & ~is_equal
+    return is_dominated
 
 
 def layers(points: ArrayLike) -> NDArray[np.int64]:
@@ -79,19 +86,20 @@ def layers(points: ArrayLike) -> NDArray[np.int64]:
     dominate it.
     """
     array = as_points(points)
-    order = _by_falling_polarity(array)
+    order = _sort_by_falling_polarity(array)
+    negated_similarity = -array[order, 1]
     negated_bests: list[float] = []  # minus each layer's best S so far; ascending
-    layer_in_order = []
-    for negated in (-array[order, 1]).tolist():
+    layers_in_order = []
+    for negated in negated_similarity.tolist():
         layer = bisect.bisect_right(negated_bests, negated)
-        layer_in_order.append(layer)
+        layers_in_order.append(layer)
         if layer == len(negated_bests):
             negated_bests.append(negated)
         else:
             negated_bests[layer] = negated
-    found = np.zeros(len(array), dtype=np.int64)
-    found[order] = layer_in_order
-    return found
+    layer_of_point = np.zeros(len(array), dtype=np.int64)
+    layer_of_point[order] = layers_in_order
+    return layer_of_point
 
 
 def knee(front: ArrayLike) -> int:
@@ -105,7 +113,7 @@ def knee(front: ArrayLike) -> int:
     """
     array = as_points(front)
     if not len(array):
-        raise ValueError("a front without points has no knee")
+        raise ValueError("front is empty; allowed: at least one point")
     scaled = _scaled_to_extremes(array)
     beyond = scaled.sum(axis=1)  # the chord is x + y = 1, so this orders points by distance from it
     threshold = beyond.max() - 1e-9
@@ -130,8 +138,7 @@ def hypervolume(points: ArrayLike, reference: Sequence[float]) -> float:
     """
     array = as_points(points) - np.asarray(reference, dtype=np.float64)
     above = array[(array > 0).all(axis=1)]
-    front = above[non_dominated(above)]
-    by_falling_polarity = front[np.argsort(-front[:, 0])]
-    polarity, similarity = by_falling_polarity[:, 0], by_falling_polarity[:, 1]
+    front = above[front_indices(above)]
+    polarity, similarity = front.T
     heights = np.diff(similarity, prepend=0.0)  # similarity rises
     return float(np.sum(polarity * heights))

@@ -12,10 +12,9 @@ from raysweep.metrics.arrays import Float32Array
 
 RankWeights = Literal["uniform", "linear"]
 
-
-_VOTES_AT_ONCE = 2**22  # elements of the (queries, k, k) table of votes
-_PAIRS_AT_ONCE = 2**13  # (query, sentence) pairs whose cosines are computed at once
-_CELLS_AT_ONCE = 2**23  # elements of the (queries, pool) table of retrieved pairs
+VOTES_PER_BLOCK = 2**22  # elements of the (queries, k, k) table of votes
+PAIRS_PER_BLOCK = 2**13  # (query, sentence) pairs whose cosines are computed at once
+CELLS_PER_BLOCK = 2**23  # elements of the (queries, pool) table of retrieved pairs
 
 QUERIES_PER_BLOCK = 1024  # limits a block of cosines to 1024 * pool * 4 bytes
 
@@ -41,15 +40,13 @@ def rank_weights(kind: RankWeights, k: int) -> npt.NDArray[np.float64]:
         return np.full(k, 1 / k)
     if kind == "linear":
         return 2 * np.arange(k, 0, -1) / (k * (k + 1))
-    raise InputError(f"rank weights {kind!r}; allowed: uniform, linear")
+    raise InputError(f"rank_weights is {kind!r}; allowed: uniform, linear")
 
 
 def check_k(k: int, num_pool: int, name: str = "k") -> None:
     """Raise InputError unless 1 <= k <= pool size; the message calls k by ``name``."""
     if not 1 <= k <= num_pool:
-        raise InputError(
-            f"{name} is {k}, but the retrieval pool holds {num_pool} sentences; k must lie in 1..{num_pool}"
-        )
+        raise InputError(f"{name} is {k}; allowed: 1 to {num_pool}, the number of sentences in the retrieval pool")
 
 
 def sample_pool(num_train: int, num_queries: int, *, size: int | None = None, seed: int = 42) -> npt.NDArray[np.int64]:
@@ -68,21 +65,23 @@ def retrieve(queries: Float32Array, pool: Float32Array, k: int) -> npt.NDArray[n
     ``queries`` and ``pool`` hold unit rows, so the inner product is the cosine. Ties are broken by pool position.
     """
     check_k(k, len(pool))
-    found = np.empty((len(queries), k), np.int64)
+    retrieved = np.empty((len(queries), k), np.int64)
     for start in range(0, len(queries), QUERIES_PER_BLOCK):
         block = slice(start, start + QUERIES_PER_BLOCK)
-        found[block] = top_k(queries[block] @ pool.T, k)
-    return found
+        cosines = queries[block] @ pool.T
+        retrieved[block] = top_k(cosines, k)
+    return retrieved
 
 
 def top_k(values: npt.NDArray[np.floating], k: int) -> npt.NDArray[np.int64]:
     """Return the column indices of the k largest values per row, shape (rows, k), largest first, ties by column."""
     num_columns = values.shape[1]
     if k >= num_columns:
-        return _falling(values)
-    kth_place = num_columns - k
-    kth_greatest = np.partition(values, kth_place, axis=1)[:, kth_place, None]
-    return _greatest(values, kth_greatest, k)
+        return _sort_falling(values)
+    kth_index = num_columns - k
+    partitioned = np.partition(values, kth_index, axis=1)
+    kth_largest = partitioned[:, kth_index, None]
+    return _select_largest(values, kth_largest, k)
 
 
 def top_k_of_sums(
@@ -93,38 +92,43 @@ def top_k_of_sums(
     ``first`` and ``second`` are fp32 arrays (rows, columns). Weights close to each other cost little, because the
     result for one weight gives a lower bound for the next.
     """
-    by_weight: dict[float, npt.NDArray[np.int64]] = {}
+    top_by_weight: dict[float, npt.NDArray[np.int64]] = {}
     sums = np.empty_like(first)
-    found = None
+    top = None
     for weight in sorted(weights):
         np.multiply(second, np.float32(weight), out=sums)
         sums += first
-        if found is None or k >= sums.shape[1]:
-            found = top_k(sums, k)
+        if top is None or k >= sums.shape[1]:
+            top = top_k(sums, k)
         else:
-            of_found = np.take_along_axis(sums, found, axis=1)
-            found = _greatest(sums, of_found.min(axis=1, keepdims=True), k)
-        by_weight[weight] = found
-    return [by_weight[weight] for weight in weights]
+            previous_top = np.take_along_axis(sums, top, axis=1)
+            bound = previous_top.min(axis=1, keepdims=True)
+            top = _select_largest(sums, bound, k)
+        top_by_weight[weight] = top
+    return [top_by_weight[weight] for weight in weights]
 
 
-def _greatest(values: npt.NDArray[np.floating], least: npt.NDArray[np.floating], k: int) -> npt.NDArray[np.int64]:
-    """Return :func:`top_k`, given that at least k values of each row are at least its ``least`` (rows, 1)."""
-    is_candidate = values >= least
+def _select_largest(values: npt.NDArray[np.floating], bound: npt.NDArray[np.floating], k: int) -> npt.NDArray[np.int64]:
+    """Return :func:`top_k`, given that at least k values of each row are at least its ``bound`` (rows, 1)."""
+    is_candidate = values >= bound
+    cells = np.flatnonzero(is_candidate)
+    rows, columns = np.divmod(cells, values.shape[1])
     counts = is_candidate.sum(axis=1)
-    rows, columns = np.divmod(np.flatnonzero(is_candidate), values.shape[1])
-    places = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)  # position within the row
+    num_before = np.cumsum(counts) - counts  # candidates in earlier rows
+    positions = np.arange(len(cells))
+    positions -= np.repeat(num_before, counts)  # within the row
     shape = (len(values), counts.max(initial=k))
-    candidates = np.zeros(shape, np.int64)
-    candidates[rows, places] = columns
-    # Columns still ascend within each row, so the stable sort breaks ties by column; padding (-inf) sorts last.
-    greatest = np.full(shape, -np.inf, values.dtype)
-    greatest[rows, places] = values[rows, columns]
-    order = _falling(greatest)[:, :k]
-    return np.take_along_axis(candidates, order, axis=1)
+    candidate_columns = np.zeros(shape, np.int64)
+    candidate_columns[rows, positions] = columns
+    # Columns ascend within each row, so the stable sort breaks ties by column; padding (-inf) sorts last.
+    candidates = np.full(shape, -np.inf, values.dtype)
+    candidates[rows, positions] = values[rows, columns]
+    order = _sort_falling(candidates)
+    top = order[:, :k]
+    return np.take_along_axis(candidate_columns, top, axis=1)
 
 
-def _falling(values: npt.NDArray[np.floating]) -> npt.NDArray[np.int64]:
+def _sort_falling(values: npt.NDArray[np.floating]) -> npt.NDArray[np.int64]:
     """Return the column indices of each row by falling value, ties by column."""
     return np.argsort(-values, axis=1, kind="stable")
 
@@ -162,15 +166,17 @@ def vote(labels: npt.NDArray[np.integer], weights: npt.NDArray[np.float64]) -> n
     """
     votes = np.rint(weights / weights.min())
     k = len(weights)
-    won = np.empty(len(labels), labels.dtype)
-    rows_at_once = max(1, _VOTES_AT_ONCE // k**2)
-    for start in range(0, len(labels), rows_at_once):
-        block = labels[start : start + rows_at_once]
+    winners = np.empty(len(labels), labels.dtype)
+    num_rows = max(1, VOTES_PER_BLOCK // k**2)
+    for start in range(0, len(labels), num_rows):
+        rows = slice(start, start + num_rows)
+        block = labels[rows]
         agrees = block[:, :, None] == block[:, None, :]
         votes_of_rank = agrees @ votes  # for the label at each rank
-        winner = votes_of_rank.argmax(axis=1)  # argmax returns the first of equal votes, that of the nearest sentence
-        won[start : start + rows_at_once] = block[np.arange(len(block)), winner]
-    return won
+        best_rank = votes_of_rank.argmax(axis=1)  # the first of equal votes, that of the nearest sentence
+        best_label = np.take_along_axis(block, best_rank[:, None], axis=1)
+        winners[rows] = best_label[:, 0]
+    return winners
 
 
 def cosines_of_several(
@@ -179,32 +185,36 @@ def cosines_of_several(
     """Return :func:`cosines_of_retrieved` for each retrieval (queries, k), computing shared pairs once."""
     stacked = np.stack(retrieved)
     cosines = np.empty(stacked.shape, np.float64)
-    rows_at_once = max(1, _CELLS_AT_ONCE // len(reference_pool))
-    for start in range(0, stacked.shape[1], rows_at_once):
-        block = slice(start, start + rows_at_once)
-        cosines[:, block] = _cosines_of_block(stacked[:, block], reference_queries[block], reference_pool)
+    num_queries = stacked.shape[1]
+    num_rows = max(1, CELLS_PER_BLOCK // len(reference_pool))
+    for start in range(0, num_queries, num_rows):
+        rows = slice(start, start + num_rows)
+        cosines[:, rows] = _cosines_of_block(stacked[:, rows], reference_queries[rows], reference_pool)
     return list(cosines)
 
 
 def _cosines_of_block(
     stacked: npt.NDArray[np.integer], queries: Float32Array, pool: Float32Array
 ) -> npt.NDArray[np.float64]:
-    """Return the cosines (retrievals, queries, k) of the sentences that several retrievals found for these queries."""
+    """Return the cosines (retrievals, queries, k) of the sentences that several retrievals return for these queries."""
     num_pool = len(pool)
-    rows = np.arange(len(queries))[:, None]
-    pairs = rows * num_pool + stacked
-    is_retrieved = np.zeros(len(queries) * num_pool, np.bool_)
+    num_pairs = len(queries) * num_pool
+    rows = np.arange(len(queries))
+    pairs = rows[:, None] * num_pool + stacked
+    is_retrieved = np.zeros(num_pairs, np.bool_)
     is_retrieved[pairs] = True
-    distinct = np.flatnonzero(is_retrieved)
-    of_distinct = np.empty(len(distinct), np.float64)
-    for start in range(0, len(distinct), _PAIRS_AT_ONCE):
-        some = slice(start, start + _PAIRS_AT_ONCE)
-        query, neighbor = np.divmod(distinct[some], num_pool)
-        queries_of_pairs = queries[query].astype(np.float64)
-        of_distinct[some] = np.einsum("nd,nd->n", queries_of_pairs, pool[neighbor].astype(np.float64))
-    place = np.empty(len(is_retrieved), np.int32)
-    place[distinct] = np.arange(len(distinct))
-    cosines: npt.NDArray[np.float64] = of_distinct[place[pairs]]
+    distinct_pairs = np.flatnonzero(is_retrieved)
+    distinct_cosines = np.empty(len(distinct_pairs), np.float64)
+    for start in range(0, len(distinct_pairs), PAIRS_PER_BLOCK):
+        block = slice(start, start + PAIRS_PER_BLOCK)
+        query_rows, pool_rows = np.divmod(distinct_pairs[block], num_pool)
+        query_vectors = queries[query_rows].astype(np.float64)
+        pool_vectors = pool[pool_rows].astype(np.float64)
+        distinct_cosines[block] = np.einsum("nd,nd->n", query_vectors, pool_vectors)
+    index_of_pair = np.empty(num_pairs, np.int32)
+    index_of_pair[distinct_pairs] = np.arange(len(distinct_pairs))
+    indices = index_of_pair[pairs]
+    cosines: npt.NDArray[np.float64] = distinct_cosines[indices]
     return cosines
 
 

@@ -1,4 +1,4 @@
-"""A front of two objectives with the area that one more point would add to its hypervolume."""
+"""Fronts of two objectives as step functions above a reference point."""
 
 import bisect
 import math
@@ -13,7 +13,7 @@ from raysweep.metrics.pareto import front_indices
 
 
 class Staircase:
-    """The front of points (P, S) above a reference point, and its hypervolume ``area``."""
+    """A growing front of points (P, S) above a reference point, and its hypervolume ``area``."""
 
     def __init__(self, reference_point: Pair, points: Iterable[Pair] = ()) -> None:
         self.reference_point = reference_point
@@ -53,8 +53,9 @@ class Staircase:
 
     def add_all(self, points: Float64Array) -> None:
         """Add points (n, 2). This is faster than adding them one by one, since most do not surpass the front."""
-        rising = points[self.is_surpassed_by(points)]
-        for point in rising[front_indices(rising)].tolist():
+        added = points[self.is_surpassed_by(points)]
+        front = added[front_indices(added)]
+        for point in front.tolist():
             self.add(tuple(point))
 
     def is_surpassed_by(self, points: Float64Array) -> NDArray[np.bool_]:
@@ -63,14 +64,14 @@ class Staircase:
             self._ends = np.array(self._steps).reshape(-1, 2)
         above = points - np.array(self.reference_point)
         x, y = above.T
-        far, high = self._ends.T
-        first_as_far = np.searchsorted(far, x)
-        heights = np.append(high, 0.0)  # the height is 0 beyond the last step
-        floor = heights[first_as_far]
+        step_x, step_y = self._ends.T
+        first_step = np.searchsorted(step_x, x)
+        heights = np.append(step_y, 0.0)  # the height is 0 beyond the last step
+        floor = heights[first_step]
         is_right = x > 0
         is_higher = y > floor
-        found: NDArray[np.bool_] = is_right & is_higher
-        return found
+        adds_area: NDArray[np.bool_] = is_right & is_higher
+        return adds_area
 
     def _area_above(self, left: int, right: int, corner: Pair) -> float:
         """Return the area between a new step's ``corner`` and the steps under it, those from ``left`` to ``right``."""
@@ -85,3 +86,15 @@ class Staircase:
             area += width * (y - height)
             begin = end
         return area
+
+
+class Steps:
+    """A fixed front as arrays of steps above a reference point: ``x`` rises and ``y`` falls."""
+
+    def __init__(self, reference_point: Pair, points: Float64Array) -> None:
+        self.reference_point = np.array(reference_point)
+        above = points - self.reference_point
+        above = above[(above > 0).all(axis=1)]
+        by_falling_x = above[front_indices(above)]
+        by_rising_x = by_falling_x[::-1]
+        self.x, self.y = by_rising_x.T

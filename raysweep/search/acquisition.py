@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.objective import Pair
-from raysweep.metrics.steps import Steps
+from raysweep.metrics.staircase import Steps
 from raysweep.search.conditional_space import Code
 from raysweep.search.gaussian_process import KernelFitter, Queries, TrainingSet, predict
 from raysweep.search.history import History, Row, values_of, with_failed

@@ -28,7 +28,7 @@ def test_non_dominated_equals_pairwise_comparison(points):
     assert non_dominated(points) == expected
 
 
-def test_non_dominated_of_many_points_is_fast_and_right():
+def test_non_dominated_of_many_points():
     angle = np.random.default_rng(0).uniform(0, np.pi / 2, 100_000)
     circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     inside = circle * 0.5
@@ -51,7 +51,7 @@ def test_hypervolume_counts_the_dominated_unit_squares(points):
 
 @settings(deadline=None, max_examples=50)
 @given(POINTS, st.integers(-3, 3), st.integers(-3, 3))
-def test_hypervolume_is_of_the_front_alone_and_moves_with_its_reference(points, dx, dy):
+def test_hypervolume_ignores_dominated_points_and_translation(points, dx, dy):
     front = [points[i] for i in non_dominated(points)]
     moved = [(x + dx, y + dy) for x, y in front]
     assert hypervolume(moved, (dx, dy)) == pytest.approx(hypervolume(points, (0, 0)))
@@ -60,7 +60,7 @@ def test_hypervolume_is_of_the_front_alone_and_moves_with_its_reference(points, 
 def test_hypervolume_closed_forms():
     assert hypervolume([], (0.5, 0.2)) == 0
     assert hypervolume([(0.75, 0.5)], (0.5, 0.25)) == 0.0625
-    assert hypervolume([(0.5, 0.9), (0.9, 0.2)], (0.5, 0.2)) == 0  # on the reference's borders
+    assert hypervolume([(0.5, 0.9), (0.9, 0.2)], (0.5, 0.2)) == 0  # on the borders of the reference point
     angle = np.linspace(0, np.pi / 2, 4001)
     assert hypervolume(np.stack([np.cos(angle), np.sin(angle)], 1), (0, 0)) == pytest.approx(np.pi / 4, abs=1e-3)
 
@@ -78,15 +78,15 @@ def test_knee_is_farthest_from_the_chord():
 @settings(deadline=None, max_examples=50)
 @given(POINTS.filter(len), st.sampled_from([0.25, 3.0, 100.0]), st.sampled_from([0.5, 8.0]))
 @example([(1, 2)], 0.25, 8.0)
-def test_knee_does_not_depend_on_the_scales(points, x_scale, y_scale):
+def test_knee_does_not_depend_on_scale(points, x_scale, y_scale):
     front = np.array([points[i] for i in non_dominated(points)]) + 10.0
     assert knee(front * [x_scale, y_scale]) == knee(front)
 
 
 @settings(deadline=None, max_examples=300)
 @given(st.lists(st.tuples(st.integers(1, 12), st.integers(1, 12)), min_size=1, max_size=25))
-def test_the_knee_is_that_of_exact_arithmetic(points):
-    """In fractions: the distance from the line through the two extremes, after both objectives are scaled to [0, 1]."""
+def test_knee_equals_exact_arithmetic(points):
+    """Compute the distance from the line through the scaled extremes in fractions."""
     front = [points[i] for i in non_dominated(points)]
     scaled = list(zip(*(exactly_scaled(values) for values in zip(*front, strict=True)), strict=True))
     (left_x, left_y), (right_x, right_y) = min(scaled), max(scaled)
@@ -98,16 +98,16 @@ def test_the_knee_is_that_of_exact_arithmetic(points):
 
 
 def exactly_scaled(values):
-    least, spread = min(values), max(values) - min(values)
-    return [Fraction(value - least, spread or 1) for value in values]
+    minimum, spread = min(values), max(values) - min(values)
+    return [Fraction(value - minimum, spread or 1) for value in values]
 
 
 def test_knee_of_few_points():
     assert knee([(0.6, 0.4)]) == 0
     assert knee([(0.87, 0.27), (0.80, 0.42)]) == 1  # 0.336 against 0.235
     assert knee([(0.9, 0.1), (0.5, 0.3), (0.1, 0.4)]) == 1
-    assert knee([(0.9, 0.1), (0.4, 0.2), (0.1, 0.9)]) == 0  # nothing beyond the chord: an extreme
-    with pytest.raises(ValueError, match="no knee"):
+    assert knee([(0.9, 0.1), (0.4, 0.2), (0.1, 0.9)]) == 0  # no point beyond the chord: an extreme
+    with pytest.raises(ValueError, match="empty"):
         knee([])
 
 
@@ -120,13 +120,13 @@ def test_points_must_be_finite_pairs():
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=30))
-def test_layers_are_fronts_peeled_one_after_the_other(points: list[tuple[int, int]]) -> None:
-    left = list(range(len(points)))
+def test_layers_equal_repeated_fronts(points: list[tuple[int, int]]) -> None:
+    remaining = list(range(len(points)))
     expected = {}
-    depth = 0
-    while left:
-        peeled = [left[i] for i in non_dominated([points[i] for i in left])]
-        expected |= dict.fromkeys(peeled, depth)
-        left = [i for i in left if i not in peeled]
-        depth += 1
+    layer = 0
+    while remaining:
+        front = [remaining[i] for i in non_dominated([points[i] for i in remaining])]
+        expected |= dict.fromkeys(front, layer)
+        remaining = [i for i in remaining if i not in front]
+        layer += 1
     assert layers(points).tolist() == [expected[i] for i in range(len(points))]

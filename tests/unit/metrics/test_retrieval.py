@@ -1,3 +1,5 @@
+"""Retrieval and its scores against brute force."""
+
 from fractions import Fraction
 
 import hypothesis.extra.numpy as hnp
@@ -31,9 +33,9 @@ def test_scores_equal_a_brute_force_loop(kind: retrieval.RankWeights, num_classe
     queries, pool = unit_rows(rng, 30, 8), unit_rows(rng, 40, 8)
     reference_queries, reference_pool = unit_rows(rng, 30, 6), unit_rows(rng, 40, 6)
     query_labels, pool_labels = rng.integers(num_classes, size=30), rng.integers(num_classes, size=40)
-    found = retrieval.retrieve(queries, pool, k)
-    cosines = retrieval.cosines_of_retrieved(found, reference_queries, reference_pool)
-    scores = retrieval.score(found, cosines, query_labels, pool_labels, retrieval.rank_weights(kind, k))
+    retrieved = retrieval.retrieve(queries, pool, k)
+    cosines = retrieval.cosines_of_retrieved(retrieved, reference_queries, reference_pool)
+    scores = retrieval.score(retrieved, cosines, query_labels, pool_labels, retrieval.rank_weights(kind, k))
     for q in range(30):
         order = sorted(range(40), key=lambda p: (-float(queries[q] @ pool[p]), p))[:k]
         weights = [1 / k] * k if kind == "uniform" else [2 * (k - i) / (k * (k + 1)) for i in range(k)]
@@ -45,36 +47,36 @@ def test_scores_equal_a_brute_force_loop(kind: retrieval.RankWeights, num_classe
         assert scores.polarity[q] == pytest.approx(polarity)
         assert scores.similarity[q] == pytest.approx(similarity)
         assert scores.accuracy is not None
-        assert scores.accuracy[q] == (vote_by_hand([pool_labels[p] for p in order], kind) == query_labels[q])
+        assert scores.accuracy[q] == (exact_vote([pool_labels[p] for p in order], kind) == query_labels[q])
 
 
-def vote_by_hand(labels: list[int], kind: str) -> int:
-    """In fractions, so that ties are ties."""
+def exact_vote(labels: list[int], kind: str) -> int:
+    """Return the label with the largest weight, computed in fractions so that ties are exact."""
     k = len(labels)
     votes: dict[int, Fraction] = {}
     for rank, label in enumerate(labels, 1):
         weight = Fraction(1, k) if kind == "uniform" else Fraction(2 * (k + 1 - rank), k * (k + 1))
         votes[label] = votes.get(label, Fraction(0)) + weight
-    most = max(votes.values())
-    return next(label for label in labels if votes[label] == most)
+    maximum = max(votes.values())
+    return next(label for label in labels if votes[label] == maximum)
 
 
 @settings(deadline=None)
 @given(st.sampled_from(["uniform", "linear"]), st.integers(1, 40), st.integers(1, 5), st.integers(0, 99))
-def test_a_vote_is_for_the_greatest_weight_and_ties_go_to_the_nearest(
+def test_vote_returns_largest_weight_and_breaks_ties_by_rank(
     kind: retrieval.RankWeights, k: int, num_classes: int, seed: int
 ) -> None:
     labels = np.random.default_rng(seed).integers(-num_classes, 0, size=(20, k))
-    expected = [vote_by_hand(row, kind) for row in labels.tolist()]
+    expected = [exact_vote(row, kind) for row in labels.tolist()]
     assert retrieval.vote(labels, retrieval.rank_weights(kind, k)).tolist() == expected
 
 
-def test_a_vote_of_many_is_made_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vote_does_not_depend_on_block_size(monkeypatch: pytest.MonkeyPatch) -> None:
     labels = np.random.default_rng(0).integers(0, 3, size=(50, 6))
     weights = retrieval.rank_weights("linear", 6)
-    whole = retrieval.vote(labels, weights)
-    monkeypatch.setattr(retrieval, "_VOTES_AT_ONCE", 7 * 36)
-    assert retrieval.vote(labels, weights).tolist() == whole.tolist()
+    winners = retrieval.vote(labels, weights)
+    monkeypatch.setattr(retrieval, "VOTES_PER_BLOCK", 7 * 36)
+    assert retrieval.vote(labels, weights).tolist() == winners.tolist()
 
 
 @settings(deadline=None, max_examples=100)
@@ -82,48 +84,47 @@ def test_a_vote_of_many_is_made_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
     hnp.arrays(np.float32, st.tuples(st.integers(1, 6), st.integers(1, 12)), elements=st.sampled_from([-1, 0, 0.5, 1])),
     st.data(),
 )
-def test_top_k_is_a_stable_sort_even_with_ties(values: np.ndarray, data: st.DataObject) -> None:
+def test_top_k_equals_stable_sort(values: np.ndarray, data: st.DataObject) -> None:
     k = data.draw(st.integers(1, values.shape[1]))
     assert (retrieval.top_k(values, k) == np.argsort(-values, axis=1, kind="stable")[:, :k]).all()
 
 
-FEW = st.sampled_from([-1, 0, 0.25, 0.5, 1])  # whose sums are often equal
-ANY = st.floats(-1, 1, width=32)  # whose sums are equal now and then, by rounding
+FEW = st.sampled_from([-1, 0, 0.25, 0.5, 1])  # sums are often equal
+ANY = st.floats(-1, 1, width=32)  # sums are sometimes equal, by rounding
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.data(), st.sampled_from([FEW, ANY]), st.integers(1, 6), st.integers(1, 25))
-def test_top_k_of_sums_is_a_stable_sort_of_each_sum(
+def test_top_k_of_sums_equals_stable_sort_of_each_sum(
     data: st.DataObject, elements: st.SearchStrategy[float], rows: int, columns: int
 ) -> None:
-    """To the last index, whatever the weights, their number and their order."""
     first, second = (data.draw(hnp.arrays(np.float32, (rows, columns), elements=elements)) for _ in range(2))
-    weight = st.one_of(st.sampled_from([0.25, 0.5, 1.0]), st.floats(1e-3, 100))
-    weights = data.draw(st.lists(weight, min_size=1, max_size=60))
+    any_weight = st.one_of(st.sampled_from([0.25, 0.5, 1.0]), st.floats(1e-3, 100))
+    weights = data.draw(st.lists(any_weight, min_size=1, max_size=60))
     k = data.draw(st.integers(1, columns))
-    found = retrieval.top_k_of_sums(first, second, weights, k)
-    assert len(found) == len(weights)
-    for each, of_weight in zip(weights, found, strict=True):
-        sums = first + np.float32(each) * second
-        np.testing.assert_array_equal(of_weight, np.argsort(-sums, axis=1, kind="stable")[:, :k])
+    tops = retrieval.top_k_of_sums(first, second, weights, k)
+    assert len(tops) == len(weights)
+    for weight, top in zip(weights, tops, strict=True):
+        sums = first + np.float32(weight) * second
+        np.testing.assert_array_equal(top, np.argsort(-sums, axis=1, kind="stable")[:, :k])
 
 
-def test_cosines_of_several_retrievals_are_those_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the bit, in however many parts they are computed."""
+def test_cosines_of_several_equal_cosines_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The results are identical for all block sizes."""
     rng = np.random.default_rng(0)
     queries, pool = unit_rows(rng, 23, 9), unit_rows(rng, 40, 9)
-    several = [rng.integers(0, 40, (23, 5)) for _ in range(7)]
-    expected = [retrieval.cosines_of_retrieved(found, queries, pool) for found in several]
+    retrievals = [rng.integers(0, 40, (23, 5)) for _ in range(7)]
+    expected = [retrieval.cosines_of_retrieved(retrieved, queries, pool) for retrieved in retrievals]
     for pairs, cells in ((2**13, 2**23), (3, 100), (1, 1)):
-        monkeypatch.setattr(retrieval, "_PAIRS_AT_ONCE", pairs)
-        monkeypatch.setattr(retrieval, "_CELLS_AT_ONCE", cells)
-        np.testing.assert_array_equal(retrieval.cosines_of_several(several, queries, pool), expected)
-    found, query, neighbor = several[0], 4, 2
-    exact = np.dot(queries[query].astype(float), pool[found[query, neighbor]].astype(float))
+        monkeypatch.setattr(retrieval, "PAIRS_PER_BLOCK", pairs)
+        monkeypatch.setattr(retrieval, "CELLS_PER_BLOCK", cells)
+        np.testing.assert_array_equal(retrieval.cosines_of_several(retrievals, queries, pool), expected)
+    retrieved, query, neighbor = retrievals[0], 4, 2
+    exact = np.dot(queries[query].astype(float), pool[retrieved[query, neighbor]].astype(float))
     assert expected[0][query, neighbor] == pytest.approx(exact, abs=1e-12)
 
 
-def test_pool_is_the_published_pandas_sample() -> None:
+def test_pool_equals_pandas_sample() -> None:
     frame = pd.DataFrame({"row": range(1000)})
     for queries in (10, 100, 500):
         size = min(1000, 5 * queries)
@@ -132,6 +133,6 @@ def test_pool_is_the_published_pandas_sample() -> None:
 
 
 @pytest.mark.parametrize("k", [0, 11])
-def test_k_outside_the_pool_is_refused(k: int) -> None:
-    with pytest.raises(InputError, match=f"k is {k}, but the retrieval pool holds 10"):
+def test_k_outside_pool_is_rejected(k: int) -> None:
+    with pytest.raises(InputError, match=f"k is {k}; allowed: 1 to 10"):
         retrieval.check_k(k, 10)

@@ -1,4 +1,4 @@
-"""What one more point adds to a front."""
+"""The area that points add to a front."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -12,9 +12,7 @@ points = st.lists(st.tuples(st.integers(-1, 8), st.integers(-1, 8)), max_size=25
 
 @settings(deadline=None)
 @given(points, points)
-def test_a_staircase_adds_up_to_the_exact_hypervolume(
-    first: list[tuple[int, int]], more: list[tuple[int, int]]
-) -> None:
+def test_added_areas_sum_to_hypervolume(first: list[tuple[int, int]], more: list[tuple[int, int]]) -> None:
     stairs = Staircase((0.0, 0.0), first)
     assert sum(stairs.add(point) for point in more) == hypervolume([*first, *more], (0, 0)) - hypervolume(first, (0, 0))
     assert [stairs.add(point) for point in (*first, *more)] == [0] * len([*first, *more])
@@ -22,9 +20,7 @@ def test_a_staircase_adds_up_to_the_exact_hypervolume(
 
 @settings(deadline=None)
 @given(points, points)
-def test_points_put_in_at_once_are_as_those_put_in_one_by_one(
-    first: list[tuple[int, int]], more: list[tuple[int, int]]
-) -> None:
+def test_add_all_equals_adding_one_by_one(first: list[tuple[int, int]], more: list[tuple[int, int]]) -> None:
     array = np.array(more, dtype=np.float64).reshape(-1, 2)
     stairs = Staircase((0.0, 0.0), first)
     assert stairs.is_surpassed_by(array).tolist() == [stairs.copy().add(point) > 0 for point in more]

@@ -121,7 +121,7 @@ def test_stages_are_missing_until_their_manifests_are_there(tmp_path: Path) -> N
     first: Stage = found.stages[0]
     found.store.finish(first.artifact, first.parameters, {"num_sentences": {"train": 30, "dev": 4}})
     assert found.missing == list(found.stages[1:])
-    with pytest.raises(InputError, match="evaluation.k is 16, but the retrieval pool holds 3"):
+    with pytest.raises(InputError, match="evaluation.k is 16; .*3"):
         plan(tmp_path, evaluation__num_pool="3").check_k()
     found.check_k()
 

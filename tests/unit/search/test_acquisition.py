@@ -17,7 +17,7 @@ from raysweep.config.space import Choices, Range, Space
 from raysweep.config.sweep import Aim
 from raysweep.metrics.objective import Objective, Pair
 from raysweep.metrics.pareto import hypervolume
-from raysweep.metrics.steps import Steps
+from raysweep.metrics.staircase import Steps
 from raysweep.results.types import TrialStatus
 from raysweep.search.acquisition import _at_most, _points_that_stand_for, expected_gains
 from raysweep.search.conditional_space import inferred
