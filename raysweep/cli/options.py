@@ -13,7 +13,9 @@ from raysweep.storage.location import SCHEMES
 if TYPE_CHECKING:
     from raysweep.storage.folder import Folder
 
-MOST_DIGITS = 18  # per number in a list
+FORMATS = ("table", "json")
+
+MAX_DIGITS = 18  # per number in a list
 
 Choice = TypeVar("Choice", bound=str)
 
@@ -23,25 +25,28 @@ class SeveralValues(typer.core.TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse ``--tasks A B`` as ``--tasks A --tasks B``."""
-        repeatable = {flag for each in self.params if getattr(each, "multiple", False) for flag in each.opts}
-        spelled: list[str] = []
-        flag = ""  # the current repeatable option
+        repeatable: set[str] = set()
+        for param in self.params:
+            if getattr(param, "multiple", False):
+                repeatable.update(param.opts)
+        expanded: list[str] = []
+        current_flag = ""  # the repeatable option that takes the next values
         for argument in args:
             if argument.startswith("-"):
-                flag = argument if argument in repeatable else ""
-            elif flag and spelled[-1] != flag:
-                spelled.append(flag)
-            spelled.append(argument)
-        taken = {flag for flag in repeatable if spelled.count(flag) > args.count(flag)}
+                current_flag = argument if argument in repeatable else ""
+            elif current_flag and expanded[-1] != current_flag:
+                expanded.append(current_flag)
+            expanded.append(argument)
+        greedy = sorted(flag for flag in repeatable if expanded.count(flag) > args.count(flag))
         try:
-            return super().parse_args(ctx, spelled)
+            return super().parse_args(ctx, expanded)
         except typer.BadParameter as error:
             missing = error.param
-            if taken and isinstance(missing, typer.core.TyperArgument):
-                flags = " and ".join(sorted(taken))
+            if greedy and isinstance(missing, typer.core.TyperArgument):
                 name = (missing.metavar or str(missing.name)).rstrip(".")
                 raise InputError(
-                    f"{name} is missing: {flags} takes every value up to the next option; put {name} before it"
+                    f"{name} is missing: {' and '.join(greedy)} takes every value up to the next option; put {name} "
+                    "before it"
                 ) from None
             raise
 
@@ -51,37 +56,37 @@ def with_trials(arguments: list[str], trials: int | None) -> list[str]:
     if trials is None:
         return arguments
     if any(argument.partition("=")[0] == "--budget.trials" for argument in arguments):
-        raise InputError("--trials and --budget.trials are the same; allowed: one of them")
+        raise InputError("--trials is short for --budget.trials; allowed: only one of them")
     return [*arguments, "--budget.trials", str(trials)]
 
 
-def not_empty(flag: str, text: str) -> str:
+def check_not_empty(flag: str, text: str) -> str:
     """Return the value of an option; raise InputError if it is empty."""
     if not text:
         raise InputError(f"{flag} is empty")
     return text
 
 
-def naturals(flag: str, text: str) -> list[int]:
-    """Return positive integers, separated by commas."""
-    return [natural(flag, part) for part in text.split(",")]
+def parse_positive_integers(flag: str, text: str) -> list[int]:
+    """Parse positive integers that are separated by commas."""
+    return [parse_positive_integer(flag, part) for part in text.split(",")]
 
 
-def natural(flag: str, text: str) -> int:
-    """Return a positive integer."""
+def parse_positive_integer(flag: str, text: str) -> int:
+    """Parse a positive integer."""
     stripped = text.strip()
-    is_whole = stripped.isascii() and stripped.isdigit() and len(stripped) <= MOST_DIGITS
+    is_whole = stripped.isascii() and stripped.isdigit() and len(stripped) <= MAX_DIGITS
     if not is_whole or int(stripped) < 1:
-        raise InputError(f"{flag}: {text!r} is no whole number above 0")
+        raise InputError(f"{flag} is {text!r}; allowed: a whole number above 0")
     return int(stripped)
 
 
-def several_of(flag: str, text: str, allowed: Sequence[Choice]) -> list[Choice]:
-    """Return allowed values, separated by commas."""
-    return [one_of(flag, part, allowed) for part in text.split(",")]
+def check_all_of(flag: str, text: str, allowed: Sequence[Choice]) -> list[Choice]:
+    """Split a value at its commas, and check that each part is allowed."""
+    return [check_one_of(flag, part, allowed) for part in text.split(",")]
 
 
-def one_of(flag: str, text: str, allowed: Sequence[Choice]) -> Choice:
+def check_one_of(flag: str, text: str, allowed: Sequence[Choice]) -> Choice:
     """Return the value if it is allowed."""
     for choice in allowed:
         if text == choice:
@@ -89,35 +94,35 @@ def one_of(flag: str, text: str, allowed: Sequence[Choice]) -> Choice:
     raise InputError(f"{flag} is {text!r}; allowed: {', '.join(allowed)}")
 
 
-def where_of(arguments: Sequence[str]) -> dict[str, str]:
-    """Return the column values that ``--where COLUMN=VALUE`` selects."""
-    wanted: dict[str, str] = {}
+def parse_where(arguments: Sequence[str]) -> dict[str, str]:
+    """Parse the options ``--where COLUMN=VALUE`` to values by column."""
+    values: dict[str, str] = {}
     for text in arguments:
         column, equals, value = text.partition("=")
         if not (column and equals):
-            raise InputError(f"--where is {text!r}; it is COLUMN=VALUE")
-        wanted[column] = value
-    return wanted
+            raise InputError(f"--where is {text!r}; allowed: COLUMN=VALUE")
+        values[column] = value
+    return values
 
 
-def given_path(text: str) -> Path:
-    """Return the path, or reject an empty one, as from an unset shell variable, which Path would read as ``.``."""
+def parse_path(text: str) -> Path:
+    """Parse a path; reject an empty one, as from an unset shell variable, which Path would read as ``.``."""
     if not text:
-        raise typer.BadParameter("it is empty")
+        raise typer.BadParameter("must not be empty")
     return Path(text)
 
 
-def here(name: str, path: Path) -> Path:
-    """Return a local path; raise InputError if it is a URI, of which a Path would keep only one slash."""
+def check_local(name: str, path: Path) -> Path:
+    """Return a local path; raise InputError if it is a URI, whose double slash a Path has collapsed."""
     if str(path).partition(":/")[0] in SCHEMES and ":/" in str(path):
-        raise InputError(f"{name}: must be a path of this machine, not a URI")
+        raise InputError(f"{name}: must be a local path, not a URI")
     return path
 
 
-def new_here(name: str, path: Path) -> Path:
+def check_new(name: str, path: Path) -> Path:
     """Return a local path; raise InputError if it exists."""
-    if here(name, path).exists():
-        raise InputError(f"{path}: exists already")
+    if check_local(name, path).exists():
+        raise InputError(f"{path}: already exists")
     return path
 
 

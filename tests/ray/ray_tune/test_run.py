@@ -161,7 +161,7 @@ def test_an_exported_point_loads_and_reproduces_its_scores(
     assert scores.polarity.mean() == pytest.approx(stored.polarity, abs=1e-4)
     assert scores.similarity.mean() == pytest.approx(stored.similarity, abs=1e-4)
     again = raysweep_here(folder, "export", str(run), str(tmp_path / "model"))
-    assert (again.returncode, "exists already" in again.stderr) == (2, True)
+    assert (again.returncode, "already exists" in again.stderr) == (2, True)
     check_it_is_written_where_no_hub_is_reached(smoke, tmp_path, monkeypatch)
 
 

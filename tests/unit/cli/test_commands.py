@@ -1,66 +1,95 @@
-"""Each command's misuse ends before any work, with one message that says what is allowed."""
+"""The command line as a whole: help, misuse, invalid input and storage errors; and the commands on sweeps' files."""
 
+import errno
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from raysweep import __version__
 from raysweep.cli import commands
 from raysweep.errors import InputError
+from support.command_line import command, raysweep_here
 from support.ledgers import random_trials, write_ledger
+from support.paths import SPACES
 
+GROUP: Any = typer.main.get_command(commands.app)
 EVALUATE = ["evaluate", "--model", "demo", "--train", "a.csv", "--test", "b.csv"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "words"),
     [
-        (["run"], "SPACE is missing: a YAML file or the name of a shipped space, or --resume RUN"),
-        (["run", "nowhere"], "nowhere: no such file, and no shipped space of this name; shipped: "),
-        (["run", "demo", "--budget.trials"], "--budget.trials needs a value; "),
-        (["run", "demo", "--data.train", "--model", "demo"], "--data.train needs a value, and --model follows; "),
-        (["show", "nowhere"], "nowhere: no such folder"),
-        (["run", "--resume", "RUN", "--warm-start", "OTHER"], "--warm-start is for new runs; "),
-        (["validate", "demo", "loose"], "unexpected argument 'loose'; an override is --KEY VALUE"),
-        ([*EVALUATE[:-1], ""], "--test is empty"),
-        ([*EVALUATE, "--k", "none"], "--k: 'none' is no whole number above 0"),
-        ([*EVALUATE, "--rank-weights", "equal"], "--rank-weights is 'equal'; allowed: uniform, linear"),
-        ([*EVALUATE, "--precision", "fp16"], "--precision is 'fp16'; allowed: fp32, bf16"),
-        ([*EVALUATE, "--to", "FILE/to"], "FILE/to: cannot write the tables; "),
-        (["tables", "RUN", "--to", "s3://bucket/to"], "--to: must be a path of this machine, not a URI"),
-        (["tables", "FOLDER", "--to", "tables"], "FOLDER: not a run folder"),
-        (
-            ["track", "--to", "tensorboard", "RUN"],
-            "RUN is missing: --to takes every value up to the next option; put RUN before it",
-        ),
-        (["tables", "RUN", "--to", "tables", "--split", "train"], "--split is 'train'; allowed: dev, test"),
-        ([*EVALUATE, "--format", "yaml"], "--format is 'yaml'; allowed: table, json"),
-        (["report", "FOLDER"], "FOLDER: not a run folder"),
-        (["table", "FOLDER", "table.csv"], "FOLDER: not a run folder"),
-        (["table", "RUN", "FOLDER"], "FOLDER: exists already"),
-        (["artifacts", "FOLDER", "--prune"], "--prune needs --unused-for DAYS; 0 removes everything"),
-        (["artifacts", "FILE"], "FILE: is a file, not a folder"),
-        (["artifacts", "nowhere"], "nowhere: no such folder"),
-        (["replay", "table.json"], "table.json: no such file"),
-        (["replay", "t.csv", "--policy", "growth,best"], "--policy is 'best'; allowed: growth, pareto"),
-        (["replay", "t.csv", "--proposals", "all"], "--proposals is 'all'; allowed: front, area"),
-        (["replay", "t.csv", "--format", "yaml"], "--format is 'yaml'; allowed: table, json"),
-        (["replay", "t.csv", "--where", "model"], "--where is 'model'; it is COLUMN=VALUE"),
+        (["run"], ["SPACE", "shipped space", "--resume RUN"]),
+        (["run", "nowhere"], ["nowhere", "no such file", "smoke"]),
+        (["run", "demo", "--budget.trials"], ["--budget.trials", "--KEY VALUE"]),
+        (["run", "demo", "--data.train", "--model", "demo"], ["--data.train", "--model", "--KEY=VALUE"]),
+        (["show", "nowhere"], ["nowhere: no such folder"]),
+        (["run", "--resume", "RUN", "--warm-start", "OTHER"], ["--warm-start"]),
+        (["run", "demo", "--take-over"], ["--take-over", "--resume RUN", "--resume-or-start"]),
+        (["run", "--resume-or-start"], ["--resume-or-start", "SPACE"]),
+        (["validate", "demo", "loose"], ["'loose'", "--KEY VALUE"]),
+        ([*EVALUATE[:-1], ""], ["--test is empty"]),
+        ([*EVALUATE, "--k", "none"], ["--k is 'none'; allowed: "]),
+        ([*EVALUATE, "--rank-weights", "equal"], ["--rank-weights is 'equal'; allowed: uniform, linear"]),
+        ([*EVALUATE, "--precision", "fp16"], ["--precision is 'fp16'; allowed: fp32, bf16"]),
+        ([*EVALUATE, "--to", "FILE/to"], ["FILE/to"]),
+        (["tables", "RUN", "--to", "s3://bucket/to"], ["--to", "local path"]),
+        (["tables", "FOLDER", "--to", "tables"], ["FOLDER: not a run folder"]),
+        (["track", "--to", "tensorboard", "RUN"], ["RUN is missing", "--to"]),
+        (["tables", "RUN", "--to", "tables", "--split", "train"], ["--split is 'train'; allowed: dev, test"]),
+        ([*EVALUATE, "--format", "yaml"], ["--format is 'yaml'; allowed: table, json"]),
+        (["report", "FOLDER"], ["FOLDER: not a run folder"]),
+        (["table", "FOLDER", "table.csv"], ["FOLDER: not a run folder"]),
+        (["table", "RUN", "FOLDER"], ["FOLDER: ", "exists"]),
+        (["artifacts", "FOLDER", "--prune"], ["--prune", "--unused-for DAYS"]),
+        (["artifacts", "FILE"], ["FILE: is a file, not a folder"]),
+        (["artifacts", "nowhere"], ["nowhere: no such folder"]),
+        (["replay", "table.json"], ["table.json: no such file"]),
+        (["replay", "t.csv", "--policy", "growth,best"], ["--policy is 'best'; allowed: growth, pareto"]),
+        (["replay", "t.csv", "--proposals", "all"], ["--proposals is 'all'; allowed: front, area"]),
+        (["replay", "t.csv", "--format", "yaml"], ["--format is 'yaml'; allowed: table, json"]),
+        (["replay", "t.csv", "--where", "model"], ["--where is 'model'; allowed: COLUMN=VALUE"]),
     ],
 )
-def test_misuse_is_an_input_error(
-    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_invalid_arguments_raise_an_input_error(
+    arguments: list[str], words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "FOLDER").mkdir()
     (tmp_path / "FILE").touch()
     done = CliRunner().invoke(commands.app, arguments)
     assert isinstance(done.exception, InputError), done.output
-    assert message in str(done.exception)
+    assert [word for word in words if word not in str(done.exception)] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["control", "RUN", "--workers", "abc"], ["--workers"]),
+        (["control", "RUN", "--stop-trial", "-1"], ["--stop-trial", "0"]),
+        (["watch", "RUN", "--every", "0"], ["--every", "0.2"]),
+        (["transfer", "M", "--tasks", "T", "--seed", "4294967296"], ["--seed", "4294967295"]),
+        (["compare"], ["RUN"]),
+        (["evaluate", "--model", "demo"], ["--train"]),
+        (["watch", "A", "B"], ["B"]),
+        (["show", "RUN", "--tops", "3"], ["--tops", "--top"]),
+        (["show", "RUN", "--top"], ["--top"]),
+        (["frob"], ["frob"]),
+    ],
+)
+def test_misuse_is_one_line_with_exit_code_2(tmp_path: Path, arguments: list[str], words: list[str]) -> None:
+    done = raysweep_here(tmp_path, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert [word for word in words if word not in line] == []
 
 
 @pytest.mark.parametrize(
@@ -74,73 +103,97 @@ def test_misuse_is_an_input_error(
         ["table", "RUN", ""],
     ],
 )
-def test_a_place_that_an_unset_variable_leaves_empty_is_not_the_current_folder(
-    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_empty_paths_are_rejected(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unset shell variable must not mean the current folder."""
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(commands.app, arguments)
     assert done.exit_code == 2
-    assert "it is empty" in done.output
+    assert "empty" in done.output
     assert list(tmp_path.iterdir()) == []
 
 
-def test_symbols_that_the_output_lacks_do_not_end_a_command(tmp_path: Path) -> None:
+def test_symbols_outside_the_output_encoding_are_replaced(tmp_path: Path) -> None:
     write_ledger(tmp_path, random_trials(6))
-    command = [sys.executable, "-m", "raysweep", "show", str(tmp_path)]
+    show = [sys.executable, "-m", "raysweep", "show", str(tmp_path)]
 
-    def shown(encoding: str) -> str:
+    def output_in(encoding: str) -> str:
         environment = {**os.environ, "PYTHONIOENCODING": encoding}
-        done = subprocess.run(command, env=environment, capture_output=True, check=True)
+        done = subprocess.run(show, env=environment, capture_output=True, check=True)
         return done.stdout.decode(encoding)
 
-    assert "\u2605" in shown("utf-8")
-    assert "?" in shown("ascii")
+    assert "\u2605" in output_in("utf-8")
+    assert "?" in output_in("ascii")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "run",
-        "prepare",
-        "evaluate",
-        "report",
-        "validate",
-        "schema",
-        "export",
-        "table",
-        "tables",
-        "replay",
-        "transfer",
-    ],
-)
-def test_every_command_has_help(command: str) -> None:
-    done = CliRunner().invoke(commands.app, [command, "--help"])
+@pytest.mark.parametrize(("arguments", "code"), [([], 2), (["--help"], 0), (["watch", "--help"], 0)])
+def test_help_is_printed(tmp_path: Path, arguments: list[str], code: int) -> None:
+    done = raysweep_here(tmp_path, *arguments)
+    assert (done.returncode, done.stderr) == (code, "")
+    assert "Usage: " in done.stdout and "error" not in done.stdout
+
+
+@pytest.mark.parametrize("name", GROUP.commands)
+def test_every_command_has_help(name: str) -> None:
+    done = CliRunner().invoke(commands.app, [name, "--help"])
     assert done.exit_code == 0
-    assert f"raysweep {command} " in done.output.replace("root", "raysweep")
+    assert f"raysweep {name} " in done.output.replace("root", "raysweep")
 
 
-def test_bad_input_ends_with_one_message_and_exit_code_2(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["raysweep", "run"])
-    with pytest.raises(SystemExit) as ended:
-        commands.main()
-    assert ended.value.code == 2
-    assert capsys.readouterr().err.startswith("error: SPACE is missing")
+def test_invalid_input_ends_with_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    done = raysweep_here(tmp_path, "run")
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: SPACE is missing")
+
+
+def fail_with(code: int) -> Callable[..., None]:
+    def fail(**_: object) -> None:
+        raise OSError(code, os.strerror(code), "/runs/one/checkpoints")
+
+    return fail
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.ENOSPC])
+def test_storage_errors_are_one_line_with_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    monkeypatch.setattr(commands, "app", fail_with(code))
+    done = raysweep_here(tmp_path, "report", "RUN")
+    expected = f"error: /runs/one/checkpoints: {os.strerror(code)}\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
+
+
+def test_unexpected_missing_files_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "app", fail_with(errno.ENOENT))
+    with pytest.raises(FileNotFoundError):
+        raysweep_here(tmp_path, "report", "RUN")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command("schema"), cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, timeout=100, check=False
+        )
+    assert (done.returncode, done.stderr) == (2, "error: No space left on device\n")
 
 
 def test_the_version_is_printed() -> None:
     assert CliRunner().invoke(commands.app, ["--version"]).output == f"raysweep {__version__}\n"
 
 
-def test_a_shipped_space_is_valid_and_described() -> None:
+def test_schema_prints_the_committed_schema() -> None:
+    done = CliRunner().invoke(commands.app, ["schema"])
+    assert done.exit_code == 0
+    assert done.output == (SPACES / "sweep.schema.json").read_text(encoding="utf-8")
+
+
+def test_validate_describes_a_shipped_space() -> None:
     done = CliRunner().invoke(commands.app, ["validate", "demo", "--trials", "3"])
     assert done.exit_code == 0
     first, second, *_ = done.output.splitlines()
     assert (first, second.partition(" trials")[0]) == ("demo: valid", "sweep demo: 3")
 
 
-def test_a_grid_of_fewer_combinations_than_trials_says_so() -> None:
+def test_validate_counts_the_combinations_of_a_grid() -> None:
     done = CliRunner().invoke(commands.app, ["validate", "published_grid", "--trials", "50"])
     assert "sweep published-grid: 17 trials (grid, every combination; budget.trials is 50)" in done.output
 

@@ -44,7 +44,7 @@ def test_a_name_that_is_none_is_refused_before_anything_is_written(name: str, tm
 
 def test_private_without_push_is_refused(tmp_path: Path) -> None:
     done = raysweep_here(tmp_path, "export", "nowhere", "model", "--private")
-    assert (done.returncode, done.stderr) == (2, "error: --private goes with --push OWNER/NAME\n")
+    assert (done.returncode, done.stderr) == (2, "error: --private requires --push OWNER/NAME\n")
 
 
 def test_without_a_network_one_line_says_so_and_the_folder_stays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,8 +132,8 @@ def test_the_command_says_what_it_wrote_and_what_not(run: LocalFolder, tmp_path:
         (["run", "--to", "to", "--split", "train"], "--split is 'train'; allowed: dev, test"),
         (["nowhere", "--to", "to"], "nowhere: no such file"),
         (["to", "--to", "to"], f"{tmp_path / 'to'}: not a run folder"),
-        (["run", "--to", "s3://bucket/to"], "--to: must be a path of this machine, not a URI"),
-        (["run", "--to", "to", "--where", "loss"], "--where is 'loss'; it is COLUMN=VALUE"),
+        (["run", "--to", "s3://bucket/to"], "--to: must be a local path, not a URI"),
+        (["run", "--to", "to", "--where", "loss"], "--where is 'loss'; allowed: COLUMN=VALUE"),
     ]:
         failed = raysweep_here(tmp_path, "tables", *arguments)
         assert failed.returncode == 2

@@ -280,7 +280,7 @@ def test_the_command_takes_files_as_a_glob_gives_them(tiny_encoder: str, folder:
         (["demo", "--tasks", "kinds.csv", "--label-column", "stars"], "kinds.csv: has neither the columns of labeled"),
         (["demo", "--tasks", "kinds.csv", "--tuned-on", "gone.csv"], "gone.csv: no such file"),
         (["demo", "--tasks", "kinds.csv", "--format", "yaml"], "--format is 'yaml'; allowed: table, json, csv"),
-        (["demo", "--tasks", "kinds.csv", "--pair-columns", "a"], "--pair-columns is 'a'; it is FIRST,SECOND"),
+        (["demo", "--tasks", "kinds.csv", "--pair-columns", "a"], "--pair-columns is 'a'; allowed: FIRST,SECOND"),
         (["demo", "--tasks", ""], "--tasks is empty"),
     ],
 )

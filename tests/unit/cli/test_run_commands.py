@@ -225,7 +225,7 @@ def test_compare_as_json_and_settings_by_dotted_key(tmp_path):
         ([], "compare needs two runs or more"),
         (["finished"], "is named twice; compare needs different runs"),
         (["other", "--to", "file"], "--to file: is a file, not a folder"),
-        (["other", "--to", "s3://bucket/to"], "--to: must be a path of this machine, not a URI"),
+        (["other", "--to", "s3://bucket/to"], "--to: must be a local path, not a URI"),
         (["other", "--format", "yaml"], "--format is 'yaml'; allowed: table, json"),
     ],
 )

@@ -1,0 +1,369 @@
+"""Commands on a run, finished or not: control, watch, show, compare, report, export and track."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+import typer
+
+from raysweep.cli.options import (
+    FORMATS,
+    SeveralValues,
+    check_local,
+    check_new,
+    check_one_of,
+    parse_path,
+    run_folder,
+)
+from raysweep.cli.output import as_rich, print_json, print_widest, report_run
+from raysweep.errors import InputError
+
+if TYPE_CHECKING:
+    from raysweep.report.side_by_side import SideBySide
+
+MAX_PAUSE = 86_400  # seconds between updates
+
+Run = Annotated[str, typer.Argument(metavar="RUN", help="Folder or URI of a run, finished or not.")]
+
+app = typer.Typer()
+
+
+@app.command()
+def control(  # noqa: PLR0913 (the options of a command)
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Folder or URI of a running sweep.")],
+    pause: Annotated[
+        bool, typer.Option("--pause", help="Start no new trials or rungs; running trials finish their rung.")
+    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume after a pause.")] = False,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Run at most N trials at a time from now on.")
+    ] = None,
+    stop_trial: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Stop trial N permanently; its scores are kept.")
+    ] = None,
+    try_: Annotated[
+        str | None,
+        typer.Option(
+            "--try",
+            metavar="CONFIGURATION",
+            help="Try this configuration next, such as '{loss: triplet, margin: 0.1}'; the sampler proposes "
+            "omitted parameters. It counts toward budget.trials.",
+        ),
+    ] = None,
+    wait: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Seconds to wait for an answer.")] = 30,
+) -> None:
+    """Control a running sweep with one of --pause, --resume, --workers, --stop-trial and --try.
+
+    Sends a request to the sweep's driver, waits until it has acted, and prints its answer. Changes also apply to a
+    resumed sweep. Exit code 2 if the request is rejected, 1 if no answer arrives in time.
+    """
+    from raysweep.control import command
+    from raysweep.control.request import Request, plain
+
+    actions = {"--pause": pause, "--resume": resume, "--workers": workers, "--stop-trial": stop_trial, "--try": try_}
+    chosen = [flag for flag, value in actions.items() if value is not None and value is not False]
+    if len(chosen) != 1:
+        raise InputError(f"the action is {' '.join(chosen) or 'missing'}; allowed: one of {', '.join(actions)}")
+    if try_ is not None:
+        request = command.try_request(try_)
+    elif workers is not None:
+        request = Request(action="workers", workers=workers)
+    elif stop_trial is not None:
+        request = Request(action="stop-trial", trial=stop_trial)
+    else:
+        request = Request(action="pause" if pause else "resume")
+    folder = run_folder("RUN", run)
+    try:
+        answer = command.ask(folder, request, wait)
+    except KeyboardInterrupt:
+        typer.echo("interrupted; the request was withdrawn, unless the driver had already executed it", err=True)
+        raise typer.Exit(130) from None
+    if answer is None:
+        typer.echo(f"{folder.location}: no answer within {wait:g} s; the request stays in the queue", err=True)
+        raise typer.Exit(1)
+    if not answer.accepted:
+        raise InputError(plain(answer.text))
+    typer.echo(plain(answer.text))
+
+
+@app.command()
+def watch(
+    run: Run,
+    every: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.2, max=MAX_PAUSE, help="Seconds between updates.")
+    ] = 5,
+    once: Annotated[bool, typer.Option("--once", help="Show the current state of the run and exit.")] = False,
+) -> None:
+    """Show a running sweep: its trials, and its front as a table and as a text plot.
+
+    Exits when the sweep ends or if no driver is alive, and then prints how to resume the run. If the output is a file
+    or a pipe, prints a line for each change, and the full view at the end. Writes nothing to the run.
+    """
+    from raysweep.report.watch import command
+
+    folder = run_folder("RUN", run)
+    console = command.console_for_output()
+    try:
+        if once:
+            command.watch_once(folder, console)
+        else:
+            command.watch(folder, console, every)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+@app.command()
+def show(  # noqa: PLR0913 (the options of a command)
+    run: Run,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="Show only points that meet this condition, such as 'polarity >= 0.85', 'kind = concat', 'loss != "
+            "triplet' or, with the name of a guard, 'sts-dev >= 0.8'; repeatable. Scores are on dev, in [0, 1].",
+        ),
+    ] = None,
+    best: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SCORE",
+            help="Show the best point by polarity, similarity, retention, accuracy or objective; see --top.",
+        ),
+    ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Show the N best points, by the score of --best or by the objective."),
+    ] = None,
+    knee: Annotated[
+        bool, typer.Option("--knee", help="Show the best-balanced point among those that meet --where.")
+    ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Choose from all operating points, not only from the front.")
+    ] = False,
+    split: Annotated[
+        str | None, typer.Option(help="Show only the scores on dev or on test; points are always chosen on dev.")
+    ] = None,
+    format: Annotated[str, typer.Option(help="Output format: table, or json with scores in [0, 1].")] = "table",
+) -> None:
+    """Show points of a run that meet conditions, with scores, configurations and export commands.
+
+    Without options, all members of the front are shown. Exit code 1 if no point meets the conditions.
+    """
+    from raysweep.report import choice, choice_table
+    from raysweep.report.notes import ending_notes
+    from raysweep.report.summary import summary_of
+    from raysweep.results.types import ScoredSplit
+
+    check_one_of("--format", format, FORMATS)
+    wanted = choice.Wanted(
+        conditions=where or (),
+        by=None if best is None else check_one_of("--best", best, choice.BY),
+        top=top,
+        knee=knee,
+        everything=everything,
+    )
+    all_splits: tuple[ScoredSplit, ...] = get_args(ScoredSplit)
+    chosen_split = None if split is None else check_one_of("--split", split, all_splits)
+    summary = summary_of(run_folder("RUN", run))
+    chosen = choice.choose(summary, wanted)
+    splits = summary.splits if chosen_split is None else (chosen_split,)
+    if format == "json":
+        print_json(choice_table.rows_as_json(summary, chosen.candidates, splits))
+    elif chosen.candidates:
+        print_widest(choice_table.choice_tables(summary, chosen.candidates, splits))
+        for line in choice_table.lines_below(summary, chosen.candidates, splits):
+            typer.echo(line)
+        for note in ending_notes(summary.results):
+            typer.echo(f"note: {note}")
+    if not chosen.candidates:
+        typer.echo(chosen.why_none, err=format == "json")
+        raise typer.Exit(1)
+
+
+@app.command()
+def compare(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN...", help="Folders or URIs of two or more runs; the others are compared with the first."
+        ),
+    ],
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            parser=parse_path,
+            metavar="FOLDER",
+            help="Also write compare.md, compare.png with all fronts, and compare.json to this folder.",
+        ),
+    ] = None,
+    format: Annotated[str, typer.Option(help="Output format: table, or json with scores in [0, 1].")] = "table",
+) -> None:
+    """Compare runs over the same data: fronts, hypervolumes, dominated points and differing settings.
+
+    Differences in hypervolume have an interval if the runs stored per-query scores.
+    """
+    from raysweep.report import side_by_side, side_by_side_texts
+    from raysweep.report.summary import summary_of
+    from raysweep.results.settings_file import read_settings
+
+    check_one_of("--format", format, FORMATS)
+    output_folder = None if to is None else check_local("--to", to)
+    if output_folder is not None and output_folder.exists() and not output_folder.is_dir():
+        raise InputError(f"--to {output_folder}: is a file, not a folder")
+    folders = [run_folder("RUN", run) for run in runs]
+    labels = side_by_side.labels([folder.location for folder in folders])
+    sides = []
+    for folder, label in zip(folders, labels, strict=True):
+        summary = summary_of(folder)
+        settings = dict(_flatten(read_settings(folder, summary.results)))
+        compared_settings = {
+            name: value for name, value in settings.items() if name != "name" and not name.startswith("storage.")
+        }
+        sides.append(side_by_side.Side(label, summary, compared_settings))
+    comparison = side_by_side.compare_runs(sides)
+    if format == "json":
+        print_json(side_by_side_texts.as_json(comparison))
+    else:
+        for title, table in side_by_side_texts.sections(comparison):
+            typer.echo(f"{title}:")
+            print_widest([as_rich(table)])
+        for note in side_by_side_texts.notes(comparison):
+            typer.echo(f"note: {note}")
+    if output_folder is not None:
+        _write_comparison(comparison, output_folder)
+        typer.echo(f"compared: {output_folder / 'compare.md'}", err=format == "json")
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested mappings by dotted key."""
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from _flatten(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _write_comparison(comparison: "SideBySide", folder: Path) -> None:
+    from raysweep.report.side_by_side_figure import fronts_figure
+    from raysweep.report.side_by_side_texts import PICTURE, as_json, markdown
+    from raysweep.report.write import replace_files
+
+    contents = {
+        "compare.md": markdown(comparison).encode(),
+        "compare.json": json.dumps(as_json(comparison), indent=1).encode(),
+        PICTURE: fronts_figure(comparison),
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_files(folder, contents)
+    except OSError as error:
+        raise InputError(f"--to {folder}: cannot be written ({error.strerror})") from None
+
+
+@app.command()
+def report(
+    run: Run,
+    to: Annotated[
+        Path | None,
+        typer.Option(parser=parse_path, metavar="FOLDER", help="Folder for the report; RUN/report if not given."),
+    ] = None,
+    every: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            min=1,
+            max=MAX_PAUSE,
+            help="Rewrite the report every N seconds if the run changed, until the sweep ends.",
+        ),
+    ] = None,
+) -> None:
+    """Write a run's report from its stored results: tables of the front, figures, report.html. Needs no cluster.
+
+    With --every, the report is updated while the sweep runs, and written a last time when it has ended.
+    """
+    folder = run_folder("RUN", run)
+    output_folder = None if to is None else check_local("--to", to)
+    try:
+        if every is not None:
+            from raysweep.report import write as reports
+            from raysweep.report.watch.changes import changes
+            from raysweep.report.watch.view import View
+
+            for moment in changes(folder, every):
+                reports.write(folder, output_folder)
+                typer.echo(f"written: {View(moment).line}")
+        report_run(folder, output_folder)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+@app.command()
+def export(
+    run: Run,
+    to: Annotated[
+        Path, typer.Argument(parser=parse_path, metavar="FOLDER", help="Folder for the model; must not exist.")
+    ],
+    point: Annotated[
+        str,
+        typer.Option(
+            help="knee, best (by the objective), or the name of a front member: TRIAL:STEP, TRIAL:STEP:concat=0.3, ..."
+        ),
+    ] = "knee",
+    push: Annotated[
+        str | None, typer.Option(metavar="OWNER/NAME", help="Also upload the model to this repository on the hub.")
+    ] = None,
+    private: Annotated[bool, typer.Option("--private", help="With --push: create a private repository.")] = False,
+) -> None:
+    """Write a front member as a sentence-transformers model with a model card.
+
+    SentenceTransformer(FOLDER) loads it.
+    """
+    from raysweep.export import hub
+    from raysweep.terminal import working
+
+    if private and push is None:
+        raise InputError("--private requires --push OWNER/NAME")
+    if push is not None:
+        hub.check_name(push)
+    folder = check_new("FOLDER", to)
+    from raysweep.export.export import export as write
+
+    with working():
+        description = write(run_folder("RUN", run), point, folder, push)
+    typer.echo(description)
+    if push is not None:
+        with working():
+            address = hub.push(folder, push, private=private)
+        typer.echo(f"pushed: {address}")
+
+
+@app.command(cls=SeveralValues)
+def track(
+    run: Run,
+    to: Annotated[
+        list[str],
+        typer.Option(metavar="TRACKER...", help="tensorboard, mlflow, wandb or trackio; several separated by spaces."),
+    ],
+    folder: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="For tensorboard and wandb: output folder.")
+    ] = None,
+    uri: Annotated[str | None, typer.Option(metavar="URI", help="For mlflow: tracking URI.")] = None,
+    project: Annotated[
+        str | None, typer.Option(metavar="NAME", help="For mlflow, wandb and trackio: project or experiment.")
+    ] = None,
+    mode: Annotated[str | None, typer.Option(metavar="MODE", help="For wandb: offline or online.")] = None,
+) -> None:
+    """Write a run to trackers: a tracked run for each trial, a step for each rung, and the front.
+
+    Data that a tracker already has is not written again. Settings that are not given are taken from the run's file.
+    """
+    from raysweep.terminal import working
+    from raysweep.trackers import tracking
+
+    options = {"folder": folder, "uri": uri, "project": project, "mode": mode}
+    settings = {key: value for key, value in options.items() if value is not None}
+    source = run_folder("RUN", run)
+    with working():
+        trackers = tracking.fill(tracking.settings(source, to, settings), source)
+    typer.echo(f"tracked: {', '.join(trackers)}")

@@ -1,0 +1,265 @@
+"""Commands that take a sweep's file or its artifacts: run, prepare, validate, schema and artifacts."""
+
+import json
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from raysweep.cli.options import run_folder, with_trials
+from raysweep.cli.output import print_table, report_run, warn
+from raysweep.errors import InputError
+
+if TYPE_CHECKING:
+    from raysweep.config.load import LoadedSweep
+
+OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+OVERRIDE_HELP = (
+    "Any key of the file can be overridden by its dotted path: --budget.trials 40, --data.train reviews.csv, "
+    "--space.learning_rate '{low: 1e-6, high: 1e-4, log: true}'."
+)
+
+SpaceFile = Annotated[str, typer.Argument(metavar="SPACE", help="YAML file, or name of a shipped space such as demo.")]
+
+Trials = Annotated[int | None, typer.Option(min=1, help="Short for --budget.trials.")]
+
+app = typer.Typer()
+
+
+@app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
+def run(  # noqa: PLR0913 (the options of a command)
+    context: typer.Context,
+    space: Annotated[
+        str | None,
+        typer.Argument(metavar="SPACE", help="YAML file, or name of a shipped space; optional with --resume."),
+    ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="Resume a run that was interrupted or killed, or extend one."),
+    ] = None,
+    warm_start: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RUN", help="Learn from this older run, which may use other data or models; repeatable."),
+    ] = None,
+    trials: Trials = None,
+    take_over: Annotated[
+        bool,
+        typer.Option(
+            "--take-over",
+            help="With --resume: take over a run in an object store from another process that still drives it.",
+        ),
+    ] = False,
+    resume_or_start: Annotated[
+        bool,
+        typer.Option(
+            "--resume-or-start",
+            help="Resume the run NAME in storage.runs if it exists, else start it, so that the same command can be "
+            "repeated. NAME is the key name of the file, or --name NAME. A run that failed permanently is not resumed, "
+            "only its report is printed.",
+        ),
+    ] = False,
+) -> None:
+    """Run a complete sweep: prepare, search, score the front on test, and write the report.
+
+    Artifacts of the same data, encoder and mining settings are reused. Ctrl-C ends the search and still writes the
+    report. A resumed run may have a larger budget, and a SPACE that only extends its own.
+
+    The exit code is 0 if the search is complete or has reached its budget or a plateau; 1 if the sweep failed or no
+    trial finished a rung; 2 for invalid input or storage failures; 130 after Ctrl-C or SIGTERM.
+    """
+    from raysweep.config.load import find_space, parse_overrides
+    from raysweep.terminal import undisturbed, working
+
+    arguments = with_trials(context.args, trials)
+    if space is not None and space.startswith("--"):  # SPACE was omitted; this is an override
+        arguments, space = [space, *arguments], None
+    _warn_of_retries(arguments, resumes=resume is not None or resume_or_start)
+    if take_over and resume is None and not resume_or_start:
+        raise InputError("--take-over requires --resume RUN or --resume-or-start")
+    place = None
+    if resume_or_start:
+        if resume is not None or space is None:
+            raise InputError("--resume-or-start requires SPACE, and cannot be combined with --resume RUN")
+        place, has_begun = _find_named_run(space, arguments)
+        resume = place if has_begun else None
+    resumed = None
+    if resume is not None:
+        if warm_start and place is None:
+            raise InputError("--warm-start is for new runs; a resumed run keeps the warm start it began with")
+        from raysweep.controller.resume import load_resumed
+
+        run_to_resume = run_folder("--resume", resume)
+        space_file = None if space is None else find_space(space)
+        overrides = parse_overrides(arguments)
+        loaded, resumed = load_resumed(run_to_resume, space_file, overrides, warn, take_over=take_over)
+    elif space is None:
+        raise InputError("SPACE is missing: a YAML file or the name of a shipped space, or --resume RUN")
+    else:
+        loaded = _load(space, arguments)
+    from raysweep.ray_tune import run as runner
+
+    with working() as (display, log):
+        older_runs = [run_folder("--warm-start", older) for older in warm_start or () if resumed is None]
+        outcome = runner.run(
+            loaded.config, loaded.space, display, log, resumed=resumed, warm_start=older_runs, place=place
+        )
+    with undisturbed(outcome.interrupted):
+        summary = report_run(outcome.run)
+    if outcome.interrupted:
+        raise typer.Exit(130)
+    if summary.results.status == "failed" or not summary.members:
+        raise typer.Exit(1)
+
+
+def _warn_of_retries(arguments: list[str], *, resumes: bool) -> None:
+    """Warn if this command is a Ray job and a retry would start another run."""
+    from raysweep.cluster.resources import is_ray_job
+    from raysweep.config.load import parse_overrides
+
+    if resumes or not is_ray_job():
+        return
+    is_named = "name" in dict(parse_overrides(arguments))
+    missing = "--resume-or-start" if is_named else "--name NAME --resume-or-start"
+    warn(f"a retry of this Ray job starts a new run; to resume this one instead, add {missing}")
+
+
+def _find_named_run(space: str, arguments: list[str]) -> tuple[str, bool]:
+    """Return the location of the run with the sweep's name, and whether it has started.
+
+    If the run failed permanently, print its report again and exit with code 1.
+    """
+    from raysweep.api.functions import load_sweep
+    from raysweep.config.load import parse_overrides
+    from raysweep.controller.resume import read_state
+    from raysweep.storage import location
+
+    config = load_sweep(space, parse_overrides(arguments)).config
+    place = location.join(config.storage.runs, config.name)
+    state = read_state(place)
+    if state.failure is not None:
+        report_run(run_folder("--resume-or-start", place))
+        typer.echo(f"run: not resumed, because it failed permanently ({state.failure})")
+        typer.echo(f"run: to resume it anyway: raysweep run --resume {shlex.quote(place)}")
+        raise typer.Exit(1)
+    return place, state.has_begun
+
+
+@app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
+def prepare(context: typer.Context, space: SpaceFile) -> None:
+    """Prepare a sweep without running it: sentences, tokens, reference embeddings, neighbors and examples.
+
+    Prints the path of the file that raysweep.open_prepared takes, for running trials in-process from Python.
+    """
+    from raysweep.ray_tune import run as runner
+    from raysweep.terminal import working
+
+    loaded = _load(space, context.args)
+    with working() as (display, _):
+        path = runner.prepare_only(loaded.config, loaded.space, display)
+    typer.echo(path)
+
+
+@app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
+def validate(context: typer.Context, space: SpaceFile, trials: Trials = None) -> None:
+    """Check a sweep's file and show its search space, without accessing data, models or a cluster."""
+    loaded = _load(space, with_trials(context.args, trials))
+    typer.echo(f"{space}: valid")
+    for line in _describe(loaded):
+        typer.echo(line)
+    typer.echo(
+        "Only a sweep itself checks freezing levels against the encoder and k against the pool, and reads the files of "
+        "data and guards."
+    )
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of a sweep's file, for YAML completion and validation in editors."""
+    from raysweep.config.schema import sweep_schema
+
+    typer.echo(json.dumps(sweep_schema(), indent=2))
+
+
+@app.command()
+def artifacts(
+    folder: Annotated[
+        str, typer.Argument(metavar="FOLDER", help="Folder or URI of artifacts: storage.artifacts of a sweep.")
+    ] = "raysweep-runs/artifacts",
+    unused_for: Annotated[
+        float | None,
+        typer.Option(metavar="DAYS", min=0, help="List only artifacts that no sweep has used for this many days."),
+    ] = None,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove the listed artifacts; requires --unused-for (0 days for all).")
+    ] = False,
+) -> None:
+    """List the artifacts of sweeps with their size and last use, or remove them with --prune.
+
+    A sweep that needs a removed artifact builds it again. Running sweeps may still need artifacts that they have read:
+    choose --unused-for accordingly.
+    """
+    import datetime
+
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from raysweep.data import inventory
+
+    if prune and unused_for is None:
+        raise InputError("--prune requires --unused-for DAYS; 0 removes all artifacts")
+    store = run_folder("FOLDER", folder)
+    stored = inventory.stored_artifacts(store)
+    if not stored and store.names("artifacts"):
+        raise InputError(f"{folder}: contains no artifacts; use {folder}/artifacts")
+    listed = [artifact for artifact in stored if artifact.days_unused >= (unused_for or 0)]
+    if prune:
+        listed = inventory.remove(listed, store)
+    table = Table("artifact", "MiB", "last used", box=SIMPLE_HEAD, pad_edge=False)
+    table.columns[1].justify = "right"
+    for artifact in listed:
+        name = artifact.name if artifact.is_whole else f"{artifact.name} (unfinished)"
+        used_at = datetime.datetime.fromtimestamp(artifact.used_at)
+        table.add_row(name, _format_mebibytes(artifact.num_bytes), f"{used_at:%Y-%m-%d %H:%M}")
+    print_table(table)
+    total = _format_mebibytes(sum(artifact.num_bytes for artifact in listed))
+    typer.echo(f"artifacts: {len(listed)}, {total} MiB{', removed' if prune else ''}")
+
+
+def _format_mebibytes(num_bytes: int) -> str:
+    return f"{num_bytes / 2**20:,.1f}"
+
+
+def _load(space: str, arguments: list[str]) -> "LoadedSweep":
+    """Load the sweep SPACE with the command line's overrides, and print its warnings."""
+    from raysweep.api.functions import load_sweep
+    from raysweep.config.load import parse_overrides
+
+    loaded = load_sweep(space, parse_overrides(arguments))
+    for text in loaded.warnings:
+        warn(text)
+    return loaded
+
+
+def _describe(loaded: "LoadedSweep") -> Iterator[str]:
+    """Yield the lines that ``validate`` prints: the sweep's size, limits, space and first configurations."""
+    config = loaded.config
+    budget = config.budget
+    trials = f"{budget.trials} trials ({config.sampler})"
+    if config.sampler == "grid":
+        num_combinations = len(loaded.space.grid())
+        if num_combinations < budget.trials:
+            trials = f"{num_combinations} trials (grid, every combination; budget.trials is {budget.trials})"
+    if budget.examples_per_trial is not None:
+        length = f"{budget.examples_per_trial:,} examples each"
+    else:
+        length = "1 rung each" if budget.rungs == 1 else f"up to {budget.rungs} rungs each"
+    replicates = f", up to {config.replicates.trials} replicates" if config.replicates.trials else ""
+    yield f"sweep {config.name}: {trials}, {length}, early stopping: {config.early_stopping.policy}{replicates}"
+    yield f"  limits: {', '.join(config.limits) or 'none'}"
+    for line in loaded.space.describe():
+        yield f"  {line}"
+    for values in config.first:
+        settings = (f"{name} {value}" for name, value in values.items())
+        yield f"  first: {', '.join(settings)}"

@@ -1,0 +1,144 @@
+"""Commands on recorded tables and for papers: table, tables and replay."""
+
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+
+from raysweep.cli.options import (
+    FORMATS,
+    check_all_of,
+    check_local,
+    check_new,
+    check_one_of,
+    parse_path,
+    parse_where,
+    run_folder,
+)
+from raysweep.cli.output import print_json, print_table
+
+app = typer.Typer()
+
+
+@app.command()
+def table(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Folder or URI of a run, finished or not.")],
+    to: Annotated[Path, typer.Argument(parser=parse_path, metavar="FILE", help="A .csv or .parquet file to write.")],
+) -> None:
+    """Write a run's configurations, rungs and operating points as a recorded table, for replay."""
+    from raysweep.replay import table_io
+    from raysweep.results import reader
+
+    file = check_new("FILE", to)
+    results = reader.load(run_folder("RUN", run))
+    num_trials = table_io.write(results, file)
+    typer.echo(f"{to}: {num_trials} trials")
+
+
+@app.command()
+def tables(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN",
+            help="Folders or URIs of runs, recorded tables (.csv, .tsv, .parquet), or by_k.csv of evaluate.",
+        ),
+    ],
+    to: Annotated[
+        Path,
+        typer.Option(
+            parser=parse_path, metavar="FOLDER", help="Folder for the tables; existing tables are overwritten."
+        ),
+    ],
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=VALUE",
+            help="Use only configurations with this value of a parameter, model or dataset; repeatable.",
+        ),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(help="dev or test; if not given, test if all points of a table have scores on test, else dev."),
+    ] = None,
+    z_test: Annotated[
+        str | None,
+        typer.Option(metavar="ROW", help="Also run two-proportion z-tests of P against this row, such as reference."),
+    ] = None,
+) -> None:
+    """Write tables and figures for papers: Markdown, LaTeX and CSV.
+
+    The tables show P and S by loss, margin and model; by examples per rung; for the best trial of each loss by rung; and
+    by k, from the output of evaluate. A table whose data is missing is omitted, with a note that gives the reason.
+    """
+    from raysweep.paper.write import write_tables
+    from raysweep.results.types import ScoredSplit
+    from raysweep.storage.folder import Folder
+    from raysweep.storage.location import is_uri
+
+    all_splits: tuple[ScoredSplit, ...] = get_args(ScoredSplit)
+    chosen_split = None if split is None else check_one_of("--split", split, all_splits)
+    places: list[Folder | Path] = []
+    for source in sources:
+        is_run = is_uri(source) or Path(source).is_dir()
+        places.append(run_folder("RUN", source) if is_run else Path(source))
+    written = write_tables(places, check_local("--to", to), parse_where(where or []), chosen_split, z_test)
+    for name, files in written.files.items():
+        typer.echo(f"{name}: {', '.join(file.suffix for file in files)}")
+    for name, reason in written.left_out.items():
+        typer.echo(f"note: {name} is left out: {reason}")
+    typer.echo(f"tables: {to}")
+
+
+@app.command()
+def replay(  # noqa: PLR0913 (the options of a command)
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="Recorded table, or the folder or URI of a run.")],
+    sampler: Annotated[
+        str, typer.Option(help="mfgp, tpe, gp, nsga2, random or package:Class; several separated by commas.")
+    ] = "mfgp",
+    policy: Annotated[
+        str, typer.Option(help="growth, pareto, asha, median or none; several separated by commas.")
+    ] = "growth",
+    proposals: Annotated[
+        str, typer.Option(help="What the sampler maximizes: front, area, combined, parego or both.")
+    ] = "front",
+    reduction_factor: Annotated[int, typer.Option(min=2, help="Reduction factor of pareto and asha.")] = 2,
+    workers: Annotated[int, typer.Option(min=1, help="Simulated workers.")] = 1,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Number of simulated searches per setting; medians are shown.")
+    ] = 20,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=VALUE", help="Use only rows whose column has this value; repeatable."),
+    ] = None,
+    format: Annotated[str, typer.Option(help="Output format: table or json.")] = "table",
+) -> None:
+    """Simulate searches on a recorded sweep, in seconds and without training, and show hypervolume against budget.
+
+    Each proposal is replaced by the nearest recorded configuration that has not been used yet, and the sampler
+    receives the replacement.
+    """
+    from raysweep.config.sweep import Aim, Policy
+    from raysweep.replay.compare import CompareSettings, compare_searches
+    from raysweep.storage.location import is_uri
+    from raysweep.terminal import working
+
+    all_policies: tuple[Policy, ...] = get_args(Policy)
+    all_aims: tuple[Aim, ...] = get_args(Aim)
+    check_one_of("--format", format, FORMATS)
+    settings = CompareSettings(
+        samplers=sampler.split(","),
+        policies=check_all_of("--policy", policy, all_policies),
+        proposals=check_one_of("--proposals", proposals, all_aims),
+        reduction_factor=reduction_factor,
+        num_workers=workers,
+        num_seeds=seeds,
+    )
+    with working() as (display, _):
+        source = run_folder("TABLE", table) if is_uri(table) else Path(table)
+        comparison = compare_searches(source, parse_where(where or []), settings, display)
+    if format == "json":
+        print_json(comparison.figures)
+    else:
+        typer.echo(comparison.title)
+        print_table(comparison.table)
