@@ -66,7 +66,7 @@ def control(  # noqa: PLR0913 (the options of a command)
     if len(chosen) != 1:
         raise InputError(f"the action is {' '.join(chosen) or 'missing'}; allowed: one of {', '.join(actions)}")
     if try_ is not None:
-        request = command.try_request(try_)
+        request = command.parse_try(try_)
     elif workers is not None:
         request = Request(action="workers", workers=workers)
     elif stop_trial is not None:
@@ -75,7 +75,7 @@ def control(  # noqa: PLR0913 (the options of a command)
         request = Request(action="pause" if pause else "resume")
     folder = run_folder("RUN", run)
     try:
-        answer = command.ask(folder, request, wait)
+        answer = command.send(folder, request, wait)
     except KeyboardInterrupt:
         typer.echo("interrupted; the request was withdrawn, unless the driver had already executed it", err=True)
         raise typer.Exit(130) from None

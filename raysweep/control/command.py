@@ -21,8 +21,8 @@ LOCAL_SECONDS = 0.2  # polling interval for an answer
 BUCKET_SECONDS = 2.0  # the same in a bucket
 
 
-def try_request(text: str) -> Request:
-    """Return the request to try a configuration given on the command line as YAML.
+def parse_try(text: str) -> Request:
+    """Parse the YAML of ``--try`` to a request to try a configuration.
 
     Raises:
         InputError: If the text is not a mapping of plain, finite values.
@@ -32,16 +32,15 @@ def try_request(text: str) -> Request:
     except InputError as error:
         raise InputError(f"--try: {error}") from None
     if not isinstance(values, dict):
-        raise InputError(f"--try is {text!r}; it is a mapping such as '{{loss: triplet, margin: 0.1}}'")
+        raise InputError(f"--try is {text!r}; allowed: a mapping, such as '{{loss: triplet, margin: 0.1}}'")
     for name, value in values.items():
-        if not isinstance(value, str | int | float | None):
-            raise InputError(f"--try: {name}: must be one plain value, not {value!r}")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise InputError(f"--try: {name}: must be a finite number, not {value}")
+        is_finite = not isinstance(value, float) or math.isfinite(value)
+        if not isinstance(value, str | int | float | None) or not is_finite:
+            raise InputError(f"--try: {name} is {value!r}; allowed: a string, a finite number, a boolean or null")
     return Request(action="try", config=values)
 
 
-def ask(run: Folder, request: Request, seconds: float) -> Answer | None:
+def send(run: Folder, request: Request, seconds: float) -> Answer | None:
     """Send a request to the driver of a run and return its answer, or None after ``seconds`` without one.
 
     An unanswered request stays in the queue.
@@ -51,20 +50,21 @@ def ask(run: Folder, request: Request, seconds: float) -> Answer | None:
     """
     queue = RequestQueue(run)
     try:
-        check_driver(run)
+        if is_held(run, LEDGER) is False:
+            raise InputError(explain_missing_driver(load(run)))
         identity = queue.add(request)
     except OSError as error:
-        raise InputError(f"{run.location}: cannot be asked: {error.strerror or error}") from None
+        raise InputError(f"{run.location}: cannot store the request: {error.strerror or error}") from None
     deadline = time.monotonic() + seconds
     pause = BUCKET_SECONDS if isinstance(run, BucketFolder) else LOCAL_SECONDS
     try:
         while time.monotonic() < deadline:
-            has_driver = is_held(run, LEDGER) is not False
+            has_driver = is_held(run, LEDGER) is not False  # checked first: a driver may answer and then end
             if (answer := queue.answer_to(identity)) is not None:
                 return answer
             if not has_driver:
                 queue.withdraw(identity)
-                return _answer_of_the_ledger(run, identity)
+                return _find_in_ledger(run, identity)
             time.sleep(pause)
     except KeyboardInterrupt:
         queue.withdraw(identity)
@@ -72,37 +72,31 @@ def ask(run: Folder, request: Request, seconds: float) -> Answer | None:
     return None
 
 
-def _answer_of_the_ledger(run: Folder, identity: str) -> Answer:
+def _find_in_ledger(run: Folder, identity: str) -> Answer:
     """Return the answer to a request whose driver has ended, from the ledger.
 
     Raises:
         InputError: If the ledger does not contain the request.
     """
-    asked = (event.request for event in events_of(run) if isinstance(event, SweepSteered))
-    if identity in asked:
-        return Answer(accepted=True, text="it is in the ledger, and holds when the sweep goes on; its driver has ended")
-    raise InputError(no_driver(load(run)))
+    identities = (event.request for event in events_of(run) if isinstance(event, SweepSteered))
+    if identity not in identities:
+        raise InputError(explain_missing_driver(load(run)))
+    return Answer(accepted=True, text="recorded, and applies when the sweep is resumed; its driver has ended")
 
 
-def check_driver(run: Folder) -> None:
-    """Raise ``InputError`` if no process drives this run."""
-    if is_held(run, LEDGER) is False:
-        raise InputError(no_driver(load(run)))
-
-
-def no_driver(results: Results) -> str:
+def explain_missing_driver(results: Results) -> str:
     """Return a message with the reason why a run has no driver and the command that resumes it."""
-    run = shlex.quote(results.folder)
+    resume = f"raysweep run --resume {shlex.quote(results.folder)}"
+    all_failed = bool(results.trials) and all(trial.status == TrialStatus.FAILED for trial in results.trials)
     if results.status == "completed":
-        more = f"for a longer one: {_resumed(run)} --trials N"
-        return f"{results.folder}: no driver is running: the sweep is completed; {more}"
-    if all(trial.status == TrialStatus.FAILED for trial in results.trials) and results.trials:
-        return f"{results.folder}: no driver is running: {plain(results.reason)}; for more: {_resumed(run)} --trials N"
-    how = "it was killed" if results.status == "running" else f"the sweep ended: {results.status}"
-    reason = f" ({plain(results.reason)})" if results.reason else ""
-    more = options_to_go_on(results)
-    return f"{results.folder}: no driver is running: {how}{reason}; to go on: {_resumed(run)}{more}"
-
-
-def _resumed(run: str) -> str:
-    return f"raysweep run --resume {run}"
+        reason = "the sweep is completed"
+        remedy = f"to extend it: {resume} --trials N"
+    elif all_failed:
+        reason = plain(results.reason)
+        remedy = f"to try more: {resume} --trials N"
+    else:
+        reason = "it was killed" if results.status == "running" else f"the sweep ended: {results.status}"
+        if results.reason:
+            reason += f" ({plain(results.reason)})"
+        remedy = f"to resume it: {resume}{options_to_go_on(results)}"
+    return f"{results.folder}: no driver is running: {reason}; {remedy}"

@@ -11,7 +11,7 @@ from raysweep.errors import InputError
 Action = Literal["pause", "resume", "workers", "stop-trial", "try"]
 
 MAX_BYTES = 16_384  # maximum size of a request or an answer
-MOST_SHOWN = 200  # maximum length of an error message in characters
+MAX_MESSAGE_LENGTH = 200  # characters of an error message
 
 Plain = bool | int | float | str | None
 
@@ -30,7 +30,9 @@ class Request(Frozen):
         for name in ("workers", "trial", "config"):
             is_given = getattr(self, name) is not None
             if is_given != (name == needed):
-                raise ValueError(f"the action {self.action} {'lacks' if name == needed else 'has no'} {name}")
+                raise ValueError(
+                    f"{name} is {'missing' if name == needed else 'not allowed'} for the action {self.action}"
+                )
         return self
 
 
@@ -57,23 +59,25 @@ def read_answer(content: bytes) -> Answer:
     return _read(_ANSWER, content, "answer")
 
 
-def written(message: Request | Answer) -> bytes:
+def to_json(message: Request | Answer) -> bytes:
     """Serialize a request or an answer as JSON."""
     return message.model_dump_json(exclude_none=True).encode()
 
 
 def _read(adapter: TypeAdapter[Message], content: bytes, kind: str) -> Message:
     if len(content) > MAX_BYTES:
-        raise InputError(f"has more than {MAX_BYTES:,} bytes, and is no {kind}")
+        raise InputError(f"has more than {MAX_BYTES:,} bytes, so it is not a valid {kind}")
     try:
         return adapter.validate_json(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        problem = f"{place}: {first['msg']}" if place else first["msg"]
-        raise InputError(f"is no {kind}: {plain(problem)[:MOST_SHOWN]}") from None
+        first_error = error.errors()[0]
+        message = first_error["msg"]
+        if first_error["loc"]:
+            place = ".".join(map(str, first_error["loc"]))
+            message = f"{place}: {message}"
+        raise InputError(f"is not a valid {kind}: {plain(message)[:MAX_MESSAGE_LENGTH]}") from None
 
 
 def plain(text: str) -> str:
     """Return the text with a space in place of each unprintable character, such as newlines and terminal escapes."""
-    return "".join(each if each.isprintable() else " " for each in text)
+    return "".join(character if character.isprintable() else " " for character in text)

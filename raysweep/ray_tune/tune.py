@@ -25,7 +25,7 @@ from ray.tune.search import Searcher
 from raysweep.cluster.heartbeat import FrozenWatch, HeartbeatWatch, Listener, Silence, kill, kill_all, listen
 from raysweep.cluster.resources import address_of
 from raysweep.cluster.waiting import WaitingWatch
-from raysweep.control.request_queue import Inbox, RequestQueue, watched
+from raysweep.control.request_queue import Inbox, RequestQueue, poll_in_background
 from raysweep.controller.failures import Blame, Loss
 from raysweep.controller.front_scores import FrontRung, FrontScores, ScoredRung
 from raysweep.controller.request_handler import RequestHandler
@@ -356,7 +356,7 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
         ),
     )
-    with snapshots, watched(request_queue, inbox), sweep.display.live():
+    with snapshots, poll_in_background(request_queue, inbox), sweep.display.live():
         try:
             tuner.fit()
         except BaseException as error:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from raysweep.control.command import no_driver
+from raysweep.control.command import explain_missing_driver
 from raysweep.results.events import Event, SessionStarted
 from raysweep.results.ledger import NAME as LEDGER
 from raysweep.results.ledger import GrowingLedger, events_of
@@ -58,7 +58,7 @@ class Moment:
             return ""
         if results.status == "completed":
             return f"the sweep is completed; its report: raysweep report {shlex.quote(results.folder)}"
-        return no_driver(results).removeprefix(f"{results.folder}: ")
+        return explain_missing_driver(results).removeprefix(f"{results.folder}: ")
 
 
 @dataclass

@@ -67,7 +67,7 @@ def test_a_sweep_is_steered_from_elsewhere_and_a_resume_knows_of_it(tmp_path: Pa
     finally:
         driver.kill()
         driver.wait()
-    assert "no driver is running: it was killed; to go on: raysweep run --resume" in refused(tmp_path, "--resume")
+    assert "no driver is running: it was killed; to resume it: raysweep run --resume" in refused(tmp_path, "--resume")
 
     driver = begin(tmp_path)
     try:

@@ -1,4 +1,4 @@
-"""``show``, ``compare``, ``watch`` and ``control`` on runs in every state: a result, or one clear line."""
+"""``show``, ``compare``, ``watch`` and ``control`` on runs in every state: a result, or one error line."""
 
 import dataclasses
 import json
@@ -26,19 +26,19 @@ from support.query_scores import write_query_scores
 
 
 def write_run(folder: Path, state: str) -> Path:
-    """A run in a folder of its own, as it is in one of the states of ``STATES`` below."""
+    """Write a run in one of the states ``finished``, ``running``, …, into a folder of that name."""
     run = folder / state
     run.mkdir()
     trials = random_trials(12)
     if state == "finished":
         write_ledger(run, trials, StoredSweep(test_of=dev_front(trials)))
-    elif state in ("running", "killed"):  # which nothing tells apart from outside
-        write_ledger(run, [each._replace(status="running") for each in trials], StoredSweep(finish=None))
-    elif state == "cut off":  # within the last line, which never counted
+    elif state in ("running", "killed"):  # their files are the same
+        write_ledger(run, [trial._replace(status="running") for trial in trials], StoredSweep(finish=None))
+    elif state == "cut off":  # within the last line, which does not count
         write_ledger(run, trials, StoredSweep(finish=None))
         with (run / "ledger.jsonl").open("a") as ledger:
             ledger.write('{"event": "rung", "trial"')
-    elif state == "resumed":  # which writes the settings again, and a rung that it did again
+    elif state == "resumed":  # repeats the settings and a rung
         write_ledger(run, trials)
         lines = read_lines(run)
         rung = next(line for line in lines if line["event"] == "rung")
@@ -55,13 +55,13 @@ def write_run(folder: Path, state: str) -> Path:
 
 @pytest.fixture(autouse=True)
 def quick_figures(monkeypatch):
-    """Drawing takes most of the time of ``compare --to``; the tests of the figure draw."""
+    """Skip drawing, which takes most of the time of ``compare --to``."""
     monkeypatch.setattr(side_by_side_figure, "fronts_figure", lambda _: b"png")
 
 
 RESULTS = ("finished", "running", "killed", "cut off", "resumed")
 
-LINES = {
+ERRORS = {
     "empty": "no trial has begun, so there is nothing to choose from",
     "failed": "no trial finished a rung (3 of 3 failed), so there is nothing to choose from",
     "damaged": "line 1 is no event",
@@ -70,7 +70,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("state", RESULTS)
-def test_show_of_a_run_with_rungs_is_a_table(tmp_path, state):
+def test_show_prints_a_table(tmp_path, state):
     run = write_run(tmp_path, state)
     done = raysweep_here(tmp_path, "show", str(run), "--where", "polarity >= 0.7", "--best", "retention")
     assert (done.returncode, done.stderr) == (0, "")
@@ -78,43 +78,44 @@ def test_show_of_a_run_with_rungs_is_a_table(tmp_path, state):
     best = max(members, key=lambda each: each.retention)
     assert best.name in done.stdout
     assert f"FOLDER --point {best.name}" in done.stdout
-    is_said = "The sweep was killed: this is what it had stored, and raysweep run --resume" in done.stdout
-    assert is_said == (state != "finished")
+    assert ("note: The sweep was killed" in done.stdout) == (state != "finished")
 
 
-def test_show_and_watch_agree_whether_a_sweep_runs(tmp_path):
+def test_show_and_watch_agree_on_whether_a_sweep_runs(tmp_path):
     write_ledger(tmp_path, random_trials(4), StoredSweep(finish=None))
     driver = Ledger(tmp_path)
     driver.append(TrialStarted(trial=4, config={"loss": "softmax"}, num_rungs=5))
     shown, watched = (raysweep_here(tmp_path, *words) for words in (("show", "."), ("watch", ".", "--once")))
-    assert "note: The sweep is still running: this is what it has stored so far." in shown.stdout
+    assert "note: The sweep is still running" in shown.stdout
     assert "running, " in watched.stdout and "1 running" in watched.stdout
-    driver.close()  # as the system does when it is killed
+    driver.close()
     shown, watched = (raysweep_here(tmp_path, *words) for words in (("show", "."), ("watch", ".", "--once")))
     assert "note: The sweep was killed: " in shown.stdout
     assert "killed, " in watched.stdout and "1 interrupted" in watched.stdout and "1 running" not in watched.stdout
 
 
-def test_a_sweep_whose_every_trial_failed_has_failed(tmp_path):
+def test_a_sweep_fails_if_all_trials_fail(tmp_path):
     run = write_run(tmp_path, "failed")
     assert (load(run).status, load(run).reason) == ("failed", "none of its 3 trials succeeded")
     watched = raysweep_here(tmp_path, "watch", str(run), "--once")
-    assert "failed, " in watched.stdout and "none of its 3 trials succeeded; for more: raysweep run" in watched.stdout
+    assert (
+        "failed, " in watched.stdout and "none of its 3 trials succeeded; to try more: raysweep run" in watched.stdout
+    )
     assert "completed" not in watched.stdout
     reported = raysweep_here(tmp_path, "report", str(run))
     assert "note: The sweep failed: none of its 3 trials succeeded." in reported.stdout
 
 
-@pytest.mark.parametrize("state", LINES)
-def test_show_of_a_run_without_rungs_is_one_line(tmp_path, state):
+@pytest.mark.parametrize("state", ERRORS)
+def test_show_without_rungs_is_one_line(tmp_path, state):
     run = write_run(tmp_path, state)
     done = raysweep_here(tmp_path, "show", str(run))
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
-    assert line.startswith("error: ") and LINES[state] in line
+    assert line.startswith("error: ") and ERRORS[state] in line
 
 
-def test_show_as_json_of_every_operating_point(tmp_path):
+def test_show_prints_all_points_as_json(tmp_path):
     run = write_run(tmp_path, "finished")
     done = raysweep_here(tmp_path, "show", str(run), "--all", "--format", "json")
     rows = json.loads(done.stdout)
@@ -123,17 +124,17 @@ def test_show_as_json_of_every_operating_point(tmp_path):
 
 
 @pytest.mark.parametrize(("format", "shown"), [("table", ""), ("json", "[]")])
-def test_show_without_a_match_says_so_and_exits_with_1(tmp_path, format, shown):
+def test_show_without_a_match_exits_with_1(tmp_path, format, shown):
     run = write_run(tmp_path, "finished")
     done = raysweep_here(tmp_path, "show", str(run), "--where", "polarity > 0.999", "--format", format)
     assert done.returncode == 1
-    said = done.stdout if format == "table" else done.stderr
-    assert said.startswith("no point of the front meets what was asked: polarity > 0.999 holds for 0 of ")
+    message = done.stdout if format == "table" else done.stderr
+    assert "polarity > 0.999" in message and "0 of " in message
     assert format == "table" or done.stdout.strip() == shown
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--where", "polarity >= 85"], "polarity lies in [0, 1]: 0.85, not 85"),
         (["--best", "speed"], "--best is 'speed'; allowed: objective, polarity, similarity, retention, accuracy"),
@@ -142,16 +143,16 @@ def test_show_without_a_match_says_so_and_exits_with_1(tmp_path, format, shown):
         (["--knee", "--top", "2"], "--knee is one point; it goes without --best and --top"),
     ],
 )
-def test_misuse_of_show_is_one_line(tmp_path, arguments, said):
+def test_invalid_options_of_show_are_one_line(tmp_path, arguments, message):
     run = write_run(tmp_path, "finished")
     done = raysweep_here(tmp_path, "show", str(run), *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
-    assert said in line
+    assert message in line
 
 
 @pytest.mark.parametrize("state", RESULTS)
-def test_compare_of_a_run_with_rungs_is_a_result(tmp_path, state):
+def test_compare_prints_and_writes_a_comparison(tmp_path, state):
     first, run = write_run(tmp_path, "finished"), write_run(tmp_path, state) if state != "finished" else None
     other = run or tmp_path / "other"
     if run is None:
@@ -166,12 +167,12 @@ def test_compare_of_a_run_with_rungs_is_a_result(tmp_path, state):
         "compare.md",
         "compare.png",
     ]
-    found = json.loads((tmp_path / "compared" / "compare.json").read_text())
-    assert [each["label"] for each in found["runs"]] == ["finished", other.name]
+    comparison = json.loads((tmp_path / "compared" / "compare.json").read_text())
+    assert [run["label"] for run in comparison["runs"]] == ["finished", other.name]
 
 
 @pytest.mark.parametrize("state", ["empty", "failed"])
-def test_compare_with_a_run_without_rungs_says_so(tmp_path, state):
+def test_compare_notes_a_run_without_rungs(tmp_path, state):
     first, other = write_run(tmp_path, "finished"), write_run(tmp_path, state)
     done = raysweep_here(tmp_path, "compare", str(first), str(other))
     assert (done.returncode, done.stderr) == (0, "")
@@ -181,16 +182,16 @@ def test_compare_with_a_run_without_rungs_says_so(tmp_path, state):
 
 
 @pytest.mark.parametrize("state", ["damaged", "no run"])
-def test_compare_with_a_run_that_cannot_be_read_is_one_line(tmp_path, state):
+def test_compare_with_an_unreadable_run_is_one_line(tmp_path, state):
     first, other = write_run(tmp_path, "finished"), write_run(tmp_path, state)
     done = raysweep_here(tmp_path, "compare", str(first), str(other), "--to", "compared")
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
-    assert LINES[state] in line
+    assert ERRORS[state] in line
     assert not (tmp_path / "compared").exists()
 
 
-def test_compare_does_without_damaged_scores_and_settings_and_says_so(tmp_path):
+def test_compare_notes_damaged_scores(tmp_path):
     first, other = write_run(tmp_path, "finished"), tmp_path / "other"
     other.mkdir()
     write_ledger(other, random_trials(12, seed=1))
@@ -207,7 +208,7 @@ def test_compare_does_without_damaged_scores_and_settings_and_says_so(tmp_path):
     assert f"has no interval: {damaged}: is damaged: " in done.stdout
 
 
-def test_compare_as_json_and_settings_by_dotted_key(tmp_path):
+def test_compare_prints_differing_settings_as_json(tmp_path):
     first, other = write_run(tmp_path, "finished"), write_run(tmp_path, "killed")
     (first / "config.yaml").write_text(
         "name: one\nbudget: {trials: 12}\nspace: {loss: triplet}\nstorage: {runs: here}\n"
@@ -220,7 +221,7 @@ def test_compare_as_json_and_settings_by_dotted_key(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([], "compare needs two runs or more"),
         (["finished"], "is named twice; compare needs different runs"),
@@ -229,18 +230,17 @@ def test_compare_as_json_and_settings_by_dotted_key(tmp_path):
         (["other", "--format", "yaml"], "--format is 'yaml'; allowed: table, json"),
     ],
 )
-def test_misuse_of_compare_is_one_line(tmp_path, arguments, said):
+def test_invalid_options_of_compare_are_one_line(tmp_path, arguments, message):
     write_run(tmp_path, "finished")
     (tmp_path / "other").mkdir()
     (tmp_path / "file").touch()
     done = raysweep_here(tmp_path, "compare", "finished", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
-    assert said in line
+    assert message in line
 
 
-def test_a_run_whose_driver_writes_is_shown_compared_and_reported(tmp_path):
-    """As far as it has come at each command; the driver is not disturbed."""
+def test_commands_read_a_run_while_its_driver_writes(tmp_path):
     run = write_run(tmp_path, "running")
     other = write_run(tmp_path, "finished")
     driver = Ledger(run)
@@ -260,20 +260,20 @@ def test_a_run_whose_driver_writes_is_shown_compared_and_reported(tmp_path):
 
 
 NOBODY = {
-    "finished": "no driver is running: the sweep is completed; for a longer one: raysweep run --resume",
-    "running": "no driver is running: it was killed; to go on: raysweep run --resume",
-    "killed": "no driver is running: it was killed; to go on: raysweep run --resume",
-    "cut off": "no driver is running: it was killed; to go on: raysweep run --resume",
-    "resumed": "no driver is running: it was killed; to go on: raysweep run --resume",
-    "empty": "no driver is running: it was killed; to go on: raysweep run --resume",
-    "failed": "no driver is running: none of its 3 trials succeeded; for more: raysweep run --resume",
-    "damaged": LINES["damaged"],
-    "no run": LINES["no run"],
+    "finished": "no driver is running: the sweep is completed; to extend it: raysweep run --resume",
+    "running": "no driver is running: it was killed; to resume it: raysweep run --resume",
+    "killed": "no driver is running: it was killed; to resume it: raysweep run --resume",
+    "cut off": "no driver is running: it was killed; to resume it: raysweep run --resume",
+    "resumed": "no driver is running: it was killed; to resume it: raysweep run --resume",
+    "empty": "no driver is running: it was killed; to resume it: raysweep run --resume",
+    "failed": "no driver is running: none of its 3 trials succeeded; to try more: raysweep run --resume",
+    "damaged": ERRORS["damaged"],
+    "no run": ERRORS["no run"],
 }
 
 
 @pytest.mark.parametrize("state", NOBODY)
-def test_control_of_a_run_without_a_driver_is_one_line_and_leaves_nothing(tmp_path, state):
+def test_control_without_a_driver_is_one_line_and_leaves_no_files(tmp_path, state):
     run = write_run(tmp_path, state)
     before = sorted(run.iterdir())
     done = raysweep_here(tmp_path, "control", str(run), "--pause")
@@ -284,12 +284,12 @@ def test_control_of_a_run_without_a_driver_is_one_line_and_leaves_nothing(tmp_pa
 
 
 @pytest.mark.parametrize("state", NOBODY)
-def test_watch_of_a_run_without_a_driver_ends_at_once(tmp_path, state):
+def test_watch_without_a_driver_ends_at_once(tmp_path, state):
     run = write_run(tmp_path, state)
     done = raysweep_here(tmp_path, "watch", str(run))
     is_run = state not in ("damaged", "no run")
     assert done.returncode == (0 if is_run else 2)
-    said = done.stdout if is_run else done.stderr
-    assert NOBODY[state].partition(";")[0].removeprefix("no driver is running: ") in said.splitlines()[-1]
+    output = done.stdout if is_run else done.stderr
+    assert NOBODY[state].partition(";")[0].removeprefix("no driver is running: ") in output.splitlines()[-1]
     assert is_run or len(done.stderr.splitlines()) == 1
     assert ("P" in done.stdout) == (state in RESULTS)

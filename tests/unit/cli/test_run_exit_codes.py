@@ -1,4 +1,4 @@
-"""What ``raysweep run`` tells the shell, and so a job of a cluster, about how a sweep ended."""
+"""Exit codes of ``raysweep run`` by how the sweep ended."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ def write_run(folder: Path, trials: list[StoredTrial], ending: Ending) -> None:
 
 @pytest.fixture
 def run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Gives the command of a job again, whose run ended so. Returns the process and how often a sweep was run."""
+    """Return a function that repeats a job's command and returns the result and the number of sweeps that ran."""
 
     def again(trials: list[StoredTrial], ending: Ending, run: str = "raysweep-runs/night") -> tuple[Done, int]:
         num_runs = 0
@@ -56,18 +56,18 @@ def run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     ],
     ids=lambda value: getattr(value, "status", ""),
 )
-def test_a_sweep_that_failed_is_told_from_one_that_ended_well(run_again: Any, ending: Ending, code: int) -> None:
+def test_the_exit_code_depends_on_the_ending(run_again: Any, ending: Ending, code: int) -> None:
     done, num_runs = run_again(random_trials(6), ending)
     assert (done.returncode, num_runs) == (code, 1), done.stderr
     assert "report.html" in done.stdout
 
 
-def test_trials_that_all_failed_after_a_rung_are_a_failed_sweep(run_again: Any) -> None:
+def test_the_exit_code_is_1_if_all_trials_failed(run_again: Any) -> None:
     done, _ = run_again([StoredTrial({"loss": "triplet"}, "failed", "it broke", [(0.7, 0.4)])] * 2, COMPLETED)
     assert done.returncode == 1
 
 
-def test_a_sweep_that_failed_for_good_is_not_run_again_by_the_same_command(run_again: Any, tmp_path: Path) -> None:
+def test_a_permanently_failed_sweep_is_not_run_again(run_again: Any, tmp_path: Path) -> None:
     trials = random_trials(6)
     assert run_again(trials, GIVEN_UP)[0].returncode == 1
     before = load(tmp_path / "raysweep-runs" / "night")

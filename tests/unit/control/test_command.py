@@ -1,4 +1,4 @@
-"""Asking a driver for something: it answers, is not there, dies, or does not find the time; in a folder and in a bucket."""
+"""Requests to a driver that answers, is missing, dies or does not answer in time; in a folder and in a bucket."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from raysweep.control import command
-from raysweep.control.command import ask, try_request
+from raysweep.control.command import parse_try, send
 from raysweep.control.request import Answer, Request
-from raysweep.control.request_queue import FOLDER, Inbox, RequestQueue, watched
+from raysweep.control.request_queue import FOLDER, Inbox, RequestQueue, poll_in_background
 from raysweep.errors import InputError
 from raysweep.results.events import SweepSteered
 from raysweep.results.ledger import NAME, GrowingLedger, Ledger, events_of
@@ -25,7 +25,7 @@ PAUSE = Request(action="pause")
 
 @pytest.fixture(params=["folder", "bucket"])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
-    """A run of some events, which nobody has open."""
+    """Return a run with some events and without a driver."""
     (tmp_path / "run").mkdir()
     write_ledger(tmp_path / "run", random_trials(3), StoredSweep(finish=None))
     if request.param == "folder":
@@ -40,8 +40,8 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
 
 
 @contextmanager
-def driven(run: Folder, serve: Callable[[RequestQueue, Ledger, Inbox], None]) -> Iterator[None]:
-    """Within, a driver has the run, and polls for requests in a thread of its own."""
+def drive(run: Folder, serve: Callable[[RequestQueue, Ledger, Inbox], None]) -> Iterator[None]:
+    """Drive the run in this context, with a thread that polls for requests and serves them."""
     own = run if isinstance(run, LocalFolder) else open_folder(run.location)
     ledger, queue, inbox = Ledger(own), RequestQueue(own), Inbox()
     ledger.open()
@@ -52,7 +52,7 @@ def driven(run: Folder, serve: Callable[[RequestQueue, Ledger, Inbox], None]) ->
             serve(queue, ledger, inbox)
 
     thread = threading.Thread(target=serve_until_stopped)
-    with watched(queue, inbox, 0.05):
+    with poll_in_background(queue, inbox, 0.05):
         thread.start()
         try:
             yield
@@ -62,8 +62,8 @@ def driven(run: Folder, serve: Callable[[RequestQueue, Ledger, Inbox], None]) ->
             ledger.close()
 
 
-def answering() -> Callable[[RequestQueue, Ledger, Inbox], None]:
-    """A driver that answers each request once, by repeating it; it may hear of one twice, as a sweep's request handler does."""
+def make_echo() -> Callable[[RequestQueue, Ledger, Inbox], None]:
+    """Return a driver that answers each request once by repeating it; requests may be delivered twice."""
     answered = set()
 
     def answer(queue: RequestQueue, ledger: Ledger, inbox: Inbox) -> None:
@@ -80,35 +80,35 @@ def do_nothing(queue: RequestQueue, ledger: Ledger, inbox: Inbox) -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "BUCKET_SECONDS", 0.05)
     monkeypatch.setattr(command, "LOCAL_SECONDS", 0.05)
 
 
-def test_a_driver_answers_and_nothing_is_left(run: Folder) -> None:
-    with driven(run, answering()):
+def test_a_driver_answers_and_the_queue_is_empty(run: Folder) -> None:
+    with drive(run, make_echo()):
         assert is_held(run, NAME) is True
-        answers = [ask(run, request, 20) for request in (PAUSE, Request(action="workers", workers=2))]
-    assert [each and each.text for each in answers] == ['{"action":"pause"}', '{"action":"workers","workers":2}']
+        answers = [send(run, request, 20) for request in (PAUSE, Request(action="workers", workers=2))]
+    assert [answer and answer.text for answer in answers] == ['{"action":"pause"}', '{"action":"workers","workers":2}']
     assert run.names(FOLDER) == set()
     assert is_held(run, NAME) is False
 
 
-def test_without_a_driver_there_is_one_line_and_nothing_is_left(run: Folder) -> None:
-    with pytest.raises(InputError, match=r"no driver is running: it was killed; to go on: raysweep run --resume "):
-        ask(run, PAUSE, 20)
+def test_requests_without_a_driver_are_withdrawn(run: Folder) -> None:
+    with pytest.raises(InputError, match=r"no driver is running: it was killed; .*raysweep run --resume "):
+        send(run, PAUSE, 20)
     assert run.names(FOLDER) == set()
 
 
-def test_a_driver_that_does_not_find_the_time_finds_the_request_later(run: Folder) -> None:
-    with driven(run, do_nothing):
-        assert ask(run, PAUSE, 0.3) is None
+def test_unanswered_requests_stay_in_the_queue(run: Folder) -> None:
+    with drive(run, do_nothing):
+        assert send(run, PAUSE, 0.3) is None
     (queued,) = RequestQueue(run).pending()
     assert queued.content == b'{"action":"pause"}'
 
 
 @pytest.mark.parametrize("acts", [True, False])
-def test_of_a_driver_that_ends_before_it_answers_the_ledger_says_what_it_did(tmp_path: Path, acts: bool) -> None:
+def test_the_ledger_answers_for_a_driver_that_ended(tmp_path: Path, acts: bool) -> None:
     write_ledger(tmp_path, random_trials(3), StoredSweep(finish=None))
 
     def die(queue: RequestQueue, ledger: Ledger, inbox: Inbox) -> None:
@@ -118,42 +118,42 @@ def test_of_a_driver_that_ends_before_it_answers_the_ledger_says_what_it_did(tmp
             ledger.close()
 
     run = LocalFolder(tmp_path)
-    with driven(run, die):
+    with drive(run, die):
         if acts:
-            found = ask(run, PAUSE, 20)
-            assert found is not None and found.accepted and "its driver has ended" in found.text
+            answer = send(run, PAUSE, 20)
+            assert answer is not None and answer.accepted and "driver has ended" in answer.text
         else:
             with pytest.raises(InputError, match="no driver is running"):
-                ask(run, PAUSE, 20)
+                send(run, PAUSE, 20)
     assert run.names(FOLDER) == set()
 
 
-def test_an_answer_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_invalid_answers_are_rejected(tmp_path: Path) -> None:
     write_ledger(tmp_path, random_trials(3), StoredSweep(finish=None))
 
     def confuse(queue: RequestQueue, ledger: Ledger, inbox: Inbox) -> None:
         for queued in inbox.take():
             (tmp_path / FOLDER / f"{queued.identity}.answer.json").write_text("[" * 9999)
 
-    with driven(LocalFolder(tmp_path), confuse), pytest.raises(InputError, match="is no answer"):
-        ask(LocalFolder(tmp_path), PAUSE, 20)
+    with drive(LocalFolder(tmp_path), confuse), pytest.raises(InputError, match="not a valid answer"):
+        send(LocalFolder(tmp_path), PAUSE, 20)
 
 
-def test_ctrl_c_takes_the_request_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_withdraws_the_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_ledger(tmp_path, random_trials(3), StoredSweep(finish=None))
 
     def interrupt(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    with driven(LocalFolder(tmp_path), do_nothing):
+    with drive(LocalFolder(tmp_path), do_nothing):
         monkeypatch.setattr(command.time, "sleep", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            ask(LocalFolder(tmp_path), PAUSE, 20)
+            send(LocalFolder(tmp_path), PAUSE, 20)
         monkeypatch.undo()
     assert LocalFolder(tmp_path).names(FOLDER) == set()
 
 
-def test_a_ledger_that_grows_is_read_line_by_line(run: Folder) -> None:
+def test_a_growing_ledger_is_read_line_by_line(run: Folder) -> None:
     growing = GrowingLedger(run)
     assert growing.read() and not growing.read()
     ledger = Ledger(run)
@@ -170,40 +170,40 @@ def test_a_ledger_that_grows_is_read_line_by_line(run: Folder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "problem"),
+    ("arguments", "words"),
     [
-        ((), "give one of --pause, --resume, --workers, --stop-trial, --try; given: none"),
-        (("--pause", "--resume"), "given: --pause, --resume"),
-        (("--try", "triplet"), "--try is 'triplet'; it is a mapping such as '{loss: triplet, margin: 0.1}'"),
-        (("--try", "{loss: [a]}"), "--try: loss: must be one plain value, not ['a']"),
-        (("--try", "{margin: .nan}"), "--try: margin: must be a finite number, not nan"),
-        (("--try", "{1: [2]}"), "--try: 1: must be one plain value"),
-        (("--try", "{a: !!python/object/apply:os.system [x]}"), "is not a YAML value"),
-        (("--try", "{loss: 2026-01-01}"), "must be one plain value"),
-        (("--pause",), "not a run folder (no ledger in it)"),
+        ((), ["missing", "--pause, --resume, --workers, --stop-trial, --try"]),
+        (("--pause", "--resume"), ["--pause --resume", "allowed: one of"]),
+        (("--try", "triplet"), ["--try is 'triplet'; allowed: a mapping", "{loss: triplet, margin: 0.1}"]),
+        (("--try", "{loss: [a]}"), ["--try: loss is ['a']; allowed: "]),
+        (("--try", "{margin: .nan}"), ["--try: margin is nan; allowed: ", "finite"]),
+        (("--try", "{1: [2]}"), ["--try: 1 is [2]; allowed: "]),
+        (("--try", "{a: !!python/object/apply:os.system [x]}"), ["--try", "YAML"]),
+        (("--try", "{loss: 2026-01-01}"), ["--try: loss is ", "allowed: "]),
+        (("--pause",), ["not a run folder"]),
     ],
 )
-def test_misuse_is_one_line(tmp_path: Path, arguments: tuple[str, ...], problem: str) -> None:
+def test_invalid_requests_are_one_line(tmp_path: Path, arguments: tuple[str, ...], words: list[str]) -> None:
     done = raysweep_here(tmp_path, "control", str(tmp_path), *arguments)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
-    assert problem in done.stderr
+    assert [word for word in words if word not in done.stderr] == []
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unwritable_request_queue_is_named(tmp_path: Path) -> None:
+def test_storage_failures_name_the_run(tmp_path: Path) -> None:
     write_ledger(tmp_path, random_trials(2), StoredSweep(finish=None))
     ledger = Ledger(tmp_path)
     ledger.open()
     (tmp_path / FOLDER).write_text("in the way")
-    with pytest.raises(InputError, match=f"{tmp_path}: cannot be asked: "):
-        ask(LocalFolder(tmp_path), try_request("{margin: 0.1}"), seconds=5)
+    with pytest.raises(InputError, match=f"{tmp_path}: "):
+        send(LocalFolder(tmp_path), parse_try("{margin: 0.1}"), seconds=5)
     ledger.close()
 
 
-def test_numbers_of_a_configuration_are_read_as_a_file_has_them() -> None:
-    with pytest.raises(InputError, match=r"--try: 'loss: \[' is not a YAML value"):
-        try_request("loss: [")
-    assert try_request("{loss: a, learning_rate: 1e-5, batch_size: 8}").config == {
+def test_try_reads_numbers_like_files() -> None:
+    with pytest.raises(InputError, match=r"--try: .*loss: \["):
+        parse_try("loss: [")
+    assert parse_try("{loss: a, learning_rate: 1e-5, batch_size: 8}").config == {
         "loss": "a",
         "learning_rate": 1e-5,
         "batch_size": 8,

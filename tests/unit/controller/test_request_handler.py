@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from raysweep.control.request import MAX_BYTES, Answer, Request
-from raysweep.control.request_queue import FOLDER, REJECTED, QueuedRequest, RequestQueue
+from raysweep.control.request_queue import FOLDER, REJECTED, RequestQueue
 from raysweep.controller.failures import Blame, Loss
 from raysweep.controller.request_handler import RequestHandler
 from raysweep.controller.sweep import Sweep
@@ -18,7 +18,6 @@ from raysweep.results.events import SweepSteered
 from raysweep.results.ledger import Ledger, point_name, read_events
 from raysweep.results.reader import load
 from raysweep.results.types import RungProgress
-from raysweep.storage.folder import LocalFolder
 from support.sweeps import assemble, make, play, rung, settings
 
 PLAIN = {"sampler": "random", "early_stopping__policy": "none", "space__examples_per_rung": "2048"}
@@ -372,15 +371,15 @@ def test_storage_that_fails_to_take_an_answer_does_not_end_the_sweep(tmp_path: P
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "is no request: "),
-        (b"\xff\xfe", "is no request: "),
-        (b"{" * 10_000, "is no request: "),
+        (b"", "is not a valid request: "),
+        (b"\xff\xfe", "is not a valid request: "),
+        (b"{" * 10_000, "is not a valid request: "),
         (b"x" * (MAX_BYTES + 1), "has more than 16,384 bytes"),
-        (b'["pause"]', "is no request: "),
-        (b'{"action": "restart"}', "is no request: action: "),
-        (b'{"action": "pause", "rm": "-rf"}', "is no request: rm: "),
-        (b'{"action": "pause", "trial": 1}', "the action pause has no trial"),
-        (b'{"action": "workers"}', "the action workers lacks workers"),
+        (b'["pause"]', "is not a valid request: "),
+        (b'{"action": "restart"}', "is not a valid request: action: "),
+        (b'{"action": "pause", "rm": "-rf"}', "is not a valid request: rm: "),
+        (b'{"action": "pause", "trial": 1}', "trial is not allowed for the action pause"),
+        (b'{"action": "workers"}', "workers is missing for the action workers"),
         (b'{"action": "workers", "workers": 0}', "workers: "),
         (b'{"action": "workers", "workers": "2"}', "workers: "),
         (b'{"action": "workers", "workers": true}', "workers: "),
@@ -388,10 +387,10 @@ def test_storage_that_fails_to_take_an_answer_does_not_end_the_sweep(tmp_path: P
         (b'{"action": "stop-trial", "trial": -1}', "trial: "),
         (b'{"action": "try", "config": {"loss": ["a"]}}', "config"),
         (b'{"action": "try", "config": {"loss": {"a": 1}}}', "config"),
-        (b'{"action": "try", "config": {"margin": NaN}}', "is no request: "),
-        (b'{"action": "try", "config": {"margin": 1' + b"0" * 5000 + b"}}", "is no request: "),
-        (b"!!python/object/apply:os.system ['true']", "is no request: "),
-        (b'{"action": "\x1b[2Jboo"}', "is no request: "),
+        (b'{"action": "try", "config": {"margin": NaN}}', "is not a valid request: "),
+        (b'{"action": "try", "config": {"margin": 1' + b"0" * 5000 + b"}}", "is not a valid request: "),
+        (b"!!python/object/apply:os.system ['true']", "is not a valid request: "),
+        (b'{"action": "\x1b[2Jboo"}', "is not a valid request: "),
     ],
 )
 def test_what_is_no_request_is_rejected_and_set_aside(tmp_path: Path, content: bytes, problem: str) -> None:
@@ -411,36 +410,19 @@ def test_what_is_no_request_is_rejected_and_set_aside(tmp_path: Path, content: b
     assert steered(tmp_path) == []
 
 
-def test_links_pipes_and_folders_are_not_read(tmp_path: Path) -> None:
+def test_only_plain_files_are_requests(tmp_path: Path) -> None:
     run = tmp_path / "run"
     driver = Driver.begin(run)
     secret = tmp_path / "secret.json"
     secret.write_text(json.dumps({"action": "pause"}))
     folder = run / FOLDER
     folder.mkdir()
-    names = [f"{number:020d}-00000000" for number in range(3)]
-    (folder / f"{names[0]}.json").symlink_to(secret)
-    os.mkfifo(folder / f"{names[1]}.json")
-    (folder / f"{names[2]}.json").mkdir()
-    (folder / "other.txt").write_text("left alone")
+    link, pipe, subfolder = (folder / f"{number:020d}-00000000.json" for number in range(3))
+    link.symlink_to(secret)
+    os.mkfifo(pipe)
+    subfolder.mkdir()
+    (folder / "other.txt").write_text("other")
     driver.handler.serve()
-    answers = [driver.queue.answer_to(name) for name in names]
-    for answer, problem in zip(answers, ("symbolic link", "no ordinary file", "no ordinary file"), strict=True):
-        assert answer is not None and not answer.accepted and problem in answer.text
-    assert secret.exists(), "the link went, and not what it led to"
+    assert driver.queue.pending() == []
     assert not driver.sweep.steering.is_paused
-    assert sorted(path.name for path in folder.iterdir()) == ["other.txt"]
-
-
-def test_a_request_folder_that_is_a_link_is_not_used(tmp_path: Path) -> None:
-    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
-    driver = Driver.begin(run)
-    elsewhere.mkdir()
-    (elsewhere / f"{1:020d}-00000000.json").write_text('{"action": "pause"}')
-    (run / FOLDER).symlink_to(elsewhere)
-    with pytest.raises(Exception, match="is a symbolic link"):
-        driver.queue.pending()
-    queued = QueuedRequest(f"{1:020d}-00000000", b'{"action": "pause"}')
-    RequestHandler(driver.sweep, RequestQueue(LocalFolder(run)), lambda: [queued]).serve()
-    assert "cannot be answered" in driver.out.getvalue()
-    assert len(list(elsewhere.iterdir())) == 1
+    assert {path.name for path in folder.iterdir()} == {link.name, pipe.name, subfolder.name, "other.txt"}

@@ -75,18 +75,18 @@ def test_the_front_of_a_finished_run_is_shown_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("finish", "last"),
     [
-        (None, "no driver is running: it was killed; to go on: raysweep run --resume"),
+        (None, "no driver is running: it was killed; to resume it: raysweep run --resume"),
         (
             ("interrupted", "Ctrl-C or a signal"),
-            "the sweep ended: interrupted (Ctrl-C or a signal); to go on: raysweep",
+            "the sweep ended: interrupted (Ctrl-C or a signal); to resume it: raysweep",
         ),
         (
             ("budget", "spent"),
-            "the sweep ended: budget (spent); to go on: raysweep run --resume RUN --budget.KEY TOTAL",
+            "the sweep ended: budget (spent); to resume it: raysweep run --resume RUN --budget.KEY TOTAL",
         ),
         (
             ("plateau", "nothing better"),
-            "the sweep ended: plateau (nothing better); to go on: raysweep run --resume RUN --early_stopping.plateau null",
+            "the sweep ended: plateau (nothing better); to resume it: raysweep run --resume RUN --early_stopping.plateau null",
         ),
     ],
 )
