@@ -30,7 +30,7 @@ from benchmarks import measure
 
 RUN = ("run", "smoke", "--seed=1", "--space.precision=fp32", "--resources.num_cpus=1", "--resources.stall_seconds=3600")
 SCORES = ("polarity", "similarity", "retention", "accuracy")
-TABLE = measure.ROOT / "benchmarks" / "tables" / "trec.parquet"
+TABLE = measure.ROOT / "benchmarks" / "recordings" / "trec.parquet"
 POLICIES = ("growth", "pareto", "asha", "median", "none")
 SEEDS = (0, 1)
 NUM_WORKERS = 2
@@ -124,8 +124,8 @@ def _export_results(run: Path, model: Path) -> dict[str, Any]:
 
 def _replay_decisions(policy: Any, seed: int) -> list[str]:
     """Return what a search with the default sampler decides, in order."""
+    from raysweep.replay.recording_files import read
     from raysweep.replay.simulator import Search, SearchSettings, replay
-    from raysweep.replay.table_io import read
 
     decisions: list[str] = []
 

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
+from benchmarks.foreign_tables import SUFFIX
 from benchmarks.recorded import Recorded
 from raysweep.errors import InputError
-from raysweep.replay.description import SUFFIX
-from raysweep.replay.table import LOG_RATIO
+from raysweep.replay.recordings import LOG_RATIO
 
 if TYPE_CHECKING:
     import pandas as pd

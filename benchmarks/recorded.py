@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import measure
+from benchmarks.foreign_tables import read
 from raysweep.errors import InputError
 from raysweep.metrics.pareto import hypervolume
-from raysweep.replay.table import RecordedSweep, RecordedTrial
-from raysweep.replay.table_io import read
+from raysweep.replay.recordings import RecordedSweep, RecordedTrial
 
 PUBLISHED = ("minilm-6", "e5-small", "gte-small", "gte-base")  # the models of the published table
-FOLDERS = ("tables", "")  # below benchmarks/, in this order
+FOLDERS = ("recordings", "")  # below benchmarks/, in this order
 SUFFIXES = ("*.parquet", "*.csv")
 TUNED_ALONE = ":kind=plain"  # of a recorded sweep only the points that are no mixtures with the reference
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from raysweep.metrics.arrays import Float64Array
+from raysweep.replay.recordings import RecordedSweep
 from raysweep.replay.simulator import Step
-from raysweep.replay.table import RecordedSweep
 
 SHARES = (0.9, 0.95, 0.99)  # of the table's hypervolume
 NUM_RESAMPLES = 2000
@@ -44,8 +44,8 @@ def curve(table: RecordedSweep, steps: Iterable[Step]) -> Curve:
         for index, share in enumerate(SHARES):
             if step.area >= share * table.area:
                 budgets[index] = min(budgets[index], step.budget)
-    area += regret * (table.whole_budget - spent)
-    return Curve(area / table.whole_budget, tuple(budgets))
+    area += regret * (table.total_budget - spent)
+    return Curve(area / table.total_budget, tuple(budgets))
 
 
 def mean_interval(values: Sequence[float], seed: int) -> Interval:

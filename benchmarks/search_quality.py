@@ -5,8 +5,8 @@ the training budget spent, rungs of stopped trials included, and the share of th
 the regret: the area under its curve over all that the table cost, and the budgets at which 90, 95 and 99% are reached.
 
 Everybody has the same tables and space, and may propose as many trials as the table has. A proposal stands for the nearest
-recorded configuration that none has stood for yet (:class:`raysweep.replay.table.FreeTrials`), and whoever proposed it is
-told which. Who the peers are and what they are told says :mod:`benchmarks.search_peers`. ``random`` and ``grid`` name
+recorded configuration that none has stood for yet (:class:`raysweep.replay.simulator.FreeTrials`), and whoever proposed it
+is told which. Who the peers are and what they are told says :mod:`benchmarks.search_peers`. ``random`` and ``grid`` name
 recorded configurations, so they follow how densely the table covers the space; all others draw from the space itself.
 
 Each row plays 50 seeds with 1 and with 8 simulated workers. Peers that take more than 0.2 s a proposal play 10 seeds with 1
@@ -250,7 +250,7 @@ class TableResults:
         rungs = f"{table.num_rungs} rungs" if table.num_rungs > 1 else "1 rung, so only samplers are compared"
         print(
             f"\n{self.recorded.name}: {len(table.trials)} configurations, {rungs}; "
-            f"all of it costs {_number(table.whole_budget)}\n{self.recorded.criterion}",
+            f"all of it costs {_number(table.total_budget)}\n{self.recorded.criterion}",
             flush=True,
         )
         for num_workers in WORKERS:
@@ -268,7 +268,7 @@ class TableResults:
         criterion = self.recorded.criterion
         return {
             "configurations": len(self.recorded.table.trials),
-            "whole_budget": self.recorded.table.whole_budget,
+            "total_budget": self.recorded.table.total_budget,
             "near_best": criterion.num_near_best,
             "greatest_alone": criterion.greatest_alone,
             "counts": criterion.is_met,

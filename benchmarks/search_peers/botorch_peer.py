@@ -18,7 +18,7 @@ from gpytorch.mlls import SumMarginalLogLikelihood
 from benchmarks.search_peers.flat import Flat, Given, flat, indexed
 from benchmarks.search_peers.shown import Asked, Points, Shown, params_of
 from raysweep.config.space import Choices, Range
-from raysweep.replay.table import RecordedSweep
+from raysweep.replay.recordings import RecordedSweep
 
 NUM_RANDOM = 10  # trials before the model is fitted, as of raysweep's and Optuna's samplers
 NUM_RESTARTS = 4

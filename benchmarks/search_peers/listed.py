@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.search_peers.shown import Asked, Points
 from raysweep.config.space import Scalar
-from raysweep.replay.table import RecordedSweep
+from raysweep.replay.recordings import RecordedSweep
 
 
 class Listed:

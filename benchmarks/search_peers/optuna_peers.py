@@ -7,7 +7,7 @@ import optuna
 from optuna.trial import TrialState
 
 from benchmarks.search_peers.shown import Asked, Points, Shown, longest, params_of
-from raysweep.replay.table import RecordedSweep
+from raysweep.replay.recordings import RecordedSweep
 
 
 def multivariate_tpe(seed: int) -> optuna.samplers.TPESampler:

@@ -10,8 +10,8 @@ from ray.tune.search.optuna import OptunaSearch
 
 from benchmarks.search_peers.optuna_peers import multivariate_tpe
 from benchmarks.search_peers.shown import Asked, Points, Shown, longest, params_of
+from raysweep.replay.recordings import RecordedSweep
 from raysweep.replay.simulator import Peer
-from raysweep.replay.table import RecordedSweep
 
 
 class Tune:

@@ -18,8 +18,8 @@ import optuna
 from benchmarks.search_peers import listed, optuna_peers
 from benchmarks.search_peers.ray_tune import Halved
 from raysweep.config.sweep import EarlyStoppingConfig, ObjectiveConfig, SweepConfig
+from raysweep.replay.recordings import RecordedSweep
 from raysweep.replay.simulator import Peer, Search, SearchSettings
-from raysweep.replay.table import RecordedSweep
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,7 +63,7 @@ class Entry:
 
     def _sources(self) -> list[Path]:
         replay = ROOT / "raysweep" / "replay"
-        found = [replay / "simulator.py", replay / "table.py"]
+        found = [replay / "simulator.py", replay / "recordings.py"]
         packages = ["metrics", "search"] if self.kind == "own" else ["metrics"]
         for package in packages:
             found += sorted((ROOT / "raysweep" / package).rglob("*.py"))

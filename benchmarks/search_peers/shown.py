@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from raysweep.metrics.objective import Pair, front_of
-from raysweep.replay.table import RecordedSweep
+from raysweep.replay.recordings import RecordedSweep
 
 Asked = tuple[int, dict[str, Any]] | None
 Points = Sequence[Pair]

@@ -23,7 +23,8 @@ from benchmarks.search_peers.flat import Flat, Given, flat, indexed
 from benchmarks.search_peers.shown import Asked, Points, Shown, params_of
 from raysweep.config.space import Choices
 from raysweep.metrics.objective import Pair
-from raysweep.replay.table import FreeTrials, RecordedSweep
+from raysweep.replay.recordings import RecordedSweep
+from raysweep.replay.simulator import FreeTrials
 
 NUM_RUNS = 100_000  # of a configuration at a budget, more than any table holds
 TOLERANCE = 1e-6  # of budgets, which SMAC divides by its reduction factor

@@ -24,7 +24,7 @@ from benchmarks.search_peers.flat import Flat, Given, flat, indexed
 from benchmarks.search_peers.shown import Asked, Points, Shown, longest, params_of
 from raysweep.config.space import Choices, Range
 from raysweep.metrics.objective import Pair
-from raysweep.replay.table import RecordedSweep
+from raysweep.replay.recordings import RecordedSweep
 
 Metrics = dict[str, float]
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from raysweep.cli import encoder_commands, run_commands, sweep_commands, table_commands
+from raysweep.cli import encoder_commands, run_commands, sweep_commands, recording_commands
 from raysweep.errors import InputError
 from raysweep.version import __version__
 
@@ -32,7 +32,7 @@ def _main(version: Annotated[bool, typer.Option("--version", help="Print the ver
         raise typer.Exit
 
 
-for group in (sweep_commands, run_commands, encoder_commands, table_commands):
+for group in (sweep_commands, run_commands, encoder_commands, recording_commands):
     app.add_typer(group.app)
 
 

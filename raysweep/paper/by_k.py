@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from raysweep.errors import InputError
+from raysweep.paper.file_checks import BUDGETS, check_column, number_column, optional_number_column
 from raysweep.paper.table import Column, Number, Row, Table
-from raysweep.replay.table_checks import BUDGETS, check_column, number_column, optional_number_column
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,4 +1,4 @@
-"""Recordings from recorded tables: see :mod:`raysweep.replay.table_io` for their columns.
+"""Recordings from recorded tables: see :mod:`raysweep.replay.recording_files` for their columns.
 
 In addition, each value of the columns ``model`` and ``dataset`` becomes a recording, ``num_examples`` is an alias of
 ``examples_per_rung``, and a table without a training budget holds the scores after training. The columns
@@ -11,6 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raysweep.errors import InputError
+from raysweep.paper.file_checks import (
+    BUDGETS,
+    CHECKS,
+    COUNTS,
+    DEVIATIONS,
+    PointRows,
+    check_column,
+    in_unit_interval,
+    number_column,
+    optional_count_column,
+    optional_number_column,
+    plain,
+)
 from raysweep.paper.recording import (
     NUM_EXAMPLES,
     Configuration,
@@ -24,19 +37,6 @@ from raysweep.paper.recording import (
     without_repeats,
 )
 from raysweep.paper.run_source import OF_NO_TRIAL, baseline_name
-from raysweep.replay.table_checks import (
-    BUDGETS,
-    CHECKS,
-    COUNTS,
-    DEVIATIONS,
-    PointRows,
-    check_column,
-    number_column,
-    optional_count_column,
-    optional_number_column,
-    plain,
-)
-from raysweep.replay.table_io import in_unit_interval
 from raysweep.results.types import ScoredSplit
 
 if TYPE_CHECKING:

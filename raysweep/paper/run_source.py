@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from raysweep.errors import InputError
+from raysweep.paper.file_checks import plain
 from raysweep.paper.recording import Configuration, Counts, Recording, Scores, SplitScores, last_part, without_repeats
-from raysweep.replay.table_checks import plain
 from raysweep.report.summary import summarize
 from raysweep.results.reader import load
 from raysweep.results.settings_file import read_settings

@@ -12,7 +12,7 @@ from raysweep.paper.file_source import recordings_of_frame
 from raysweep.paper.recording import Recording, joined, selected
 from raysweep.paper.run_source import recording_of_run
 from raysweep.paper.table import NoTableError, Table
-from raysweep.replay import table_io
+from raysweep.replay import recording_files
 from raysweep.results.types import ScoredSplit
 from raysweep.storage.folder import Folder
 
@@ -95,7 +95,7 @@ def _read(sources: Iterable[Folder | Path]) -> tuple[list[Recording], list[by_k.
         if not isinstance(source, Path):
             recordings.append(recording_of_run(source))
             continue
-        frame = table_io.read_frame(source)
+        frame = recording_files.read_frame(source)
         if by_k.is_by_k(frame):
             rows += by_k.rows_of(frame, source)
         else:

@@ -1,4 +1,4 @@
-"""Recorded sweeps as tables, and searches simulated on them with workers and a clock, without training.
+"""Recordings of sweeps, and searches simulated on them with workers and a clock, without training.
 
-Used by the commands ``table`` and ``replay`` and by the search benchmarks.
+Used by the commands ``record`` and ``replay`` and by the search benchmarks.
 """

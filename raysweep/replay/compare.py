@@ -1,4 +1,4 @@
-"""The command ``replay``: compare searches on a recorded table by the hypervolume they reach for a given budget."""
+"""The command ``replay``: compare searches on a recording by the hypervolume they reach for a given budget."""
 
 import itertools
 import statistics
@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.table import Table as Grid
+from rich.table import Table
 
 from raysweep.config.sweep import SAMPLERS, Aim, Policy
 from raysweep.errors import InputError
-from raysweep.replay import table_io
+from raysweep.replay import recording_files
+from raysweep.replay.recordings import RecordedSweep
 from raysweep.replay.simulator import Search, SearchSettings, Step, budget_to, replay, share_at
-from raysweep.replay.table import RecordedSweep
 from raysweep.results.reader import load
 from raysweep.search.proposer import try_out
 from raysweep.storage.folder import Folder
 from raysweep.terminal import Display
 
-FRACTIONS = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the whole table's budget
+FRACTIONS = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the recording's budget
 
-SHARES = (0.9, 0.95, 0.99)  # of the whole table's hypervolume
+SHARES = (0.9, 0.95, 0.99)  # of the recording's hypervolume
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Comparison:
     """The result, for people (``title`` and ``table``) and for programs (``figures``, JSON-compatible)."""
 
     title: str
-    table: Grid
+    table: Table
     figures: dict[str, Any]
 
 
@@ -54,7 +54,7 @@ class Comparison:
 class Outcome:
     """Medians over the seeds of one search.
 
-    ``shares`` are the shares of the table's hypervolume reached after FRACTIONS of its budget. ``budgets`` are the
+    ``shares`` are the shares of the recording's hypervolume reached after FRACTIONS of its budget. ``budgets`` are the
     budgets spent on reaching SHARES of the hypervolume, infinity if a share was never reached.
     """
 
@@ -79,27 +79,25 @@ class Outcome:
 
 
 def read(source: Path | Folder, where: Mapping[str, str]) -> RecordedSweep:
-    """Return the table in a file, or of the run in a folder."""
+    """Return the recording in a file, or of the run in a folder."""
     if isinstance(source, Path) and not source.is_dir():
-        return table_io.read(source, where)
+        return recording_files.read(source, where)
     results = load(source)
-    return table_io.from_frame(table_io.frame_of(results), results.folder, where)
+    return recording_files.from_frame(recording_files.to_frame(results), results.folder, where)
 
 
 def compare_searches(
     source: Path | Folder, where: Mapping[str, str], settings: CompareSettings, display: Display
 ) -> Comparison:
-    """Replay searches on those rows of a table whose columns have the values in ``where``.
+    """Replay searches on those rows of a recording whose columns have the values in ``where``.
 
     Raises:
-        InputError: If the table cannot be read, or a sampler cannot search it.
+        InputError: If the recording cannot be read, or a sampler cannot search it.
     """
-    table = read(source, where)
-    _warn_of_short_trials(table, source, display)
-    _warn_of_missing_rungs(table, source, display)
-    _warn_of_several_encoders(table, source, display)
+    recording = read(source, where)
+    _warn_of_missing_rungs(recording, str(source) if isinstance(source, Path) else source.location, display)
     for sampler in settings.samplers:
-        _check_sampler(sampler, table, settings.proposals)
+        _check_sampler(sampler, recording, settings.proposals)
     searches = list(settings.searches())
     num_replays = len(searches) * settings.num_seeds
     outcomes = []
@@ -107,68 +105,44 @@ def compare_searches(
         for index, search in enumerate(searches):
             runs = []
             for seed in range(settings.num_seeds):
-                runs.append(_replay(table, search, seed, settings.num_workers))
+                runs.append(_replay(recording, search, seed, settings.num_workers))
                 num_done = index * settings.num_seeds + seed + 1
                 advance(num_done, num_replays, "searches")
-            outcomes.append(_outcome(table, search, runs))
+            outcomes.append(_outcome(recording, search, runs))
     figures = {
-        "budget": table.whole_budget,
-        "trials": len(table.trials),
-        "hypervolume": table.area,
+        "budget": recording.total_budget,
+        "trials": len(recording.trials),
+        "hypervolume": recording.area,
         "searches": [outcome.figures() for outcome in outcomes],
     }
-    return Comparison(_title(table, settings), _grid(outcomes), figures)
+    return Comparison(_title(recording, settings), _table(outcomes), figures)
 
 
-def _warn_of_short_trials(table: RecordedSweep, source: Path | Folder, display: Display) -> None:
-    num_short = sum(len(trial.rungs) < table.num_rungs for trial in table.trials)
+def _warn_of_missing_rungs(recording: RecordedSweep, name: str, display: Display) -> None:
+    num_short = sum(len(trial.rungs) < recording.num_rungs for trial in recording.trials)
     if num_short:
         display.warn(
-            f"{_name(source)}: {num_short} of {len(table.trials)} recorded trials have fewer than {table.num_rungs} "
-            "rungs; a search that would have trained them longer cannot"
+            f"{name}: {num_short} of {len(recording.trials)} recorded trials have fewer than {recording.num_rungs} "
+            "rungs; searches cannot train them longer"
         )
+    if recording.num_rungs == 1:
+        display.warn(f"{name}: every trial has one rung, so the comparison covers samplers but not early stopping")
 
 
-def _warn_of_missing_rungs(table: RecordedSweep, source: Path | Folder, display: Display) -> None:
-    if table.num_rungs == 1:
-        display.warn(
-            f"{_name(source)}: every trial has one rung, so this compares samplers and not policies of stopping"
-        )
-
-
-def _warn_of_several_encoders(table: RecordedSweep, source: Path | Folder, display: Display) -> None:
-    """Warn if the table mixes base models or datasets.
-
-    Their scores have different scales, and no sweep searches over them.
-    """
-    for column in ("model", "dataset"):
-        values = sorted({str(trial.values[column]) for trial in table.trials if trial.values.get(column) is not None})
-        if len(values) > 1:
-            display.warn(
-                f"{_name(source)}: {column} has {len(values)} values, which are searched as a parameter's; --where "
-                f"{column}=VALUE takes one of {', '.join(values)}"
-            )
-
-
-def _name(source: Path | Folder) -> str:
-    return str(source) if isinstance(source, Path) else source.location
-
-
-def _check_sampler(sampler: str, table: RecordedSweep, proposals: Aim) -> None:
+def _check_sampler(sampler: str, recording: RecordedSweep, proposals: Aim) -> None:
     allowed = [name for name in SAMPLERS if name != "grid"]
     if sampler not in allowed and ":" not in sampler:
-        problem = "a recorded table has no grid" if sampler == "grid" else f"{sampler!r} is no sampler"
-        raise InputError(f"--sampler: {problem}; allowed: {', '.join(allowed)}, package:Class")
+        raise InputError(f"--sampler is {sampler!r}; allowed: {', '.join(allowed)}, package:Class")
     try:
-        try_out(sampler, table.space, proposals)
+        try_out(sampler, recording.space, proposals)
     except InputError as error:
         raise InputError(f"--sampler: {error}") from None
 
 
-def _replay(table: RecordedSweep, search: SearchSettings, seed: int, num_workers: int) -> list[Step]:
-    peer = Search(table, search, seed)
+def _replay(recording: RecordedSweep, search: SearchSettings, seed: int, num_workers: int) -> list[Step]:
+    peer = Search(recording, search, seed)
     try:
-        return list(replay(table, peer, num_workers))
+        return list(replay(recording, peer, num_workers))
     except Exception as error:
         if search.sampler in SAMPLERS:
             raise
@@ -176,36 +150,36 @@ def _replay(table: RecordedSweep, search: SearchSettings, seed: int, num_workers
         raise InputError(f"--sampler: {search.sampler!r} failed: {type(error).__name__}: {error}") from None
 
 
-def _outcome(table: RecordedSweep, search: SearchSettings, runs: Sequence[Sequence[Step]]) -> Outcome:
+def _outcome(recording: RecordedSweep, search: SearchSettings, runs: Sequence[Sequence[Step]]) -> Outcome:
     shares = []
     for fraction in FRACTIONS:
-        budget = fraction * table.whole_budget
-        shares.append(statistics.median(share_at(run, budget, table) for run in runs))
-    budgets = [statistics.median(budget_to(share, table, run) for run in runs) for share in SHARES]
+        budget = fraction * recording.total_budget
+        shares.append(statistics.median(share_at(run, budget, recording) for run in runs))
+    budgets = [statistics.median(budget_to(share, recording, run) for run in runs) for share in SHARES]
     return Outcome(search, tuple(shares), tuple(budgets))
 
 
-def _grid(outcomes: Iterable[Outcome]) -> Grid:
-    grid = Grid("sampler", "policy", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+def _table(outcomes: Iterable[Outcome]) -> Table:
+    table = Table("sampler", "policy", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     goals = [f"to {percentage}" for percentage in _percentages(SHARES)]
     for column in (*_percentages(FRACTIONS), *goals):
-        grid.add_column(column, justify="right", no_wrap=True)
+        table.add_column(column, justify="right", no_wrap=True)
     for outcome in outcomes:
-        grid.add_row(*outcome.cells())
-    return grid
+        table.add_row(*outcome.cells())
+    return table
 
 
-def _title(table: RecordedSweep, settings: CompareSettings) -> str:
-    workers = _counted(settings.num_workers, "worker")
-    seeds = _counted(settings.num_seeds, "seed")
+def _title(recording: RecordedSweep, settings: CompareSettings) -> str:
+    workers = _count(settings.num_workers, "worker")
+    seeds = _count(settings.num_seeds, "seed")
     return (
-        f"{len(table.trials)} recorded trials, up to {table.num_rungs} rungs; {workers}, medians over {seeds}.\n"
-        f"Hypervolume in % of the whole table's once so much of its budget ({table.whole_budget:,}) is spent, "
-        "and the budget spent when it first reaches so much:"
+        f"{len(recording.trials)} recorded trials, up to {recording.num_rungs} rungs; {workers}, medians over {seeds}.\n"
+        f"Share of the recording's hypervolume after a share of its budget ({recording.total_budget:,}), "
+        "and the budget spent to reach a share of the hypervolume:"
     )
 
 
-def _counted(number: int, name: str) -> str:
+def _count(number: int, name: str) -> str:
     return f"{number} {name}" if number == 1 else f"{number} {name}s"
 
 

@@ -1,17 +1,22 @@
-"""Searches run against a recorded table with simulated workers and a simulated clock, without training."""
+"""Searches simulated on a recording, with workers and a clock, without training."""
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
+from raysweep.config.space import Scalar
 from raysweep.config.sweep import Aim, EarlyStoppingConfig, Policy
+from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.objective import Pair, front_of
 from raysweep.metrics.pareto import hypervolume
-from raysweep.replay.table import FreeTrials, RecordedRung, RecordedSweep, RecordedTrial
+from raysweep.replay.recordings import RecordedRung, RecordedSweep, RecordedTrial, infer_scale
 from raysweep.results.types import TrialStatus
+from raysweep.search.encoding import Scale
 from raysweep.search.proposer import Proposer
 from raysweep.search.scheduler import Scheduler
 from raysweep.search.stopping.factory import make_early_stopper
@@ -52,16 +57,16 @@ class SearchSettings:
 class Search:
     """raysweep's own scheduler, as a peer."""
 
-    def __init__(self, table: RecordedSweep, settings: SearchSettings, seed: int) -> None:
-        objective = table.objective()
+    def __init__(self, recording: RecordedSweep, settings: SearchSettings, seed: int) -> None:
+        objective = recording.objective()
         rule = EarlyStoppingConfig(
             policy=settings.policy,
-            first_examples=table.first_budget,
+            first_examples=recording.first_budget,
             reduction_factor=settings.reduction_factor,
         )
-        self.proposer = Proposer(table.space, settings.sampler, seed, objective, settings.proposals)
-        early_stopper = make_early_stopper(rule, objective, table.reference)
-        self.scheduler = Scheduler(self.proposer, early_stopper, objective, len(table.trials))
+        self.proposer = Proposer(recording.space, settings.sampler, seed, objective, settings.proposals)
+        early_stopper = make_early_stopper(rule, objective, recording.reference)
+        self.scheduler = Scheduler(self.proposer, early_stopper, objective, len(recording.trials))
 
     def ask(self) -> tuple[int, Mapping[str, Any]] | None:
         trial = self.scheduler.ask()
@@ -89,22 +94,22 @@ class Step:
     area: float
 
 
-def replay(table: RecordedSweep, peer: Peer, num_workers: int) -> Iterator[Step]:
-    """Run the peer on the table until nothing is left to do, and yield a step for every rung.
+def replay(recording: RecordedSweep, peer: Peer, num_workers: int) -> Iterator[Step]:
+    """Run the peer on the recording until nothing is left to do, and yield a step for every rung.
 
     The spent budget counts each rung when it ends, on whichever worker.
     """
-    free_trials = FreeTrials(table)
+    free_trials = FreeTrials(recording)
     runs: dict[int, _Run] = {}
     workers = _Workers()
     spent = 0
     front: tuple[Pair, ...] = ()
     while True:
-        while len(workers) < num_workers and (asked := peer.ask()) is not None:
-            trial, values = asked
+        while len(workers) < num_workers and (request := peer.ask()) is not None:
+            trial, values = request
             if trial not in runs:
                 nearest = free_trials.take_nearest(values)
-                recorded = table.trials[nearest]
+                recorded = recording.trials[nearest]
                 runs[trial] = _Run(recorded)
                 peer.on_begin(trial, recorded.values)
             workers.start(trial, runs[trial].next_seconds)
@@ -115,7 +120,7 @@ def replay(table: RecordedSweep, peer: Peer, num_workers: int) -> Iterator[Step]
         spent += run.next_budget
         rung = run.finish_rung()
         front = front_of([*front, *rung.points])
-        area = hypervolume(front, table.reference_point)
+        area = hypervolume(front, recording.reference_point)
         yield Step(spent, workers.clock, area)
         ahead = run.budgets_ahead
         stops = peer.on_rung(trial, rung.budget, rung.points, ahead)
@@ -183,18 +188,104 @@ class _Workers:
         return trial
 
 
-def budget_to(share: float, table: RecordedSweep, steps: Iterable[Step]) -> float:
-    """Return the budget spent when the hypervolume first reached ``share`` of the whole table's.
+def budget_to(share: float, recording: RecordedSweep, steps: Iterable[Step]) -> float:
+    """Return the budget spent when the hypervolume first reached ``share`` of the recording's.
 
     Returns infinity if it never did.
     """
     for step in steps:
-        if step.area >= share * table.area:
+        if step.area >= share * recording.area:
             return step.budget
     return float(np.inf)
 
 
-def share_at(steps: Sequence[Step], budget: float, table: RecordedSweep) -> float:
-    """Return the share of the whole table's hypervolume that was reached when ``budget`` was spent."""
+def share_at(steps: Sequence[Step], budget: float, recording: RecordedSweep) -> float:
+    """Return the share of the recording's hypervolume that was reached when ``budget`` was spent."""
     reached = [step.area for step in steps if step.budget <= budget]
-    return reached[-1] / table.area if reached else 0.0
+    return reached[-1] / recording.area if reached else 0.0
+
+
+class FreeTrials:
+    """The recorded trials that no proposal has been mapped to yet; each proposal is mapped to the nearest one.
+
+    Distances are sums over parameters: for numbers the difference (of logarithms if the range is wide), otherwise 0 or
+    1, divided by the mean over pairs of recorded configurations so that no parameter outweighs another by its kind. A
+    parameter that only one of the two has counts as the maximum difference.
+    """
+
+    def __init__(self, recording: RecordedSweep) -> None:
+        self._is_free = np.ones(len(recording.trials), dtype=bool)
+        names = {name for trial in recording.trials for name in trial.values}
+        self._columns: dict[str, _Column] = {}
+        for name in sorted(names):
+            self._columns[name] = _column([trial.values.get(name) for trial in recording.trials])
+
+    def take_nearest(self, values: Mapping[str, Any]) -> int:
+        """Return the index of the recorded trial nearest to a proposal and mark it as taken.
+
+        Raises:
+            IndexError: If no trial is left.
+        """
+        distances = np.zeros(len(self._is_free))
+        for name, column in self._columns.items():
+            distances += column.distances(values.get(name))
+        distances[~self._is_free] = np.inf
+        index = int(np.argmin(distances))
+        if not self._is_free[index]:
+            raise IndexError("every recorded configuration was taken")
+        self._is_free[index] = False
+        return index
+
+
+@dataclass(frozen=True)
+class _NumberColumn:
+    """A numeric parameter.
+
+    ``places``, shape (trials,), are the positions of the values within their range; nan without a value.
+    """
+
+    scale: Scale
+    places: Float64Array
+    weight: float
+
+    def distances(self, value: Any) -> Float64Array:
+        if value is None:
+            return self.weight * ~np.isnan(self.places)
+        return self.weight * np.nan_to_num(np.abs(self.places - self.scale(value)), nan=1.0)
+
+
+@dataclass(frozen=True)
+class _ChoiceColumn:
+    """A categorical parameter.
+
+    ``values`` has shape (trials,) and dtype object; None without a value.
+    """
+
+    values: npt.NDArray[np.object_]
+    weight: float
+
+    def distances(self, value: Any) -> Float64Array:
+        distances: Float64Array = self.weight * (self.values != value)
+        return distances
+
+
+_Column = _NumberColumn | _ChoiceColumn
+
+
+def _column(values: Sequence[Scalar]) -> _Column:
+    """Return the column of one parameter over all recorded trials, given None for trials without a value."""
+    present = [value for value in values if value is not None]
+    count = len(present)
+    scale = infer_scale(present)
+    if scale is None:
+        likeness = sum((number / count) ** 2 for number in Counter(present).values())
+        return _ChoiceColumn(np.array(values, dtype=object), _weight(1 - likeness))
+    places = np.array([np.nan if value is None else scale(value) for value in values])
+    ascending = np.sort([scale(value) for value in present])
+    mean_difference = float(2 * ((2 * np.arange(count) - count + 1) * ascending).sum() / count**2)  # over all pairs
+    return _NumberColumn(scale, places, _weight(mean_difference))
+
+
+def _weight(mean_distance: float) -> float:
+    """Return the factor that makes the mean distance 1, or 1 if all configurations are alike."""
+    return 1 / (mean_distance or 1.0)

@@ -95,8 +95,8 @@ def test_a_killed_driver_is_resumed_to_the_uninterrupted_result_and_may_be_exten
         refused = raysweep_here(tmp_path, *resume, wrong, value)
         assert refused.returncode == 2, refused.stderr
         assert re.search(message, refused.stderr), refused.stderr
-    assert raysweep_here(tmp_path, "table", str(killed), "table.csv").returncode == 0
-    replayed = raysweep_here(tmp_path, "replay", "table.csv", "--seeds", "2", "--format", "json")
+    assert raysweep_here(tmp_path, "record", str(killed), "recording.csv").returncode == 0
+    replayed = raysweep_here(tmp_path, "replay", "recording.csv", "--seeds", "2", "--format", "json")
     assert replayed.returncode == 0, replayed.stderr
     assert json.loads(replayed.stdout)["trials"] == 4
 

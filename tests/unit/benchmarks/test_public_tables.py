@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from benchmarks import public_tables
+from benchmarks.foreign_tables import read
 from raysweep.config.space import Choices, Range
 from raysweep.errors import InputError
-from raysweep.replay.table_io import read
 
 
 @pytest.mark.parametrize(

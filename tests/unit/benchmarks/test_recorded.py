@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.recorded import TUNED_ALONE, Criterion, Recorded, located
-from raysweep.replay.table import RecordedRung, RecordedSweep, RecordedTrial
+from raysweep.replay.recordings import RecordedRung, RecordedSweep, RecordedTrial
 
 
 def sweep(*points: tuple[float, float]) -> RecordedSweep:
@@ -57,7 +57,7 @@ def test_a_part_is_drawn_by_its_seed() -> None:
 
 def test_recorded_tables_are_taken_whole_and_as_the_tuned_encoders_alone() -> None:
     """The second has of each rung the first's tuned point, and begins its hypervolumes at the same reference point."""
-    named = [name for name in located() if f"{os.sep}tables{os.sep}" in name]
+    named = [name for name in located() if f"{os.sep}recordings{os.sep}" in name]
     assert named and named == [name for path in named[::2] for name in (path, f"{path}{TUNED_ALONE}")]
     for whole, tuned_alone in zip(map(Recorded.of, named[::2]), map(Recorded.of, named[1::2]), strict=True):
         assert tuned_alone.table.reference_point == whole.table.reference_point

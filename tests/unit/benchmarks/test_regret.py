@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from benchmarks import regret
 from benchmarks.regret import LEVEL, SHARES
+from raysweep.replay.recordings import RecordedRung, RecordedSweep, RecordedTrial
 from raysweep.replay.simulator import Step, budget_to
-from raysweep.replay.table import RecordedRung, RecordedSweep, RecordedTrial
 
 TAIL = (1 - LEVEL) / 2
 NUM_DEVIATIONS = 4  # of a share of resamples around its expectation
@@ -35,7 +35,7 @@ def test_the_area_under_the_curve_is_the_mean_regret_of_every_unit_of_budget(run
         regrets += [1 - best / 0.25] * cost  # while it is being spent, the rung has not ended
         spent, best = spent + cost, max(best, area)
         steps.append(Step(spent, 0.0, best))
-    regrets += [1 - best / 0.25] * (recorded.whole_budget - spent)
+    regrets += [1 - best / 0.25] * (recorded.total_budget - spent)
     found = regret.curve(recorded, steps)
     assert len(regrets) == 50 and found.area == pytest.approx(np.mean(regrets))
     assert found.budgets == tuple(budget_to(share, recorded, steps) for share in SHARES)

@@ -11,8 +11,8 @@ from benchmarks.search_peers.flat import Given, flat, indexed
 from benchmarks.search_peers.shown import Shown, longest, params_of
 from raysweep.config.space import Choices, Range
 from raysweep.metrics.pareto import hypervolume
+from raysweep.replay.recordings import RecordedRung, RecordedSweep, RecordedTrial
 from raysweep.replay.simulator import SearchSettings, Step, replay
-from raysweep.replay.table import RecordedRung, RecordedSweep, RecordedTrial
 from support.sweep_files import MINIMAL, read
 
 ENTRIES = {entry.name: entry for entry in registry.entries()}
@@ -53,11 +53,11 @@ def test_a_row_searches_the_table_and_is_determined_by_its_seed(name: str, table
         found = steps(entry, table, 1, num_workers)
         assert found == steps(entry, table, 1, num_workers)
         budgets = [step.budget for step in found]
-        assert budgets == sorted(budgets) and budgets[-1] <= table.whole_budget
+        assert budgets == sorted(budgets) and budgets[-1] <= table.total_budget
         assert 0 < found[-1].area <= table.area * (1 + 1e-9)
         has_no_stopping = table.num_rungs == 1 or name.endswith(", P and S") or name in ("random", "grid")
         if has_no_stopping:
-            assert budgets[-1] == table.whole_budget and found[-1].area == pytest.approx(table.area)
+            assert budgets[-1] == table.total_budget and found[-1].area == pytest.approx(table.area)
 
 
 def test_rows_are_named_once_and_the_default_is_what_a_sweep_without_more_gets(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from benchmarks.regret import Curve
 from benchmarks.search_cells import Cell, Kept, Played
 from benchmarks.search_peers import registry
 from benchmarks.search_peers.listed import Listed, shuffled
-from raysweep.replay.table import RecordedRung, RecordedSweep, RecordedTrial
+from raysweep.replay.recordings import RecordedRung, RecordedSweep, RecordedTrial
 
 
 def recorded(name: str, *, counts: bool = True) -> Recorded:

@@ -19,7 +19,7 @@ from raysweep.controller.sweep import Sweep
 from raysweep.errors import InputError
 from raysweep.metrics.objective import Pair
 from raysweep.metrics.pareto import hypervolume
-from raysweep.replay import table_io
+from raysweep.replay import recording_files
 from raysweep.report import write
 from raysweep.report.summary import summarize
 from raysweep.report.tables import kind_name, mean_table
@@ -461,7 +461,7 @@ def test_tables_and_warm_starts_have_a_configuration_once_with_its_means(tmp_pat
     for key, mean in means.items():
         assert (kept[key].polarity, kept[key].similarity) == (mean.polarity, mean.similarity)
         assert kept[key].retention == pytest.approx(mean.similarity / REFERENCE[1])
-    frame = table_io.frame_of(results)
+    frame = recording_files.to_frame(results)
     assert set(frame["trial"]) == set(range(12))
     assert not {"seed", "run", "replicate_of"} & {*frame, *varied_parameters(results.trials)}
     for name in varied_parameters(results.trials):

@@ -9,7 +9,7 @@ from raysweep.errors import InputError
 from raysweep.paper.file_source import recordings_of_frame
 from raysweep.paper.recording import Recording, Scores
 from raysweep.paper.run_source import recording_of_run
-from raysweep.replay import table_io
+from raysweep.replay import recording_files
 from raysweep.results.reader import load
 from raysweep.storage.folder import LocalFolder
 from support.tables import grid, write_run
@@ -101,7 +101,7 @@ def test_a_column_of_the_split_is_read() -> None:
 def test_a_runs_table_says_what_the_run_says(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", grid())
     of_run = recording_of_run(LocalFolder(folder))
-    (of_table,) = recordings(table_io.frame_of(load(folder)))
+    (of_table,) = recordings(recording_files.to_frame(load(folder)))
     assert [each.values["loss"] for each in of_table.configurations] == [
         each.values["loss"] for each in of_run.configurations
     ]

@@ -13,7 +13,7 @@ from support.s3_server import BUCKET, S3Server
 NAMES = ["../../../../evil", "a/../../evil", "./evil", "/etc/evil", "a\x01b"]
 
 
-@pytest.mark.parametrize("command", ["report", "export", "table", "resume"])
+@pytest.mark.parametrize("command", ["report", "export", "record", "resume"])
 @pytest.mark.parametrize("number", range(len(NAMES)))
 def test_a_name_that_leads_out_is_refused(
     number: int, command: str, server: S3Server, tmp_path: Path, canary: Canary
@@ -30,7 +30,7 @@ def test_a_name_that_leads_out_is_refused(
         boto3.client("s3").put_object(Bucket=BUCKET, Key=key, Body=b"evil")
     arguments = {
         "report": ["report", place],
-        "table": ["table", place, "table.csv"],
+        "record": ["record", place, "recording.csv"],
         "export": ["export", place, "model"],
         "resume": ["run", "--resume", place],
     }

@@ -115,7 +115,7 @@ LEDGERS: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("command", ["report", "table", "replay", "export", "warm start"])
+@pytest.mark.parametrize("command", ["report", "record", "replay", "export", "warm start"])
 @pytest.mark.parametrize("name", LEDGERS)
 def test_a_ledger_that_was_tampered_with_is_refused(name: str, command: str, run: Path, canary: Canary) -> None:
     change, said = LEDGERS[name]
@@ -123,13 +123,13 @@ def test_a_ledger_that_was_tampered_with_is_refused(name: str, command: str, run
     (run.parent / "sweep.yaml").write_text(MINIMAL)
     arguments = {
         "report": ["report", str(run)],
-        "table": ["table", str(run), "table.csv"],
+        "record": ["record", str(run), "recording.csv"],
         "replay": ["replay", str(run)],
         "export": ["export", str(run), "model"],
         "warm start": ["run", "sweep.yaml", "--storage.runs", "runs", "--warm-start", str(run)],
     }
     check_refused(raysweep_here(run.parent, *arguments[command]), f"{run / 'ledger.jsonl'}: ", said)
-    assert not {path.name for path in run.parent.iterdir()} & {"table.csv", "model", "runs"}
+    assert not {path.name for path in run.parent.iterdir()} & {"recording.csv", "model", "runs"}
 
 
 def test_a_ledger_that_is_pickled_is_refused(run: Path, canary: Canary) -> None:
@@ -277,7 +277,7 @@ def test_files_of_tune_are_not_read(folder: str, run: Path, canary: Canary) -> N
         path = run / folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(canary.pickle)
-    for command in (["report", str(run)], ["table", str(run), "table.csv"]):
+    for command in (["report", str(run)], ["record", str(run), "recording.csv"]):
         done = raysweep_here(run.parent, *command)
         assert done.returncode == 0, done.stderr
     load_resumed(run)[1].ledger.close()

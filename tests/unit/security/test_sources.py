@@ -152,24 +152,22 @@ def test_a_column_that_leads_out_is_refused(column: str, tmp_path: Path, canary:
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 
 
-TABLES: list[tuple[Spoil, str, str]] = [
-    (truncated_parquet, "table.parquet", "cannot be read: "),
-    (parquet_with_a_huge_footer, "table.parquet", "cannot be read: "),
-    (pickle_named_parquet, "table.parquet", "cannot be read: "),
-    (parquet_with_a_pickled_type, "table.parquet", ""),
-    (parquet_with_huge_cells, "table.parquet", "is too large; allowed: tables of fewer than 268,435,456 bytes"),
-    (csv_with_a_cell_of_1_gib, "table.csv", "is too large; allowed: tables of fewer than 268,435,456 bytes"),
-    (pickle_named_parquet, "table.csv", ""),
-    (pipe, "table.csv", "is no ordinary file"),
-    (endless, "table.csv", "is no ordinary file"),
-    (null_bytes_alone, "table.csv", ""),
-    (other_columns, "table.csv", ""),
+RECORDINGS: list[tuple[Spoil, str, str]] = [
+    (truncated_parquet, "recording.parquet", "cannot be read: "),
+    (parquet_with_a_huge_footer, "recording.parquet", "cannot be read: "),
+    (pickle_named_parquet, "recording.parquet", "cannot be read: "),
+    (parquet_with_a_pickled_type, "recording.parquet", ""),
+    (pickle_named_parquet, "recording.csv", ""),
+    (pipe, "recording.csv", "not a regular file"),
+    (endless, "recording.csv", "not a regular file"),
+    (null_bytes_alone, "recording.csv", ""),
+    (other_columns, "recording.csv", ""),
 ]
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize(("spoil", "name", "said"), TABLES)
-def test_a_table_that_is_none_is_refused(spoil: Spoil, name: str, said: str, tmp_path: Path, canary: Canary) -> None:
+@pytest.mark.parametrize(("spoil", "name", "said"), RECORDINGS)
+def test_invalid_recordings_are_rejected(spoil: Spoil, name: str, said: str, tmp_path: Path, canary: Canary) -> None:
     spoil(tmp_path / name, canary)
     check_refused(raysweep_here(tmp_path, "replay", name), f"{name}: ", said)
 
@@ -180,8 +178,8 @@ def test_a_table_that_is_none_is_refused(spoil: Spoil, name: str, said: str, tmp
 def test_a_sampler_that_is_none_is_refused(sampler: str, tmp_path: Path, canary: Canary) -> None:
     rungs = itertools.product(range(4), (10, 20))
     rows = "".join(
-        f"{trial},{trial / 10},{budget},{0.5 + trial / 100 + budget / 1e4},{0.5 - trial / 100}\n"
+        f"{trial},{trial / 10},{budget},{budget},plain,{0.5 + trial / 100 + budget / 1e4},{0.5 - trial / 100}\n"
         for trial, budget in rungs
     )
-    (tmp_path / "table.csv").write_text(f"trial,margin,examples_seen,polarity,similarity\n{rows}")
-    check_refused(raysweep_here(tmp_path, "replay", "table.csv", "--sampler", sampler), f"--sampler: {sampler!r} ")
+    (tmp_path / "recording.csv").write_text(f"trial,margin,examples_seen,seconds,kind,polarity,similarity\n{rows}")
+    check_refused(raysweep_here(tmp_path, "replay", "recording.csv", "--sampler", sampler), f"--sampler: {sampler!r} ")

@@ -1,6 +1,6 @@
 """Record a table for :mod:`benchmarks.search_quality`: random configurations of a space, every one at every rung.
 
-    python -m benchmarks.record_table mr benchmarks/tables/mr.parquet --runs runs/
+    python -m benchmarks.record mr benchmarks/recordings/mr.parquet --runs runs/
 
 The data sets: SST-2, MR, SUBJ and TREC of RAYSWEEP_DATA_DIR, and two that the demo's grammar makes, ``easy`` and ``late``
 (:mod:`benchmarks.made_data`). It is a sweep of ``raysweep run`` with the sampler random and without stopping, and can be
@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks import made_data, measure
 from benchmarks.recorded import TUNED_ALONE, Recorded
 from raysweep.errors import InputError
-from raysweep.replay import table_io
+from raysweep.replay import recording_files
 from raysweep.results.reader import load
 from raysweep.results.types import TrialStatus
 from raysweep.storage.folder import open_folder
@@ -120,7 +120,7 @@ def _run(command: list[str]) -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.record_table",
+        prog="python -m benchmarks.record",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -163,7 +163,7 @@ def finished(recording: Recording, path: Path) -> str:
     if num_ended < recording.num_configurations:
         return f"{num_whole} of {recording.num_configurations} configurations are recorded; the same command goes on"
     path.parent.mkdir(parents=True, exist_ok=True)
-    table_io.write(results, path)
+    recording_files.write(results, path)
     tuned_alone = f"{path}{TUNED_ALONE}"
     failed = f", {num_failed} failed" if num_failed else ""
     of_whole = f"{path}: {num_whole} configurations{failed}; {Recorded.of(str(path)).criterion}"
@@ -172,6 +172,6 @@ def finished(recording: Recording, path: Path) -> str:
 
 
 if __name__ == "__main__":
-    from benchmarks import record_table
+    from benchmarks import record
 
-    record_table.main()
+    record.main()

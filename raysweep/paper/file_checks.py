@@ -128,6 +128,23 @@ def check_unit(frame: "pd.DataFrame", is_percent: "pd.Series[bool]") -> None:
         )
 
 
+def in_unit_interval(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the frame with scores and their deviations in [0, 1], even if all were x100.
+
+    Raises:
+        InputError: If a cell is not a number.
+    """
+    for column in ("polarity", "similarity"):
+        frame = frame.assign(**{column: number_column(frame, column)})
+    deviations = [column for column in DEVIATIONS if column in frame]
+    frame = frame.assign(**{column: optional_number_column(frame, column) for column in deviations})
+    is_percent = frame["polarity"].abs() > 1.5
+    check_unit(frame, is_percent)
+    if not is_percent.any():
+        return frame
+    return frame.assign(**{column: frame[column] / 100 for column in ("polarity", "similarity", *deviations)})
+
+
 def _check_that_nothing_is_negative(points: PointRows) -> None:
     for column in ("polarity", "seconds", *DEVIATIONS):
         if column in points.frame and (points.frame[column] < 0).any():

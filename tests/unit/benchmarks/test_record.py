@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks import made_data
-from benchmarks.record_table import Recording, finished, located
+from benchmarks.record import Recording, finished, located
 from benchmarks.recorded import TUNED_ALONE
 from raysweep.config import load
 from raysweep.errors import InputError
-from raysweep.replay.table_io import read
+from raysweep.replay.recording_files import read
 from support.ledgers import NUM_RUNGS, StoredTrial, random_trials, write_ledger
 
 

@@ -1,4 +1,4 @@
-"""Commands on recorded tables and for papers: table, tables and replay."""
+"""Commands on recordings and for papers: record, replay and paper."""
 
 from pathlib import Path
 from typing import Annotated, get_args
@@ -21,17 +21,17 @@ app = typer.Typer()
 
 
 @app.command()
-def table(
+def record(
     run: Annotated[str, typer.Argument(metavar="RUN", help="Folder or URI of a run, finished or not.")],
     to: Annotated[Path, typer.Argument(parser=parse_path, metavar="FILE", help="A .csv or .parquet file to write.")],
 ) -> None:
-    """Write a run's configurations, rungs and operating points as a recorded table, for replay."""
-    from raysweep.replay import table_io
+    """Write a run's configurations, rungs and operating points as a recording, for replay."""
+    from raysweep.replay import recording_files
     from raysweep.results import reader
 
     file = check_new("FILE", to)
     results = reader.load(run_folder("RUN", run))
-    num_trials = table_io.write(results, file)
+    num_trials = recording_files.write(results, file)
     typer.echo(f"{to}: {num_trials} trials")
 
 
@@ -92,7 +92,9 @@ def tables(
 
 @app.command()
 def replay(  # noqa: PLR0913 (the options of a command)
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="Recorded table, or the folder or URI of a run.")],
+    recording: Annotated[
+        str, typer.Argument(metavar="RECORDING", help="Recording (.csv, .parquet), or the folder or URI of a run.")
+    ],
     sampler: Annotated[
         str, typer.Option(help="mfgp, tpe, gp, nsga2, random or package:Class; several separated by commas.")
     ] = "mfgp",
@@ -135,7 +137,7 @@ def replay(  # noqa: PLR0913 (the options of a command)
         num_seeds=seeds,
     )
     with working() as (display, _):
-        source = run_folder("TABLE", table) if is_uri(table) else Path(table)
+        source = run_folder("RECORDING", recording) if is_uri(recording) else Path(recording)
         comparison = compare_searches(source, parse_where(where or []), settings, display)
     if format == "json":
         print_json(comparison.figures)

@@ -1,0 +1,264 @@
+"""Reading and writing recordings as .csv and .parquet files; see :mod:`raysweep.replay.recordings`.
+
+A file has a row for each operating point of each rung, with one column for each parameter and COLUMNS. ``polarity`` and
+``similarity`` are in [0, 1], and ``seconds`` counts from the trial's start. Rows of kind ``reference`` hold the reference
+encoder's scores and have no trial. Only an empty cell of a .csv file is a missing value: ``NA`` and ``None`` are names.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from raysweep.config.space import Scalar
+from raysweep.config.trial import LOSS_PARAMETERS, TrialConfig
+from raysweep.errors import InputError
+from raysweep.replay.recordings import RecordedRung, RecordedSweep, RecordedTrial
+from raysweep.results.types import BASELINES, Results
+from raysweep.results.views import averaged, varied_parameters
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+REQUIRED = ("trial", "examples_seen", "seconds", "kind", "polarity", "similarity")
+COLUMNS = (*REQUIRED, "value", "accuracy")
+
+_NO_TRIALS = ("oracle", *BASELINES)  # kinds of points that no trial produces and no search finds
+
+NULLABLE = frozenset(
+    name for name, field in TrialConfig.model_fields.items() if field.default is None and name not in LOSS_PARAMETERS
+)
+"""Trial parameters for which null is a value."""
+
+
+def read(path: Path, where: Mapping[str, str] | None = None) -> RecordedSweep:
+    """Read a recording from .csv or .parquet, keeping rows whose columns have the values in ``where``.
+
+    Raises:
+        InputError: If the file is invalid, with the file, the column and, if there is one, the row.
+    """
+    return from_frame(read_frame(path), str(path), where)
+
+
+def read_frame(path: Path) -> "pd.DataFrame":
+    """Return the rows of a .csv or .parquet file, unchecked.
+
+    Raises:
+        InputError: If the file cannot be read or has another suffix.
+    """
+    import pandas as pd
+
+    if not path.exists():
+        raise InputError(f"{path}: no such file")
+    if not path.is_file():  # reading a device or a pipe may never end
+        raise InputError(f"{path}: not a regular file")
+    if path.suffix not in (".csv", ".parquet"):
+        raise InputError(f"{path}: suffix is {path.suffix or 'missing'}; allowed: .csv, .parquet")
+    try:
+        if path.suffix == ".csv":
+            return pd.read_csv(path, low_memory=False, keep_default_na=False, na_values=[""])
+        return pd.read_parquet(path)
+    except Exception as error:  # a damaged file may fail in any layer, each with its own error types
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise InputError(f"{path}: cannot be read: {reason}") from None
+
+
+def from_frame(frame: "pd.DataFrame", name: str, where: Mapping[str, str] | None = None) -> RecordedSweep:
+    """Return the recording in a frame; ``name`` is for error messages. See :func:`read`."""
+    try:
+        return _recorded_sweep(frame.reset_index(drop=True), where or {})
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+
+
+def _recorded_sweep(frame: "pd.DataFrame", where: Mapping[str, str]) -> RecordedSweep:
+    check_columns(frame, REQUIRED)
+    for column, wanted in where.items():
+        frame = _select_rows(frame, column, wanted)
+    for score in ("polarity", "similarity"):
+        frame = frame.assign(**{score: number_column(frame, score)})
+    is_reference = frame["kind"] == "reference"
+    points = frame[~is_reference]
+    if points.empty:
+        raise InputError("no row has another kind than 'reference'")
+    for column in ("examples_seen", "seconds"):
+        points = points.assign(**{column: number_column(points, column)})
+    _check_points(points)
+    configurations = _configurations(points)
+    reference = None
+    reference_point = float(points["polarity"].min()), float(points["similarity"].min())
+    if is_reference.any():
+        polarity, similarity = frame.loc[is_reference, ["polarity", "similarity"]].iloc[0].tolist()
+        reference = polarity, similarity
+        reference_point = polarity, similarity / 2
+    recording = RecordedSweep(_trials(points, configurations), reference_point, reference, nullable=NULLABLE)
+    recording.space  # noqa: B018 (raises InputError if the configurations form no space)
+    if not recording.area:
+        polarity, similarity = reference_point
+        raise InputError(
+            f"no point is above the reference point (P {polarity:g}, S {similarity:g}), so searches cannot be compared"
+        )
+    return recording
+
+
+def _select_rows(frame: "pd.DataFrame", column: str, wanted: str) -> "pd.DataFrame":
+    """Return the rows whose column has this value, and the reference's rows."""
+    check_columns(frame, [column])
+    try:
+        number = str(plain(float(wanted)))  # such as 1 for 1.0
+    except (ValueError, OverflowError):
+        number = wanted
+    is_reference = frame["kind"] == "reference"
+    texts = as_objects(frame[column]).map(lambda value: None if value is None else str(plain(value)))
+    is_wanted = texts.isin([wanted, number]) & ~is_reference
+    if not is_wanted.any():
+        values = sorted(texts[~is_reference].dropna().unique())
+        raise InputError(f"no row has {column} {wanted!r}; allowed: {', '.join(values[:20])}")
+    return frame[is_wanted | is_reference]
+
+
+def _check_points(points: "pd.DataFrame") -> None:
+    """Raise InputError for the first invalid cell of the trials' points."""
+    budgets = points["examples_seen"]
+    reject_cells(points["trial"], points["trial"].isna(), "the trial's number")
+    reject_cells(budgets, (budgets % 1 != 0) | (budgets < 1), "whole numbers above 0")
+    reject_cells(points["seconds"], points["seconds"] < 0, "numbers from 0")
+    reject_cells(points["polarity"], ~points["polarity"].between(0, 1), "numbers from 0 to 1")
+    reject_cells(points["similarity"], ~points["similarity"].between(-1, 1), "numbers from -1 to 1")
+
+
+def _configurations(points: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the parameters as plain objects, with None for empty cells.
+
+    Raises:
+        InputError: If a cell is not a scalar, or a trial has two configurations.
+    """
+    parameters = [name for name in points.columns if name not in COLUMNS]
+    if not parameters:
+        raise InputError(f"no column of a parameter; the columns are {', '.join(map(str, points.columns))}")
+    configurations = points[parameters].apply(as_objects)
+    for parameter in parameters:
+        is_wrong = ~configurations[parameter].map(_is_scalar).astype(bool)
+        reject_cells(configurations[parameter], is_wrong, "numbers, words, true and false")
+    keys = configurations.apply(tuple, axis=1)
+    differs = keys != keys.groupby(points["trial"]).transform("first")
+    if differs.any():
+        row = differs.idxmax()
+        raise InputError(f"row {row + 1}: trial {plain(points['trial'][row])} has another configuration in rows above")
+    return configurations
+
+
+def _is_scalar(value: Any) -> bool:
+    scalar = plain(value)
+    return isinstance(scalar, bool | int | str | None) or (isinstance(scalar, float) and math.isfinite(scalar))
+
+
+def _trials(points: "pd.DataFrame", configurations: "pd.DataFrame") -> tuple[RecordedTrial, ...]:
+    trials = []
+    for _, rows in points.groupby("trial", sort=False):
+        cells = configurations.loc[rows.index[0]]
+        values = {str(name): plain(value) for name, value in cells.items() if value is not None}
+        rungs = []
+        for budget, rung in rows.groupby("examples_seen", sort=True):
+            scores = zip(rung["polarity"].tolist(), rung["similarity"].tolist(), strict=True)
+            rungs.append(RecordedRung(int(budget), float(rung["seconds"].iloc[0]), tuple(scores)))
+        trials.append(RecordedTrial(values, tuple(rungs)))
+    return tuple(trials)
+
+
+def check_columns(frame: "pd.DataFrame", columns: Iterable[str]) -> None:
+    """Raise InputError for the first column that the frame lacks."""
+    for column in columns:
+        if column not in frame:
+            raise InputError(f"column {column!r} is missing; the columns are {', '.join(map(str, frame.columns))}")
+
+
+def number_column(frame: "pd.DataFrame", column: str, *, is_optional: bool = False) -> "pd.Series[float]":
+    """Return a column as floats, with NaN for empty cells if they are allowed.
+
+    Raises:
+        InputError: For the first row whose cell is not a finite number.
+    """
+    import pandas as pd
+
+    numbers = pd.to_numeric(frame[column], errors="coerce").astype("float64")
+    is_wrong = ~np.isfinite(numbers)
+    if is_optional:
+        is_wrong &= frame[column].notna()
+    reject_cells(frame[column], is_wrong, "finite numbers")
+    return numbers
+
+
+def reject_cells(column: "pd.Series[Any]", is_wrong: "pd.Series[bool]", allowed: str) -> None:
+    """Raise InputError for the first wrong cell; the index counts rows from 0, and messages from 1."""
+    if is_wrong.any():
+        row = is_wrong.idxmax()
+        raise InputError(f"row {row + 1}: {column.name} is {column[row]!s}; allowed: {allowed}")
+
+
+def as_objects(column: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Return a column as plain objects, with None for empty cells of any type."""
+    return column.astype(object).where(column.notna(), None)
+
+
+def plain(value: Any) -> Scalar:
+    """Return a cell as YAML would have it; whole numbers stay integers although columns with gaps hold floats."""
+    value = value.item() if isinstance(value, np.generic) else value
+    scalar: Scalar = int(value) if isinstance(value, float) and value.is_integer() else value
+    return scalar
+
+
+def write(results: Results, path: Path) -> int:
+    """Write a run as a recording and return the number of its trials.
+
+    Raises:
+        InputError: If the suffix is unknown or no rung is finished.
+    """
+    if path.suffix not in (".csv", ".parquet"):
+        raise InputError(f"{path}: suffix is {path.suffix or 'missing'}; allowed: .csv, .parquet")
+    frame = to_frame(results)
+    try:
+        if path.suffix == ".csv":
+            frame.to_csv(path, index=False)
+        else:
+            frame.to_parquet(path, index=False, compression="zstd")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    return int(frame["trial"].nunique())
+
+
+def to_frame(results: Results) -> "pd.DataFrame":
+    """Return a run's dev points as a recording, with means for configurations that have replicates.
+
+    Raises:
+        InputError: If no rung is finished.
+    """
+    import pandas as pd
+
+    if not results.rungs:
+        raise InputError(f"{results.folder}: no rung is finished, so there is nothing to record")
+    parameters = varied_parameters(results.trials)
+    configs = {trial.trial: trial.config for trial in results.trials}
+    rungs = {(rung.trial, rung.step): rung for rung in results.rungs}
+    rows = []
+    for point in averaged(results):
+        if point.split != "dev" or point.kind in _NO_TRIALS:
+            continue
+        row: dict[str, Any] = {"trial": point.trial}
+        if point.trial is not None and point.step is not None:
+            rung = rungs[point.trial, point.step]
+            row |= {name: configs[point.trial].get(name) for name in parameters}
+            row |= {"examples_seen": rung.examples_seen, "seconds": round(rung.seconds, 3)}
+        row |= {"kind": point.kind, "value": point.value}
+        row |= {"polarity": round(point.polarity, 6), "similarity": round(point.similarity, 6)}
+        row["accuracy"] = None if point.accuracy is None else round(point.accuracy, 6)
+        rows.append(row)
+    frame = pd.DataFrame(rows).astype({"trial": "Int64", "examples_seen": "Int64"})
+    for name in parameters:
+        types = {type(config.get(name)) for config in configs.values()}
+        if types <= {int, type(None)}:  # pandas turns integer columns with gaps into floats
+            frame[name] = frame[name].astype("Int64")
+    scores = ["kind", "value", "polarity", "similarity", "accuracy"]
+    return frame[["trial", *parameters, "examples_seen", "seconds", *scores]]

@@ -1,0 +1,164 @@
+"""Recordings of sweeps: the scores of every configuration at every rung, for replaying searches without training."""
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Scalar, Space
+from raysweep.errors import InputError
+from raysweep.metrics.objective import Objective, Pair
+from raysweep.metrics.pareto import hypervolume
+from raysweep.search.encoding import Scale
+
+Values = Mapping[str, Scalar]
+
+# Numbers with at most this many distinct values, each used at least twice on average, are choices; others are ranges.
+MAX_CHOICES = 16
+
+LOG_RATIO = 10.0  # a range whose ends differ by at least this factor is searched on a log scale
+
+
+@dataclass(frozen=True)
+class RecordedRung:
+    budget: int  # examples seen
+    seconds: float  # since the trial started
+    points: tuple[Pair, ...]
+
+
+@dataclass(frozen=True)
+class RecordedTrial:
+    values: Mapping[str, Scalar]
+    rungs: tuple[RecordedRung, ...]  # by ascending budget
+
+
+@dataclass(frozen=True)
+class RecordedSweep:
+    """The scores of every configuration at every rung.
+
+    ``reference_point`` is the hypervolume's reference point: P of the reference encoder and half its S, or the worst
+    recorded scores. ``reference`` holds the reference encoder's own scores, if recorded. The parameters in
+    ``ranges`` are searched as ranges of numbers even if few of their values were recorded. For the parameters in
+    ``nullable``, null is a value: a trial without a value has null, unless another parameter decides which trials have
+    one.
+    """
+
+    trials: tuple[RecordedTrial, ...]
+    reference_point: Pair
+    reference: Pair | None = None
+    ranges: frozenset[str] = frozenset()
+    nullable: frozenset[str] = frozenset()
+
+    @cached_property
+    def area(self) -> float:
+        """Return the hypervolume of everything recorded."""
+        points = [point for trial in self.trials for rung in trial.rungs for point in rung.points]
+        return hypervolume(points, self.reference_point)
+
+    @cached_property
+    def space(self) -> Space:
+        """Return the search space inferred from the recorded configurations."""
+        rows = [dict(trial.values) for trial in self.trials]
+        return Space(_parameters(_with_nulls(rows, self.nullable), self.ranges))
+
+    @property
+    def num_rungs(self) -> int:
+        return max(len(trial.rungs) for trial in self.trials)
+
+    @property
+    def total_budget(self) -> int:
+        """Return the cost of running every trial to its last recorded rung."""
+        return sum(trial.rungs[-1].budget for trial in self.trials)
+
+    @property
+    def first_budget(self) -> int:
+        """Return the budget of the earliest rung of any trial."""
+        return min(trial.rungs[0].budget for trial in self.trials)
+
+    def objective(self) -> Objective:
+        """Return the objective that weights P and S equally."""
+        return Objective(0.5, self.reference_point)
+
+
+def infer_scale(values: Sequence[Any]) -> Scale | None:
+    """Return the scale of numeric values; None for words, nulls and empty input."""
+    if any(isinstance(value, bool | str | None) for value in values) or not values:
+        return None
+    low, high = float(min(values)), float(max(values))
+    return Scale(low, high, low > 0 and high / low >= LOG_RATIO)
+
+
+def _with_nulls(rows: Sequence[Values], nullable: Set[str]) -> list[Values]:
+    """Return the configurations with null for missing values.
+
+    This applies to parameters for which null is a value and whose presence no other value decides.
+    """
+    everywhere, elsewhere = _names(rows)
+    parents = [name for name in everywhere if isinstance(_parameter([row[name] for row in rows], False), Choices)]
+    undecided = [name for name in elsewhere if not any(_decides(rows, parent, name) for parent in parents)]
+    nulls = dict.fromkeys(name for name in undecided if name in nullable)
+    return [{**nulls, **row} for row in rows]
+
+
+def _parameters(rows: Sequence[Values], ranges: Set[str]) -> Parameters:
+    """Return the parameters of these configurations.
+
+    A parameter that only some configurations have is nested under the choice that decides it.
+    """
+    everywhere, waiting = _names(rows)
+    parameters = {name: _parameter([row[name] for row in rows], name in ranges) for name in everywhere}
+    fewest_values_first = sorted(everywhere, key=lambda name: len({row[name] for row in rows}))
+    for parent in fewest_values_first:
+        parameter = parameters[parent]
+        if not isinstance(parameter, Choices):
+            continue
+        children = [name for name in waiting if _decides(rows, parent, name)]
+        waiting = [name for name in waiting if name not in children]
+        if children:
+            nested: dict[Scalar, Parameters] = {}
+            for option in parameter.options:
+                chosen = [row for row in rows if row[parent] == option]
+                nested[option] = _parameters([_select(row, children) for row in chosen], ranges)
+            parameters[parent] = Choices(nested)
+    if waiting:
+        raise InputError(
+            f"column {waiting[0]!r} is empty in some rows, and no other column's value decides in which; fill it or drop it"
+        )
+    return parameters
+
+
+def _names(rows: Sequence[Values]) -> tuple[list[str], list[str]]:
+    """Return the parameters that all configurations have, and those that only some have."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    everywhere = [name for name in names if all(name in row for row in rows)]
+    return everywhere, [name for name in names if name not in everywhere]
+
+
+def _select(row: Values, names: Sequence[str]) -> Values:
+    return {name: row[name] for name in names if name in row}
+
+
+def _decides(rows: Iterable[Values], parent: str, name: str) -> bool:
+    """Return whether the parent's value determines if a configuration has the parameter ``name``."""
+    presence: dict[Scalar, set[bool]] = {}
+    for row in rows:
+        presence.setdefault(row[parent], set()).add(name in row)
+    return all(len(states) == 1 for states in presence.values())
+
+
+def _parameter(values: Sequence[Scalar], is_range: bool) -> Parameter:
+    different = sorted(set(values), key=_numbers_first)
+    if len(different) == 1:
+        return Fixed(different[0])
+    scale = infer_scale(different)
+    max_choices = min(MAX_CHOICES, len(values) // 2)
+    are_few = len(different) <= max_choices
+    if scale is None or (are_few and not is_range):
+        return Choices({value: {} for value in different})
+    is_integer = all(isinstance(value, int) for value in different)
+    return Range(scale.low, scale.high, scale.log, is_integer)
+
+
+def _numbers_first(value: Scalar) -> tuple[bool, bool, Scalar]:
+    """Return a key that sorts nulls first, then numbers, then words."""
+    return value is not None, isinstance(value, str), 0 if value is None else value
