@@ -90,14 +90,14 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
             table.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()))
         print_table(table)
     if to is not None:
-        from raysweep.paper.by_k import ByK, ScoresAtK
-        from raysweep.paper.recording import last_part
+        from raysweep.paper.figures import ScoresAtK
+        from raysweep.paper.model_scores import last_part
         from raysweep.paper.write import write_by_k
 
         note = f"Queries are the rows of {last_part(test)}, the pool is sampled from {last_part(train)}."
         rows = [ScoresAtK(last_part(model), **row) for row in scores]
-        write_by_k(ByK.of(rows, note), to)
-        typer.echo(f"tables: {to}", err=format == "json")
+        write_by_k(rows, note, to)
+        typer.echo(f"layouts: {to}", err=format == "json")
 
 
 @app.command(cls=SeveralValues)

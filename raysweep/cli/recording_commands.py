@@ -36,18 +36,18 @@ def record(
 
 
 @app.command()
-def tables(
+def paper(
     sources: Annotated[
         list[str],
         typer.Argument(
             metavar="RUN",
-            help="Folders or URIs of runs, recorded tables (.csv, .tsv, .parquet), or by_k.csv of evaluate.",
+            help="Folders or URIs of runs, recordings or published scores (.csv, .parquet), or by_k.csv of evaluate.",
         ),
     ],
     to: Annotated[
         Path,
         typer.Option(
-            parser=parse_path, metavar="FOLDER", help="Folder for the tables; existing tables are overwritten."
+            parser=parse_path, metavar="FOLDER", help="Output folder; existing layouts are overwritten."
         ),
     ],
     where: Annotated[
@@ -59,19 +59,19 @@ def tables(
     ] = None,
     split: Annotated[
         str | None,
-        typer.Option(help="dev or test; if not given, test if all points of a table have scores on test, else dev."),
+        typer.Option(help="dev or test; if not given, test if all points of a layout have scores on test, else dev."),
     ] = None,
     z_test: Annotated[
         str | None,
         typer.Option(metavar="ROW", help="Also run two-proportion z-tests of P against this row, such as reference."),
     ] = None,
 ) -> None:
-    """Write tables and figures for papers: Markdown, LaTeX and CSV.
+    """Write results in the layouts of papers: Markdown, LaTeX, CSV and figures.
 
-    The tables show P and S by loss, margin and model; by examples per rung; for the best trial of each loss by rung; and
-    by k, from the output of evaluate. A table whose data is missing is omitted, with a note that gives the reason.
+    The layouts show P and S by loss, margin and model; by examples per rung; for the best trial of each loss by rung; and
+    by k, from the output of evaluate. A layout whose data is missing is omitted, with a note that gives the reason.
     """
-    from raysweep.paper.write import write_tables
+    from raysweep.paper.write import write_layouts
     from raysweep.results.types import ScoredSplit
     from raysweep.storage.folder import Folder
     from raysweep.storage.location import is_uri
@@ -82,12 +82,12 @@ def tables(
     for source in sources:
         is_run = is_uri(source) or Path(source).is_dir()
         places.append(run_folder("RUN", source) if is_run else Path(source))
-    written = write_tables(places, check_local("--to", to), parse_where(where or []), chosen_split, z_test)
+    written = write_layouts(places, check_local("--to", to), parse_where(where or []), chosen_split, z_test)
     for name, files in written.files.items():
         typer.echo(f"{name}: {', '.join(file.suffix for file in files)}")
     for name, reason in written.left_out.items():
         typer.echo(f"note: {name} is left out: {reason}")
-    typer.echo(f"tables: {to}")
+    typer.echo(f"layouts: {to}")
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Tables and figures for papers, from runs and recorded tables: Markdown, LaTeX, CSV and PNG.
+"""Results in the layouts of papers, from runs, recordings and published scores: Markdown, LaTeX, CSV and PNG.
 
-The commands ``tables`` and ``evaluate`` write them with :mod:`raysweep.paper.write`.
+The commands ``paper`` and ``evaluate`` write them with :mod:`raysweep.paper.write`.
 """

@@ -1,11 +1,25 @@
-"""Differences between points on the same queries, and which of several exceed noise."""
+"""Differences between points, and which of several exceed noise.
+
+Points on the same queries are compared query by query. Papers on retrieval instead apply a two-proportion z-test to P; here
+it includes the design effect of sentences that share a query. With uniform rank weights, P is the share of n k retrieved
+sentences that have the query's label. The k sentences of a query are correlated, so they carry less information than k
+independent ones. Notation:
+
+    p, n, k   P of a row, its queries, and the sentences retrieved for each
+    s^2       variance of P over queries
+    D         design effect (Kish, "Survey Sampling", 1965, chapter 5): s^2 over the binomial variance p (1 - p) / k
+    p_0       share of the sentences of both rows together
+    z         (p_1 - p_2) / sqrt(p_0 (1 - p_0) (D_1 / (n_1 k_1) + D_2 / (n_2 k_2)))
+
+For independent sentences, D = 1 and z is the textbook statistic.
+"""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtr
+from scipy.special import ndtr, stdtr
 
 from raysweep.metrics.arrays import Float64Array
 from raysweep.uncertainty import interval
@@ -70,3 +84,70 @@ def holm(p_values: Sequence[float]) -> list[float]:
         greatest = max(greatest, multiplied)
         adjusted[index] = greatest
     return adjusted
+
+
+@dataclass(frozen=True)
+class Proportion:
+    """P of a row in [0, 1], over ``num_queries`` queries with k sentences each.
+
+    ``deviation`` is its standard deviation over queries, if known.
+    """
+
+    share: float
+    num_queries: int
+    k: int
+    deviation: float | None = None
+
+    @property
+    def num_sentences(self) -> int:
+        return self.num_queries * self.k
+
+    @property
+    def design_effect(self) -> float | None:
+        """Design effect, or None if the deviation is unknown or 0, or all sentences agree."""
+        binomial = self.share * (1 - self.share) / self.k
+        if not self.deviation or not binomial:
+            return None
+        return self.deviation**2 / binomial
+
+
+@dataclass(frozen=True)
+class ZTest:
+    """Test of whether two rows differ by more than noise.
+
+    ``binomial_z`` treats sentences as independent; ``z`` does not. ``design_effect`` is that of both rows together, and
+    ``p_value`` is two-sided, based on ``z``.
+    """
+
+    difference: float
+    binomial_z: float
+    design_effect: float
+    z: float
+    p_value: float
+
+
+def z_test(first: Proportion, second: Proportion) -> ZTest | None:
+    """Return the test of the difference between two rows, or None if neither design effect is known.
+
+    A row with an unknown design effect uses the other row's.
+    """
+    effect = first.design_effect or second.design_effect
+    second_effect = second.design_effect or effect
+    num_same_label = first.share * first.num_sentences + second.share * second.num_sentences
+    pooled = num_same_label / (first.num_sentences + second.num_sentences)
+    sentence_variance = pooled * (1 - pooled)
+    if effect is None or second_effect is None or not sentence_variance:
+        return None
+    first_binomial = sentence_variance / first.num_sentences
+    second_binomial = sentence_variance / second.num_sentences
+    independent = first_binomial + second_binomial
+    variance = effect * first_binomial + second_effect * second_binomial
+    difference = first.share - second.share
+    z = difference / math.sqrt(variance)
+    return ZTest(
+        difference=difference,
+        binomial_z=difference / math.sqrt(independent),
+        design_effect=variance / independent,
+        z=z,
+        p_value=float(2 * ndtr(-abs(z))),
+    )

@@ -1,4 +1,4 @@
-"""Tables of the published scores, through the command line, against pandas and against what the paper prints."""
+"""Layouts of the published scores, through the command line, against pandas and the paper's tables."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ NAMES = {
 }
 MODELS = ["minilm-6", "e5-small", "gte-small", "gte-base"]
 
-# Table 4 as printed: N, then mean, standard deviation, least and most of P and of S over 68 configurations.
+# Table 4 as printed: N, then mean, standard deviation, minimum and maximum of P and of S over 68 configurations.
 TABLE_4 = """
 50 & 75.7 & 7.5 & 63.0 & 81.5 & 75.1 & 16.6 & 46.6 & 85.5
 500 & 75.7 & 7.5 & 63.0 & 81.5 & 75.1 & 16.6 & 46.6 & 85.5
@@ -37,17 +37,17 @@ def published(name: str) -> Path:
     return path
 
 
-def tables(folder: Path, name: str, *options: str) -> Path:
-    """The folder of the tables that the command makes of a published file."""
-    to = folder / "tables"
-    done = raysweep_here(folder, "tables", str(published(name)), "--to", str(to), *options)
+def write_layouts(folder: Path, name: str, *options: str) -> Path:
+    """Run the command on a published file and return its output folder."""
+    to = folder / "paper"
+    done = raysweep_here(folder, "paper", str(published(name)), "--to", str(to), *options)
     assert done.returncode == 0, done.stderr
     return to
 
 
 @pytest.fixture(scope="module")
 def of_epochs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tables(tmp_path_factory.mktemp("epochs"), "sst2_published_epochs.csv")
+    return write_layouts(tmp_path_factory.mktemp("epochs"), "sst2_published_epochs.csv")
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +63,10 @@ def test_loss_by_margin_by_model_is_epoch_5_of_what_was_published(
     """Tables 5 and 6."""
     last = epochs[epochs.epoch == 5]
     expected = last.fillna({"margin": 0}).groupby(["model", "loss", "margin"])[score].mean()
-    found = pd.read_csv(of_epochs / f"by_margin_{score}.csv")
-    assert list(found.columns) == ["loss", "margin", *(f"{model}{end}" for model in MODELS for end in ("", "_std"))]
-    assert len(found) * len(MODELS) == len(expected) == 68
-    for row in found.fillna({"margin": 0}).to_dict("records"):
+    layout = pd.read_csv(of_epochs / f"by_margin_{score}.csv")
+    assert list(layout.columns) == ["loss", "margin", *(f"{model}{end}" for model in MODELS for end in ("", "_std"))]
+    assert len(layout) * len(MODELS) == len(expected) == 68
+    for row in layout.fillna({"margin": 0}).to_dict("records"):
         for model in MODELS:
             assert row[model] == expected.loc[model, row["loss"], row["margin"]]
     _, *printed = markdown_rows((of_epochs / f"by_margin_{score}.md").read_text())
@@ -80,19 +80,19 @@ def test_best_of_each_loss_by_epoch(of_epochs: Path, epochs: pd.DataFrame) -> No
     """Figure 3."""
     expected = epochs.groupby(["model", "loss", "epoch"])[["polarity", "similarity"]].max()
     counts = epochs.groupby(["model", "loss", "epoch"]).size()
-    found = pd.read_csv(of_epochs / "by_rung.csv").set_index(["model", "loss", "rung"])
-    assert len(found) == len(expected) == 80
-    for key, row in found.iterrows():
+    layout = pd.read_csv(of_epochs / "by_rung.csv").set_index(["model", "loss", "rung"])
+    assert len(layout) == len(expected) == 80
+    for key, row in layout.iterrows():
         assert (row["polarity"], row["similarity"]) == tuple(expected.loc[key])
         assert row["configurations"] == counts.loc[key]
     margins = epochs[(epochs.model == "gte-base") & (epochs.loss == "triplet") & (epochs.epoch == 3)]
     best = margins.loc[margins.polarity.idxmax(), "margin"]
-    assert found.loc[("gte-base", "triplet", 3), "polarity_of"] == f"margin {best:g}"
+    assert layout.loc[("gte-base", "triplet", 3), "polarity_of"] == f"margin {best:g}"
     assert (of_epochs / "by_rung.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_by_number_of_examples_is_table_4(tmp_path: Path) -> None:
-    to = tables(tmp_path, "sst2_published_num_examples.csv")
+    to = write_layouts(tmp_path, "sst2_published_num_examples.csv")
     head, *rows = latex_rows((to / "by_examples.tex").read_text())
     assert head[:4] == ["model", "N", "configurations", "P mean"]
     printed = [[row[1], *row[3:]] for row in rows if row[0] == "all"]
@@ -102,11 +102,11 @@ def test_by_number_of_examples_is_table_4(tmp_path: Path) -> None:
 
 
 def test_a_part_of_it(tmp_path: Path) -> None:
-    to = tables(
+    to = write_layouts(
         tmp_path, "sst2_published_num_examples.csv", "--where", "model=minilm-6", "--where", "examples_per_rung=50000"
     )
     frame = pd.read_csv(published("sst2_published_num_examples.csv"))
     part = frame[(frame.model == "minilm-6") & (frame.num_examples == 50000)]
-    found = pd.read_csv(to / "by_margin_polarity.csv")
-    assert sorted(found["minilm-6"]) == sorted(part.polarity)
+    layout = pd.read_csv(to / "by_margin_polarity.csv")
+    assert sorted(layout["minilm-6"]) == sorted(part.polarity)
     assert not (to / "by_examples.csv").exists()

@@ -18,7 +18,7 @@ READERS = (
     ("report", "RUN", "--to", "elsewhere"),
     ("compare", "other", "RUN"),
     ("export", "RUN", "exported"),
-    ("tables", "RUN", "--to", "tables"),
+    ("paper", "RUN", "--to", "paper"),
     ("track", "RUN", "--to", "tensorboard"),
 )
 OTHERS = (("show", "RUN"), ("watch", "RUN", "--once"))

@@ -1,4 +1,4 @@
-"""The figures of tables: files of a size, and in them the numbers of the tables."""
+"""Figures of layouts: sizes and numbers."""
 
 import sys
 from pathlib import Path
@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from raysweep.paper import figures
-from raysweep.paper.by_examples import by_examples
-from raysweep.paper.by_k import ByK, ScoresAtK
-from raysweep.paper.by_rung import by_rung
-from raysweep.paper.run_source import recording_of_run
+from raysweep.paper.by_k import by_k
+from raysweep.paper.figures import ScoresAtK
+from raysweep.paper.layout import Layout
+from raysweep.paper.layouts import by_examples, by_rung
+from raysweep.paper.sources import read_run
 from raysweep.storage.folder import LocalFolder
 from support.tables import GRID, grid, write_run
 
@@ -19,16 +20,16 @@ KS = (4, 8, 16, 32, 64)
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The figures that were made files of, which go on to be files."""
-    found: list[Any] = []
+    """Collect the figures that are written as files."""
+    collected: list[Any] = []
     png = figures.png
 
-    def keep(figure: Any) -> bytes:
-        found.append(figure)
+    def collect(figure: Any) -> bytes:
+        collected.append(figure)
         return png(figure)
 
-    monkeypatch.setattr(figures, "png", keep)
-    return found
+    monkeypatch.setattr(figures, "png", collect)
+    return collected
 
 
 def is_wide_png(content: bytes) -> bool:
@@ -36,8 +37,13 @@ def is_wide_png(content: bytes) -> bool:
 
 
 def lines(axis: Any) -> list[tuple[list[float], list[float]]]:
-    """Those that have points."""
+    """Return the lines that have points."""
     return [(list(line.get_xdata()), list(line.get_ydata())) for line in axis.lines if len(line.get_xdata())]
+
+
+def figure_of(layout: Layout) -> bytes:
+    assert layout.draw is not None
+    return layout.draw()
 
 
 def test_by_k(drawn: list[Any]) -> None:
@@ -47,7 +53,7 @@ def test_by_k(drawn: list[Any]) -> None:
         for kind in ("uniform", "linear")
         for place, k in enumerate(KS)
     ]
-    assert is_wide_png(figures.by_k_figure(ByK.of(scores)))
+    assert is_wide_png(figure_of(by_k(scores)))
     uniform, linear = drawn[0].axes
     assert (uniform.get_title(loc="left"), linear.get_title(loc="left")) == (
         "uniform rank weights",
@@ -55,17 +61,17 @@ def test_by_k(drawn: list[Any]) -> None:
     )
     assert lines(uniform)[:2] == [(list(KS), [60, 61, 62, 63, 64]), (list(KS), [50, 49, 48, 47, 46])]
     assert list(uniform.get_xticks()) == list(KS)
-    assert figures.by_k_figure(ByK.of(scores[:1])), "a single point"
+    assert figure_of(by_k(scores[:1])), "a single point"
 
 
 def test_by_examples(drawn: list[Any], tmp_path: Path) -> None:
     runs = [write_run(tmp_path / model, [*grid(), *grid(examples_per_rung=50)], model=model) for model in ("m", "n")]
-    found = by_examples([recording_of_run(LocalFolder(run)) for run in runs])
-    assert is_wide_png(figures.by_examples_figure(found))
+    layout = by_examples([read_run(LocalFolder(run)) for run in runs])
+    assert is_wide_png(figure_of(layout))
     upper, lower = drawn[0].axes
     assert [label.get_text() for label in lower.get_xticklabels()] == ["50", "2,048"]
     best = max(scores[-1][0] for scores in GRID.values())
-    assert max(y for _, ys in lines(upper) for y in ys) == pytest.approx(100 * best), "whiskers reach the most"
+    assert max(y for _, ys in lines(upper) for y in ys) == pytest.approx(100 * best), "whiskers reach the maximum"
     medians = [ys for xs, ys in lines(upper) if xs[1] - xs[0] == pytest.approx(figures.BOX_WIDTH) and len(xs) == 2]
     assert medians == [[pytest.approx(78)] * 2] * 2, "between 75 and 81"
     assert sum(len(points.get_offsets()) for points in upper.collections) == 2 * 2 * len(GRID)
@@ -73,7 +79,7 @@ def test_by_examples(drawn: list[Any], tmp_path: Path) -> None:
 
 def test_by_rung(drawn: list[Any], tmp_path: Path) -> None:
     runs = [write_run(tmp_path / model, grid(), model=model) for model in ("m", "n")]
-    assert is_wide_png(figures.by_rung_figure(by_rung([recording_of_run(LocalFolder(run)) for run in runs])))
+    assert is_wide_png(figure_of(by_rung([read_run(LocalFolder(run)) for run in runs])))
     left, right, *_ = drawn[0].axes
     assert len(drawn[0].axes) == 4
     assert ([1, 2], [pytest.approx(72), pytest.approx(83)]) in lines(left)
@@ -82,7 +88,7 @@ def test_by_rung(drawn: list[Any], tmp_path: Path) -> None:
     assert "matplotlib.pyplot" not in sys.modules
 
 
-def test_names_that_would_be_formulas_are_drawn_as_they_are(drawn: list[Any]) -> None:
+def test_names_with_formulas_are_drawn_literally(drawn: list[Any]) -> None:
     name = r"$\nothing$"
-    assert is_wide_png(figures.by_k_figure(ByK.of([ScoresAtK(name, "uniform", k, 60.0, 40.0) for k in KS])))
+    assert is_wide_png(figure_of(by_k([ScoresAtK(name, "uniform", k, 60.0, 40.0) for k in KS])))
     assert name in [text.get_text() for text in drawn[0].legends[0].get_texts()]

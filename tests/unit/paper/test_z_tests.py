@@ -1,4 +1,4 @@
-"""The table of z-tests against the closed form, from runs, their published rows, and recorded tables."""
+"""z-tests against the closed form, from runs, their published rows, and files."""
 
 import math
 from pathlib import Path
@@ -8,12 +8,11 @@ import pytest
 from scipy import stats
 
 from raysweep.errors import InputError
-from raysweep.paper import markup, z_tests
-from raysweep.paper.file_source import recordings_of_frame
-from raysweep.paper.recording import Recording
-from raysweep.paper.run_source import recording_of_run
-from raysweep.paper.table import NoTableError
-from raysweep.paper.write import write_tables
+from raysweep.paper import layouts
+from raysweep.paper.layout import NoLayoutError, to_csv, to_markdown
+from raysweep.paper.model_scores import ModelScores
+from raysweep.paper.sources import read_rows, read_run
+from raysweep.paper.write import write_layouts
 from raysweep.results.events import PointsScored
 from raysweep.results.ledger import Ledger
 from raysweep.storage.folder import LocalFolder
@@ -21,7 +20,7 @@ from support.ledgers import baseline, dev_front
 from support.tables import csv_rows, grid, markdown_rows, write_run
 
 
-def recording(folder: Path, **info: object) -> Recording:
+def recording(folder: Path, **info: object) -> ModelScores:
     """A run of a grid whose P has a deviation of 0.25 over 900 queries, k = 16, and a published row without one."""
     write_run(folder, grid(), **info)  # type: ignore[arg-type]
     ledger = Ledger(folder)
@@ -29,16 +28,16 @@ def recording(folder: Path, **info: object) -> Recording:
     published = published.__class__(**{**vars(published), "polarity_std": 0.0, "similarity_std": 0.0})
     ledger.append(PointsScored(points=(published,)))
     ledger.close()
-    return recording_of_run(LocalFolder(folder))
+    return read_run(LocalFolder(folder))
 
 
-def rows_of(recordings: list[Recording], against: str) -> dict[str, dict[str, str]]:
-    """By the names of the rows."""
-    return {row["row"]: row for row in csv_rows(markup.csv_text(z_tests.table(recordings, against)))}
+def rows_by_name(recordings: list[ModelScores], against: str) -> dict[str, dict[str, str]]:
+    """Return the rows by name."""
+    return {row["row"]: row for row in csv_rows(to_csv(layouts.z_tests(recordings, against)))}
 
 
-def test_each_row_is_tested_against_the_one_that_is_named(tmp_path: Path) -> None:
-    rows = rows_of([recording(tmp_path / "run")], "triplet margin 1")
+def test_each_row_is_tested_against_the_named_one(tmp_path: Path) -> None:
+    rows = rows_by_name([recording(tmp_path / "run")], "triplet margin 1")
     assert list(rows) == [
         "reference",
         "published a paper, triplet 1",
@@ -68,7 +67,7 @@ def test_each_row_is_tested_against_the_one_that_is_named(tmp_path: Path) -> Non
     assert float(rows["triplet margin 0.1"]["p_holm"]) == pytest.approx(p_values["triplet margin 0.1"], abs=1e-6)
 
 
-def test_published_rows_of_a_recorded_table_stand_against_ours_where_their_counts_are_known(tmp_path: Path) -> None:
+def test_rows_of_files_are_tested_if_their_counts_are_known(tmp_path: Path) -> None:
     published = pd.DataFrame(
         {
             "model": "theirs",
@@ -79,13 +78,13 @@ def test_published_rows_of_a_recorded_table_stand_against_ours_where_their_count
         }
     )
     ours = recording(tmp_path / "run")
-    without = recordings_of_frame(published, Path("published.csv"))
-    rows = z_tests.table([ours, *without], "reference").groups
+    without = read_rows(published, Path("published.csv"))
+    rows = layouts.z_tests([ours, *without], "reference").groups
     assert [len(group) for group in rows] == [6, 2]
     assert all(cell.value is None for row in rows[1] for cell in row[3:])  # type: ignore[union-attr]
-    counted = recordings_of_frame(published.assign(num_queries=872, k=16), Path("published.csv"))
-    found = z_tests.table([ours, *counted], "reference")
-    table = csv_rows(markup.csv_text(found))
+    counted = read_rows(published.assign(num_queries=872, k=16), Path("published.csv"))
+    tests = layouts.z_tests([ours, *counted], "reference")
+    table = csv_rows(to_csv(tests))
     assert [row["model"] for row in table[-2:]] == ["theirs"] * 2
     share, reference = 0.806, 0.63
     sentences = (872 * 16, 900 * 16)
@@ -93,46 +92,42 @@ def test_published_rows_of_a_recorded_table_stand_against_ours_where_their_count
     effect = 0.25**2 * 16 / (reference * (1 - reference))
     variance = together * (1 - together) * effect * (1 / sentences[0] + 1 / sentences[1])
     assert float(table[-2]["z"]) == pytest.approx((share - reference) / math.sqrt(variance), abs=1e-5)
-    assert "against all-MiniLM-L6-v2: reference." in found.caption
-    head, *lines = markdown_rows(markup.markdown(found))
+    assert "against all-MiniLM-L6-v2: reference." in tests.caption
+    head, *lines = markdown_rows(to_markdown(tests))
     assert head[:3] == ["model", "row", "P"] and lines[-1][:3] == ["theirs", "triplet margin 1", "83.2"]
 
 
-def test_what_cannot_be_tested_is_said(tmp_path: Path) -> None:
+def test_impossible_tests_are_reported(tmp_path: Path) -> None:
     linear = recording(tmp_path / "linear", rank_weights="linear")
-    with pytest.raises(NoTableError, match="no row can be tested against 'reference'; that needs rows of one k"):
-        z_tests.table([linear], "reference")
+    with pytest.raises(NoLayoutError, match="'reference'.*uniform rank weights"):
+        layouts.z_tests([linear], "reference")
     one, other = recording(tmp_path / "one"), recording(tmp_path / "other", model="e5", k=8)
-    assert len([row for row in rows_of([one, other], "e5: reference").values() if row["z"]]) == 5, "those of k = 8"
-    with pytest.raises(
-        InputError, match="--z-test 'reference' is the name of several rows; allowed: .*: reference; e5: "
-    ):
-        z_tests.table([one, other], "reference")
-    with pytest.raises(
-        InputError, match="--z-test 'triplet' is no row; allowed: .*: reference; .*; .*: triplet margin 1$"
-    ):
-        z_tests.table([one], "triplet")
+    assert len([row for row in rows_by_name([one, other], "e5: reference").values() if row["z"]]) == 5, "those of k = 8"
+    with pytest.raises(InputError, match="--z-test 'reference' .*several rows; .*: reference; e5: "):
+        layouts.z_tests([one, other], "reference")
+    with pytest.raises(InputError, match="--z-test 'triplet' .*: reference; .*; .*: triplet margin 1$"):
+        layouts.z_tests([one], "triplet")
 
 
 @pytest.mark.parametrize(("column", "value"), [("k", 0), ("k", 2.5), ("num_queries", -3)])
-def test_counts_are_whole_numbers(column: str, value: float) -> None:
+def test_counts_must_be_whole_numbers(column: str, value: float) -> None:
     frame = pd.DataFrame(
         {"loss": ["a", "b"], "polarity": 0.5, "similarity": 0.5, "num_queries": 9, "k": 4}, dtype=object
     )
     frame.loc[1, column] = value
-    with pytest.raises(InputError, match=rf"t.csv: row 2: {column} is {value:g}, not a whole number above 0"):
-        recordings_of_frame(frame, Path("t.csv"))
+    with pytest.raises(InputError, match=rf"t.csv: row 2: {column} is {value:g}.*; .*above 0"):
+        read_rows(frame, Path("t.csv"))
 
 
 def test_files_are_written_on_request_and_removed_without(tmp_path: Path) -> None:
     trials = grid()
     run = LocalFolder(write_run(tmp_path / "run", trials, test_of=dev_front(trials)))
     to = tmp_path / "tables"
-    written = write_tables([run], to, z_test="reference")
+    written = write_layouts([run], to, z_test="reference")
     assert [file.name for file in written.files["z_tests"]] == ["z_tests.md", "z_tests.tex", "z_tests.csv"]
     assert (to / "z_tests.tex").read_text().count(r"\midrule") == 1
-    written = write_tables([run], to)
+    written = write_layouts([run], to)
     assert "z_tests" not in written.files and "z_tests" not in written.left_out
     assert not list(to.glob("z_tests*")) and (to / "by_rung.md").exists()
     linear = LocalFolder(write_run(tmp_path / "linear", grid(), rank_weights="linear"))
-    assert "uniform rank weights" in write_tables([linear], to, z_test="reference").left_out["z_tests"]
+    assert "uniform rank weights" in write_layouts([linear], to, z_test="reference").left_out["z_tests"]

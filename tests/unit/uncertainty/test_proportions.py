@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from raysweep.uncertainty.proportions import Proportion, z_test
+from raysweep.uncertainty.differences import Proportion, z_test
 
 COUNTS = st.tuples(st.integers(2, 400), st.integers(1, 64), st.floats(0.01, 0.99))
 
