@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from raysweep.cli import encoder_commands, run_commands, sweep_commands, recording_commands
+from raysweep.cli import encoder_commands, recording_commands, run_commands, sweep_commands
 from raysweep.errors import InputError
 from raysweep.version import __version__
 

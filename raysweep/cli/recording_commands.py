@@ -46,9 +46,7 @@ def paper(
     ],
     to: Annotated[
         Path,
-        typer.Option(
-            parser=parse_path, metavar="FOLDER", help="Output folder; existing layouts are overwritten."
-        ),
+        typer.Option(parser=parse_path, metavar="FOLDER", help="Output folder; existing layouts are overwritten."),
     ],
     where: Annotated[
         list[str] | None,

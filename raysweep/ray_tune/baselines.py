@@ -20,10 +20,10 @@ from raysweep.evaluation import other_encoder, probe
 from raysweep.evaluation.calibration import calibrated
 from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.evaluation.operating_points import Head
-from raysweep.evaluation.published_scores import TABLES
 from raysweep.metrics import retrieval
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.oracle import DEFAULT_BONUSES, oracle_scores
+from raysweep.paper.published_scores import TABLES
 from raysweep.results.query_scores import PackedScores, PointName, baselines_file, joined, name_of_point
 from raysweep.results.types import Point, ScoredSplit
 from raysweep.storage.folder import Folder

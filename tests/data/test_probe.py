@@ -10,7 +10,7 @@ from raysweep.config import space_parser
 from raysweep.config import sweep as configuration
 from raysweep.config.document import Document
 from raysweep.evaluation.evaluation_set import EvaluationSet
-from raysweep.evaluation.published_scores import TABLES
+from raysweep.paper.published_scores import TABLES
 from raysweep.prepare.build import prepare_here
 from raysweep.ray_tune.baselines import Baselines
 from support.paths import DATA, SPACES

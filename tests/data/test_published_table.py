@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from raysweep.evaluation.published_scores import TABLES
+from raysweep.paper.published_scores import TABLES
 from support.paths import DATA
 
 LOSSES = {

@@ -40,7 +40,9 @@ ALLOWED: dict[str, set[str]] = {
     "training": TRAINING,
     "prepare": {"config", "data", "encoders", "metrics", "cluster"},
     "export": {"config", "data", "encoders", "evaluation", "training", "results", "report"},
-    "ray_tune": TRAINING | {"training", "search", "controller", "prepare", "cluster", "control", "export", "trackers"},
+    "ray_tune": TRAINING
+    | {"training", "search", "controller", "prepare", "cluster", "control", "export", "trackers"}
+    | {"paper.published_scores"},
 }
 EDGE = {"cli", "api", "__init__", "__main__"}  # the commands and the public API may import everything
 

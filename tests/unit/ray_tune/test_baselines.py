@@ -12,9 +12,10 @@ from sklearn.metrics import log_loss
 from raysweep.config.sweep import BaselinesConfig, EncoderConfig, EvaluationConfig
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
-from raysweep.evaluation import probe, published_scores
+from raysweep.evaluation import probe
 from raysweep.evaluation.evaluation_set import EvaluationSet
-from raysweep.evaluation.published_scores import TABLES, digest
+from raysweep.paper import published_scores
+from raysweep.paper.published_scores import TABLES, digest
 from raysweep.ray_tune import baselines
 from raysweep.ray_tune.baselines import Baselines
 from raysweep.results.events import PointsScored, read_event

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from raysweep import load_run
 from raysweep.metrics.pareto import hypervolume
-from raysweep.paper.run_source import recording_of_run
+from raysweep.paper.sources import read_run
 from raysweep.report import write
 from raysweep.report.figures import front_figure
 from raysweep.report.notes import notes
@@ -118,7 +118,7 @@ def test_compare_leaves_test_out(partial: Run, tmp_path: Path) -> None:
 
 def test_recorded_tables_leave_test_out(partial: Run, tmp_path: Path) -> None:
     def splits(run: Run) -> set[str]:
-        recording = recording_of_run(LocalFolder(run.folder))
+        recording = read_run(LocalFolder(run.folder))
         return {split for each in recording.configurations for scores in each.rungs.values() for split in scores}
 
     assert splits(partial) == {"dev"}

@@ -11,7 +11,7 @@ from raysweep.results.types import Point, ScoredSplit
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A file of ``raysweep/evaluation/published``, whose header comment gives the source and the measurement.
+    """A file of ``raysweep/paper/published``, whose header comment gives the source and the measurement.
 
     It has one row per method, the untuned encoder first, with means and standard deviations over queries, x100.
     """
@@ -53,7 +53,7 @@ class PublishedTable:
             )
 
     def _rows(self) -> Iterator[dict[str, str]]:
-        file = resources.files("raysweep.evaluation") / "published" / self.file
+        file = resources.files("raysweep.paper") / "published" / self.file
         lines = file.read_text(encoding="utf-8").splitlines()
         yield from csv.DictReader(line for line in lines if not line.startswith("#"))
 

@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from raysweep.evaluation.published_scores import TABLES, digest
+from raysweep.paper.published_scores import TABLES, digest
 from support.paths import ROOT
 
 
@@ -22,8 +22,8 @@ def test_rows_become_points_of_a_split() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(TABLES))
-def test_each_table_says_where_it_is_from_and_under_which_license(name: str) -> None:
-    folder = ROOT / "raysweep" / "evaluation" / "published"
+def test_each_table_names_its_source_and_license(name: str) -> None:
+    folder = ROOT / "raysweep" / "paper" / "published"
     text = (folder / TABLES[name].file).read_text(encoding="utf-8")
     head = "".join(line for line in text.splitlines() if line.startswith("#"))
     assert "https://" in head and "License" in head
@@ -33,6 +33,6 @@ def test_each_table_says_where_it_is_from_and_under_which_license(name: str) -> 
     assert len({row["method"] for row in rows}) == len(rows)
 
 
-def test_queries_are_the_same_with_other_spaces_case_and_order() -> None:
+def test_digests_ignore_spaces_case_and_order() -> None:
     assert digest(["it 's a charming journey . ", "Bleak!"]) == digest(["bleak", "It's a charming journey."])
     assert digest(["bleak", "It's a charming journey."]) != digest(["bleak", "It's a charming journey.", "bleak"])
