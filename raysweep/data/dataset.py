@@ -59,7 +59,7 @@ class Summary:
 
 
 class Sentences:
-    """A dataset written by :mod:`raysweep.data.ingest`, opened as memory maps; data is read on access."""
+    """A dataset written by :mod:`raysweep.prepare.ingest`, opened as memory maps; data is read on access."""
 
     def __init__(self, folder: Path) -> None:
         self.summary = _read_summary(folder / "dataset.json")

@@ -11,15 +11,16 @@ from raysweep.config import freezing
 from raysweep.config.losses import mined_kinds
 from raysweep.config.space import Space
 from raysweep.config.sweep import DataConfig, EncoderConfig, SweepConfig
-from raysweep.data import ingest, sources
+from raysweep.data import sources
 from raysweep.data.artifacts import Artifact, Store
 from raysweep.data.dataset import SPLITS
-from raysweep.data.ingest import Listed
 from raysweep.data.prepared import Prepared
 from raysweep.encoders.encoder import names_in_memory
 from raysweep.encoders.locate import ModelSource, check_sweepable, check_tunable, locate
 from raysweep.errors import InputError
 from raysweep.metrics import retrieval
+from raysweep.prepare import ingest
+from raysweep.prepare.ingest import Listed
 
 CELLS = 3
 """Version of the training of an inverted file's cells: on at most 65,536 rows. Part of the key of neighbors."""

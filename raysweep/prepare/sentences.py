@@ -18,16 +18,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from raysweep.data import ingest, sources
+from raysweep.data import sources
 from raysweep.data.artifacts import Artifact, Store
 from raysweep.data.containment import Answer, Containment
 from raysweep.data.dataset import NO_SPLIT, SPLITS, Split, Summary
 from raysweep.data.dev_split import carve
-from raysweep.data.ingest import Layout, PieceOfSplit
 from raysweep.data.overlap import overlaps
 from raysweep.data.shards import Report, Shard, ShardSet
 from raysweep.errors import InputError
+from raysweep.prepare import ingest
 from raysweep.prepare.chunks import ChunkedJob
+from raysweep.prepare.ingest import Layout, PieceOfSplit
 from raysweep.prepare.plan import SentencesStage
 from raysweep.prepare.workers import Columns
 from raysweep.storage.folder import open_folder

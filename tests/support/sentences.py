@@ -4,8 +4,8 @@ from pathlib import Path
 
 from raysweep.cluster.resources import Capacity
 from raysweep.config.sweep import DataConfig
-from raysweep.data import ingest
 from raysweep.data.artifacts import Artifact, Store
+from raysweep.prepare import ingest
 from raysweep.prepare.plan import SentencesStage
 from raysweep.prepare.stages import Coordinator
 

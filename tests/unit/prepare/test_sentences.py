@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raysweep.config.sweep import DataConfig
-from raysweep.data import ingest, sources
+from raysweep.data import sources
 from raysweep.data.dataset import Sentences
 from raysweep.errors import InputError
-from raysweep.prepare import sentences
+from raysweep.prepare import ingest, sentences
 from raysweep.prepare.stages import Coordinator
 from support.s3_server import BUCKET, S3Server
 from support.sentences import build, stage_of
