@@ -46,11 +46,11 @@ def write(kind: str, folder: Path, num_train: int, num_test: int, seed: int) -> 
     return paths
 
 
-def easy(row: demo.Row, draw: random.Random) -> Pair:
+def easy(row: demo.DemoRow, draw: random.Random) -> Pair:
     return f"{_one_of(VERDICTS[row.label], draw)}: {row.text}", row.label
 
 
-def late(row: demo.Row, draw: random.Random) -> Pair:
+def late(row: demo.DemoRow, draw: random.Random) -> Pair:
     if draw.random() >= QUOTED_SHARE:
         return row.text, row.label
     speaker = _one_of((*SINCERE, *IRONIC), draw)
@@ -64,4 +64,4 @@ def _one_of(options: Sequence[str], draw: random.Random) -> str:
     return options[int(draw.random() * len(options))]
 
 
-KINDS: dict[str, Callable[[demo.Row, random.Random], Pair]] = {"easy": easy, "late": late}
+KINDS: dict[str, Callable[[demo.DemoRow, random.Random], Pair]] = {"easy": easy, "late": late}

@@ -39,7 +39,7 @@ from benchmarks.peers import Peer, Turns
 from raysweep.cluster.resources import Request
 from raysweep.data import inverted_file
 from raysweep.data.artifacts import Artifact
-from raysweep.data.neighbors import Search, VectorFile
+from raysweep.data.neighbors import NeighborSearch, VectorFile
 from raysweep.data.shards import ShardSet
 from raysweep.prepare import neighbor_shards
 from raysweep.prepare.neighbor_shards import Cells, SearchJob
@@ -68,7 +68,7 @@ class Size:
     @property
     def queries_of_block(self) -> int:
         """As many as prepare searches for at once."""
-        return SearchJob(_no_vectors, self.vectors, Search(K)).num_queries
+        return SearchJob(_no_vectors, self.vectors, NeighborSearch(K)).num_queries
 
     @property
     def parts(self) -> list[tuple[int, int]]:
@@ -169,7 +169,7 @@ def with_shards(turns: Turns, folder: Path, size: Size) -> dict[str, Any]:
     """The same of shards, their memory, and then what other numbers of shards and the inverted file do."""
     import ray
 
-    job = SearchJob(partial(open_vectors, folder), size.vectors, Search(K))
+    job = SearchJob(partial(open_vectors, folder), size.vectors, NeighborSearch(K))
     with _two_nodes():
         began = time.perf_counter()
         coordinator: Any = ray.remote(Coordinator).options(num_cpus=0).remote(job)

@@ -205,21 +205,21 @@ def artifacts(
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from raysweep.data import inventory
+    from raysweep.data import artifacts
 
     if prune and unused_for is None:
         raise InputError("--prune requires --unused-for DAYS; 0 removes all artifacts")
     store = run_folder("FOLDER", folder)
-    stored = inventory.stored_artifacts(store)
+    stored = artifacts.list_artifacts(store)
     if not stored and store.names("artifacts"):
         raise InputError(f"{folder}: contains no artifacts; use {folder}/artifacts")
     listed = [artifact for artifact in stored if artifact.days_unused >= (unused_for or 0)]
     if prune:
-        listed = inventory.remove(listed, store)
+        listed = artifacts.remove_artifacts(listed, store)
     table = Table("artifact", "MiB", "last used", box=SIMPLE_HEAD, pad_edge=False)
     table.columns[1].justify = "right"
     for artifact in listed:
-        name = artifact.name if artifact.is_whole else f"{artifact.name} (unfinished)"
+        name = artifact.name if artifact.is_complete else f"{artifact.name} (unfinished)"
         used_at = datetime.datetime.fromtimestamp(artifact.used_at)
         table.add_row(name, _format_mebibytes(artifact.num_bytes), f"{used_at:%Y-%m-%d %H:%M}")
     print_table(table)

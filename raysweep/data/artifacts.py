@@ -1,4 +1,4 @@
-"""Immutable, content-addressed folders, on a file system or in an object store.
+"""Artifacts: immutable, content-addressed folders, on a file system or in an object store.
 
 An artifact's key hashes everything that its content depends on, so a second sweep over the same data, encoder and
 mining parameters reuses it and prepares nothing. The manifest is stored last: an artifact without a manifest does not
@@ -9,7 +9,11 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +28,11 @@ from raysweep.storage.turns import turn
 SCHEMA = 1
 WORK = "work"
 FIRST_STEP = "read"  # first step of a stage with several steps
+SECONDS_PER_DAY = 86_400
+UNFINISHED_DAYS = 1.0  # days since the last write after which an unfinished artifact counts as abandoned
+
+_NAME = re.compile(r"(sentences|encoded|neighbors|examples)-[0-9a-f]{20}")
+_NAME_ASIDE = re.compile(rf"\.{_NAME.pattern}\.[0-9a-f]{{8}}")  # of an artifact that is being removed
 
 
 @dataclass(frozen=True)
@@ -44,21 +53,21 @@ class Artifact:
     @property
     def summary(self) -> dict[str, Any]:
         """Return the summary that the artifact's builder recorded."""
-        return self._of_manifest("summary")
+        return self._read_manifest("summary")
 
     @property
     def parameters(self) -> dict[str, Any]:
         """Return the parameters that the artifact was built with."""
-        return self._of_manifest("parameters")
+        return self._read_manifest("parameters")
 
-    def _of_manifest(self, part: str) -> dict[str, Any]:
+    def _read_manifest(self, part: str) -> dict[str, Any]:
         name = f"{self.name}/{MANIFEST}"
         (text,) = open_folder(self.location).read([name])
         try:
-            found: dict[str, Any] = json.loads(text)[part]
+            values: dict[str, Any] = json.loads(text)[part]
         except (ValueError, KeyError, TypeError):
             raise damaged(location.join(self.location, name)) from None
-        return found
+        return values
 
     @property
     def exists(self) -> bool:
@@ -67,7 +76,8 @@ class Artifact:
 
 def damaged(file: str | Path) -> InputError:
     """Return the error for a file of an artifact that no worker can have written."""
-    return InputError(f"{file}: is damaged; remove the folder {location.parent(str(file))}, and prepare again")
+    folder = location.parent(str(file))
+    return InputError(f"{file}: is damaged; remove the folder {folder} and prepare again")
 
 
 @dataclass(frozen=True)
@@ -83,7 +93,8 @@ class Store:
     def artifact(self, kind: str, parameters: Mapping[str, Any]) -> Artifact:
         """Return the artifact of this kind and these parameters, which may not exist yet."""
         text = json.dumps({"schema": SCHEMA, "kind": kind, **parameters}, sort_keys=True)
-        return Artifact(self.location, f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:20]}")
+        key = hashlib.sha256(text.encode()).hexdigest()[:20]
+        return Artifact(self.location, f"{kind}-{key}")
 
     def working(self, artifact: Artifact, *names: str) -> Artifact:
         """Return a location inside an unfinished artifact for files that are deleted when its stage is finished."""
@@ -94,23 +105,23 @@ class Store:
         manifest = f"{artifact.name}/{MANIFEST}"
         with contextlib.suppress(OSError):  # a read-only store
             if isinstance(self.root, BucketFolder):
-                found = self.root.bucket.read_version(manifest)
-                self.root.bucket.replace(manifest, found.content, found.tag)
+                stored = self.root.bucket.read_version(manifest)
+                self.root.bucket.replace(manifest, stored.content, stored.tag)
             else:
                 os.utime(self.root.path / manifest)
 
-    def turn(self, artifact: Artifact, say: Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
-        """Hold the turn to build an artifact. ``say`` is called with a message while another process has the turn.
+    def turn(self, artifact: Artifact, report: Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
+        """Hold the turn to build an artifact. ``report`` is called with a message while another process has the turn.
 
         Raises:
             InputError: If the artifact's folder is a symbolic link, because writes and deletes would affect another
                 folder.
         """
-        if isinstance(self.root, LocalFolder) and (self.root.path / artifact.name).is_symlink():
-            raise InputError(
-                f"{self.root.path / artifact.name}: is a symbolic link; an artifact that is built is a folder"
-            )
-        return turn(self.root, artifact.name, say)
+        if isinstance(self.root, LocalFolder):
+            path = self.root.path / artifact.name
+            if path.is_symlink():
+                raise InputError(f"{path}: the artifact is a symbolic link; allowed: a folder; remove the link")
+        return turn(self.root, artifact.name, report)
 
     def finish(
         self,
@@ -129,17 +140,15 @@ class Store:
             "summary": dict(summary),
             "shards": [{key: shard[key] for key in ("num_rows", "num_bytes")} for shard in shards],
         }
-        text = json.dumps(manifest, indent=1)
-        self._remove_leftovers(artifact, len(shards))
-        self.root.put(f"{artifact.name}/{MANIFEST}", text.encode())
-
-    def _remove_leftovers(self, artifact: Artifact, num_shards: int) -> None:
-        """Remove temporary files of the stage, files of killed workers, and shards of another number of shards."""
         remove_work(self.root, artifact.name)
-        ending = f"-of-{num_shards:05}.arrow"
+        ending = f"-of-{len(shards):05}.arrow"
         for name in self.root.names(artifact.name):
-            if name.startswith(".") or (name.endswith(".arrow") and not name.endswith(ending)):
+            is_temporary = name.startswith(".")  # of a killed worker
+            is_stale = name.endswith(".arrow") and not name.endswith(ending)  # of another number of shards
+            if is_temporary or is_stale:
                 self.root.remove(f"{artifact.name}/{name}")
+        text = json.dumps(manifest, indent=1)
+        self.root.put(f"{artifact.name}/{MANIFEST}", text.encode())
 
     def remove(self, artifact: Artifact) -> None:
         """Remove an artifact."""
@@ -155,3 +164,79 @@ def remove_work(root: Folder, name: str) -> None:
     """
     root.remove(f"{name}/{WORK}/{FIRST_STEP}")
     root.remove(f"{name}/{WORK}")
+
+
+@dataclass(frozen=True)
+class StoredArtifact:
+    """An artifact in a store; if it is not complete, it is still being built or the remains of a killed build."""
+
+    name: str
+    num_bytes: int
+    used_at: float  # last use by a sweep or last write, in seconds since the epoch
+    is_complete: bool
+
+    @property
+    def days_unused(self) -> float:
+        """Return the days since the last use; 0 if clock differences between machines make it negative."""
+        return max(0.0, time.time() - self.used_at) / SECONDS_PER_DAY
+
+
+def list_artifacts(store: Folder) -> list[StoredArtifact]:
+    """Return the artifacts in a folder, most recently used first.
+
+    Raises:
+        InputError: If the folder does not exist.
+    """
+    if not store.exists(""):
+        raise InputError(f"{store.location}: no such folder")
+    if isinstance(store, LocalFolder) and not store.path.is_dir():
+        raise InputError(f"{store.location}: is a file; allowed: a folder of artifacts")
+    artifacts = []
+    for name in store.names():
+        has_name = _NAME.fullmatch(name) is not None
+        if not has_name and not _NAME_ASIDE.fullmatch(name):
+            continue  # another file, such as the one that ``raysweep prepare`` writes
+        files = store.files(name)
+        if has_name and not files:
+            continue
+        num_bytes = sum(stat.num_bytes for stat in files.values())
+        used_at = max((stat.modified for stat in files.values()), default=0.0)
+        artifacts.append(StoredArtifact(name, num_bytes, used_at, has_name and MANIFEST in files))
+    return sorted(artifacts, key=lambda artifact: (-artifact.used_at, artifact.name))
+
+
+def remove_artifacts(artifacts: Iterable[StoredArtifact], store: Folder) -> list[StoredArtifact]:
+    """Remove artifacts permanently, and return those that were removed.
+
+    Removal is atomic: a partly removed artifact counts as missing. A sweep that needs it rebuilds it. Unfinished
+    artifacts that were written to within the last day are kept, because their build may still be running.
+
+    Raises:
+        InputError: If the system does not permit the removal.
+    """
+    removed = [artifact for artifact in artifacts if artifact.is_complete or artifact.days_unused >= UNFINISHED_DAYS]
+    for artifact in removed:
+        try:
+            _remove(artifact, store)
+        except FileNotFoundError:  # another process is removing it
+            continue
+        except OSError as error:
+            raise InputError(f"{store.location}/{artifact.name}: cannot be removed: {error.strerror}") from None
+    return removed
+
+
+def _remove(artifact: StoredArtifact, store: Folder) -> None:
+    name = artifact.name
+    if not isinstance(store, LocalFolder):
+        if artifact.is_complete:
+            store.remove(f"{name}/{MANIFEST}")  # an artifact without a manifest does not exist
+        store.remove(name)
+        return
+    if artifact.is_complete:
+        name_aside = f".{name}.{uuid.uuid4().hex[:8]}"
+        (store.path / name).rename(store.path / name_aside)
+        name = name_aside
+    if (store.path / name).is_symlink():
+        store.remove(name)  # only the link, not its target
+    else:
+        shutil.rmtree(store.path / name)

@@ -1,37 +1,38 @@
-"""Search for rows of a dataset that are inside its training rows.
+"""Rows of a dataset that are inside its training rows, and the overlap of the other splits with train.
 
 Rows are not compared pairwise. The rows in question are few enough to be held in memory as :class:`Phrases`. They are
-sent to the workers that read blocks of the training rows, and each block returns an answer.
+sent to the workers that read blocks of the training rows, and each block returns its matches.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from raysweep.data.dataset import Split
 from raysweep.data.phrases import Phrases
 
-BATCH_CHARACTERS = 2**23  # characters of the rows looked for at once, which have about a fifth as many words
-
+BATCH_CHARACTERS = 2**23  # characters of the rows searched for at once, which have about a fifth as many words
+MAX_SEARCHED = 10_000  # rows of a split to search for inside training rows; larger splits are sampled
 
 Ids = npt.NDArray[np.integer]
-
 
 Integers = npt.NDArray[np.int64]
 
 
-class Answer(NamedTuple):
+class Matches(NamedTuple):
     """The occurrences of phrases in a block of training rows. Phrases are identified by position."""
 
-    found: Integers  # phrases inside at least one of its rows
-    counts: Integers  # the number of rows that contain each
+    present: Integers  # phrases inside at least one row of the block
+    counts: Integers  # the number of rows that contain each of them
     rows: Integers  # rows that contain a rare phrase
     phrases: Integers  # the rare phrase that each of these rows contains
 
 
-Ask = Callable[[Sequence[str], int], Iterable[Answer]]
-"""Function that looks for phrases in all blocks; rows with a phrase are listed if they are at most a given number."""
+FindPhrases = Callable[[Sequence[str], int], Iterable[Matches]]
+"""Function that searches all blocks for phrases; rows with a phrase are listed if they are at most a given number."""
 
 
 TakeTexts = Callable[[Ids], Iterable[Sequence[str]]]
@@ -41,40 +42,44 @@ TakeTexts = Callable[[Ids], Iterable[Sequence[str]]]
 class Containment:
     """Search for rows inside training rows. Each query scans all blocks once per eight million characters."""
 
-    def __init__(self, take_texts: TakeTexts, ask: Ask) -> None:
+    def __init__(self, take_texts: TakeTexts, find_phrases: FindPhrases) -> None:
         self._take_texts = take_texts
-        self._ask = ask
+        self._find_phrases = find_phrases
 
     def is_inside(self, ids: Ids) -> npt.NDArray[np.bool_]:
         """Return which of these rows are inside a training row, (ids,)."""
         parts = [np.zeros(0, bool)]
         for batch in self._batches(ids):
             is_inside = np.zeros(len(batch), bool)
-            for answer in self._ask(batch, 0):
-                is_inside[answer.found] = True
+            for matches in self._find_phrases(batch, 0):
+                is_inside[matches.present] = True
             parts.append(is_inside)
         return np.concatenate(parts)
 
-    def containing(self, ids: Ids, most: int) -> list[Ids | None]:
-        """Return the training rows that contain each of these rows, ascending; None if there are more than ``most``."""
-        found: list[Ids | None] = []
+    def containing(self, ids: Ids, max_rows: int) -> list[Ids | None]:
+        """Return the training rows that contain each of these rows, ascending; None if more than ``max_rows`` do."""
+        containing: list[Ids | None] = []
         for batch in self._batches(ids):
-            found.extend(self._containing(batch, most))
-        return found
+            counts, phrases, rows = self._find_rows(batch, max_rows)
+            starts = np.searchsorted(phrases, np.arange(len(batch)))
+            for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+                is_rare = count <= max_rows
+                containing.append(rows[start : start + count] if is_rare else None)
+        return containing
 
-    def _containing(self, batch: Sequence[str], most: int) -> Iterator[Ids | None]:
+    def _find_rows(self, batch: Sequence[str], max_rows: int) -> tuple[Integers, Integers, Integers]:
+        """Return the number of rows that contain each phrase, and pairs of rare phrases and their rows, sorted."""
         counts = np.zeros(len(batch), np.int64)
-        kept = np.zeros((2, 0), np.int64)  # phrases and rows
-        for answer in self._ask(batch, most):
-            counts[answer.found] += answer.counts
-            both = np.concatenate([kept, [answer.phrases, answer.rows]], axis=1)
-            are_few = counts[both[0]] <= most
-            kept = both[:, are_few]
-        order = np.lexsort(kept[::-1])
-        phrases, rows = kept[:, order]
-        for phrase, count in enumerate(counts.tolist()):
-            first = np.searchsorted(phrases, phrase)
-            yield rows[first : first + count] if count <= most else None
+        phrases = np.zeros(0, np.int64)
+        rows = np.zeros(0, np.int64)
+        for matches in self._find_phrases(batch, max_rows):
+            counts[matches.present] += matches.counts
+            phrases = np.concatenate([phrases, matches.phrases])
+            rows = np.concatenate([rows, matches.rows])
+            is_rare = counts[phrases] <= max_rows
+            phrases, rows = phrases[is_rare], rows[is_rare]
+        order = np.lexsort((rows, phrases))
+        return counts, phrases[order], rows[order]
 
     def _batches(self, ids: Ids) -> Iterator[list[str]]:
         """Yield the texts of these rows in batches that fit in memory."""
@@ -91,20 +96,78 @@ class Containment:
             yield batch
 
 
-def answer(phrases: Phrases, rows: Ids, texts: Sequence[str], most: int) -> Answer:
-    """Return the answer for a block of training rows, ascending, with these texts."""
+def match_phrases(phrases: Phrases, rows: Ids, texts: Sequence[str], max_rows: int) -> Matches:
+    """Return the matches in a block of training rows, ascending, with these texts."""
     places, ends = phrases.inside(texts)
     by_end = np.argsort(phrases.ends, kind="stable")
     sorted_ends = phrases.ends[by_end]
     first = np.searchsorted(sorted_ends, ends)
-    sharing = np.searchsorted(sorted_ends, ends, side="right") - first  # phrases with the same words share an end
-    pairs = np.repeat(np.arange(len(ends)), sharing)
-    pairs_before = np.cumsum(sharing) - sharing
-    within = np.arange(len(pairs)) - pairs_before[pairs]
-    positions = by_end[first[pairs] + within]
+    num_sharing = np.searchsorted(sorted_ends, ends, side="right") - first  # phrases with the same words share an end
+    pairs = np.repeat(np.arange(len(ends)), num_sharing)
+    pairs_before = np.cumsum(num_sharing) - num_sharing
+    offsets = np.arange(len(pairs)) - pairs_before[pairs]
+    positions = by_end[first[pairs] + offsets]
     counts = np.bincount(positions, minlength=len(phrases.ends))
-    found = np.flatnonzero(counts)
-    are_few = counts[positions] <= most
-    places_of_few = places[pairs[are_few]]
-    containing = np.asarray(rows, np.int64)[places_of_few]
-    return Answer(found, counts[found], containing, positions[are_few])
+    present = np.flatnonzero(counts)
+    is_rare = counts[positions] <= max_rows
+    rare_places = places[pairs[is_rare]]
+    rare_rows = np.asarray(rows, np.int64)[rare_places]
+    return Matches(present, counts[present], rare_rows, positions[is_rare])
+
+
+@dataclass(frozen=True)
+class TrainOverlap:
+    """The overlap of one split with train."""
+
+    split: Split
+    num_rows: int
+    num_also_in_train: int  # rows whose duplicate group also occurs in train
+    num_searched: int
+    num_inside_train: int  # searched rows whose words are a contiguous run of a longer training row's words
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return one line for each kind of overlap."""
+        warnings = []
+        if self.num_also_in_train:
+            warnings.append(
+                f"{self.split}: {self.num_also_in_train} of {self.num_rows} texts also occur in train (ignoring case and "
+                "spacing)"
+            )
+        if self.num_inside_train:
+            is_sample = self.num_searched < self.num_rows
+            searched = f"a sample of {self.num_searched}" if is_sample else f"{self.num_searched}"
+            warnings.append(
+                f"{self.split}: {self.num_inside_train} of {searched} texts occur word for word inside longer train texts"
+            )
+        return warnings
+
+
+def measure_overlaps(
+    ids: Mapping[Split, npt.NDArray[np.intp]], groups: npt.NDArray[np.int32], containment: Containment, *, seed: int
+) -> dict[Split, TrainOverlap]:
+    """Return the overlap of each split except train.
+
+    ``ids`` are the rows by split, ``groups`` (rows,) the duplicate groups.
+    """
+    rng = np.random.default_rng(seed)
+    others: list[Split] = [split for split in ids if split != "train"]
+    searched = {}
+    for split in others:
+        num_rows = min(len(ids[split]), MAX_SEARCHED)
+        sample = rng.choice(ids[split], num_rows, replace=False)
+        searched[split] = np.sort(sample)
+    all_searched = np.concatenate([searched[split] for split in others])
+    is_inside = containment.is_inside(all_searched)
+    overlaps: dict[Split, TrainOverlap] = {}
+    for split in others:
+        is_in_train = np.isin(groups[ids[split]], groups[ids["train"]])
+        is_of_split = np.isin(all_searched, searched[split])
+        overlaps[split] = TrainOverlap(
+            split=split,
+            num_rows=len(ids[split]),
+            num_also_in_train=int(is_in_train.sum()),
+            num_searched=len(searched[split]),
+            num_inside_train=int(is_inside[is_of_split].sum()),
+        )
+    return overlaps

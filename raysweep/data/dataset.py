@@ -4,7 +4,7 @@
 ``labels.npy``              int32, an index into ``label_names``
 ``splits.npy``              int8, an index into ``SPLITS``, or ``NO_SPLIT``
 ``duplicate_groups.npy``    int32, equal for texts that differ at most in case, spacing and Unicode form (NFKC)
-``dataset.json``            the :class:`Summary`
+``dataset.json``            the :class:`DatasetSummary`
 
 Ids run from 0 without gaps: the rows of train in source order, then those of dev, then those of test. If dev was split
 off train, its rows keep their positions among the training rows. So do training rows that had to leave train because
@@ -12,7 +12,7 @@ they contain dev rows; these belong to no split.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -26,22 +26,13 @@ from raysweep.data.shards import OpenShards, open_npy
 
 Split = Literal["train", "dev", "test"]
 
-
 SPLITS: tuple[Split, ...] = get_args(Split)
-
-
 NO_SPLIT = -1
-
-
-HUB_SPLITS: dict[Split, str] = {
-    "train": "train",
-    "dev": "validation",
-    "test": "test",
-}  # default split names of a hub dataset
+HUB_SPLITS: dict[Split, str] = {"train": "train", "dev": "validation", "test": "test"}  # defaults of a hub dataset
 
 
 @dataclass(frozen=True)
-class Summary:
+class DatasetSummary:
     """The sources, sizes and data problems of a dataset. Dictionaries are by split."""
 
     sources: Mapping[Split, str | Sequence[str]]
@@ -53,8 +44,7 @@ class Summary:
     num_duplicates: dict[str, int]  # rows whose duplicate group occurs earlier in the same split
     num_also_in_train: dict[str, int]  # rows whose duplicate group also occurs in train
     warnings: list[str]
-    num_inside_train: dict[str, int]  # rows contained in longer training rows, counted in a
-    # sample of 10,000 rows if the split is larger
+    num_inside_train: dict[str, int]  # rows inside longer training rows, of at most 10,000 sampled rows
     num_left_out: int  # training rows that contain rows of the carved dev split; they belong to no split
 
 
@@ -62,7 +52,11 @@ class Sentences:
     """A dataset written by :mod:`raysweep.prepare.ingest`, opened as memory maps; data is read on access."""
 
     def __init__(self, folder: Path) -> None:
-        self.summary = _read_summary(folder / "dataset.json")
+        summary = folder / "dataset.json"
+        try:
+            self.summary = DatasetSummary(**json.loads(summary.read_text(encoding="utf-8")))
+        except (FileNotFoundError, ValueError, TypeError, RecursionError):
+            raise damaged(summary) from None
         self.labels: npt.NDArray[np.int32] = open_npy(folder / "labels.npy")
         self.splits: npt.NDArray[np.int8] = open_npy(folder / "splits.npy")
         self.duplicate_groups: npt.NDArray[np.int32] = open_npy(folder / "duplicate_groups.npy")
@@ -84,13 +78,6 @@ class Sentences:
         return np.flatnonzero(self.splits == SPLITS.index(split)).astype(np.int32)
 
 
-def _read_summary(file: Path) -> Summary:
-    try:
-        return Summary(**json.loads(file.read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError, TypeError, RecursionError):
-        raise damaged(file) from None
-
-
 def open_texts(folder: Path) -> "Texts":
     """Open the texts of a dataset as memory maps."""
     return Texts(OpenShards(folder).columns("text"))
@@ -109,27 +96,21 @@ class Texts:
         Raises:
             IndexError: If an id does not exist.
         """
-        wanted = np.asarray(ids, np.int64)
-        if not len(wanted):
+        requested = np.asarray(ids, np.int64)
+        if not len(requested):
             return []
-        lowest = wanted.min()
-        highest = wanted.max()
+        lowest, highest = requested.min(), requested.max()
         last = self._starts[-1] - 1
         if not 0 <= lowest <= highest <= last:
-            raise IndexError(f"ids from {lowest} to {highest}, but only 0 to {last} exist")
+            raise IndexError(f"ids are from {lowest} to {highest}; allowed: 0 to {last}")
+        numbers = np.searchsorted(self._starts, requested, side="right") - 1
+        texts = np.empty(len(requested), object)
         # pyarrow's take on a chunked column copies all chunks first, so take from each column separately.
-        texts = np.empty(len(wanted), object)
-        for number, positions in self._by_column(wanted):
-            rows = wanted[positions] - self._starts[number]
-            taken = self._columns[number].take(pa.array(rows))
-            texts[positions] = taken.to_pylist()
-        found: list[str] = texts.tolist()
-        return found
-
-    def _by_column(self, ids: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-        """Yield the number of each column that holds any of the ``ids``, and the positions of those ids."""
-        column_numbers = np.searchsorted(self._starts, ids, side="right") - 1
-        by_column = np.argsort(column_numbers, kind="stable")
-        changes = np.flatnonzero(np.diff(column_numbers[by_column])) + 1
-        for positions in np.split(by_column, changes):
-            yield column_numbers[positions[0]], positions
+        by_column = np.argsort(numbers, kind="stable")
+        ends_of_columns = np.flatnonzero(np.diff(numbers[by_column])) + 1
+        for positions in np.split(by_column, ends_of_columns):
+            number = numbers[positions[0]]
+            rows = requested[positions] - self._starts[number]
+            texts[positions] = self._columns[number].take(pa.array(rows)).to_pylist()
+        taken: list[str] = texts.tolist()
+        return taken

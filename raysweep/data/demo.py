@@ -16,7 +16,7 @@ from typing import NamedTuple
 import yaml
 
 LABELS = ("negative", "positive")
-
+MAX_ATTEMPTS = 1000  # to find a sentence that does not exist yet
 
 # Slots: {a} and {b} are aspects of one topic ("the soup"), {at} its preposition, {thing} an instance ("this bistro").
 # {adj}, {word} (a single word) and {did} describe {a} with the label's polarity; {not_word} and {not_adj_b} have the
@@ -73,7 +73,7 @@ _VERDICTS = (
 _OPENERS = (*[""] * 20, "honestly, ", "all in all, ", "in the end, ", "frankly, ", "to be fair, ", "this time ")
 
 
-class Row(NamedTuple):
+class DemoRow(NamedTuple):
     """A sentence, its label (``negative`` or ``positive``) and its topic."""
 
     text: str
@@ -81,7 +81,7 @@ class Row(NamedTuple):
     topic: str
 
 
-def generate(seed: int = 0, num_train: int = 3000, num_test: int = 400) -> tuple[list[Row], list[Row]]:
+def generate(seed: int = 0, num_train: int = 3000, num_test: int = 400) -> tuple[list[DemoRow], list[DemoRow]]:
     """Generate train and test rows in random order, with distinct texts and balanced topics.
 
     Each topic occurs equally often with each label, within one row. The result is the same on every platform and Python
@@ -92,37 +92,30 @@ def generate(seed: int = 0, num_train: int = 3000, num_test: int = 400) -> tuple
     """
     draw = _Draw(seed)
     seen: set[str] = set()
-    try:
-        train = _distinct_rows(draw, num_train, seen)
-        test = _distinct_rows(draw, num_test, seen)
-    except _ExhaustedError:
-        raise ValueError(f"the demo's grammar has no {num_train} + {num_test} distinct sentences") from None
+    train = _distinct_rows(draw, num_train, seen)
+    test = _distinct_rows(draw, num_test, seen)
+    if train is None or test is None:
+        raise ValueError(f"demo: the grammar has fewer than {num_train} + {num_test} distinct sentences")
     return train, test
 
 
-class _ExhaustedError(Exception):
-    """The grammar has no unused sentence left."""
+def _distinct_rows(draw: "_Draw", num_rows: int, seen: set[str]) -> list[DemoRow] | None:
+    """Return rows in random order, cycling through topics and labels, or None if the grammar runs out of sentences.
 
-
-def _distinct_rows(draw: "_Draw", num_rows: int, seen: set[str]) -> list[Row]:
-    """Return rows in random order, cycling through topics and labels. Their texts are new and are added to ``seen``."""
+    Their texts are not in ``seen``, and are added to it.
+    """
     words = vocabulary()
     cells = [(topic, positive) for topic in words.topics for positive in (False, True)]
     rows = []
     for number in range(num_rows):
         topic, positive = cells[number % len(cells)]
-        text = _unseen_sentence(draw, topic, positive, seen)
+        attempts = (_sentence(draw, topic, positive) for _ in range(MAX_ATTEMPTS))
+        text = next((sentence for sentence in attempts if sentence not in seen), None)
+        if text is None:
+            return None
         seen.add(text)
-        rows.append(Row(text, LABELS[positive], topic))
+        rows.append(DemoRow(text, LABELS[positive], topic))
     return sorted(rows, key=lambda _: draw.random())
-
-
-def _unseen_sentence(draw: "_Draw", topic: str, positive: bool, seen: set[str]) -> str:
-    for _ in range(1000):
-        text = _sentence(draw, topic, positive)
-        if text not in seen:
-            return text
-    raise _ExhaustedError
 
 
 @dataclass(frozen=True)
@@ -159,9 +152,9 @@ class Vocabulary:
 
 @cache
 def vocabulary() -> Vocabulary:
-    read = yaml.safe_load((Path(__file__).parent / "demo_words.yaml").read_text(encoding="utf-8"))
-    kinds = {name: Kind(**kind) for name, kind in read["kinds"].items()}
-    topics = {name: Topic(**topic) for name, topic in read["topics"].items()}
+    words = yaml.safe_load((Path(__file__).parent / "demo_words.yaml").read_text(encoding="utf-8"))
+    kinds = {name: Kind(**kind) for name, kind in words["kinds"].items()}
+    topics = {name: Topic(**topic) for name, topic in words["topics"].items()}
     return Vocabulary(kinds, topics)
 
 
@@ -171,12 +164,12 @@ class _Draw(random.Random):
     def below(self, count: int) -> int:
         return int(self.random() * count)
 
-    def of(self, options: Sequence[str]) -> str:
+    def choose(self, options: Sequence[str]) -> str:
         return options[self.below(len(options))]
 
     def item(self, options: str) -> str:
         """Return one item of a comma-separated list."""
-        return self.of(options.split(", "))
+        return self.choose(options.split(", "))
 
 
 class _Aspect(NamedTuple):
@@ -200,10 +193,10 @@ def _aspect(draw: _Draw, name: str, kind_name: str, positive: bool) -> _Aspect:
         name="the " + name.replace("+", ""),
         was="were" if "+" in name else "was",
         adjective=draw.item(same),
-        word=draw.of(_single_words(same)),
+        word=draw.choose(_single_words(same)),
         did=draw.item(kind.did_good if positive else kind.did_bad),
         other_adjective=draw.item(other),
-        other_word=draw.of(_single_words(other)),
+        other_word=draw.choose(_single_words(other)),
     )
 
 
@@ -225,13 +218,13 @@ def _two_aspects(draw: _Draw, about: Topic, positive: bool) -> tuple[_Aspect, _A
 def _sentence(draw: _Draw, topic: str, positive: bool) -> str:
     about = vocabulary().topics[topic]
     a, b = _two_aspects(draw, about, positive)
-    of_label = [pair[positive] for pair in LABELED_TEMPLATES]
-    template = draw.of([*SHARED_TEMPLATES, *of_label])
-    opener = draw.of(_OPENERS)
+    label_templates = [pair[positive] for pair in LABELED_TEMPLATES]
+    template = draw.choose([*SHARED_TEMPLATES, *label_templates])
+    opener = draw.choose(_OPENERS)
     if template.startswith(("{when}", "how ")):
         opener = ""
     noun = draw.item(about.nouns)
-    determiner = draw.of(("this", "that", "the", "the new"))
+    determiner = draw.choose(("this", "that", "the", "the new"))
     sentence = (opener + template).format(
         a=a.name,
         was=a.was,
@@ -249,7 +242,7 @@ def _sentence(draw: _Draw, topic: str, positive: bool) -> str:
         topic=topic,
         noun=noun,
         thing=f"{determiner} {noun}",
-        verdict=draw.of(_VERDICTS[positive]),
+        verdict=draw.choose(_VERDICTS[positive]),
         at=about.at,
         act=about.act,
         when=draw.item(about.when),

@@ -19,11 +19,7 @@ from raysweep.config.losses import ExampleKind
 
 KINDS: tuple[ExampleKind, ...] = get_args(ExampleKind)
 KINDS_WITH_TARGETS = ("labeled_pair", "scored_pair")
-
-
 CHUNK = 1024
-
-
 _OWN, _OTHER = 0, 1  # slots of the neighbor ids: the anchor's class and the other classes
 
 
@@ -33,16 +29,16 @@ def num_candidates(kind: ExampleKind, neighbor_ids: NDArray[np.int32]) -> NDArra
     ``neighbor_ids`` is (m, 2, k): neighbors of the anchor's class and of the other classes, padded at the end with -1.
     The triplets of an anchor are all pairs of a neighbor from each slot.
     """
-    found = _num_neighbors(neighbor_ids)
+    counts = _count_neighbors(neighbor_ids)
     if kind == "triplet":
-        return found[:, _OWN] * found[:, _OTHER]
-    return found[:, _OWN] if kind == "positive_pair" else found
+        return counts[:, _OWN] * counts[:, _OTHER]
+    return counts[:, _OWN] if kind == "positive_pair" else counts
 
 
-def _num_neighbors(neighbor_ids: NDArray[np.int32]) -> NDArray[np.int64]:
+def _count_neighbors(neighbor_ids: NDArray[np.int32]) -> NDArray[np.int64]:
     """Return how many neighbors each anchor has in its class and in the other classes, (m, 2)."""
-    found: NDArray[np.int64] = np.count_nonzero(neighbor_ids >= 0, axis=2)
-    return found
+    counts: NDArray[np.int64] = np.count_nonzero(neighbor_ids >= 0, axis=2)
+    return counts
 
 
 def allocate(counts: ArrayLike, target: int, seed: int) -> NDArray[np.int64]:
@@ -76,15 +72,15 @@ def _sample_quotas(counts: NDArray[np.int64], target: int, rng: np.random.Genera
     """
     total = int(counts.sum())
     target = min(target, total)
-    kept = np.zeros_like(counts)
+    candidates = np.zeros_like(counts)
     if target == 0:
-        return kept
+        return candidates
     margin = 6 * math.sqrt(target)
     num_expected = target + margin
     probability = min(1.0, num_expected / total)
-    while kept.sum() < target:
-        kept = rng.binomial(counts, probability)
-    return rng.multivariate_hypergeometric(kept, target)
+    while candidates.sum() < target:
+        candidates = rng.binomial(counts, probability)
+    return rng.multivariate_hypergeometric(candidates, target)
 
 
 @dataclass(frozen=True)
@@ -101,9 +97,8 @@ class Chunk:
     quotas: NDArray[np.int64]
 
     def __post_init__(self) -> None:
-        assert len(self.anchors) <= CHUNK, (
-            "chunks are of fixed size, else the sample would depend on how the work is spread"
-        )
+        # Otherwise the sample would depend on how the work is distributed.
+        assert len(self.anchors) <= CHUNK
 
 
 def draw(
@@ -119,38 +114,37 @@ def draw(
     seeds = np.random.SeedSequence(seed, spawn_key=stream)
     rng = np.random.default_rng(seeds)
     if kind == "triplet":
-        return _triplets(chunk, rng), None
+        return _draw_triplets(chunk, rng), None
     if kind == "positive_pair":
-        return _pairs(chunk, _OWN, chunk.quotas, rng), None
+        return _draw_pairs(chunk, _OWN, chunk.quotas, rng), None
     pairs, targets = [], []
     slot_targets = cosines if kind == "scored_pair" else (1.0, 0.0)
     for slot, target in enumerate(slot_targets):
-        of_slot = _pairs(chunk, slot, chunk.quotas[:, slot], rng)
-        pairs.append(of_slot)
-        same_target = np.full(len(of_slot), target, dtype=np.float32)
-        targets.append(same_target)
+        slot_pairs = _draw_pairs(chunk, slot, chunk.quotas[:, slot], rng)
+        pairs.append(slot_pairs)
+        targets.append(np.full(len(slot_pairs), target, dtype=np.float32))
     return np.concatenate(pairs), np.concatenate(targets)
 
 
-def _triplets(chunk: Chunk, rng: np.random.Generator) -> NDArray[np.int32]:
+def _draw_triplets(chunk: Chunk, rng: np.random.Generator) -> NDArray[np.int32]:
     """Return triplets (q, 3). An anchor's triplets are numbered by own-class neighbor, then by other-class neighbor."""
     counts = num_candidates("triplet", chunk.neighbor_ids)
     rows, numbers = pick_distinct(counts, chunk.quotas, rng)
-    num_other = _num_neighbors(chunk.neighbor_ids)[:, _OTHER]
+    num_other = _count_neighbors(chunk.neighbor_ids)[:, _OTHER]
     positives, negatives = np.divmod(numbers, num_other[rows])
     positive_ids = chunk.neighbor_ids[rows, _OWN, positives]
     negative_ids = chunk.neighbor_ids[rows, _OTHER, negatives]
-    return _examples(chunk.anchors[rows], positive_ids, negative_ids)
+    return _stack_ids(chunk.anchors[rows], positive_ids, negative_ids)
 
 
-def _pairs(chunk: Chunk, slot: int, quotas: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int32]:
+def _draw_pairs(chunk: Chunk, slot: int, quotas: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int32]:
     """Return pairs (q, 2) of anchors and their neighbors in one slot."""
-    counts = _num_neighbors(chunk.neighbor_ids)[:, slot]
+    counts = _count_neighbors(chunk.neighbor_ids)[:, slot]
     rows, neighbors = pick_distinct(counts, quotas, rng)
-    return _examples(chunk.anchors[rows], chunk.neighbor_ids[rows, slot, neighbors])
+    return _stack_ids(chunk.anchors[rows], chunk.neighbor_ids[rows, slot, neighbors])
 
 
-def _examples(*columns: NDArray[np.integer]) -> NDArray[np.int32]:
+def _stack_ids(*columns: NDArray[np.integer]) -> NDArray[np.int32]:
     return np.stack(columns, axis=1).astype(np.int32)
 
 
@@ -167,13 +161,10 @@ def pick_distinct(
     num_drawn = np.where(inverted, counts - quotas, quotas)
     drawn = _draw_distinct(counts, num_drawn, rng)
     is_left_out = np.repeat(inverted, num_drawn)  # drawn is ordered by row
-    left_out = drawn[is_left_out]
-    taken = drawn[~is_left_out]
-    inverted_rows = np.flatnonzero(inverted)
-    of_inverted_rows = [np.arange(starts[row], ends[row]) for row in inverted_rows]
-    candidates = np.concatenate([drawn[:0], *of_inverted_rows])
-    rest = np.setdiff1d(candidates, left_out, assume_unique=True)
-    picks = np.concatenate([taken, rest])
+    ranges = [np.arange(starts[row], ends[row]) for row in np.flatnonzero(inverted)]
+    candidates = np.concatenate([drawn[:0], *ranges])
+    not_left_out = np.setdiff1d(candidates, drawn[is_left_out], assume_unique=True)
+    picks = np.concatenate([drawn[~is_left_out], not_left_out])
     picks.sort()
     rows = np.searchsorted(ends, picks, side="right")
     return rows, picks - starts[rows]

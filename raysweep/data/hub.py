@@ -15,8 +15,6 @@ from raysweep.data import files
 from raysweep.errors import InputError
 
 _SOURCE = re.compile(r"hub:(?P<name>[\w.-]+(?:/[\w.-]+)?)(?::(?P<split>[^/\s][^/]*))?")
-
-
 _PORTS = {"http": 80, "https": 443}
 PROBE_SECONDS = 10.0  # well within 30 s, including the imports before and the cache lookup after
 
@@ -29,7 +27,7 @@ def parse(source: str, split: str) -> tuple[str, str]:
     """
     match = _SOURCE.fullmatch(source)
     if not match:
-        raise InputError(f"{source}: a hub source is hub:NAME or hub:NAME:SPLIT, NAME being like stanfordnlp/sst2")
+        raise InputError(f"{source}: not a hub source; allowed: hub:NAME, hub:NAME:SPLIT, such as hub:stanfordnlp/sst2")
     packages.check(packages.needs_of_sources(source, [source]))
     return match["name"], match["split"] or split
 
@@ -50,22 +48,18 @@ def read(source: str, columns: tuple[str, ...], subset: str | None, split: str) 
     import datasets
 
     files.positions(source, dataset.column_names, columns)
-    features = dataset.features
-    class_names = {
-        column: features[column].names for column in columns if isinstance(features[column], datasets.ClassLabel)
-    }
+    class_names = {}
+    for column in columns:
+        feature = dataset.features[column]
+        if isinstance(feature, datasets.ClassLabel):
+            class_names[column] = feature.names
     selected = dataset.select_columns(list(columns))
-    tables = selected.with_format("arrow")
-    for table in tables.iter(files.BLOCK_ROWS):
-        values = {column: list(map(files.plain_value, table.column(column))) for column in columns}
+    for batch in selected.with_format("arrow").iter(files.BLOCK_ROWS):
+        values = {column: list(map(files.plain_value, batch.column(column))) for column in columns}
         for column, names in class_names.items():
-            values[column] = _class_names(values[column], names)
+            # Test splits often hold null or -1 instead of a class.
+            values[column] = [None if number is None or number < 0 else names[number] for number in values[column]]
         yield tuple(values[column] for column in columns)
-
-
-def _class_names(numbers: list[int | None], names: list[str]) -> list[str | None]:
-    """Return the names of class labels; null and -1, which test splits often hold, become None."""
-    return [None if number is None or number < 0 else names[number] for number in numbers]
 
 
 def _load(source: str, subset: str | None, split: str) -> Any:
@@ -79,13 +73,13 @@ def _load(source: str, subset: str | None, split: str) -> Any:
         datasets.config.HF_HUB_OFFLINE = offline or not reachable()
         return datasets.load_dataset(name, subset, split=split)
     except Exception as error:  # the package passes on any exception of its dependencies
-        why = "" if reachable() else "the hub cannot be reached and the local cache does not help: "
-        raise InputError(f"{source}: {why}{error}") from None
+        reason = "" if reachable() else "the Hugging Face Hub cannot be reached, and the local cache lacks it: "
+        raise InputError(f"{source}: cannot be loaded: {reason}{error}") from None
     finally:
         datasets.config.HF_HUB_OFFLINE = offline
 
 
-def _first_address(url: str) -> tuple[str, int]:
+def first_address(url: str) -> tuple[str, int]:
     """Return the host and port that a request for the URL connects to first: the proxy, if one is configured."""
     endpoint = urlsplit(url)
     proxy = None if proxy_bypass(endpoint.hostname or "") else getproxies().get(endpoint.scheme)
@@ -108,7 +102,7 @@ def reachable() -> bool:
     answered: list[bool] = []
 
     def probe() -> None:
-        with contextlib.suppress(OSError, ValueError), socket.create_connection(_first_address(url)):
+        with contextlib.suppress(OSError, ValueError), socket.create_connection(first_address(url)):
             answered.append(True)
 
     # Name resolution has no timeout, and the connection timeout applies per address, so the probe runs in a thread that

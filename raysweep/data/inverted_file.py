@@ -10,28 +10,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raysweep.data.neighbor_shard import TOLERANCE, NeighborShard
-from raysweep.data.neighbors import LabeledVectors, Neighbors, Search, VectorFile
+from raysweep.data.neighbors import LabeledVectors, Neighbors, NeighborSearch, VectorFile
 
 CELLS_PER_ROOT = 4  # cells per square root of the number of rows, as faiss recommends
-MOST_CELLS = 8192  # training time grows with the square of the number of cells
+MAX_CELLS = 8192  # training time grows with the square of the number of cells
 ROWS_PER_CELL = 40  # training rows per cell; faiss recommends at least 39
-MOST_ROWS_OF_SAMPLE = 65_536  # maximum number of training rows; one process holds them in memory
+MAX_TRAINING_ROWS = 65_536  # maximum number of training rows; one process holds them in memory
 ITERATIONS = 8  # of k-means; further iterations hardly move the cells
 CELLS_PER_PROBE = 32  # one in 32 cells is probed,
-LEAST_PROBES = 64  # but at least 64
+MIN_PROBES = 64  # but at least 64
 RECALL_QUERIES = 1000  # rows used to measure recall
 
 
 def num_cells(num_rows: int) -> int:
     """Return the number of cells for ``num_rows``: four per square root, with at least two rows per cell on average."""
     by_root = int(CELLS_PER_ROOT * math.sqrt(num_rows))
-    return max(1, min(by_root, MOST_CELLS, num_rows // 2))
+    return max(1, min(by_root, MAX_CELLS, num_rows // 2))
 
 
 def num_probes(num_rows: int) -> int:
     """Return the number of cells that a query probes: one in 32, and at least 64 if there are that many."""
     cells = num_cells(num_rows)
-    return min(cells, max(LEAST_PROBES, cells // CELLS_PER_PROBE))
+    return min(cells, max(MIN_PROBES, cells // CELLS_PER_PROBE))
 
 
 def train(source: VectorFile, seed: int, num_threads: int | None = None) -> NDArray[np.float32]:
@@ -41,7 +41,7 @@ def train(source: VectorFile, seed: int, num_threads: int | None = None) -> NDAr
     if num_threads is not None:
         faiss.omp_set_num_threads(num_threads)
     count = num_cells(len(source))
-    sample = sample_rows(len(source), min(ROWS_PER_CELL * count, MOST_ROWS_OF_SAMPLE), seed)
+    sample = sample_rows(len(source), min(ROWS_PER_CELL * count, MAX_TRAINING_ROWS), seed)
     kmeans = faiss.Kmeans(
         source.width, count, niter=ITERATIONS, seed=seed % 2**31, spherical=True, min_points_per_centroid=1
     )
@@ -79,23 +79,22 @@ class Quantizer:
         last_two = cosines[:, count - 1 :]
         gaps = np.ptp(last_two, axis=1)
         close = np.flatnonzero(gaps <= 2 * TOLERANCE)
-        nearest[close] = self._exactly(vectors[close], count)
+        one_class = np.zeros(len(close), np.int64)
+        no_cell = one_class - 1
+        queries = LabeledVectors(vectors[close], one_class, no_cell)
+        nearest[close] = self._shard.search(queries, NeighborSearch(count)).ids[:, 0]
         return np.sort(nearest, axis=1)
 
     def nearest_one(self, vectors: NDArray[np.float32]) -> NDArray[np.int32]:
         """Return the number (m,) of each vector's cell."""
         return self.nearest(vectors, 1)[:, 0]
 
-    def _exactly(self, vectors: NDArray[np.float32], count: int) -> NDArray[np.int32]:
-        one_class = np.zeros(len(vectors), np.int64)
-        no_cell = one_class - 1
-        found = self._shard.search(LabeledVectors(vectors, one_class, no_cell), Search(count))
-        return found.ids[:, 0]
 
-
-def recall(found: Neighbors, exact: Neighbors) -> float:
-    """Return the share of the exact neighbors that were found, or 1 if there are none."""
-    pairs = zip(found.ids.reshape(-1, found.ids.shape[2]), exact.ids.reshape(-1, exact.ids.shape[2]), strict=True)
-    num_found = sum(int(np.isin(wanted[wanted >= 0], ids).sum()) for ids, wanted in pairs)
+def recall(neighbors: Neighbors, exact: Neighbors) -> float:
+    """Return the share of the exact neighbors that ``neighbors`` has, or 1 if there are none."""
+    width = neighbors.ids.shape[2]
+    num_common = 0
+    for ids, exact_ids in zip(neighbors.ids.reshape(-1, width), exact.ids.reshape(-1, width), strict=True):
+        num_common += int(np.isin(exact_ids[exact_ids >= 0], ids).sum())
     num_exact = int((exact.ids >= 0).sum())
-    return num_found / num_exact if num_exact else 1.0
+    return num_common / num_exact if num_exact else 1.0

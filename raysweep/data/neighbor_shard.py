@@ -11,15 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from raysweep.data.neighbors import LabeledVectors, Neighbors, Search, VectorFile, exact_cosines, k_nearest
+from raysweep.data.neighbors import LabeledVectors, Neighbors, NeighborSearch, VectorFile, exact_cosines, k_nearest
 
 SLACK = 8  # fetched beyond k: room for the row itself, its duplicates and near-ties
 TOLERANCE = 1e-5  # above the error of float32 inner products of unit vectors
 ROWS_AT_ONCE = 8192  # rows read into the block at once, so that the block is never in memory twice
 COSINES_AT_ONCE = 2**22  # cosines in memory at once when queries are compared with every row
 PART_OF_CELL = 1024  # rows of a cell, and queries that probe it, multiplied at once: some cells are large
-
-LARGEST = float(np.finfo(np.float32).max)
+MAX_FLOAT = float(np.finfo(np.float32).max)
 
 
 class Nearest(NamedTuple):
@@ -49,9 +48,11 @@ class NeighborShard:
         self._num_threads: int = faiss.omp_get_max_threads()
         by_class = np.argsort(source.labels[rows], kind="stable")
         self._ids = rows[by_class].astype(np.int32)
-        self._rows = LabeledVectors(
-            _read(source, self._ids), source.labels[self._ids], source.duplicate_groups[self._ids]
-        )
+        vectors = np.empty((len(rows), source.width), np.float32)
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            part = slice(start, start + ROWS_AT_ONCE)
+            vectors[part] = source.vectors(self._ids[part])
+        self._rows = LabeledVectors(vectors, source.labels[self._ids], source.duplicate_groups[self._ids])
         labels, starts = np.unique(self._rows.labels, return_index=True)
         stops = [*starts[1:], len(rows)]
         # Shared by all classes, because each of these objects reserves GPU memory.
@@ -74,7 +75,9 @@ class NeighborShard:
             cells[part] = nearest_cell(self._rows.vectors[part])
         self._cells = _Cells(cells)
 
-    def search(self, queries: LabeledVectors, search: Search, probes: NDArray[np.integer] | None = None) -> Neighbors:
+    def search(
+        self, queries: LabeledVectors, search: NeighborSearch, probes: NDArray[np.integer] | None = None
+    ) -> Neighbors:
         """Return the k nearest rows of both slots for the queries (m), regardless of the search's mode.
 
         Ids are row numbers of the source. Cosines are computed in double precision and rounded to float32, and ties go
@@ -83,20 +86,25 @@ class NeighborShard:
         its cells.
         """
         question = _Question(queries, search, probes)
-        found = Neighbors.empty(len(queries), search.k)
+        neighbors = Neighbors.empty(len(queries), search.k)
         num_fetched = search.k + SLACK
-        slots = (
-            self._in_classes(queries, num_fetched) if probes is None else self._in_cells(queries, num_fetched, probes)
-        )
+        if probes is None:
+            slots = self._search_classes(queries, num_fetched)
+        else:
+            slots = self._search_cells(queries, num_fetched, probes)
         for slot, nearest in enumerate(slots):
             cosines = self._cosines(question, nearest.positions)
             ids, cosines = k_nearest(self._ids[nearest.positions], cosines, search.k)
-            found.put(slice(None), slot, ids, cosines)
-            unsettled = _unsettled(nearest, cosines[:, -1], search.least)
-            self._compare_with_all(question, unsettled, slot, found)
-        return found
+            neighbors.put(slice(None), slot, ids, cosines)
+            # A row that was not fetched is at most as near as the last fetched row, up to rounding.
+            unfetched = nearest.cosines[:, -1] + TOLERANCE
+            may_be_nearer = (unfetched >= cosines[:, -1]) & (unfetched >= search.min_cosine)
+            all_fetched = nearest.positions[:, -1] < 0
+            unsettled = np.flatnonzero(may_be_nearer & ~all_fetched)
+            self._compare_with_all(question, unsettled, slot, neighbors)
+        return neighbors
 
-    def _in_classes(self, queries: LabeledVectors, count: int) -> Slots:
+    def _search_classes(self, queries: LabeledVectors, count: int) -> Slots:
         """Return the nearest rows of both slots among all rows."""
         own, others = _heaps(len(queries), count)
         for label, members in self._classes.items():
@@ -106,17 +114,26 @@ class NeighborShard:
             _add(others, ~has_label, cosines, positions)
         return _finished(own, others)
 
-    def _in_cells(self, queries: LabeledVectors, count: int, probes: NDArray[np.integer]) -> Slots:
+    def _search_cells(self, queries: LabeledVectors, count: int, probes: NDArray[np.integer]) -> Slots:
         """Return the nearest rows of both slots in the probed cells. Threads share the queries.
 
         Each thread limits BLAS to one thread: the matrix products are small, and waiting for several BLAS threads takes
         up to ten times as long when other processes run.
         """
         shares = np.array_split(np.arange(len(queries)), min(self._num_threads, len(queries)))
-        asked = [(queries[numbers], count, probes[numbers]) for numbers in shares]
         with threadpool_limits(1, "blas"):
-            found = list(self._threads.map(lambda each: self._in_cells_of(*each), asked))
-        own, others = (Nearest(*map(np.concatenate, zip(*slot, strict=True))) for slot in zip(*found, strict=True))
+            searches = [
+                self._threads.submit(self._search_cells_once, queries[numbers], count, probes[numbers])
+                for numbers in shares
+            ]
+            slots_of_shares = [search.result() for search in searches]
+        own, others = (
+            Nearest(
+                np.concatenate([slots[slot].cosines for slots in slots_of_shares]),
+                np.concatenate([slots[slot].positions for slots in slots_of_shares]),
+            )
+            for slot in range(2)
+        )
         return own, others
 
     @cached_property
@@ -126,18 +143,19 @@ class NeighborShard:
 
         return ThreadPoolExecutor(self._num_threads, initializer=faiss.omp_set_num_threads, initargs=(1,))
 
-    def _in_cells_of(self, queries: LabeledVectors, count: int, probes: NDArray[np.integer]) -> Slots:
+    def _search_cells_once(self, queries: LabeledVectors, count: int, probes: NDArray[np.integer]) -> Slots:
         """Search the probed cells in one thread; each cell is multiplied once with all queries that probe it."""
         own, others = _heaps(len(queries), count)
-        for cell, all_asking in _by_cell(probes):
-            members = _parts(self._cells.members(cell))
-            for positions, asking in itertools.product(members, _parts(all_asking)):
-                cosines = queries.vectors[asking] @ self._rows.vectors[positions].T
-                same_class = queries.labels[asking][:, None] == self._rows.labels[positions]
-                of_own = np.where(same_class, cosines, -np.inf)
-                own.add_result_subset(asking, of_own, positions)
+        for cell, probing in _group_by_cell(probes):
+            row_parts = _split(self._cells.members(cell))
+            query_parts = _split(probing)
+            for positions, numbers in itertools.product(row_parts, query_parts):
+                cosines = queries.vectors[numbers] @ self._rows.vectors[positions].T
+                same_class = queries.labels[numbers][:, None] == self._rows.labels[positions]
+                own_cosines = np.where(same_class, cosines, -np.inf)
+                own.add_result_subset(numbers, own_cosines, positions)
                 np.putmask(cosines, same_class, -np.inf)
-                others.add_result_subset(asking, cosines, positions)
+                others.add_result_subset(numbers, cosines, positions)
         return _finished(own, others)
 
     def _cosines(self, question: "_Question", positions: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -152,47 +170,40 @@ class NeighborShard:
         exact = exact_cosines(queries.vectors, numbers, self._rows.vectors, rows)
         groups = self._rows.duplicate_groups[rows]
         same_text = groups == queries.duplicate_groups[numbers]
-        too_far = exact < question.search.least
+        too_far = exact < question.search.min_cosine
         exact[same_text | too_far] = -np.inf
         cosines = np.full(positions.shape, -np.inf, np.float32)
         cosines[exists] = exact
         return cosines
 
     def _compare_with_all(
-        self, question: "_Question", unsettled: NDArray[np.int64], slot: int, found: Neighbors
+        self, question: "_Question", unsettled: NDArray[np.int64], slot: int, neighbors: Neighbors
     ) -> None:
         """Compare some queries with every row, because duplicates or hundreds of ties used up the fetched rows."""
-        for number, positions in self._candidates(question, unsettled, slot):
-            query = question[number : number + 1]
-            cosines = self._cosines(query, positions[None])[0]
-            ids, cosines = k_nearest(self._ids[positions], cosines, question.search.k)
-            found.put(number, slot, ids, cosines)
-
-    def _candidates(
-        self, question: "_Question", unsettled: NDArray[np.int64], slot: int
-    ) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """Yield the number of each such query, and the positions of all rows that may be among its nearest."""
-        block = self._rows.vectors
-        queries_at_once = max(1, COSINES_AT_ONCE // len(block))
+        vectors = self._rows.vectors
+        queries_at_once = max(1, COSINES_AT_ONCE // len(vectors))
         for start in range(0, len(unsettled), queries_at_once):
             numbers = unsettled[start : start + queries_at_once]
-            asked = question[numbers]
-            cosines = asked.queries.vectors @ block.T
-            excluded = self._excluded(asked, slot)
-            cosines[excluded] = -np.inf
-            for number, of_query in zip(numbers.tolist(), cosines, strict=True):
-                yield number, _may_be_nearest(of_query, question.search)
+            part = question[numbers]
+            cosines = part.queries.vectors @ vectors.T
+            cosines[self._is_excluded(part, slot)] = -np.inf
+            for number, query_cosines in zip(numbers.tolist(), cosines, strict=True):
+                positions = _may_be_nearest(query_cosines, question.search)
+                query = question[number : number + 1]
+                exact = self._cosines(query, positions[None])[0]
+                ids, exact = k_nearest(self._ids[positions], exact, question.search.k)
+                neighbors.put(number, slot, ids, exact)
 
-    def _excluded(self, question: "_Question", slot: int) -> NDArray[np.bool_]:
+    def _is_excluded(self, question: "_Question", slot: int) -> NDArray[np.bool_]:
         """Return which rows (m, n) are in the other slot, hold the query's own text or are in none of its cells."""
         queries = question.queries
         same_class = queries.labels[:, None] == self._rows.labels
         same_text = queries.duplicate_groups[:, None] == self._rows.duplicate_groups
         own_class = slot == 0
-        excluded: NDArray[np.bool_] = (same_class != own_class) | same_text
+        is_excluded: NDArray[np.bool_] = (same_class != own_class) | same_text
         if question.probes is not None:
-            excluded |= ~self._cells.probed(question.probes)
-        return excluded
+            is_excluded |= ~self._cells.probed(question.probes)
+        return is_excluded
 
 
 @dataclass(frozen=True)
@@ -200,7 +211,7 @@ class _Question:
     """Queries (m), search parameters, and the cells (m, p) that each query probes (None: all cells)."""
 
     queries: LabeledVectors
-    search: Search
+    search: NeighborSearch
     probes: NDArray[np.integer] | None
 
     def __getitem__(self, numbers: NDArray[np.int64] | slice) -> "_Question":
@@ -256,14 +267,6 @@ class _Cells:
         return is_probed[:, self._cells]
 
 
-def _read(source: VectorFile, ids: NDArray[np.integer]) -> NDArray[np.float32]:
-    block = np.empty((len(ids), source.width), np.float32)
-    for start in range(0, len(ids), ROWS_AT_ONCE):
-        part = slice(start, start + ROWS_AT_ONCE)
-        block[part] = source.vectors(ids[part])
-    return block
-
-
 def _heaps(num_queries: int, count: int) -> tuple[Any, Any]:
     """Return two faiss heaps of the nearest rows so far: one for the query's class, one for the other classes."""
     import faiss
@@ -272,9 +275,9 @@ def _heaps(num_queries: int, count: int) -> tuple[Any, Any]:
     return own, others
 
 
-def _add(slot: Any, asking: NDArray[np.bool_], cosines: NDArray[np.float32], positions: NDArray[np.int64]) -> None:
+def _add(slot: Any, is_added: NDArray[np.bool_], cosines: NDArray[np.float32], positions: NDArray[np.int64]) -> None:
     """Add the results of some queries to a slot."""
-    numbers = np.flatnonzero(asking)
+    numbers = np.flatnonzero(is_added)
     slot.add_result_subset(numbers, cosines[numbers], positions[numbers])
 
 
@@ -285,33 +288,24 @@ def _finished(*slots: Any) -> Slots:
     return own, others
 
 
-def _by_cell(probes: NDArray[np.integer]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+def _group_by_cell(probes: NDArray[np.integer]) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Yield each cell in ``probes`` (m, p), and the numbers of the queries that probe it."""
     flat = probes.ravel()
     by_cell = np.argsort(flat, kind="stable")
     cells, starts = np.unique(flat[by_cell], return_index=True)
     num_probes = probes.shape[1]
-    asking = np.split(by_cell // num_probes, starts[1:])
-    yield from zip(cells.tolist(), asking, strict=True)
+    queries_of_cells = np.split(by_cell // num_probes, starts[1:])
+    yield from zip(cells.tolist(), queries_of_cells, strict=True)
 
 
-def _parts(numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+def _split(numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     return [numbers[start : start + PART_OF_CELL] for start in range(0, len(numbers), PART_OF_CELL)]
 
 
-def _unsettled(nearest: Nearest, kth_cosines: NDArray[np.float32], least: float) -> NDArray[np.int64]:
-    """Return the numbers of the queries whose k nearest, down to ``kth_cosines`` (m,), may lack a row not fetched."""
-    # A row that was not fetched is at most as near as the last fetched row, up to rounding.
-    unseen = nearest.cosines[:, -1] + TOLERANCE
-    may_be_nearer = (unseen >= kth_cosines) & (unseen >= least)
-    all_fetched = nearest.positions[:, -1] < 0
-    return np.flatnonzero(may_be_nearer & ~all_fetched)
-
-
-def _may_be_nearest(cosines: NDArray[np.float32], search: Search) -> NDArray[np.int64]:
+def _may_be_nearest(cosines: NDArray[np.float32], search: NeighborSearch) -> NDArray[np.int64]:
     """Return the positions of the float32 cosines (n,) that may be among the k highest; -inf marks excluded rows."""
-    least = max(search.least - TOLERANCE, -LARGEST)
-    positions = np.flatnonzero(cosines >= least)
+    min_cosine = max(search.min_cosine - TOLERANCE, -MAX_FLOAT)
+    positions = np.flatnonzero(cosines >= min_cosine)
     if len(positions) > search.k:
         kth_highest = -np.partition(-cosines[positions], search.k - 1)[search.k - 1]
         positions = positions[cosines[positions] >= kth_highest - 2 * TOLERANCE]

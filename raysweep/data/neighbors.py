@@ -63,7 +63,7 @@ class VectorFile:
 
 
 @dataclass(frozen=True)
-class Search:
+class NeighborSearch:
     """Search parameters. Neighbors have a cosine of at least ``min_similarity``.
 
     Mode ``per_class`` finds the k nearest rows of the query's class and the k nearest of the other classes. Mode
@@ -75,7 +75,7 @@ class Search:
     min_similarity: float | None = None
 
     @property
-    def least(self) -> float:
+    def min_cosine(self) -> float:
         return -np.inf if self.min_similarity is None else self.min_similarity
 
 
@@ -112,21 +112,24 @@ class Neighbors:
         self.cosines[rows, slot, ..., :count] = np.where(exists, cosines, np.nan)
 
 
-def merge(answers: Sequence[Neighbors], search: Search) -> Neighbors:
-    """Return the nearest neighbors among the answers of several shards to the same queries.
+def merge(shards: Sequence[Neighbors], search: NeighborSearch) -> Neighbors:
+    """Return the nearest neighbors of the same queries from the results of several shards.
 
     Neighbors are sorted by falling cosine, then rising id. Each shard returns the k nearest of its rows, so the merged
     result is complete.
     """
-    ids = np.concatenate([answer.ids for answer in answers], axis=2)
-    cosines = np.concatenate([answer.cosines for answer in answers], axis=2)
+    ids = np.concatenate([neighbors.ids for neighbors in shards], axis=2)
+    cosines = np.concatenate([neighbors.cosines for neighbors in shards], axis=2)
     nearest = _by_cosine(ids, cosines)[:, :, : search.k]
     ids = np.take_along_axis(ids, nearest, axis=2)
     cosines = np.take_along_axis(cosines, nearest, axis=2)
     if search.mode == "pooled":
-        beyond = ~_among_k_nearest(ids, cosines)
-        ids[beyond] = -1
-        cosines[beyond] = np.nan
+        num_rows, num_slots, k = ids.shape
+        flat = (num_rows, num_slots * k)
+        order = _by_cosine(ids.reshape(flat), cosines.reshape(flat))
+        is_beyond_k = np.argsort(order, axis=1).reshape(ids.shape) >= k
+        ids[is_beyond_k] = -1
+        cosines[is_beyond_k] = np.nan
     return Neighbors(ids, cosines)
 
 
@@ -157,11 +160,11 @@ def exact_cosines(
         lefts = left[left_rows[part]]
         rights = right[right_rows[part]]
         products = np.multiply(lefts, rights, dtype=np.float64)
-        cosines[part] = _sums(products)
+        cosines[part] = _sum_rows(products)
     return cosines
 
 
-def _sums(terms: NDArray[np.float64]) -> NDArray[np.float64]:
+def _sum_rows(terms: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the sums (n,) of the rows of ``terms`` (n, d), which is overwritten.
 
     The second half of each row is added to the first until one term is left.
@@ -178,13 +181,3 @@ def _sums(terms: NDArray[np.float64]) -> NDArray[np.float64]:
 def _by_cosine(ids: NDArray[np.integer], cosines: NDArray[np.float32]) -> NDArray[np.int64]:
     """Return the order of each row by falling cosine, then rising id, with NaN last."""
     return np.lexsort((ids, -cosines), axis=-1)
-
-
-def _among_k_nearest(ids: NDArray[np.int32], cosines: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Return which neighbors (m, 2, k) are among the k nearest of both slots together."""
-    num_rows, num_slots, k = ids.shape
-    flat = (num_rows, num_slots * k)
-    order = _by_cosine(ids.reshape(flat), cosines.reshape(flat))
-    rank = np.argsort(order, axis=1)
-    among: NDArray[np.bool_] = rank < k
-    return among.reshape(ids.shape)

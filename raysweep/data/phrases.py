@@ -13,13 +13,12 @@ import numpy.typing as npt
 
 Integers = npt.NDArray[np.int64]
 
-
 Pairs = tuple[Integers, Integers]
 """Positions of texts, and ends of the phrases inside them, (pairs,) each."""
 
 
 class _Spaces(dict[int, int]):
-    """A table for ``str.translate`` that maps punctuation to a space and keeps other characters. Filled on demand."""
+    """A mapping for ``str.translate`` of punctuation to a space; other characters stay. Filled on demand."""
 
     def __missing__(self, character: int) -> int:
         kind = category(chr(character))
@@ -33,7 +32,7 @@ class _Spaces(dict[int, int]):
 _SPACES = _Spaces()
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return the words of a text, ignoring case, punctuation and Unicode form (NFKC)."""
     return normalize("NFKC", text).casefold().translate(_SPACES).split()
 
@@ -47,7 +46,7 @@ class Phrases:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._vocabulary: dict[str, int] = {}  # numbers of words, from 1
-        lines = _Lines.of(texts, self._learn)
+        lines = _Lines.of(texts, lambda word: self._vocabulary.setdefault(word, len(self._vocabulary) + 1))
         self._levels: list[_Level] = []
         self.num_nodes = 1
         self.ends = np.zeros(len(texts), np.int64)
@@ -55,21 +54,14 @@ class Phrases:
         self._is_end = np.zeros(self.num_nodes, bool)
         self._is_end[self.ends] = True
 
-    def _learn(self, word: str) -> int:
-        new_number = len(self._vocabulary) + 1
-        return self._vocabulary.setdefault(word, new_number)
-
-    def _look_up(self, word: str) -> int:
-        return self._vocabulary.get(word, 0)
-
     def _grow(self, lines: "_Lines") -> None:
         """Create the nodes, level by level."""
         depth = 0
         longer = np.flatnonzero(lines.lengths)  # the phrases with more than ``depth`` words
         while len(longer):
             places = lines.starts[longer] + depth
-            wanted = self._edges(self.ends[longer], lines.numbers[places])
-            edges, numbers = np.unique(wanted, return_inverse=True)
+            edges_of_phrases = self._edges(self.ends[longer], lines.numbers[places])
+            edges, numbers = np.unique(edges_of_phrases, return_inverse=True)
             level = _Level(edges, self.num_nodes)
             self._levels.append(level)
             self.ends[longer] = level.first_node + numbers
@@ -80,8 +72,8 @@ class Phrases:
 
     def _edges(self, parents: Integers, next_words: Integers) -> Integers:
         """Return one number for each pair of a node and the number of its next word. The word 0 has no edge."""
-        most_words = len(self._vocabulary) + 1
-        return parents * most_words + next_words
+        num_words = len(self._vocabulary) + 1
+        return parents * num_words + next_words
 
     def inside(self, texts: Sequence[str]) -> Pairs:
         """Return which phrases are inside which texts, each pair once, sorted by text and then by end.
@@ -89,11 +81,11 @@ class Phrases:
         The result depends only on the texts, and memory use is proportional to them, so this can be mapped over blocks
         of texts.
         """
-        lines = _Lines.of(texts, self._look_up)
+        lines = _Lines.of(texts, lambda word: self._vocabulary.get(word, 0))
         texts_of_words = np.repeat(np.arange(len(texts)), lines.lengths + 1)
         starts = np.flatnonzero(lines.numbers)  # starts of the runs that are still on a path of the trie
         nodes = np.zeros(len(starts), np.int64)  # the node that each run has reached
-        found = [np.zeros(0, np.int64)]
+        pairs = [np.zeros(0, np.int64)]
         for depth, level in enumerate(self._levels, 1):
             next_words = lines.numbers[starts + depth - 1]
             edges = self._edges(nodes, next_words)
@@ -101,12 +93,10 @@ class Phrases:
             starts = starts[is_on_path]
             positions = texts_of_words[starts]
             is_shorter = depth < lines.lengths[positions]
-            is_found = self._is_end[nodes] & is_shorter
-            pairs = positions * self.num_nodes + nodes
-            found.append(pairs[is_found])
-        all_found = np.concatenate(found)
-        each_once = np.unique(all_found)
-        return np.divmod(each_once, self.num_nodes)
+            is_phrase = self._is_end[nodes] & is_shorter
+            pairs.append(positions[is_phrase] * self.num_nodes + nodes[is_phrase])
+        unique_pairs = np.unique(np.concatenate(pairs))
+        return np.divmod(unique_pairs, self.num_nodes)
 
 
 @dataclass(frozen=True)
@@ -136,9 +126,9 @@ class _Lines:
         numbers: list[int] = []
         lengths = []
         for text in texts:
-            found = words(text)
-            lengths.append(len(found))
-            numbers.extend(map(number_of, found))
+            words = split_words(text)
+            lengths.append(len(words))
+            numbers.extend(map(number_of, words))
             numbers.append(0)
         return cls(np.array(numbers, np.int64), np.array(lengths, np.int64))
 

@@ -34,7 +34,7 @@ class Prepared:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields only, so that a process that receives a copy opens the artifacts itself."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
@@ -73,39 +73,37 @@ class Prepared:
             place = location.absolute(str(path))
         except ValueError as error:
             raise InputError(str(error)) from None  # the message never repeats keys in the path
-        file = open_folder(location.parent(place))
-        fetched = file.fetch(location.name_of(place))
-        if not fetched.is_file():
-            raise InputError(f"{path}: not a file that raysweep prepare wrote")
-        opened = cls.read(fetched, file.location)
-        for artifact in opened.artifacts:
+        folder = open_folder(location.parent(place))
+        file = folder.fetch(location.name_of(place))
+        if not file.is_file():
+            raise _not_prepared(path)
+        prepared = cls.read(file, folder.location)
+        for artifact in prepared.artifacts:
             if not artifact.exists:
                 place = location.join(artifact.location, artifact.name)
-                raise InputError(f"{path}: the artifact {place} is gone; prepare again")
-        return opened
+                raise InputError(f"{path}: the artifact {place} is missing; prepare again")
+        return prepared
 
     @classmethod
-    def read(cls, path: str | Path, beside: str | None = None) -> "Prepared":
+    def read(cls, path: str | Path, folder: str | None = None) -> "Prepared":
         """Read the file like :meth:`open`, but without checking that the artifacts exist.
 
-        The artifacts are expected in the folder ``beside`` if all of them exist there, else in the location recorded in
-        the file.
+        The artifacts are expected in ``folder`` if all of them exist there, else in the location recorded in the file.
         """
         try:
             values = json.loads(Path(path).read_text(encoding="utf-8"))
             names = (values["sentences"], values["tokens"], values["reference_embeddings"])
             for name in (*names, *values["examples"].values()):
                 if name == ".." or Path(name).name != name:  # it would lead out of the folder of artifacts
-                    raise InputError(f"{path}: {name!r} is no name of an artifact, which has no slash")
-            moved = beside is not None and all(Artifact(beside, name).exists for name in names)
-            place = beside if beside is not None and moved else values["artifacts"]
-            sentences, tokens, reference = (Artifact(place, name) for name in names)
+                    raise InputError(f"{path}: the artifact is {name!r}; allowed: a name without slashes")
+            is_moved = folder is not None and all(Artifact(folder, name).exists for name in names)
+            place = folder if folder is not None and is_moved else values["artifacts"]
             return cls(
                 model=values["model"],
                 model_identity=values["model_identity"],
-                sentences_artifact=sentences,
-                tokens_artifact=tokens,
-                reference_artifact=reference,
+                sentences_artifact=Artifact(place, values["sentences"]),
+                tokens_artifact=Artifact(place, values["tokens"]),
+                reference_artifact=Artifact(place, values["reference_embeddings"]),
                 examples_artifacts={kind: Artifact(place, name) for kind, name in values["examples"].items()},
                 reference=values["reference"],
                 reference_identity=values["reference_identity"],
@@ -113,7 +111,7 @@ class Prepared:
         except InputError:
             raise
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise InputError(f"{path}: not a file that raysweep prepare wrote") from None
+            raise _not_prepared(path) from None
 
     @cached_property
     def sentences(self) -> Sentences:
@@ -128,12 +126,10 @@ class Prepared:
         """Return the sentence ids (examples, 1 to 3) of a kind, and its targets (examples,) if the kind has any."""
         if kind == "labeled_sentence":
             train = self.sentences.ids("train")
-            labels = self.sentences.labels[train]
-            ids = train[:, None]
-            return ids, np.asarray(labels)
+            return train[:, None], np.asarray(self.sentences.labels[train])
         if kind not in self.examples_artifacts:
-            prepared = ", ".join(self.examples_artifacts)
-            raise InputError(f"no examples of kind {kind} were prepared; there are: {prepared}")
+            kinds = ", ".join(["labeled_sentence", *self.examples_artifacts])
+            raise InputError(f"examples: kind is {kind!r}, which was not prepared; allowed: {kinds}")
         folder = self.examples_artifacts[kind].folder
         ids = np.asarray(open_array(folder, "ids"))
         if kind not in KINDS_WITH_TARGETS:
@@ -145,3 +141,7 @@ class Prepared:
         parameters = self.examples_artifacts[kind].parameters if kind in self.examples_artifacts else {}
         same_class, other_class = parameters.get("cosines", (1.0, 0.0))
         return same_class, other_class
+
+
+def _not_prepared(path: str | Path) -> InputError:
+    return InputError(f"{path}: not a file that raysweep prepare wrote")

@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 from raysweep.data.examples import pick_distinct
 from raysweep.data.neighbors import Neighbors
 
-_ANCHORS = (0, 0, 0)  # a random stream that nothing else uses
+_ANCHOR_STREAM = (0, 0, 0)  # a random stream that nothing else uses
 
 
 def sample_anchors(labels: NDArray[np.integer], per_class: int, seed: int) -> NDArray[np.bool_]:
     """Return which rows with these ``labels`` (n,) are anchors, (n,): ``per_class`` random rows per class, or all."""
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=_ANCHORS))
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=_ANCHOR_STREAM))
     is_anchor = np.zeros(len(labels), bool)
     by_label = np.argsort(labels, kind="stable")
     begins = np.flatnonzero(np.diff(labels[by_label])) + 1
@@ -56,36 +56,36 @@ class RandomNeighbors:
 
     def draw(self, start: int, stop: int, rng: np.random.Generator) -> Neighbors:
         """Return the neighbors of the rows [start, stop), without cosines."""
-        found = Neighbors.empty(stop - start, self.k)
+        drawn = Neighbors.empty(stop - start, self.k)
         places = self._places[start:stop]
         anchors = np.flatnonzero(places >= 0)
         own_class = self._classes.at(places[anchors])
         own_group = self._groups.at(places[anchors])
-        everything = _Ranges.alike(len(anchors), len(self._rows))
-        sides = (own_class, own_group), (everything, own_class)
-        for slot, (within, left_out) in enumerate(sides):
-            numbers, neighbors = self._pick(within, left_out, rng)
-            picked_by = anchors[numbers]
-            groups, own_groups = self._duplicate_groups[neighbors], self._duplicate_groups[start + picked_by]
-            is_copy = groups == own_groups  # with a different label
-            picked_by, neighbors = picked_by[~is_copy], neighbors[~is_copy]
-            columns = np.arange(len(picked_by)) - np.searchsorted(picked_by, picked_by)
-            found.ids[picked_by, slot, columns] = neighbors
-        return found
+        all_rows = _Ranges.alike(len(anchors), len(self._rows))
+        slots = (own_class, own_group), (all_rows, own_class)
+        for slot, (candidates, excluded) in enumerate(slots):
+            numbers, neighbors = self._pick(candidates, excluded, rng)
+            queries = anchors[numbers]
+            groups = self._duplicate_groups[neighbors]
+            is_copy = groups == self._duplicate_groups[start + queries]  # with a different label
+            queries, neighbors = queries[~is_copy], neighbors[~is_copy]
+            columns = np.arange(len(queries)) - np.searchsorted(queries, queries)
+            drawn.ids[queries, slot, columns] = neighbors
+        return drawn
 
     def _pick(
-        self, within: "_Ranges", left_out: "_Ranges", rng: np.random.Generator
+        self, candidates: "_Ranges", excluded: "_Ranges", rng: np.random.Generator
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
         """Pick for each anchor up to k rows of one range, excluding another range within it.
 
         Return the anchors' numbers, rising, and the rows of their neighbors.
         """
-        counts = within.sizes - left_out.sizes
+        counts = candidates.sizes - excluded.sizes
         quotas = np.minimum(counts, self.k)
-        numbers, drawn = pick_distinct(counts, quotas, rng)
-        places = within.starts[numbers] + drawn
-        is_beyond = places >= left_out.starts[numbers]
-        places[is_beyond] += left_out.sizes[numbers][is_beyond]
+        numbers, picks = pick_distinct(counts, quotas, rng)
+        places = candidates.starts[numbers] + picks
+        is_beyond = places >= excluded.starts[numbers]
+        places[is_beyond] += excluded.sizes[numbers][is_beyond]
         return numbers, self._rows[places]
 
 

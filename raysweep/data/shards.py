@@ -51,7 +51,7 @@ class ShardSet:
         """Store one shard atomically and return its report."""
         num_rows = len(next(iter(shard.columns.values())))
         report: Report = {"num_rows": num_rows, **shard.facts}
-        content = serialized(shard.columns, report)
+        content = serialize(shard.columns, report)
         try:
             open_folder(self.artifact.location).put(self._name(number), content)
         except StorageError:
@@ -60,21 +60,21 @@ class ShardSet:
             raise StorageError(error.errno, str(error.strerror), self.artifact.location) from None
         return {**report, "num_bytes": len(content)}
 
-    def found(self) -> dict[int, Report]:
+    def read_reports(self) -> dict[int, Report]:
         """Return the reports of the shards that exist and start with a valid schema, by number."""
         store = open_folder(self.artifact.location)
-        names = {number: _file(number, self.count) for number in range(self.count)}
         sizes = store.sizes(self.artifact.name)
-        present = [number for number, name in names.items() if name in sizes]
-        found = {}
+        present = [number for number in range(self.count) if _file(number, self.count) in sizes]
+        reports: dict[int, Report] = {}
         for first in range(0, len(present), FILES_AT_ONCE):
-            some = present[first : first + FILES_AT_ONCE]
-            starts = store.read([self._name(number) for number in some], START_BYTES)
-            for number, start in zip(some, starts, strict=True):
+            numbers = present[first : first + FILES_AT_ONCE]
+            starts = store.read([self._name(number) for number in numbers], START_BYTES)
+            for number, start in zip(numbers, starts, strict=True):
                 # After a power failure a shard may exist without its content.
                 with suppress(pa.ArrowException, ValueError, KeyError, TypeError):
-                    found[number] = {**_report(start), "num_bytes": sizes[names[number]]}
-        return found
+                    report = _parse_report(start)
+                    reports[number] = {**report, "num_bytes": sizes[_file(number, self.count)]}
+        return reports
 
     def read(self, number: int) -> pa.RecordBatch:
         """Return the columns of an existing shard: a memory map, or a copy if it is in an object store."""
@@ -99,14 +99,14 @@ def read_columns(place: str, name: str) -> pa.RecordBatch:
     return pa.ipc.open_file(source).get_batch(0)
 
 
-def serialized(columns: Mapping[str, Column], report: Report) -> bytes:
+def serialize(columns: Mapping[str, Column], report: Report) -> bytes:
     """Return the content of a file with these columns and this report."""
-    arrays = [_as_arrow(column) for column in columns.values()]
-    fields = [pa.field(name, array.type) for name, array in zip(columns, arrays, strict=True)]
+    arrays = {name: _as_arrow(column) for name, column in columns.items()}
+    fields = [pa.field(name, array.type) for name, array in arrays.items()]
     schema = pa.schema(fields, metadata={_REPORT: json.dumps(report)})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema) as writer:
-        writer.write_batch(pa.record_batch(arrays, schema=schema))
+        writer.write_batch(pa.record_batch(list(arrays.values()), schema=schema))
     content: bytes = sink.getvalue().to_pybytes()
     return content
 
@@ -116,17 +116,18 @@ def _as_arrow(column: Column) -> pa.Array:
         return column
     if column.ndim == 1:
         return pa.array(column)
+    row_shape = column.shape[1:]
     flat = pa.array(np.ascontiguousarray(column).reshape(-1))
-    tensor = pa.fixed_shape_tensor(flat.type, column.shape[1:])
-    rows = pa.FixedSizeListArray.from_arrays(flat, int(np.prod(column.shape[1:])))
+    rows = pa.FixedSizeListArray.from_arrays(flat, int(np.prod(row_shape)))
+    tensor = pa.fixed_shape_tensor(flat.type, row_shape)
     return pa.ExtensionArray.from_storage(tensor, rows)
 
 
-def _report(start: bytes) -> Report:
+def _parse_report(start: bytes) -> Report:
     """Return the report from the start of a file: eight magic bytes, then the schema, whose metadata hold it."""
     schema = pa.ipc.read_schema(pa.py_buffer(start[8:]))
-    found: Report = json.loads(schema.metadata[_REPORT])
-    return found
+    report: Report = json.loads(schema.metadata[_REPORT])
+    return report
 
 
 class ShardedArray:
@@ -152,14 +153,17 @@ class ShardedArray:
     def __getitem__(self, rows: slice | npt.NDArray[np.integer]) -> npt.NDArray[Any]:
         """Return the rows with these numbers, from 0, or of a slice: a view if they are in one part, else a copy."""
         if isinstance(rows, slice):
-            return self._slice(*rows.indices(len(self)))
-        wanted = np.asarray(rows)
-        if not wanted.size:
-            return np.empty((*wanted.shape, *self.shape[1:]), self.dtype)
-        lowest, highest = int(wanted.min()), int(wanted.max())
+            start, stop, step = rows.indices(len(self))
+            if step == 1:
+                return self._read_range(start, max(start, stop))
+            rows = np.arange(start, stop, step)
+        row_numbers = np.asarray(rows)
+        if not row_numbers.size:
+            return np.empty((*row_numbers.shape, *self.shape[1:]), self.dtype)
+        lowest, highest = int(row_numbers.min()), int(row_numbers.max())
         if lowest < 0 or highest >= len(self):
-            raise IndexError(f"rows from {lowest} to {highest}, but only 0 to {len(self) - 1} exist")
-        return self._gathered(wanted)
+            raise IndexError(f"rows are from {lowest} to {highest}; allowed: 0 to {len(self) - 1}")
+        return self._read_rows(row_numbers)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         return np.asarray(self[:], dtype)
@@ -169,34 +173,31 @@ class ShardedArray:
             self._parts[number] = self._open_part(number)
         return self._parts[number]
 
-    def _slice(self, start: int, stop: int, step: int) -> npt.NDArray[Any]:
-        if step != 1:
-            return self[np.arange(start, stop, step)]
-        stop = max(start, stop)
+    def _read_range(self, start: int, stop: int) -> npt.NDArray[Any]:
         first = min(self._part_of(start), len(self._starts) - 2)
         last = max(first, self._part_of(stop - 1))
         views = []
         for number in range(first, last + 1):
             offset = int(self._starts[number])
-            views.append(self._part(number)[max(0, start - offset) : stop - offset])
+            part = self._part(number)
+            views.append(part[max(0, start - offset) : stop - offset])
         return views[0] if len(views) == 1 else np.concatenate(views)
 
     def _part_of(self, row: int) -> int:
         return int(np.searchsorted(self._starts, row, side="right")) - 1
 
-    def _gathered(self, wanted: npt.NDArray[np.integer]) -> npt.NDArray[Any]:
-        numbers = np.searchsorted(self._starts, wanted, side="right") - 1
-        present = np.unique(numbers)
+    def _read_rows(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[Any]:
+        numbers = np.searchsorted(self._starts, rows, side="right") - 1
+        rows_in_part = rows - self._starts[numbers]
+        present = np.unique(numbers).tolist()
         if len(present) == 1:
-            number = int(present[0])
-            rows_here = wanted - self._starts[number]
-            found: npt.NDArray[Any] = self._part(number)[rows_here]
-            return found
-        gathered = np.empty((*wanted.shape, *self.shape[1:]), self.dtype)
-        for number in present.tolist():
-            is_here = numbers == number
-            gathered[is_here] = self._part(number)[wanted[is_here] - self._starts[number]]
-        return gathered
+            values: npt.NDArray[Any] = self._part(present[0])[rows_in_part]
+            return values
+        values = np.empty((*rows.shape, *self.shape[1:]), self.dtype)
+        for number in present:
+            is_in_part = numbers == number
+            values[is_in_part] = self._part(number)[rows_in_part[is_in_part]]
+        return values
 
 
 Rows = npt.NDArray[Any] | ShardedArray
@@ -224,7 +225,7 @@ class OpenShards:
         columns = self.columns(name)
         lengths = [np.diff(column.offsets.to_numpy()) for column in columns]
         offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths), dtype=np.int64)])
-        num_values = [int(each.sum()) for each in lengths]
+        num_values = [int(part.sum()) for part in lengths]
         return ShardedArray(num_values, lambda number: columns[number].values.to_numpy()), offsets
 
     def columns(self, name: str) -> list[pa.Array]:
@@ -235,9 +236,10 @@ class OpenShards:
         """Return a column of one shard. Raises InputError if the shard is damaged or missing."""
         path = self._folder / _file(number, len(self._shards))
         num_bytes = path.stat().st_size if path.is_file() else 0
-        if num_bytes != self._shards[number]["num_bytes"]:
-            problem = f"has {num_bytes} bytes and not {self._shards[number]['num_bytes']}" if num_bytes else "is gone"
-            raise InputError(f"{path}: {problem}; remove the folder {self._folder}, and prepare again")
+        expected_bytes = self._shards[number]["num_bytes"]
+        if num_bytes != expected_bytes:
+            problem = f"has {num_bytes} bytes instead of {expected_bytes}" if num_bytes else "is missing"
+            raise InputError(f"{path}: {problem}; remove the folder {self._folder} and prepare again")
         try:
             reader = pa.ipc.open_file(pa.memory_map(str(path)))
             column = reader.get_batch(0).column(name)

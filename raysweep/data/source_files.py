@@ -5,9 +5,10 @@ last change. Readers compare each file with its listing, so that they read exact
 """
 
 import functools
+import math
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,32 +22,16 @@ from raysweep.errors import InputError
 from raysweep.storage.location import expanded
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
-
-
 JSON_LINES = (".jsonl", ".ndjson")
-
-
 PARQUET = ".parquet"
-
-
+SUFFIXES = (*DELIMITERS, *JSON_LINES, PARQUET)
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
-
 
 _GCS_SECONDS = 60  # time limit for retries of one request; pyarrow's default is 15 minutes without any output
 _CLOUD_VARIABLES = ("AWS_", "GOOGLE_")
-
-
 _BUCKET_SCHEMES = ("s3", "gs", "gcs")
-
-
-_VERSION_KEYS = (
-    "ETag",
-    "etag",
-    "mtime",
-    "LastModified",
-    "last_modified",
-    "created",
-)  # names used by fsspec's file systems
+_VERSION_KEYS = ("ETag", "etag", "mtime", "LastModified", "last_modified", "created")  # of fsspec's file systems
+_WILDCARD = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True)
@@ -103,23 +88,31 @@ def list_files(source: str) -> list[SourceFile]:
         InputError: If no file is left.
         OSError: If the files cannot be listed.
     """
-    glob = _glob(source)
-    found = None if glob and "://" in source else stat(source)  # the name of a local file may contain a wildcard
-    if isinstance(found, SourceFile):
-        return [found]
-    if isinstance(found, _Place):
-        inside = [file for file in _listed(found, is_deep=False) if not file.relative.startswith(("_", "."))]
-        known = [file for file in inside if format_of(file.name)]
-        return _sorted(known, f"{source}: no file in this folder ends in {known_suffixes()}")
-    if not glob:
-        raise InputError(f"{source}: no such file")
-    base = _locate(glob.base)
-    matching = [file for file in _below(base, glob) if glob.matches(file.relative)]
-    return _sorted(matching, f"{source}: no file matches")
+    import pyarrow.fs
 
-
-def known_suffixes() -> str:
-    return ", ".join([*DELIMITERS, *JSON_LINES, PARQUET])
+    glob = _parse_glob(source)
+    # The name of a local file may contain a wildcard.
+    place = None if glob and "://" in source else stat(source)
+    if isinstance(place, SourceFile):
+        return [place]
+    if place is not None:
+        entries = _list_folder(place, is_deep=False)
+        visible = [entry for entry in entries if not entry.relative.startswith(("_", ".")) and format_of(entry.name)]
+        problem = f"{source}: the folder has no data files; allowed suffixes: {', '.join(SUFFIXES)}"
+    elif glob:
+        folder = _locate(glob.folder)
+        if isinstance(folder.filesystem, pyarrow.fs.LocalFileSystem):
+            entries = _entries(folder, folder.filesystem.get_file_info(list(_walk(folder.path, glob.max_depth))))
+        else:
+            entries = _list_folder(folder, is_deep=glob.max_depth > 0)
+        visible = [entry for entry in entries if glob.matches(entry.relative)]
+        problem = f"{source}: no file matches this pattern"
+    else:
+        raise InputError(f"{source}: no such file or folder")
+    if not visible:
+        raise InputError(problem)
+    visible.sort(key=lambda entry: entry.relative)
+    return [_describe(entry.name, entry.info, entry.place) for entry in visible]
 
 
 def stat(name: str) -> "SourceFile | _Place | None":
@@ -133,8 +126,8 @@ def stat(name: str) -> "SourceFile | _Place | None":
     if info.type == pyarrow.fs.FileType.Directory:
         return place
     if info.type != pyarrow.fs.FileType.File:  # reading a device or a pipe may never end
-        raise InputError(f"{name}: is no ordinary file")
-    return _described(name, info, place)
+        raise InputError(f"{name}: not a regular file")
+    return _describe(name, info, place)
 
 
 @contextmanager
@@ -150,11 +143,11 @@ def unchanged(file: SourceFile) -> Iterator[None]:
 
 
 def _compare(file: SourceFile) -> None:
-    now = stat(file.name)
-    if now is None:
-        raise InputError(f"{file.name}: no such file")
-    if now != file:
-        raise InputError(f"{file.name}: changed while it was read: prepare again")
+    current = stat(file.name)
+    if current is None:
+        raise InputError(f"{file.name}: the file was removed while raysweep was reading it; prepare again")
+    if current != file:
+        raise InputError(f"{file.name}: the file changed while raysweep was reading it; prepare again")
 
 
 @contextmanager
@@ -185,8 +178,8 @@ class _Place:
     fsspec: Any = None
 
 
-class _Listed(NamedTuple):
-    """A file, and its path relative to the listed folder."""
+class _Entry(NamedTuple):
+    """A listed file, and its path relative to the listed folder."""
 
     relative: str
     name: str
@@ -196,6 +189,7 @@ class _Listed(NamedTuple):
 
 def _locate(name: str) -> _Place:
     """Return the file system and path of a path or a URI. Raises InputError for an unknown scheme."""
+    import fsspec
     import pyarrow.fs
 
     if "://" not in name:
@@ -206,29 +200,12 @@ def _locate(name: str) -> _Place:
         bucket, _, key = rest.partition("/")
         path = f"{bucket}/{unquote(key)}".rstrip("/")
         environment = tuple(sorted(item for item in os.environ.items() if item[0].startswith(_CLOUD_VARIABLES)))
-        return _Place(name, _bucket_filesystem(f"{scheme}://{bucket}{options}", environment), path)
+        return _Place(name, _connect(f"{scheme}://{bucket}{options}", environment), path)
     try:
         filesystem, path = pyarrow.fs.FileSystem.from_uri(name)
+        return _Place(name, filesystem, path)
     except pa.ArrowInvalid:  # a scheme or a form that pyarrow does not support
-        return _locate_with_fsspec(name)
-    return _Place(name, filesystem, path)
-
-
-@functools.lru_cache(maxsize=16)
-def _bucket_filesystem(uri: str, environment: tuple[tuple[str, str], ...]) -> Any:
-    """Return a client for a bucket, cached while the environment is the same: creating one may look up the region."""
-    import pyarrow.fs
-
-    is_gcs = uri.startswith(("gs://", "gcs://"))
-    if is_gcs and "retry_limit_seconds=" not in uri:
-        uri += f"{'&' if '?' in uri else '?'}retry_limit_seconds={_GCS_SECONDS}"
-    return pyarrow.fs.FileSystem.from_uri(uri)[0]
-
-
-def _locate_with_fsspec(name: str) -> _Place:
-    import fsspec
-    import pyarrow.fs
-
+        pass
     try:
         filesystem, path = fsspec.core.url_to_fs(name)
     except (ImportError, ValueError) as error:
@@ -238,67 +215,60 @@ def _locate_with_fsspec(name: str) -> _Place:
     return _Place(name, wrapped, path, filesystem)
 
 
-def _listed(folder: _Place, *, is_deep: bool) -> list[_Listed]:
+@functools.lru_cache(maxsize=16)
+def _connect(uri: str, environment: tuple[tuple[str, str], ...]) -> Any:
+    """Return a client for a bucket, cached while the environment is the same: creating one may look up the region."""
+    import pyarrow.fs
+
+    is_gcs = uri.startswith(("gs://", "gcs://"))
+    if is_gcs and "retry_limit_seconds=" not in uri:
+        uri += f"{'&' if '?' in uri else '?'}retry_limit_seconds={_GCS_SECONDS}"
+    return pyarrow.fs.FileSystem.from_uri(uri)[0]
+
+
+def _list_folder(folder: _Place, *, is_deep: bool) -> list[_Entry]:
     """Return the files in a folder; with ``is_deep``, also those in all folders below it."""
     import pyarrow.fs
 
     selector = pyarrow.fs.FileSelector(folder.path, recursive=is_deep, allow_not_found=True)
-    return _files_of(folder, folder.filesystem.get_file_info(selector))
+    return _entries(folder, folder.filesystem.get_file_info(selector))
 
 
-def _below(base: _Place, glob: "_Glob") -> list[_Listed]:
-    """Return the files that a glob may match. Local links are followed without looping."""
+def _walk(base: str, max_depth: float) -> Iterator[str]:
+    """Yield the files below a local folder, following links, up to ``max_depth`` folders deep.
+
+    If the depth is unlimited, each folder is visited once, so links to a folder around them do not loop.
+    """
+
+    def raise_unless_missing(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise error
+
+    visited = {os.path.realpath(base)}
+    for folder, subfolders, names in os.walk(base, onerror=raise_unless_missing, followlinks=True):
+        prefix = folder.rstrip("/") + "/"
+        yield from (prefix + name for name in names)
+        depth = len(Path(folder).relative_to(base).parts)
+        if depth >= max_depth:
+            subfolders.clear()
+        elif math.isinf(max_depth):
+            targets = {name: os.path.realpath(prefix + name) for name in sorted(subfolders)}
+            subfolders.clear()
+            for name, target in targets.items():
+                if target not in visited:
+                    subfolders.append(name)
+                    visited.add(target)
+
+
+def _entries(folder: _Place, infos: list[Any]) -> list[_Entry]:
     import pyarrow.fs
 
-    if not isinstance(base.filesystem, pyarrow.fs.LocalFileSystem):
-        return _listed(base, is_deep=glob.is_deep)
-    paths = list(_walk(base.path, None if "**" in glob.pattern else glob.pattern.count("/")))
-    return _files_of(base, base.filesystem.get_file_info(paths))
-
-
-def _walk(base: str, most_folders: int | None) -> Iterator[str]:
-    """Yield the files below a folder, up to ``most_folders`` levels deep; if it is None, visit every folder once."""
-    seen = {os.path.realpath(base)}
-    folders, depth = [base], 0
-    while folders:
-        paths = [path for folder in folders for path in _paths_in(folder)]
-        inside = list(filter(os.path.isdir, paths))
-        yield from set(paths).difference(inside)
-        if depth == most_folders:
-            return
-        folders = _not_seen(inside, seen) if most_folders is None else inside
-        depth += 1
-
-
-def _not_seen(folders: list[str], seen: set[str]) -> list[str]:
-    """Return the folders not yet seen under another name, each once, and mark them as seen."""
-    new = []
-    for folder in folders:
-        place = os.path.realpath(folder)
-        if place not in seen:
-            seen.add(place)
-            new.append(folder)
-    return new
-
-
-def _paths_in(folder: str) -> list[str]:
-    """Return the paths in a folder, sorted by name, or nothing if the folder does not exist."""
-    try:
-        with os.scandir(folder) as found:
-            return sorted(entry.path for entry in found)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def _files_of(folder: _Place, infos: Iterable[Any]) -> list[_Listed]:
-    import pyarrow.fs
-
-    found = []
+    entries = []
     for info in infos:
         if info.type == pyarrow.fs.FileType.File:
             relative = info.path[len(folder.path.rstrip("/")) :].lstrip("/")
-            found.append(_Listed(relative, _join(folder, relative), info, folder))
-    return found
+            entries.append(_Entry(relative, _join(folder, relative), info, folder))
+    return entries
 
 
 def _join(folder: _Place, relative: str) -> str:
@@ -312,91 +282,69 @@ def _join(folder: _Place, relative: str) -> str:
     return f"{plain.rstrip('/')}/{spelled}{options}"
 
 
-def _sorted(listed: list[_Listed], problem: str) -> list[SourceFile]:
-    if not listed:
-        raise InputError(problem)
-    by_name = sorted(listed, key=lambda file: file.relative)
-    return [_described(file.name, file.info, file.place) for file in by_name]
-
-
-def _described(name: str, info: Any, place: _Place) -> SourceFile:
+def _describe(name: str, info: Any, place: _Place) -> SourceFile:
     nanoseconds = info.mtime_ns
     if nanoseconds is not None and "://" in name:
         nanoseconds -= nanoseconds % 10**9  # some stores report less precise times for one object than in listings
     version = "" if nanoseconds is None else str(nanoseconds)
     if place.fsspec:
-        told = place.fsspec.info(info.path)
-        versions = [_as_version(told[key]) for key in _VERSION_KEYS if told.get(key)]
-        version = versions[0] if versions else ""
+        facts = place.fsspec.info(info.path)
+        value = next((facts[key] for key in _VERSION_KEYS if facts.get(key)), "")
+        version = value.isoformat() if isinstance(value, datetime) else str(value)
     return SourceFile(name, -1 if info.size is None else info.size, version)
-
-
-def _as_version(value: Any) -> str:
-    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 @dataclass(frozen=True)
 class _Glob:
-    """A pattern for paths below the folder ``base``, which contains no wildcards."""
+    """A pattern for paths below ``folder``, which contains no wildcards."""
 
-    base: str
+    folder: str
     pattern: str
+    expression: re.Pattern[str]
 
     @property
-    def is_deep(self) -> bool:
-        return "/" in self.pattern or "**" in self.pattern
+    def max_depth(self) -> float:
+        """Return how many folders deep a match can be; infinite if the pattern has ``**``."""
+        return math.inf if "**" in self.pattern else self.pattern.count("/")
 
     def matches(self, relative: str) -> bool:
-        """Return whether a path below ``base`` matches.
+        """Return whether a path below the folder matches.
 
         A part that begins with ``_`` or ``.`` matches only if the pattern spells out that character.
         """
-        if not _expression(self.pattern).fullmatch(relative):
-            return False
-        given = [part[0] for part in self.pattern.split("/") if part[:1] in ("_", ".")]
-        hidden = [part[0] for part in relative.split("/") if part[:1] in ("_", ".")]
-        return hidden == given
+        has_depth = math.isinf(self.max_depth) or relative.count("/") == self.max_depth
+        is_match = has_depth and self.expression.match(relative) is not None
+        return is_match and _hidden_marks(relative) == _hidden_marks(self.pattern)
 
 
-def _glob(source: str) -> _Glob | None:
-    """Return the source as a glob if it has a wildcard, else None. Web addresses never have wildcards."""
+def _hidden_marks(path: str) -> list[str]:
+    """Return the first characters of the parts that begin with ``_`` or ``.``."""
+    return [part[0] for part in path.split("/") if part.startswith(("_", "."))]
+
+
+def _parse_glob(source: str) -> _Glob | None:
+    """Return the source as a glob if it has a wildcard, else None. Web addresses never have wildcards.
+
+    Raises:
+        InputError: If ``**`` is only a part of a name.
+    """
+    from fsspec.utils import glob_translate
+
     plain, options = _split_options(source) if "://" in source else (source, "")
     scheme, separator, path = plain.rpartition("://")
-    if scheme in ("http", "https") or not re.search(r"[*?\[]", path):
+    if scheme in ("http", "https") or not _WILDCARD.search(path):
         return None
     parts = path.split("/")
-    first = next(i for i, part in enumerate(parts) if re.search(r"[*?\[]", part))
-    base = "/".join(parts[:first])
+    first = next(number for number, part in enumerate(parts) if _WILDCARD.search(part))
+    folder = "/".join(parts[:first])
     if not separator:
-        base = base or ("/" if path.startswith("/") else ".")
-    return _Glob(f"{scheme}{separator}{base}{options}", "/".join(parts[first:]))
-
-
-@functools.lru_cache(maxsize=16)
-def _expression(pattern: str) -> re.Pattern[str]:
-    """Return a glob as a regular expression: ``**`` crosses folders; ``*``, ``?`` and ``[...]`` stay within a name."""
-    tokens = re.findall(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]|.", pattern, re.DOTALL)
+        folder = folder or ("/" if path.startswith("/") else ".")
+    pattern = "/".join(parts[first:])
     try:
-        return re.compile("".join(map(_translated, tokens)), re.DOTALL)
-    except re.error:
-        raise InputError(f"{pattern}: the characters in its brackets are none, such as [z-a]; allowed: [a-z]") from None
-
-
-def _translated(token: str) -> str:
-    match token:
-        case "**/":
-            return "(?:[^/]+/)*"
-        case "**":
-            return ".*"
-        case "*":
-            return "[^/]*"
-        case "?":
-            return "[^/]"
-    if len(token) > 1:
-        negated = "^/" if token[1] == "!" else ""
-        characters = token[2 if negated else 1 : -1].replace("\\", r"\\").replace("[", r"\[").replace("]", r"\]")
-        return f"[{negated}{characters}]"
-    return re.escape(token)
+        expression = re.compile(glob_translate(pattern))
+    except ValueError:
+        raise InputError(f"{source}: ** is part of a name; allowed: folder/**/*.csv, folder/*.csv") from None
+    return _Glob(f"{scheme}{separator}{folder}{options}", pattern, expression)
 
 
 def _split_options(uri: str) -> tuple[str, str]:

@@ -4,7 +4,7 @@ A source is a string, or a list of such strings, which are read in order:
 
 ``demo``                the built-in sentences of :mod:`raysweep.data.demo`, splits ``train`` and ``test``
 ``hub:NAME[:SPLIT]``    a dataset of the Hugging Face Hub, see :mod:`raysweep.data.hub`
-a path or a URI         tables in a file, in a folder or in files matching a glob, see :mod:`raysweep.data.source_files`
+a path or a URI         rows in a file, in a folder or in files matching a glob, see :mod:`raysweep.data.source_files`
 
 Rows count from 1 in each file, excluding the header and blank lines. Texts are passed through verbatim: a CSV cell
 ``NA`` or ``null`` is an ordinary text. Labels become strings in Unicode form NFC, without surrounding space. Numbers
@@ -44,14 +44,12 @@ SHARE_BYTES = 2**26  # Parquet files above this size are shared among workers
 LARGE_BYTES = 2**26  # local files from this size on are not read again at every start
 SETTLED_SECONDS = 10.0  # a file changed more recently may change again without another size or time
 _DAMAGED = re.compile("inflate failed|decompress failed|Truncated compressed stream")  # OSErrors of pyarrow
-_NUM_SHOWN = 3  # entries of a list shown in messages
+MAX_SHOWN = 3  # entries of a list shown in messages
 _SURROUNDING = re.compile(r"^[\s\u200b\ufeff]+|[\s\u200b\ufeff]+$")  # whitespace, including zero-width
 _WHOLE = re.compile(r"[+-]?[0-9]+(\.0*)?")
 _DECIMAL = re.compile(r"(?P<sign>[+-]?)(?P<whole>[0-9]*)\.(?P<fraction>[0-9]+)")
-_EXPONENTIAL = re.compile(
-    r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-][0-9]+"
-)  # without a sign, as in 1e5, it may be a code
-
+# An exponent without a sign, as in 1e5, may be a code.
+_EXPONENTIAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-][0-9]+")
 
 Source = str | Sequence[str]
 """The value of ``data.train``, ``data.dev`` or ``data.test``."""
@@ -89,8 +87,13 @@ def shown(source: Source) -> str:
     """Return the source as shown in messages."""
     if isinstance(source, str):
         return source
-    some = ", ".join(source[:_NUM_SHOWN])
-    return some if len(source) <= _NUM_SHOWN else f"{some} and {len(source) - _NUM_SHOWN} more"
+    first = ", ".join(source[:MAX_SHOWN])
+    return first if len(source) <= MAX_SHOWN else f"{first} and {len(source) - MAX_SHOWN} more"
+
+
+def no_rows(source: Source) -> InputError:
+    """Return the error for a source without rows."""
+    return InputError(f"{shown(source)}: no rows; at least one row with a text and a label is needed")
 
 
 def pieces(source: Source, *, subset: str | None = None, split: str = "train") -> list[Piece]:
@@ -102,25 +105,22 @@ def pieces(source: Source, *, subset: str | None = None, split: str = "train") -
         InputError: If a file is missing, cannot be listed or has an unknown format.
     """
     entries = [source] if isinstance(source, str) else source
-    found: list[Piece] = []
+    listed: list[Piece] = []
     for entry in entries:
         if entry == "demo" or entry.startswith("hub:"):
-            found.append(Piece(entry, None, subset, split))
+            listed.append(Piece(entry, None, subset, split))
             continue
-        for file in _files(entry):
+        if location.is_uri(entry):
+            try:
+                location.without_keys(entry)
+            except ValueError as error:
+                raise InputError(str(error)) from None
+        with _readable(entry):
+            source_files = list_files(entry)
+        for file in source_files:
             files.check_format(file.name)
-            found.append(Piece(file.name, file, None, ""))
-    return found
-
-
-def _files(entry: str) -> list[SourceFile]:
-    if location.is_uri(entry):
-        try:
-            location.without_keys(entry)
-        except ValueError as error:
-            raise InputError(str(error)) from None
-    with _readable(entry):
-        return list_files(entry)
+            listed.append(Piece(file.name, file, None, ""))
+    return listed
 
 
 @contextmanager
@@ -188,7 +188,7 @@ def read_pieces(listed: Sequence[Piece], text_column: str = "text", label_column
             yield batch
             is_empty = False
     if is_empty:
-        raise InputError(f"{shown([piece.name for piece in listed])}: holds no rows")
+        raise no_rows([piece.name for piece in listed])
 
 
 def column_names(piece: Piece) -> list[str]:
@@ -221,15 +221,15 @@ def read_piece(piece: Piece, text_column: str = "text", label_column: str = "lab
     """Stream the rows of one piece, which may be empty. Raises InputError as :func:`read_pieces` does."""
     columns = (text_column, label_column)
     if text_column == label_column:
-        raise InputError(f"text_column and label_column are both {text_column!r}; they must differ")
+        raise InputError(f"text_column and label_column are both {text_column!r}; allowed: two different columns")
     first_row = piece.groups.first_row if piece.groups else 1
     try:
         with _readable(piece.name):
             for texts, labels in _persistent_blocks(piece, columns):
-                yield _batch(piece.name, first_row, texts, labels, columns)
+                yield make_batch(piece.name, first_row, texts, labels, columns)
                 first_row += len(texts)
     except files.ColumnError as error:
-        raise InputError(f"{error}; text_column and label_column say which to read") from None
+        raise InputError(f"{error}; set text_column and label_column to the columns to read") from None
 
 
 def share_out(piece: Piece) -> list[Piece]:
@@ -264,28 +264,29 @@ def fingerprint(listed: Sequence[Piece], text_column: str = "text", label_column
     if len(listed) == 1:
         (piece,) = listed
         if piece.file is not None and not location.is_uri(piece.name) and piece.file.num_bytes >= LARGE_BYTES:
-            return _remembered_digest(piece.file)
+            return _cached_digest(piece.file)
         if piece.file is None or piece.file.is_local or not piece.file.is_recognized:
             _hash_content(piece, digest, text_column, label_column)
             return digest.hexdigest()
     for piece in listed:
-        recognized: list[Any] = [piece.name]
-        if piece.file and piece.file.is_recognized:
-            recognized = [without_options(piece.name), piece.file.num_bytes, piece.file.version]
-        digest.update((json.dumps(recognized) + "\n").encode())
-        if not (piece.file and piece.file.is_recognized):
+        is_recognized = piece.file is not None and piece.file.is_recognized
+        identity: list[Any] = [piece.name]
+        if piece.file is not None and is_recognized:
+            identity = [without_options(piece.name), piece.file.num_bytes, piece.file.version]
+        digest.update((json.dumps(identity) + "\n").encode())
+        if not is_recognized:
             _hash_content(piece, digest, text_column, label_column)
     return digest.hexdigest()
 
 
-def _remembered_digest(file: SourceFile) -> str:
+def _cached_digest(file: SourceFile) -> str:
     """Return the SHA-256 of a local file; the file is read only if its size or time has changed since the last read."""
     path = location.expanded(file.name).absolute()
-    recognized = json.dumps([str(path), file.num_bytes, file.version])
-    name = hashlib.sha256(recognized.encode()).hexdigest()
-    remembered = open_folder(cache_folder() / "digests")
+    identity = json.dumps([str(path), file.num_bytes, file.version])
+    name = hashlib.sha256(identity.encode()).hexdigest()
+    cache = open_folder(cache_folder() / "digests")
     with suppress(OSError, UnicodeDecodeError):
-        text = remembered.read([name])[0].decode()
+        text = cache.read([name])[0].decode()
         if re.fullmatch("[0-9a-f]{64}", text):  # a power failure may have truncated it
             return text
     digest = hashlib.sha256()
@@ -293,18 +294,18 @@ def _remembered_digest(file: SourceFile) -> str:
     age_seconds = time.time() - path.stat().st_mtime
     if age_seconds > SETTLED_SECONDS:
         with suppress(OSError):  # without a writable cache, the file is read again next time
-            remembered.put(name, digest.hexdigest().encode())
+            cache.put(name, digest.hexdigest().encode())
     return digest.hexdigest()
 
 
 def _hash_content(piece: Piece, digest: Any, text_column: str, label_column: str) -> None:
-    if piece.file is None:
-        for batch in read_piece(piece, text_column, label_column):
-            for row in zip(batch.texts, batch.labels, strict=True):
-                line = json.dumps(row) + "\n"
-                digest.update(line.encode())
+    if piece.file is not None:
+        _hash_file(piece.file, digest)
         return
-    _hash_file(piece.file, digest)
+    for batch in read_piece(piece, text_column, label_column):
+        for row in zip(batch.texts, batch.labels, strict=True):
+            line = json.dumps(row) + "\n"
+            digest.update(line.encode())
 
 
 def _hash_file(file: SourceFile, digest: Any) -> None:
@@ -318,12 +319,12 @@ def _persistent_blocks(piece: Piece, columns: tuple[str, ...]) -> files.Blocks:
 
     After a failed read of a remote file, it is read again from the start, and the blocks already yielded are skipped.
     """
-    num_given = 0
+    num_yielded = 0
     for seconds in (*PAUSES, None):
         try:
-            for block in itertools.islice(_blocks(piece, columns), num_given, None):
+            for block in itertools.islice(_read_blocks(piece, columns), num_yielded, None):
                 yield block
-                num_given += 1
+                num_yielded += 1
             return
         except Exception as error:
             if seconds is None or not _may_pass(piece.name, error):
@@ -336,14 +337,19 @@ def _may_pass(name: str, error: Exception) -> bool:
 
     The test is by exclusion, because fsspec's libraries raise exceptions of any type.
     """
-    of_content = (InputError, FileNotFoundError, PermissionError, EOFError, pa.ArrowException)
-    is_damaged = isinstance(error, of_content) or _DAMAGED.search(str(error))
-    return location.is_uri(name) and not is_damaged
+    permanent = (InputError, FileNotFoundError, PermissionError, EOFError, pa.ArrowException)
+    is_permanent = isinstance(error, permanent) or _DAMAGED.search(str(error)) is not None
+    return location.is_uri(name) and not is_permanent
 
 
-def _blocks(piece: Piece, columns: tuple[str, ...]) -> files.Blocks:
+def _read_blocks(piece: Piece, columns: tuple[str, ...]) -> files.Blocks:
     if piece.name == "demo":
-        yield from _demo(piece.split, len(columns))
+        splits = dict(zip(("train", "test"), demo.generate(), strict=True))
+        if piece.split not in splits:
+            raise InputError(f"demo: split is {piece.split!r}; allowed: train, test")
+        rows = splits[piece.split]
+        values = [row.text for row in rows], [row.label for row in rows]  # under any column names, or texts alone
+        yield values[: len(columns)]
     elif piece.file is None:
         yield from hub.read(piece.name, columns, piece.subset, piece.split)
     else:
@@ -351,72 +357,76 @@ def _blocks(piece: Piece, columns: tuple[str, ...]) -> files.Blocks:
             yield from files.read(piece.name, columns, piece.groups)
 
 
-def _demo(split: str, num_columns: int) -> files.Blocks:
-    """Yield texts and labels under any column names, or texts alone."""
-    splits = dict(zip(("train", "test"), demo.generate(), strict=True))
-    if split not in splits:
-        raise InputError(f"demo: no split {split!r}; it has train and test")
-    values = [row.text for row in splits[split]], [row.label for row in splits[split]]
-    yield values[:num_columns]
-
-
 def _unreadable(source: str, error: Exception) -> InputError:
     if isinstance(error, FileNotFoundError):
-        return InputError(f"{source}: no such file")
+        return InputError(f"{source}: no such file or folder")
     reason = (isinstance(error, OSError) and error.strerror) or error  # str(error) would repeat the file's name
     if _may_pass(source, error):  # a storage error, so that the next attempt finds the data read so far
         return StorageError(errno.EIO, f"cannot be read: {reason}", source)
     return InputError(f"{source}: cannot be read: {reason}")
 
 
-def _batch(source: str, first_row: int, texts: list[Any], labels: list[Any], columns: tuple[str, str]) -> Batch:
+def make_batch(source: str, first_row: int, texts: list[Any], raw_labels: list[Any], columns: tuple[str, str]) -> Batch:
     """Return the rows as a batch. Raises InputError unless each row is a text with a label."""
     text_column, label_column = columns
     check_texts(source, first_row, texts, text_column)
-    names = []
-    label_names: dict[str, str] = {}
-    for row, value in enumerate(labels, first_row):
-        name = _label_once(value, label_names) if isinstance(value, str) else _label(value)
-        if not name:
-            problem = f"column {label_column!r} is {value!r}"
-            allowed = "a label is a string, a number or a truth value, and never empty"
-            raise InputError(f"{source}: row {row}: {problem}; {allowed}")
-        names.append(name)
-    _check_whole_characters(source, first_row, names, label_column)
-    spellings = [value if isinstance(value, str) else str(value) for value in labels]
-    return Batch(source, first_row, texts, names, spellings)
+    labels = []
+    cached_labels: dict[str, str] = {}  # few labels occur in many rows
+    for row, value in enumerate(raw_labels, first_row):
+        if not isinstance(value, str):
+            label = _parse_label(value)
+        elif value in cached_labels:
+            label = cached_labels[value]
+        else:
+            label = cached_labels[value] = _parse_string_label(value)
+        if not label:
+            raise InputError(
+                f"{source}: row {row}: column {label_column!r} is {value!r}; allowed: a label (a non-empty string, a number "
+                "or a boolean)"
+            )
+        labels.append(label)
+    _check_encodable(source, first_row, labels, label_column)
+    return Batch(source, first_row, texts, labels, list(map(str, raw_labels)))
 
 
-def merged_labels(spelled: Iterable[tuple[str, str]]) -> str:
-    """Return the sentence that reports labels with several spellings, or "" if each label has one spelling.
+def describe_merged_labels(labels: Iterable[tuple[str, str]]) -> str:
+    """Return the warning about labels with several spellings, or "" if each label has one spelling.
 
     Args:
-        spelled: Labels, each with one of its spellings in a source.
+        labels: Labels, each with one of its spellings in a source.
     """
     spellings: dict[str, set[str]] = defaultdict(set)
-    for name, spelling in spelled:
-        spellings[name].add(spelling)
-    merged = {name: some for name, some in spellings.items() if len(some) > 1}
+    for label, spelling in labels:
+        spellings[label].add(spelling)
+    merged = [label for label in spellings if len(spellings[label]) > 1]
     if not merged:
         return ""
-    num_spellings = sum(map(len, merged.values()))
-    names = ", ".join(map(repr, list(merged)[:_NUM_SHOWN]))
-    listed = names if len(merged) <= _NUM_SHOWN else f"{names}, ..."
+    num_spellings = sum(len(spellings[label]) for label in merged)
+    names = ", ".join(map(repr, merged[:MAX_SHOWN]))
+    more = ", ..." if len(merged) > MAX_SHOWN else ""
+    plural = "s" if len(merged) > 1 else ""
     return (
-        f"labels: {num_spellings} spellings are merged into {len(merged)} label{'s' * (len(merged) > 1)} ({listed}); they "
-        "differ in Unicode form, surrounding space or how a number or truth value is written"
+        f"labels: merged {num_spellings} spellings into {len(merged)} label{plural} ({names}{more}); the spellings differ "
+        "only in Unicode form, surrounding spaces, or how a number or boolean is written"
     )
 
 
 def check_texts(source: str, first_row: int, texts: list[Any], text_column: str) -> None:
     """Raise InputError unless all values of a column, starting at row ``first_row``, are non-empty texts."""
     for row, text in enumerate(texts, first_row):
-        if problem := _problem(text):
-            raise InputError(f"{source}: row {row}: column {text_column!r} {problem}")
-    _check_whole_characters(source, first_row, texts, text_column)
+        if isinstance(text, str) and text and not text.isspace():
+            continue
+        if isinstance(text, str):
+            problem = f"is {text!r}; allowed: a text that is not empty"
+        elif text is None or text != text:  # NaN is the one value that differs from itself
+            problem = "is missing; allowed: a text that is not empty"
+        else:
+            problem = f"is {text!r} ({type(text).__name__}); allowed: a string"
+        raise InputError(f"{source}: row {row}: column {text_column!r} {problem}")
+    _check_encodable(source, first_row, texts, text_column)
 
 
-def _check_whole_characters(source: str, first_row: int, values: list[str], column: str) -> None:
+def _check_encodable(source: str, first_row: int, values: list[str], column: str) -> None:
     """Raise InputError if a value cannot be encoded in UTF-8."""
     try:
         "".join(values).encode()
@@ -424,26 +434,13 @@ def _check_whole_characters(source: str, first_row: int, values: list[str], colu
         ends = itertools.accumulate(map(len, values))
         row = next(row for row, end in enumerate(ends, first_row) if error.start < end)
         half = error.object[error.start]
-        raise InputError(f"{source}: row {row}: column {column!r} holds {half!r}, half a character") from None
+        raise InputError(
+            f"{source}: row {row}: column {column!r} contains {half!r}, half of a surrogate pair; allowed: complete "
+            "characters"
+        ) from None
 
 
-def _problem(text: Any) -> str:
-    """Return why a value is not a text, or "" if it is one."""
-    if isinstance(text, str):
-        return "" if text and not text.isspace() else f"is empty ({text!r}); a text needs words"
-    if text is None or text != text:  # NaN is the one value that differs from itself
-        return "is missing"
-    return f"is {text!r}, of type {type(text).__name__} and not a string"
-
-
-def _label_once(spelling: str, label_names: dict[str, str]) -> str:
-    """Return the label of a string, cached in ``label_names``, because few labels occur in many rows."""
-    if spelling not in label_names:
-        label_names[spelling] = _label_of_string(spelling)
-    return label_names[spelling]
-
-
-def _label(value: Any) -> str:
+def _parse_label(value: Any) -> str:
     """Return the label's canonical name, or "" for values that cannot be labels.
 
     Null, NaN, infinity, bytes, lists and objects cannot be labels.
@@ -451,13 +448,13 @@ def _label(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float | Decimal):
-        return _label_of_number(value)
+        return _format_number(value)
     if value is None or isinstance(value, bytes | list | tuple | dict):
         return ""
-    return _label_of_string(str(value))
+    return _parse_string_label(str(value))
 
 
-def _label_of_number(value: float | Decimal) -> str:
+def _format_number(value: float | Decimal) -> str:
     if not math.isfinite(value):
         return ""
     if value == int(value):
@@ -467,7 +464,7 @@ def _label_of_number(value: float | Decimal) -> str:
     return np.format_float_positional(value, trim="-")
 
 
-def _label_of_string(spelling: str) -> str:
+def _parse_string_label(spelling: str) -> str:
     name = normalize("NFC", _SURROUNDING.sub("", spelling))
     if name in ("True", "False", "TRUE", "FALSE"):
         return name.lower()
@@ -475,7 +472,7 @@ def _label_of_string(spelling: str) -> str:
         whole = name.partition(".")[0].removeprefix("+")
         return "0" if whole == "-0" else whole
     if _EXPONENTIAL.fullmatch(name):
-        return _label_of_number(float(name)) or name  # a number may be too large for a float
+        return _format_number(float(name)) or name  # a number may be too large for a float
     if decimal := _DECIMAL.fullmatch(name):
         return f"{decimal['sign'].removeprefix('+')}{decimal['whole'] or 0}.{decimal['fraction']}"
     return name

@@ -176,7 +176,7 @@ def _check_labels(files: LabeledFiles, train: _Labeled, queries: _Labeled, displ
     known = sorted(set(train.labels))
     if len(known) == 1:
         raise InputError(f"{files.train}: every row has the label {known[0]!r}; polarity needs at least two classes")
-    if merged := sources.merged_labels(sorted(train.spelled | queries.spelled)):
+    if merged := sources.describe_merged_labels(sorted(train.spelled | queries.spelled)):
         display.warn(merged)
     num_conflicts = _num_conflicts(train)
     if num_conflicts:

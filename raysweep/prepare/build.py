@@ -17,13 +17,13 @@ from raysweep.data.prepared import Prepared
 from raysweep.encoders.loaded import import_libraries
 from raysweep.errors import InputError
 from raysweep.prepare import stages
-from raysweep.prepare.plan import Plan, Stage, make_plan
+from raysweep.prepare.plan import ArtifactStage, Plan, make_plan
 from raysweep.prepare.stages import StageProgress, input_error
 from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.terminal import Advance, Display
 
 POLL_SECONDS = 0.2
-MOST_DEATHS = 2  # of coordinators per stage
+MAX_DEATHS = 2  # of coordinators per stage
 GOOD_RECALL = 0.9  # of an inverted file; lower values cause a warning
 
 
@@ -40,12 +40,15 @@ def prepare(plan: Plan, capacity: Capacity | None, display: Display) -> Prepared
     for stage in plan.stages:
         if stage.artifact.exists:
             plan.store.note_use(stage.artifact)
-            display.line(f"prepare: {stage.name} found, nothing to do ({stage.artifact.name})")
+            display.line(f"prepare: {stage.name}: reused (artifact={stage.artifact.name})")
     if missing := plan.missing:
         assert capacity is not None
         _build(plan, missing, capacity, display)
     _warn(plan.prepared, plan.config.examples.target, display)
-    _tell_recall(plan, display)
+    for stage in plan.stages:
+        if stage.kind == "neighbors" and (recall := stage.artifact.summary.get("recall")) is not None:
+            report = display.line if recall >= GOOD_RECALL else display.warn
+            report(f"prepare: neighbors: the inverted file found {recall:.1%} of the exact neighbors of a sample")
     plan.check_k()
     plan.check_freezing()
     return plan.prepared
@@ -79,18 +82,10 @@ def _warn(prepared: Prepared, target: int, display: Display) -> None:
     for kind, artifact in prepared.examples_artifacts.items():
         num_examples = artifact.summary["num_examples"]
         if num_examples < target:
-            display.warn(f"examples {kind}: there are {num_examples:,} in all, fewer than examples.target, {target:,}")
+            display.warn(f"examples {kind}: only {num_examples:,} exist, fewer than examples.target ({target:,})")
 
 
-def _tell_recall(plan: Plan, display: Display) -> None:
-    """Print the inverted file's share of the true nearest neighbors, as a warning if it is low."""
-    for stage in plan.stages:
-        if stage.kind == "neighbors" and (recall := stage.artifact.summary.get("recall")) is not None:
-            tell = display.line if recall >= GOOD_RECALL else display.warn
-            tell(f"prepare: the inverted file found {recall:.1%} of the nearest neighbors of a sample of sentences")
-
-
-def _build(plan: Plan, missing: list[Stage], capacity: Capacity, display: Display) -> None:
+def _build(plan: Plan, missing: list[ArtifactStage], capacity: Capacity, display: Display) -> None:
     import ray
 
     with _store_folder(plan.store.root):
@@ -115,7 +110,7 @@ def _start_coordinator(plan: Plan, capacity: Capacity) -> Any:
     return ray.remote(stages.Coordinator).options(**options).remote(plan.store, capacity)
 
 
-def _warm_up(missing: list[Stage], coordinator: Any, capacity: Capacity) -> list[Any]:
+def _warm_up(missing: list[ArtifactStage], coordinator: Any, capacity: Capacity) -> list[Any]:
     """Start processes that import the encoding libraries while the coordinator starts; encoding tasks reuse them.
 
     They request an encoder's CPUs, since otherwise the encoding tasks would start in other processes. Ray Data starts
@@ -147,7 +142,7 @@ def _store_folder(root: Folder) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"storage.artifacts: cannot make the folder {folder}: {error.strerror}") from None
+        raise InputError(f"storage.artifacts: the folder {folder} cannot be created: {error.strerror}") from None
     try:
         yield
     finally:
@@ -156,32 +151,30 @@ def _store_folder(root: Folder) -> Iterator[None]:
                 path.rmdir()
 
 
-def _build_stage(stage: Stage, coordinator: Any, plan: Plan, capacity: Capacity, display: Display) -> Any:
+def _build_stage(stage: ArtifactStage, coordinator: Any, plan: Plan, capacity: Capacity, display: Display) -> Any:
     """Build a stage and return the coordinator, a new one if the first one's process died."""
     import ray
 
-    say = partial(_say_waiting, display, stage.name)
-    for num_deaths in range(MOST_DEATHS + 1):
-        stall = _StallDetector(stage.name, plan.config.resources.stall_seconds, capacity, WaitingWatch(say))
+    report = partial(_report_waiting, display, stage.name)
+    for num_deaths in range(MAX_DEATHS + 1):
+        stall = _StallDetector(stage.name, plan.config.resources.stall_seconds, capacity, WaitingWatch(report))
         try:
             _build_once(stage, coordinator, stall, display)
             return coordinator
         except ray.exceptions.RayActorError as error:
             if isinstance(error, ray.exceptions.RayTaskError):  # from an actor that the coordinator called
                 raise
-            if num_deaths == MOST_DEATHS:
+            if num_deaths == MAX_DEATHS:
                 raise InputError(
-                    f"prepare: {stage.name}: the process that coordinates it died {num_deaths + 1} times; it may lack "
-                    "memory on this node. What is stored stays: the same command goes on with it"
+                    f"prepare: {stage.name}: the coordinator process died {num_deaths + 1} times, possibly for lack of "
+                    "memory on this node; completed work is stored, and the same command resumes from it"
                 ) from None
-        display.warn(
-            f"prepare: {stage.name}: the process that coordinates it died; another goes on with what is stored"
-        )
+        display.warn(f"prepare: {stage.name}: the coordinator process died; a new one resumes from the stored work")
         coordinator = _start_coordinator(plan, capacity)
     raise AssertionError("the last attempt returns or raises")
 
 
-def _build_once(stage: Stage, coordinator: Any, stall: "_StallDetector", display: Display) -> None:
+def _build_once(stage: ArtifactStage, coordinator: Any, stall: "_StallDetector", display: Display) -> None:
     import ray
 
     began = time.monotonic()
@@ -192,22 +185,20 @@ def _build_once(stage: Stage, coordinator: Any, stall: "_StallDetector", display
             stall.waiting.moved()
         progress: StageProgress = ray.get(coordinator.progress.remote())
     seconds = time.monotonic() - began
-    display.line(f"prepare: {stage.name}: {_described(progress, seconds)}")
+    display.line(f"prepare: {stage.name}: {_describe(progress, seconds)}")
 
 
-def _say_waiting(display: Display, stage_name: str, text: str) -> None:
+def _report_waiting(display: Display, stage_name: str, text: str) -> None:
     display.line(f"prepare: {stage_name}: {text}")
 
 
-def _described(progress: StageProgress, seconds: float) -> str:
+def _describe(progress: StageProgress, seconds: float) -> str:
     """Return a description of the work that a stage did in ``seconds``."""
-    made = progress.done - progress.found
     if not progress.done:
-        return f"built by another process, which was waited for, {seconds:.1f} s"
-    rate = f"{made:,} {progress.unit} in {seconds:.1f} s ({made / seconds:,.0f}/s)"
-    if progress.found:
-        return f"{rate}; {progress.found:,} were there already"
-    return rate
+        return f"built by another process (waited {seconds:.1f} s)"
+    num_built = progress.done - progress.found
+    rate = f"{num_built:,} {progress.unit} in {seconds:.1f} s ({num_built / seconds:,.0f}/s)"
+    return f"{rate}; reused {progress.found:,}" if progress.found else rate
 
 
 def _watch(coordinator: Any, result: Any, stall: "_StallDetector", advance: Advance, display: Display) -> None:
@@ -218,12 +209,12 @@ def _watch(coordinator: Any, result: Any, stall: "_StallDetector", advance: Adva
     """
     import ray
 
-    said = ""
+    waits_for = ""
     while not ray.wait([result], timeout=POLL_SECONDS)[0]:
         progress: StageProgress = ray.get(coordinator.progress.remote())
-        if progress.waits_for != said:
-            said = progress.waits_for
-            display.line(f"prepare: {said}")
+        if progress.waits_for != waits_for:
+            waits_for = progress.waits_for
+            display.line(f"prepare: {waits_for}")
         advance(progress.done, progress.total, progress.unit)
         stall.check(progress)
     try:
@@ -251,22 +242,18 @@ class _StallDetector:
             InputError: If the progress has not changed for too long although the stage waits for nothing.
         """
         now = time.monotonic()
-        seen = (progress.done, progress.shards)
-        if seen != self.last_progress or progress.waits_for:
-            self.last_progress, self.moved_at, self.stalled_at = seen, now, now
+        counts = (progress.done, progress.shards)
+        if counts != self.last_progress or progress.waits_for:
+            self.last_progress, self.moved_at, self.stalled_at = counts, now, now
             self.waiting.moved()
         elif self.waiting.check(now - self.moved_at):
             self.stalled_at = now
         elif now - self.stalled_at > self.stall_seconds:
-            raise self._error()
+            import ray
 
-    def _error(self) -> InputError:
-        import ray
-
-        free = ray.available_resources()
-        return InputError(
-            f"prepare made no progress in its stage {self.stage_name} for {self.stall_seconds:g} s. The cluster had "
-            f"{self.capacity.cpus:g} CPUs and {self.capacity.gpus:g} GPUs at the start, {free.get('CPU', 0):g} and "
-            f"{free.get('GPU', 0):g} are free now; is something else holding them? A slow but living stage needs a "
-            "larger resources.stall_seconds"
-        )
+            free = ray.available_resources()
+            raise InputError(
+                f"prepare: {self.stage_name}: no progress for {self.stall_seconds:g} s (free CPUs={free.get('CPU', 0):g} of "
+                f"{self.capacity.cpus:g}, free GPUs={free.get('GPU', 0):g} of {self.capacity.gpus:g}); if nothing is free, "
+                "stop the other jobs on the cluster; if the stage is only slow, raise resources.stall_seconds"
+            )

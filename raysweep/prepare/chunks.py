@@ -4,6 +4,7 @@ Workers memory-map artifacts and store their results, so little more than row nu
 back, in order. No stage has a read or write task that could starve for a CPU.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from raysweep.cluster.resources import Request
-from raysweep.prepare import kept_worker
 from raysweep.prepare.workers import Columns, Worker
+
+KEEP_SECONDS = 10.0  # an idle worker is dropped after this time, to free its memory
 
 
 @dataclass(frozen=True)
@@ -38,17 +40,17 @@ class ChunkedJob:
     def chunks(self) -> list[dict[str, list[Any]]]:
         """Return each chunk as one row: its number, its first row, the row after its last, and its columns."""
         numbers = range(self.count) if self.only is None else self.only
-        return [self._chunk(number) for number in numbers]
+        chunks = []
+        for number in numbers:
+            start, stop = self.rows(number)
+            columns = {name: [column[start:stop].tolist()] for name, column in self.columns.items()}
+            chunks.append({"number": [number], "start": [start], "stop": [stop], **columns})
+        return chunks
 
     def rows(self, number: int) -> list[int]:
         """Return the first row of a chunk and the row after its last."""
         start = number * self.rows_per_chunk
         return [start, min(start + self.rows_per_chunk, self.num_rows)]
-
-    def _chunk(self, number: int) -> dict[str, list[Any]]:
-        start, stop = self.rows(number)
-        along = {name: [column[start:stop].tolist()] for name, column in self.columns.items()}
-        return {"number": [number], "start": [start], "stop": [stop], **along}
 
     def run_here(self) -> Iterator[Columns]:
         """Yield the results of the chunks in order, from one worker in this process."""
@@ -79,7 +81,7 @@ class ChunkedJob:
             pool = {"fn": self.worker, "fn_constructor_args": self.arguments, "compute": compute}
         else:
             job = {"kind": self.worker, "arguments": self.arguments}
-            pool = {"fn": kept_worker.call, "fn_kwargs": job, "compute": TaskPoolStrategy(size=count)}
+            pool = {"fn": call_cached_worker, "fn_kwargs": job, "compute": TaskPoolStrategy(size=count)}
         # These blocks are already in the object store, so reading them takes no task.
         chunks = ray.data.from_items(items, override_num_blocks=len(items))
         results = chunks.map_batches(
@@ -94,10 +96,58 @@ class ChunkedJob:
             yield {name: np.asarray(column) for name, column in batch.items()}
 
 
-def open_ray_data() -> None:
+def start_ray_data() -> None:
     """Make Ray Data start its own actors, which takes seconds and processes, with a minimal execution."""
     import ray
     from ray.data import DataContext
 
     DataContext.get_current().enable_progress_bars = False
     ray.data.from_items([{"row": 0}]).limit(1).materialize()
+
+
+class _WorkerCache:
+    """The worker that a process keeps between the tasks of a stage, so that its data and models are loaded only once.
+
+    Ray runs consecutive tasks in the same processes, so task-based stages share these processes and their imports.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._workers: dict[str, Worker] = {}
+        self._timer = threading.Timer(0, self._clear)  # a placeholder that is never started
+
+    def take(self, key: str) -> Worker | None:
+        """Remove and return the worker with this key; any other worker is dropped."""
+        self._timer.cancel()
+        with self._lock:
+            worker = self._workers.pop(key, None)
+            self._workers.clear()
+        return worker
+
+    def put(self, key: str, worker: Worker) -> None:
+        with self._lock:
+            self._workers[key] = worker
+        self._timer = threading.Timer(KEEP_SECONDS, self._clear)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _clear(self) -> None:
+        with self._lock:
+            self._workers.clear()
+
+
+_cache = _WorkerCache()
+
+
+def call_cached_worker(chunk: Columns, kind: Callable[..., Worker], arguments: tuple[Any, ...]) -> Columns:
+    """Return a worker's result for a chunk.
+
+    A process's first call creates the worker from ``kind`` and ``arguments``; later calls reuse it.
+    """
+    key = f"{kind!r} {arguments!r}"
+    worker = _cache.take(key) or kind(*arguments)
+    try:
+        columns: Columns = worker(chunk)
+        return columns
+    finally:
+        _cache.put(key, worker)

@@ -19,36 +19,37 @@ import pyarrow as pa
 from raysweep.config.sweep import DataConfig
 from raysweep.data import sources
 from raysweep.data.artifacts import Artifact
-from raysweep.data.containment import Answer, answer
+from raysweep.data.containment import Matches, match_phrases
 from raysweep.data.dataset import HUB_SPLITS, Split
 from raysweep.data.files import RowGroups
-from raysweep.data.phrases import Phrases, words
-from raysweep.data.shards import Shard, ShardSet, read_columns, serialized
+from raysweep.data.phrases import Phrases, split_words
+from raysweep.data.shards import Shard, ShardSet, read_columns, serialize
 from raysweep.data.source_files import SourceFile
 from raysweep.data.sources import Piece
+from raysweep.prepare.workers import Columns, rows_of
 from raysweep.storage.folder import open_folder
 
 PART_ROWS = 2**16
 PART_CHARACTERS = 2**24  # a part with more characters ends early
+BLOCK_ROWS = 8192  # training rows searched for phrases at once, to limit the words in memory
+MAX_LABELS_SHOWN = 100  # labels reported for a conflicting text
+MAX_CONFLICTS_SHOWN = 5  # conflicting texts reported by a worker for each split
 _DIGEST_BYTES = 16
 _KEY_BYTES = 8
-_NUM_LABELS_SHOWN = 100  # labels reported for a conflicting text
-_NUM_SHOWN = 5  # conflicting texts reported by a worker for each split
 
-Chunk = Mapping[str, npt.NDArray[Any]]
 Integers = npt.NDArray[np.int64]
-Listed = Mapping[Split, Sequence[Piece]]
+PiecesBySplit = Mapping[Split, Sequence[Piece]]
 """The pieces of each split's source. Splits without a source have no entry."""
 
 
-def used_sources(data: DataConfig) -> dict[Split, sources.Source]:
+def sources_by_split(data: DataConfig) -> dict[Split, sources.Source]:
     """Return the source of each split that has one. The demo brings its own test split."""
     test = data.test or ("demo" if data.train == "demo" else None)
-    given: dict[Split, sources.Source | None] = {"train": data.train, "dev": data.dev, "test": test}
-    return {split: source for split, source in given.items() if source}
+    by_split: dict[Split, sources.Source | None] = {"train": data.train, "dev": data.dev, "test": test}
+    return {split: source for split, source in by_split.items() if source}
 
 
-def list_pieces(data: DataConfig) -> Listed:
+def list_pieces(data: DataConfig) -> PiecesBySplit:
     """List the pieces of each split's source, once.
 
     Raises:
@@ -56,7 +57,7 @@ def list_pieces(data: DataConfig) -> Listed:
     """
     return {
         split: sources.pieces(source, subset=data.subset, split=HUB_SPLITS[split])
-        for split, source in used_sources(data).items()
+        for split, source in sources_by_split(data).items()
     }
 
 
@@ -72,9 +73,11 @@ class PieceOfSplit(NamedTuple):
     @classmethod
     def from_json(cls, text: str) -> "PieceOfSplit":
         split, values = json.loads(text)
-        file = values["file"] and SourceFile(**values["file"])
-        groups = values["groups"] and RowGroups(*values["groups"])
-        return cls(split, Piece(**{**values, "file": file, "groups": groups}))
+        if values["file"]:
+            values["file"] = SourceFile(**values["file"])
+        if values["groups"]:
+            values["groups"] = RowGroups(*values["groups"])
+        return cls(split, Piece(**values))
 
 
 class Part(NamedTuple):
@@ -127,7 +130,7 @@ class Layout:
         """
         return ShardSet(Artifact(self.work.location, f"{self.work.name}/conflicts"), self.num_partitions)
 
-    def dropped(self) -> Integers:
+    def read_dropped(self) -> Integers:
         """Return the dropped rows, ascending. Conflicts must have been found before."""
         columns = [self.conflicts.read(number).column("row").to_numpy() for number in range(self.num_partitions)]
         return np.sort(np.concatenate(columns))
@@ -138,46 +141,47 @@ def _part_name(work: Artifact, kind: str, piece: int, number: int) -> str:
 
 
 class ReadWorker:
-    """Worker that reads a piece into parts, and returns a table of the labels that occur in it."""
+    """Worker that reads a piece into parts, and returns the labels that occur in it."""
 
     def __init__(
-        self, work: Artifact, columns: tuple[str, str], is_carved: bool, progress: Callable[[int], None]
+        self, work: Artifact, columns: tuple[str, str], is_carved: bool, report_progress: Callable[[int], None] | None
     ) -> None:
         self.work = work
         self.columns = columns
         self.is_carved = is_carved
-        self.progress = progress
+        self.report_progress = report_progress
 
-    def __call__(self, chunk: Chunk) -> Shard:
+    def __call__(self, chunk: Columns) -> Shard:
         number = int(chunk["number"][0])
         split, piece = PieceOfSplit.from_json(str(chunk["piece"][0][0]))
-        labels = _LabelTable()
+        labels = _LabelCounts()
         rows_of_parts: list[int] = []
-        for batches in _in_parts(sources.read_piece(piece, *self.columns)):
+        for batches in _group_into_parts(sources.read_piece(piece, *self.columns)):
             part = len(rows_of_parts)
             texts = [text for batch in batches for text in batch.texts]
-            keys = np.concatenate([labels.keys(batch) for batch in batches])
+            keys = np.concatenate([labels.add(batch) for batch in batches])
             self._write("texts", number, part, {"text": pa.array(texts, pa.string()), "label_key": keys})
             self._write("digests", number, part, self._digests(split, texts, keys))
             rows_of_parts.append(len(texts))
-            self.progress(sum(rows_of_parts))
-        numbers = {"num_rows": sum(rows_of_parts), "rows_of_parts": rows_of_parts}
-        return Shard(labels.columns(), numbers)
+            if self.report_progress:
+                self.report_progress(sum(rows_of_parts))
+        facts = {"num_rows": sum(rows_of_parts), "rows_of_parts": rows_of_parts}
+        return Shard(labels.columns(), facts)
 
     def _write(self, kind: str, piece: int, number: int, columns: Mapping[str, Any]) -> None:
-        content = serialized(columns, {})
+        content = serialize(columns, {})
         open_folder(self.work.location).put(_part_name(self.work, kind, piece, number), content)
 
     def _digests(self, split: Split, texts: Sequence[str], keys: npt.NDArray[np.uint64]) -> dict[str, Any]:
-        exact = _sorted_digests("exact", texts, split)  # a text may have different labels in different splits
-        found = {**exact, "exact_label_key": keys[exact["exact_row"]]}
-        found |= _sorted_digests("folded", map(folded, texts))
+        columns: dict[str, Any] = _sorted_digests("exact", texts, split)  # labels may differ between splits
+        columns["exact_label_key"] = keys[columns["exact_row"]]
+        columns |= _sorted_digests("folded", map(fold_text, texts))
         if self.is_carved and split == "train":
-            found |= _sorted_digests("words", (" ".join(words(text)) for text in texts))
-        return found
+            columns |= _sorted_digests("words", (" ".join(split_words(text)) for text in texts))
+        return columns
 
 
-class _LabelTable:
+class _LabelCounts:
     """The labels of a piece by spelling: name, key, number of rows, and first row (counting from 1)."""
 
     def __init__(self) -> None:
@@ -186,14 +190,15 @@ class _LabelTable:
         self._counts: dict[str, int] = {}
         self._first_rows: dict[str, int] = {}
 
-    def keys(self, batch: sources.Batch) -> npt.NDArray[np.uint64]:
+    def add(self, batch: sources.Batch) -> npt.NDArray[np.uint64]:
         """Count a batch's labels and return their keys."""
         for row, (label, spelling) in enumerate(zip(batch.labels, batch.spellings, strict=True), batch.first_row):
             if spelling not in self._keys:
                 self._names[spelling] = label
                 self._keys[spelling] = label_key(label)
+                self._counts[spelling] = 0
                 self._first_rows[spelling] = row
-            self._counts[spelling] = self._counts.get(spelling, 0) + 1
+            self._counts[spelling] += 1
         return np.array([self._keys[spelling] for spelling in batch.spellings], np.uint64)
 
     def columns(self) -> dict[str, Any]:
@@ -211,7 +216,7 @@ def label_key(name: str) -> int:
     return int.from_bytes(blake2b(name.encode(), digest_size=_KEY_BYTES).digest(), "big")
 
 
-def _in_parts(batches: Iterable[sources.Batch]) -> Iterator[list[sources.Batch]]:
+def _group_into_parts(batches: Iterable[sources.Batch]) -> Iterator[list[sources.Batch]]:
     """Yield lists of consecutive batches that form a part."""
     part: list[sources.Batch] = []
     num_rows = num_characters = 0
@@ -228,10 +233,9 @@ def _in_parts(batches: Iterable[sources.Batch]) -> Iterator[list[sources.Batch]]
 
 def _sorted_digests(kind: str, texts: Iterable[str], salt: str = "") -> dict[str, npt.NDArray[Any]]:
     """Return 16-byte digests as two columns of integers, ascending, and the rows that they belong to."""
-    content = b"".join(
-        blake2b(text.encode(), digest_size=_DIGEST_BYTES, person=salt.encode()).digest() for text in texts
-    )
-    halves = np.frombuffer(content, ">u8").astype(np.uint64).reshape(-1, 2)
+    person = salt.encode()
+    digests = [blake2b(text.encode(), digest_size=_DIGEST_BYTES, person=person).digest() for text in texts]
+    halves = np.frombuffer(b"".join(digests), ">u8").astype(np.uint64).reshape(-1, 2)
     order = np.lexsort((halves[:, 1], halves[:, 0]))
     return {
         f"{kind}_high": halves[order, 0],
@@ -240,48 +244,40 @@ def _sorted_digests(kind: str, texts: Iterable[str], salt: str = "") -> dict[str
     }
 
 
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
+    """Return the text in Unicode form NFKC, case-folded, with single spaces."""
     return " ".join(normalize("NFKC", text).casefold().split())
-
-
-def _of_parts(
-    layout: Layout, kind: str, number: int, is_wanted: Callable[[Integers], Any] | None
-) -> Iterator[list[npt.NDArray[Any]]]:
-    """Yield a partition's rows of each part: both halves of the digests, rows and label keys, (rows,) each."""
-    columns = (f"{kind}_high", f"{kind}_low", f"{kind}_row", "exact_label_key")
-    for part in layout.parts:
-        batch = layout.digests(part)
-        if columns[0] not in batch.schema.names:  # digests of words exist for train only
-            continue
-        highs = batch.column(columns[0]).to_numpy()
-        within = _within(highs, number, layout.num_partitions)
-        high, low, places, keys = (batch.column(name).to_numpy()[within] for name in columns)
-        rows = places.astype(np.int64) + part.first_row
-        some = slice(None) if is_wanted is None else is_wanted(rows)
-        yield [high[some], low[some], rows[some], keys[some]]
-
-
-def _changes(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return whether each value except the first differs from the previous one."""
-    changes: npt.NDArray[np.bool_] = values[1:] != values[:-1]
-    return changes
 
 
 class _Partition:
     """The rows of a partition sorted by digest; ``rows`` (rows,) ascend among equal digests."""
 
     def __init__(
-        self, layout: Layout, kind: str, number: int, is_wanted: Callable[[Integers], Any] | None = None
+        self, layout: Layout, kind: str, number: int, is_included: Callable[[Integers], npt.NDArray[np.bool_]]
     ) -> None:
-        """Read a partition. ``is_wanted`` takes rows (rows,) and returns which to include; all by default."""
-        found = list(_of_parts(layout, kind, number, is_wanted))
-        high, low, rows, keys = (np.concatenate(column) for column in zip(*found, strict=True))
+        """Read a partition. ``is_included`` takes rows (rows,) and returns which to include."""
+        parts = []
+        for part in layout.parts:
+            digests = layout.digests(part)
+            if f"{kind}_high" not in digests.schema.names:  # digests of words exist for train only
+                continue
+            highs = digests.column(f"{kind}_high").to_numpy()
+            inside = _partition_slice(highs, number, layout.num_partitions)
+            lows = digests.column(f"{kind}_low").to_numpy()
+            rows = digests.column(f"{kind}_row").to_numpy()[inside].astype(np.int64) + part.first_row
+            label_keys = digests.column("exact_label_key").to_numpy()
+            included = is_included(rows)
+            parts.append(
+                (highs[inside][included], lows[inside][included], rows[included], label_keys[inside][included])
+            )
+        high, low, rows, label_keys = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.lexsort((rows, low, high))
         self.rows = rows[order]
-        self.label_keys = keys[order]  # meaningful for the kind "exact" only
+        self.label_keys = label_keys[order]  # meaningful for the kind "exact" only
+        high, low = high[order], low[order]
         is_first = np.ones(len(order), bool)
-        is_first[1:] = _changes(high[order]) | _changes(low[order])
-        self.starts = np.flatnonzero(is_first)
+        is_first[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
+        self.starts = np.flatnonzero(is_first)  # of groups of equal digests
         self.sizes = np.diff(np.append(self.starts, len(order)))
 
     def spread(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -289,13 +285,17 @@ class _Partition:
         return np.repeat(values, self.sizes)
 
 
-def _within(highs: npt.NDArray[np.uint64], number: int, count: int) -> slice:
+def _partition_slice(highs: npt.NDArray[np.uint64], number: int, num_partitions: int) -> slice:
     """Return the slice of a partition's digests among ascending ones."""
-    first = np.searchsorted(highs, np.uint64(number * 2**64 // count))
-    if number == count - 1:
-        return slice(int(first), None)
-    behind = np.searchsorted(highs, np.uint64((number + 1) * 2**64 // count))
-    return slice(int(first), int(behind))
+    start = np.searchsorted(highs, np.uint64(number * 2**64 // num_partitions))
+    if number == num_partitions - 1:
+        return slice(int(start), None)
+    stop = np.searchsorted(highs, np.uint64((number + 1) * 2**64 // num_partitions))
+    return slice(int(start), int(stop))
+
+
+def _include_all(rows: Integers) -> npt.NDArray[np.bool_]:
+    return np.ones(len(rows), bool)
 
 
 class ConflictWorker:
@@ -310,37 +310,34 @@ class ConflictWorker:
         self.layout = layout
         self.first_rows = first_rows
 
-    def __call__(self, chunk: Chunk) -> Shard:
-        partition = _Partition(self.layout, "exact", int(chunk["number"][0]))
+    def __call__(self, chunk: Columns) -> Shard:
+        partition = _Partition(self.layout, "exact", int(chunk["number"][0]), _include_all)
         keys = partition.label_keys
         lowest = np.minimum.reduceat(keys, partition.starts) if len(keys) else keys
         highest = np.maximum.reduceat(keys, partition.starts) if len(keys) else keys
-        is_torn = lowest != highest
-        is_dropped = partition.spread(is_torn)
-        by_row = np.argsort(partition.rows[is_dropped])
-        columns = {
-            "row": partition.rows[is_dropped][by_row],
-            "label_key": keys[is_dropped][by_row],
-        }
-        return Shard(columns, {"conflicts": self._told(partition, is_torn)})
+        has_conflict = lowest != highest
+        is_dropped = partition.spread(has_conflict)
+        dropped = partition.rows[is_dropped]
+        by_row = np.argsort(dropped)
+        columns = {"row": dropped[by_row], "label_key": keys[is_dropped][by_row]}
+        return Shard(columns, {"conflicts": self._conflicts(partition, has_conflict)})
 
-    def _told(self, partition: _Partition, is_torn: npt.NDArray[np.bool_]) -> list[Any]:
-        torn = np.flatnonzero(is_torn)
-        firsts = partition.rows[partition.starts[torn]]
-        told = []
+    def _conflicts(self, partition: _Partition, has_conflict: npt.NDArray[np.bool_]) -> list[Any]:
+        """Return, for each split, the number of conflicting texts, and the first row and label keys of the first few."""
+        groups = np.flatnonzero(has_conflict)
+        first_rows = partition.rows[partition.starts[groups]]
+        by_row = np.argsort(first_rows)
+        groups, first_rows = groups[by_row], first_rows[by_row]
+        conflicts = []
         for start, stop in zip(self.first_rows, self.first_rows[1:], strict=False):
-            here = torn[(firsts >= start) & (firsts < stop)]
-            by_row = here[np.argsort(partition.rows[partition.starts[here]])]
-            shown = [_conflict(partition, group) for group in by_row[:_NUM_SHOWN]]
-            told.append([len(here), shown])
-        return told
-
-
-def _conflict(partition: _Partition, group: int) -> list[Any]:
-    """Return a group's first row, and the keys of its first labels."""
-    start = int(partition.starts[group])
-    keys = np.unique(partition.label_keys[start : start + int(partition.sizes[group])])
-    return [int(partition.rows[start]), keys[:_NUM_LABELS_SHOWN].tolist()]
+            is_of_split = (first_rows >= start) & (first_rows < stop)
+            shown = []
+            for group in groups[is_of_split][:MAX_CONFLICTS_SHOWN]:
+                first, size = int(partition.starts[group]), int(partition.sizes[group])
+                keys = np.unique(partition.label_keys[first : first + size])
+                shown.append([int(partition.rows[first]), keys[:MAX_LABELS_SHOWN].tolist()])
+            conflicts.append([int(is_of_split.sum()), shown])
+        return conflicts
 
 
 class DuplicateWorker:
@@ -352,20 +349,20 @@ class DuplicateWorker:
     def __init__(self, layout: Layout, kinds: tuple[str, ...]) -> None:
         self.layout = layout
         self.kinds = kinds
-        self.dropped = layout.dropped()
+        self.dropped = layout.read_dropped()
 
-    def __call__(self, chunk: Chunk) -> Shard:
+    def __call__(self, chunk: Columns) -> Shard:
         kind, number = divmod(int(chunk["number"][0]), self.layout.num_partitions)
         partition = _Partition(self.layout, self.kinds[kind], number, self._is_kept)
-        firsts = partition.spread(partition.rows[partition.starts])
-        is_later = partition.rows != firsts
-        columns = {"id": self._ids(partition.rows[is_later]), "first": self._ids(firsts[is_later])}
+        first_rows = partition.spread(partition.rows[partition.starts])
+        is_later = partition.rows != first_rows
+        columns = {"id": self._ids(partition.rows[is_later]), "first": self._ids(first_rows[is_later])}
         return Shard(columns, {})
 
     def _is_kept(self, rows: Integers) -> npt.NDArray[np.bool_]:
         places = np.searchsorted(self.dropped, rows)
-        beyond = np.append(self.dropped, -1)
-        is_kept: npt.NDArray[np.bool_] = beyond[places] != rows
+        next_dropped = np.append(self.dropped, -1)[places]
+        is_kept: npt.NDArray[np.bool_] = next_dropped != rows
         return is_kept
 
     def _ids(self, rows: Integers) -> npt.NDArray[np.int32]:
@@ -383,28 +380,24 @@ class TextWorker:
         self.numbers = numbers.column("number").to_numpy()
 
     @cached_property
-    def _kept_before(self) -> Integers:
+    def _num_kept_before(self) -> Integers:
         """Return the number of kept rows before each dropped row."""
-        dropped = self.layout.dropped()
+        dropped = self.layout.read_dropped()
         return dropped - np.arange(len(dropped))
 
-    def __call__(self, chunk: Chunk) -> Shard:
-        ids = np.arange(int(chunk["start"][0]), int(chunk["stop"][0]))
-        rows = ids + np.searchsorted(self._kept_before, ids, side="right")
-        taken = list(self._take(rows))
-        texts = pa.concat_arrays([batch.column("text") for batch in taken])
-        keys = np.concatenate([batch.column("label_key").to_numpy() for batch in taken])
-        labels = self.numbers[np.searchsorted(self.keys, keys)]
-        return Shard({"text": texts, "label": labels}, {})
-
-    def _take(self, rows: Integers) -> Iterator[pa.RecordBatch]:
-        """Yield the texts and label keys of ``rows``, which must ascend, part by part."""
+    def __call__(self, chunk: Columns) -> Shard:
+        ids = np.arange(*rows_of(chunk))
+        rows = ids + np.searchsorted(self._num_kept_before, ids, side="right")
+        parts = []
         for part in self.layout.parts:
-            end = part.first_row + part.num_rows
-            start, stop = np.searchsorted(rows, [part.first_row, end])
+            start, stop = np.searchsorted(rows, [part.first_row, part.first_row + part.num_rows])
             if start < stop:
                 places = rows[start:stop] - part.first_row
-                yield self.layout.texts(part).take(pa.array(places))
+                parts.append(self.layout.texts(part).take(pa.array(places)))
+        texts = pa.concat_arrays([part.column("text") for part in parts])
+        keys = np.concatenate([part.column("label_key").to_numpy() for part in parts])
+        labels = self.numbers[np.searchsorted(self.keys, keys)]
+        return Shard({"text": texts, "label": labels}, {})
 
 
 class GatherWorker:
@@ -414,7 +407,7 @@ class GatherWorker:
         self.shards = shards
         self.rows_per_shard = rows_per_shard
 
-    def __call__(self, chunk: Chunk) -> dict[str, npt.NDArray[Any]]:
+    def __call__(self, chunk: Columns) -> Columns:
         ids = np.asarray(chunk["ids"][0], np.int64)
         numbers = ids // self.rows_per_shard
         texts: list[str] = []
@@ -427,62 +420,48 @@ class GatherWorker:
 class InsideWorker:
     """Worker that finds which phrases are inside which training rows of a shard. The chunk marks the training rows."""
 
-    def __init__(self, shards: ShardSet, rows_per_shard: int, question: ShardSet, most: int) -> None:
+    def __init__(self, shards: ShardSet, rows_per_shard: int, phrases: ShardSet, max_rows: int) -> None:
         self.shards = shards
         self.rows_per_shard = rows_per_shard
-        self.most = most
-        self.question = question
+        self.phrases = phrases
+        self.max_rows = max_rows
 
     @cached_property
     def _phrases(self) -> Phrases:
-        return Phrases(self.question.read(0).column("text").to_pylist())
+        return Phrases(self.phrases.read(0).column("text").to_pylist())
 
-    def __call__(self, chunk: Chunk) -> dict[str, npt.NDArray[Any]]:
-        """Return one row for each phrase found, with its count, then one for each pair of a row and a phrase."""
+    def __call__(self, chunk: Columns) -> Columns:
+        """Return one row for each phrase present, with its count, then one for each pair of a row and a phrase."""
         number = int(chunk["number"][0])
         texts = self.shards.read(number).column("text")
-        marks = str(chunk["is_train"][0][0])
-        packed = np.frombuffer(bytes.fromhex(marks), np.uint8)
-        is_train = np.unpackbits(packed, count=len(texts))
-        places = np.flatnonzero(is_train)
-        answers = [self._answer(number, texts, some) for some in _blocks(places)]
-        found = _joined([each.found for each in answers])
-        counts = _joined([each.counts for each in answers])
-        phrases = _joined([each.phrases for each in answers])
-        rows = _joined([each.rows for each in answers])
-        totals = np.bincount(found, counts).astype(np.int64)
-        each_once = np.flatnonzero(totals)
-        no_row = np.full(len(each_once), -1)
+        mask = np.frombuffer(bytes.fromhex(str(chunk["is_train"][0][0])), np.uint8)
+        places = np.flatnonzero(np.unpackbits(mask, count=len(texts)))
+        nothing = np.zeros(0, np.int64)
+        blocks = [Matches(nothing, nothing, nothing, nothing)]
+        for start in range(0, len(places), BLOCK_ROWS):
+            block = places[start : start + BLOCK_ROWS]
+            block_texts = texts.take(pa.array(block)).to_pylist()
+            rows = block + number * self.rows_per_shard
+            blocks.append(match_phrases(self._phrases, rows, block_texts, self.max_rows))
+        present, counts, rows, phrases = (np.concatenate(column) for column in zip(*blocks, strict=True))
+        totals = np.bincount(present, counts).astype(np.int64)
+        present = np.flatnonzero(totals)
+        no_row = np.full(len(present), -1)
         no_count = np.zeros(len(rows), np.int64)
         return {
-            "phrase": np.concatenate([each_once, phrases]),
-            "count": np.concatenate([totals[each_once], no_count]),
+            "phrase": np.concatenate([present, phrases]),
+            "count": np.concatenate([totals[present], no_count]),
             "row": np.concatenate([no_row, rows]),
         }
 
-    def _answer(self, number: int, texts: pa.StringArray, places: Integers) -> Answer:
-        some = texts.take(pa.array(places)).to_pylist()
-        return answer(self._phrases, places + number * self.rows_per_shard, some, self.most)
 
-
-def _blocks(places: Integers, num_rows: int = 8192) -> list[Integers]:
-    """Split the places into blocks of some thousand, to limit the words in memory at once."""
-    return [places[first : first + num_rows] for first in range(0, len(places), num_rows)]
-
-
-def packed(is_train: npt.NDArray[np.bool_]) -> str:
+def pack_mask(is_train: npt.NDArray[np.bool_]) -> str:
     """Return the mask of a shard's training rows in the form that :class:`InsideWorker` takes."""
     return np.packbits(is_train).tobytes().hex()
 
 
-def as_answer(columns: Mapping[str, npt.NDArray[Any]]) -> Answer:
-    """Return the output of :class:`InsideWorker` as an answer."""
+def as_matches(columns: Columns) -> Matches:
+    """Return the output of :class:`InsideWorker` as matches."""
     is_count = columns["row"] < 0
     phrases = columns["phrase"]
-    return Answer(phrases[is_count], columns["count"][is_count], columns["row"][~is_count], phrases[~is_count])
-
-
-def _joined(parts: Sequence[Integers]) -> Integers:
-    """Concatenate the parts, of which there may be none."""
-    nothing = np.zeros(0, np.int64)
-    return np.concatenate([nothing, *parts])
+    return Matches(phrases[is_count], columns["count"][is_count], columns["row"][~is_count], phrases[~is_count])

@@ -21,10 +21,10 @@ from raysweep.data.artifacts import Artifact
 from raysweep.data.dataset import Sentences
 from raysweep.data.inverted_file import Quantizer
 from raysweep.data.neighbor_shard import NeighborShard
-from raysweep.data.neighbors import LabeledVectors, Neighbors, Search, VectorFile, merge
+from raysweep.data.neighbors import LabeledVectors, Neighbors, NeighborSearch, VectorFile, merge
 from raysweep.data.shards import Report, Shard, ShardSet, open_array
 
-LEAST_ROWS_PER_SHARD = 2**15  # a smaller block is not worth the second or two of starting an actor
+MIN_ROWS_PER_SHARD = 2**15  # a smaller block is not worth the second or two of starting an actor
 FEW_ROWS = 2**17
 QUERIES_OF_FEW = 2048  # small enough for every shard of a small cluster to get a block
 QUERIES = 4096  # faiss multiplies this many at once, so larger blocks gain nothing
@@ -58,26 +58,26 @@ class TrainVectors:
 
 
 class Cells(NamedTuple):
-    """The cells of an inverted file: their training seed, the number of cells that a query probes, and their store.
+    """The cells of an inverted file: their training seed, the number of cells that a query probes, and their shards.
 
-    The centroids are ``kept`` in storage, so that every continuation of the search uses the same ones: another run, or
+    The centroids are stored, so that every continuation of the search uses the same ones: another run, or
     a shard whose process died, for which Ray 2.60 may have dropped the constructor's arguments (Ray issue 53727).
     """
 
     seed: int
     num_probes: int
-    kept: ShardSet
+    shards: ShardSet
 
-    def train(self, source: VectorFile, threads: int | None = None) -> None:
+    def train(self, open_vectors: OpenVectors, threads: int | None = None) -> None:
         """Train and store the centroids unless they are already stored."""
-        if not self.kept.found():
-            centroids = inverted_file.train(source, self.seed, threads)
-            self.kept.write(0, Shard({"centroids": centroids}, {}))
+        if not self.shards.read_reports():
+            centroids = inverted_file.train(open_vectors(), self.seed, threads)
+            self.shards.write(0, Shard({"centroids": centroids}, {}))
 
-    def centroids(self) -> npt.NDArray[np.float32]:
+    def read_centroids(self) -> npt.NDArray[np.float32]:
         """Return the trained centroids, (cells, d)."""
-        kept: npt.NDArray[np.float32] = self.kept.read(0).column("centroids").to_numpy_ndarray()
-        return kept
+        centroids: npt.NDArray[np.float32] = self.shards.read(0).column("centroids").to_numpy_ndarray()
+        return centroids
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class SearchJob:
 
     open_vectors: OpenVectors
     num_rows: int
-    search: Search
+    search: NeighborSearch
     cells: Cells | None = None
 
     @property
@@ -105,13 +105,13 @@ class SearchJob:
         return [start, min(start + self.num_queries, self.num_rows)]
 
 
-def as_shard(found: Neighbors, rows: Sequence[int]) -> Shard:
+def as_shard(neighbors: Neighbors, rows: Sequence[int]) -> Shard:
     """Return the artifact's shard for ``rows``, the first row and the row after the last.
 
     Its report counts the rows that have any neighbor.
     """
-    has_neighbor = (found.ids >= 0).any(axis=(1, 2))
-    return Shard(found.columns, {"num_with_neighbors": int(has_neighbor.sum()), "rows": list(rows)})
+    has_neighbor = (neighbors.ids >= 0).any(axis=(1, 2))
+    return Shard(neighbors.columns, {"num_with_neighbors": int(has_neighbor.sum()), "rows": list(rows)})
 
 
 class ShardWorker:
@@ -125,7 +125,7 @@ class ShardWorker:
         self.source = job.open_vectors()
         self.shard = NeighborShard(self.source, np.arange(start, stop), threads)
         if job.cells:
-            self.quantizer = Quantizer(job.cells.centroids(), threads)
+            self.quantizer = Quantizer(job.cells.read_centroids(), threads)
             self.shard.put_into_cells(self.quantizer.nearest_one)
 
     def read(self, rows: npt.NDArray[np.integer]) -> LabeledVectors:
@@ -148,7 +148,7 @@ class Shards(Protocol):
         """Return the neighbors of a few rows; with ``exact``, an inverted file is searched exhaustively."""
         ...
 
-    def store(self, numbers: Iterable[int], into: ShardSet) -> Iterator[Report]:
+    def store(self, numbers: Iterable[int], target: ShardSet) -> Iterator[Report]:
         """Find and store the neighbors of these blocks of the job, each block as the shard of its number."""
         ...
 
@@ -158,7 +158,7 @@ class ShardHere:
 
     def __init__(self, job: SearchJob) -> None:
         if job.cells:
-            job.cells.train(job.open_vectors())
+            job.cells.train(job.open_vectors)
         self._job = job
         self._worker = ShardWorker(job, 0, job.num_rows, None)
 
@@ -167,11 +167,11 @@ class ShardHere:
         probes = self._worker.probes(queries) if self._job.cells and not exact else None
         return merge([self._worker.search(queries, probes)], self._job.search)
 
-    def store(self, numbers: Iterable[int], into: ShardSet) -> Iterator[Report]:
+    def store(self, numbers: Iterable[int], target: ShardSet) -> Iterator[Report]:
         for number in numbers:
             rows = self._job.rows(number)
-            found = self.search(np.arange(*rows))
-            yield into.write(number, as_shard(found, rows))
+            neighbors = self.search(np.arange(*rows))
+            yield target.write(number, as_shard(neighbors, rows))
 
 
 class ShardActors:
@@ -188,8 +188,8 @@ class ShardActors:
             "scheduling_strategy": "SPREAD",
         }
         if job.cells:
-            train = ray.remote(_train).options(**resources)
-            ray.get(train.remote(job.open_vectors, job.cells, request.threads))
+            train: Any = ray.remote(Cells.train).options(**resources)
+            ray.get(train.remote(job.cells, job.open_vectors, request.threads))
         restarts = {"max_restarts": RESTARTS, "max_task_retries": RESTARTS}
         actor: Any = ray.remote(ShardWorker).options(**resources, **restarts)
         bounds = np.linspace(0, job.num_rows, num_shards + 1).astype(int).tolist()
@@ -198,22 +198,23 @@ class ShardActors:
     def search(self, rows: npt.NDArray[np.integer], *, exact: bool = False) -> Neighbors:
         import ray
 
-        answers = self._ask(*self._read(0, rows, exact=exact))
-        return merge(ray.get(answers), self._job.search)
+        queries, probes = self._read(0, rows, exact=exact)
+        return merge(ray.get(self._search_all(queries, probes)), self._job.search)
 
-    def store(self, numbers: Iterable[int], into: ShardSet) -> Iterator[Report]:
+    def store(self, numbers: Iterable[int], target: ShardSet) -> Iterator[Report]:
         import ray
 
         # Requests no CPU, because the shards hold all CPUs during the search.
         merge_and_store: Any = ray.remote(_merge_and_store).options(num_cpus=0, scheduling_strategy="SPREAD")
-        read = ((number, self._read(number, np.arange(*self._job.rows(number)))) for number in numbers)
-        # The next block is read and assigned to cells before this one is searched, so that no shard waits for it.
-        asked = ((number, self._ask(*references)) for number, references in _delayed(read, 1))
-        stored = (
-            merge_and_store.remote(self._job.search, into, number, self._job.rows(number), *answers)
-            for number, answers in asked
-        )
-        for report in _delayed(stored, BLOCKS_AHEAD):
+
+        def search_blocks() -> Iterator[Any]:
+            blocks = ((number, *self._read(number, np.arange(*self._job.rows(number)))) for number in numbers)
+            # The next block is read and assigned to cells before this one is searched, so that no shard waits for it.
+            for number, queries, probes in _delay(blocks, 1):
+                neighbors = self._search_all(queries, probes)
+                yield merge_and_store.remote(self._job.search, target, number, self._job.rows(number), *neighbors)
+
+        for report in _delay(search_blocks(), BLOCKS_AHEAD):
             yield ray.get(report)
 
     def close(self) -> None:
@@ -233,16 +234,18 @@ class ShardActors:
             return queries, None
         return queries, actor.probes.remote(queries)
 
-    def _ask(self, queries: Any, probes: Any) -> list[Any]:
+    def _search_all(self, queries: Any, probes: Any) -> list[Any]:
         return [actor.search.remote(queries, probes) for actor in self.actors]
 
 
-def _merge_and_store(search: Search, into: ShardSet, number: int, rows: list[int], *answers: Neighbors) -> Report:
-    return into.write(number, as_shard(merge(answers, search), rows))
+def _merge_and_store(
+    search: NeighborSearch, target: ShardSet, number: int, rows: list[int], *neighbors: Neighbors
+) -> Report:
+    return target.write(number, as_shard(merge(neighbors, search), rows))
 
 
 @contextlib.contextmanager
-def opened(job: SearchJob, num_shards: int, request: Request | None) -> Iterator[Shards]:
+def open_shards(job: SearchJob, num_shards: int, request: Request | None) -> Iterator[Shards]:
     """Yield shards in actors, with ``request`` for each, which end with the context.
 
     Without a request, yield one shard in this process.
@@ -259,7 +262,7 @@ def opened(job: SearchJob, num_shards: int, request: Request | None) -> Iterator
 
 def num_shards(num_rows: int, request: Request) -> int:
     """Return one shard per worker that fits on the cluster, as long as each has enough rows."""
-    return max(1, min(request.count, num_rows // LEAST_ROWS_PER_SHARD))
+    return max(1, min(request.count, num_rows // MIN_ROWS_PER_SHARD))
 
 
 def describe_cells(job: SearchJob, shards: Shards) -> dict[str, float]:
@@ -270,10 +273,10 @@ def describe_cells(job: SearchJob, shards: Shards) -> dict[str, float]:
     if not job.cells:
         return {}
     rows = inverted_file.sample_rows(job.num_rows, inverted_file.RECALL_QUERIES, job.cells.seed)
-    found = shards.search(rows)
-    exact = shards.search(rows, exact=True)
+    neighbors = shards.search(rows)
+    exact_neighbors = shards.search(rows, exact=True)
     return {
-        "recall": round(inverted_file.recall(found, exact), 4),
+        "recall": round(inverted_file.recall(neighbors, exact_neighbors), 4),
         "recall_queries": len(rows),
         "num_cells": inverted_file.num_cells(job.num_rows),
         "num_probes": job.cells.num_probes,
@@ -285,30 +288,22 @@ def request_for(capacity: Capacity, *, in_cells: bool) -> Request:
 
     Inverted files are always searched on CPUs.
     """
-    if in_cells or capacity.gpus < 1 or not _workers_see_gpus():
+    if in_cells or capacity.gpus < 1:
         return capacity.processors()
-    return capacity.encoders()
-
-
-def _workers_see_gpus() -> bool:
-    """Return whether faiss sees a GPU on a GPU node, whose faiss may differ from this node's."""
     import ray
 
-    sees_gpu = ray.remote(_faiss_sees_gpus).options(num_cpus=0, num_gpus=1)
-    return bool(ray.get(sees_gpu.remote()))
+    # The faiss of a GPU node may differ from this node's.
+    count_gpus: Any = ray.remote(_count_faiss_gpus).options(num_cpus=0, num_gpus=1)
+    return capacity.encoders() if ray.get(count_gpus.remote()) else capacity.processors()
 
 
-def _faiss_sees_gpus() -> bool:
+def _count_faiss_gpus() -> int:
     import faiss
 
-    return bool(faiss.get_num_gpus())
+    return int(faiss.get_num_gpus())
 
 
-def _train(open_vectors: OpenVectors, cells: Cells, threads: int) -> None:
-    cells.train(open_vectors(), threads)
-
-
-def _delayed(items: Iterable[Any], count: int) -> Iterator[Any]:
+def _delay(items: Iterable[Any], count: int) -> Iterator[Any]:
     """Yield the items, each after ``count`` more have been taken."""
     waiting: deque[Any] = deque()
     for item in items:

@@ -20,7 +20,7 @@ from raysweep.encoders.locate import ModelSource, check_sweepable, check_tunable
 from raysweep.errors import InputError
 from raysweep.metrics import retrieval
 from raysweep.prepare import ingest
-from raysweep.prepare.ingest import Listed
+from raysweep.prepare.ingest import PiecesBySplit
 
 CELLS = 3
 """Version of the training of an inverted file's cells: on at most 65,536 rows. Part of the key of neighbors."""
@@ -33,7 +33,7 @@ LABELS = 2
 
 
 @dataclass(frozen=True)
-class Stage:
+class ArtifactStage:
     """One artifact to build, with the parameters that its key hashes and its manifest stores.
 
     Subclasses add the stage's inputs.
@@ -50,16 +50,16 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class SentencesStage(Stage):
+class SentencesStage(ArtifactStage):
     """Sentences, labels and splits, read from the listed sources."""
 
     kind = "sentences"
     data: DataConfig
-    listed: Listed
+    pieces: PiecesBySplit
 
 
 @dataclass(frozen=True)
-class EncodedStage(Stage):
+class EncodedStage(ArtifactStage):
     """Tokens and unit embeddings of all sentences under one encoder."""
 
     kind = "encoded"
@@ -68,7 +68,7 @@ class EncodedStage(Stage):
 
 
 @dataclass(frozen=True)
-class NeighborsStage(Stage):
+class NeighborsStage(ArtifactStage):
     """The nearest training sentences of each training sentence, by the embeddings in ``encoded``."""
 
     kind = "neighbors"
@@ -77,7 +77,7 @@ class NeighborsStage(Stage):
 
 
 @dataclass(frozen=True)
-class RandomNeighborsStage(Stage):
+class RandomNeighborsStage(ArtifactStage):
     """Random training sentences for each training sentence."""
 
     kind = "neighbors"
@@ -85,7 +85,7 @@ class RandomNeighborsStage(Stage):
 
 
 @dataclass(frozen=True)
-class ExamplesStage(Stage):
+class ExamplesStage(ArtifactStage):
     """Training examples of one kind, drawn from neighbors."""
 
     kind = "examples"
@@ -112,11 +112,11 @@ class Plan:
     config: SweepConfig
     space: Space
     store: Store
-    stages: tuple[Stage, ...]
+    stages: tuple[ArtifactStage, ...]
     prepared: Prepared
 
     @property
-    def missing(self) -> list[Stage]:
+    def missing(self) -> list[ArtifactStage]:
         """Return the stages whose artifacts are not in the store."""
         return [stage for stage in self.stages if not stage.artifact.exists]
 
@@ -129,8 +129,8 @@ class Plan:
         evaluation = self.config.evaluation
         for split in ("dev", "test"):
             if num_queries := num_sentences.get(split, 0):
-                wanted = evaluation.num_pool or 5 * num_queries
-                retrieval.check_k(evaluation.k, min(num_sentences["train"], wanted), "evaluation.k")
+                num_pool = min(num_sentences["train"], evaluation.num_pool or 5 * num_queries)
+                retrieval.check_k(evaluation.k, num_pool, "evaluation.k")
 
     def check_freezing(self) -> None:
         """Raise InputError if the encoder lacks a freezing level of the space.
@@ -152,16 +152,20 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
         InputError: If a source cannot be read, an encoder cannot be found or is unsuitable for a sweep, or, for
             encoders with a single safetensors file, the encoder lacks a freezing level of the space.
     """
-    listed = ingest.list_pieces(config.data)
-    fingerprints = _fingerprints(config.data, listed)
-    located = _locate_encoders(config)
+    pieces = ingest.list_pieces(config.data)
+    fingerprints = _fingerprints(config.data, pieces)
+    encoders_used = dict.fromkeys((config.model, config.reference_encoder, config.mining_encoder))
+    located = {encoder: locate(encoder) for encoder in encoders_used}
+    for encoder, source in located.items():
+        check_sweepable(encoder, source)
+    check_tunable(config.model, located[config.model])
     _check_freezing_of_file(space, located[config.model].folder / "model.safetensors")
     encoders = {encoder: _Encoder.of(encoder, source) for encoder, source in located.items()}
     model, reference = encoders[config.model], encoders[config.reference_encoder]
 
     store = Store(config.storage.artifacts_location)
     planner = _Planner(config, store, encoders)
-    sentences = planner.sentences(listed, fingerprints)
+    sentences = planner.sentences(pieces, fingerprints)
     tokens = planner.encoded(sentences, model)
     embeddings = planner.encoded(sentences, reference)
     examples = planner.examples(sentences, mined_kinds(space.values("loss")))
@@ -191,31 +195,17 @@ def check_freezing(space: Space, parameter_names: Sequence[str]) -> None:
         freezing.heights(parameter_names)
 
 
-def _locate_encoders(config: SweepConfig) -> dict[EncoderConfig, ModelSource]:
-    """Return the located encoders of a sweep.
-
-    Raises:
-        InputError: If an encoder is unsuitable for a sweep.
-    """
-    encoders = dict.fromkeys((config.model, config.reference_encoder, config.mining_encoder))
-    located = {encoder: locate(encoder) for encoder in encoders}
-    for encoder, source in located.items():
-        check_sweepable(encoder, source)
-    check_tunable(config.model, located[config.model])
-    return located
-
-
-def _fingerprints(data: DataConfig, listed: Listed) -> dict[str, str]:
+def _fingerprints(data: DataConfig, pieces: PiecesBySplit) -> dict[str, str]:
     """Return a hash that identifies each source's content, by split.
 
     The demo's dev and test splits follow from train.
     """
-    found: dict[str, str] = {}
+    fingerprints: dict[str, str] = {}
     for split in SPLITS:
         if getattr(data, split):
-            sources.check_first(listed[split], data.text_column, data.label_column)
-            found[split] = sources.fingerprint(listed[split], data.text_column, data.label_column)
-    return found
+            sources.check_first(pieces[split], data.text_column, data.label_column)
+            fingerprints[split] = sources.fingerprint(pieces[split], data.text_column, data.label_column)
+    return fingerprints
 
 
 def _check_freezing_of_file(space: Space, weights: Path) -> None:
@@ -253,26 +243,26 @@ class _Planner:
         self.config = config
         self.store = store
         self.encoders = encoders
-        self.stages: dict[Artifact, Stage] = {}
+        self.stages: dict[Artifact, ArtifactStage] = {}
 
-    def sentences(self, listed: Listed, fingerprints: Mapping[str, str]) -> Artifact:
+    def sentences(self, pieces: PiecesBySplit, fingerprints: Mapping[str, str]) -> Artifact:
         data = self.config.data
         # The location of the content does not matter. The carving parameters matter only if no dev split is given.
-        left_out = {"train", "dev", "test"}
+        excluded = {"train", "dev", "test"}
         if data.dev:
-            left_out |= {"dev_fraction", "max_dev"}
-        parameters = data.model_dump(exclude=left_out)
+            excluded |= {"dev_fraction", "max_dev"}
+        parameters = data.model_dump(exclude=excluded)
         parameters["content"] = dict(fingerprints)
         if not data.dev:
             parameters["seed"] = self.config.seed
             parameters["carving"] = CARVING
         parameters["labels"] = LABELS
         artifact, keyed = self._key("sentences", parameters, reads=[])
-        return self._add(SentencesStage(artifact, keyed, data, listed))
+        return self._add(SentencesStage(artifact, keyed, data, pieces))
 
-    def encoded(self, sentences: Artifact, used: _Encoder) -> Artifact:
-        encoder, identity = used
-        parameters = {"encoder": identity, "prompt": encoder.prompt, "max_tokens": encoder.max_tokens}
+    def encoded(self, sentences: Artifact, located: _Encoder) -> Artifact:
+        encoder = located.config
+        parameters = {"encoder": located.identity, "prompt": encoder.prompt, "max_tokens": encoder.max_tokens}
         if encoder.precision != "fp32":
             parameters["precision"] = encoder.precision
         artifact, keyed = self._key("encoded", parameters, reads=[sentences])
@@ -282,15 +272,27 @@ class _Planner:
         """Return the example artifacts by kind; without kinds nothing is mined."""
         if not kinds:
             return {}
-        neighbors = self._neighbors(sentences)
-        return {kind: self._examples_of(kind, sentences, neighbors) for kind in kinds}
+        mining = self.config.examples
+        neighbors = self._random_neighbors(sentences) if mining.neighbors == "random" else self._neighbors(sentences)
+        artifacts = {}
+        for kind in kinds:
+            parameters: dict[str, Any] = {"example_kind": kind, "target": mining.target, "seed": self.config.seed}
+            if mining.anchors_per_class:
+                parameters["anchors_per_class"] = mining.anchors_per_class
+            if kind == "scored_pair":
+                parameters["cosines"] = [mining.same_class_cosine, mining.other_class_cosine]
+            artifact, keyed = self._key("examples", parameters, reads=[sentences, neighbors])
+            artifacts[kind] = self._add(ExamplesStage(artifact, keyed, sentences, neighbors))
+        return artifacts
 
     def _neighbors(self, sentences: Artifact) -> Artifact:
         mining = self.config.examples
-        if mining.neighbors == "random":
-            return self._random_neighbors(sentences)
         encoded = self.encoded(sentences, self.encoders[self.config.mining_encoder])
-        parameters: dict[str, Any] = {"k": mining.k, "mode": mining.neighbors, "min_similarity": mining.min_similarity}
+        parameters: dict[str, Any] = {
+            "k": mining.k,
+            "mode": mining.neighbors,
+            "min_similarity": mining.min_similarity,
+        }
         if mining.index != "exact":
             parameters |= {"index": mining.index, "seed": self.config.seed, "cells": CELLS}
         artifact, keyed = self._key("neighbors", parameters, reads=[sentences, encoded])
@@ -298,21 +300,11 @@ class _Planner:
 
     def _random_neighbors(self, sentences: Artifact) -> Artifact:
         mining = self.config.examples
-        parameters = {"k": mining.k, "mode": "random", "seed": self.config.seed}
+        parameters: dict[str, Any] = {"k": mining.k, "mode": "random", "seed": self.config.seed}
         if mining.anchors_per_class:
             parameters["anchors_per_class"] = mining.anchors_per_class
         artifact, keyed = self._key("neighbors", parameters, reads=[sentences])
         return self._add(RandomNeighborsStage(artifact, keyed, sentences))
-
-    def _examples_of(self, kind: str, sentences: Artifact, neighbors: Artifact) -> Artifact:
-        mining = self.config.examples
-        parameters: dict[str, Any] = {"example_kind": kind, "target": mining.target, "seed": self.config.seed}
-        if mining.anchors_per_class:
-            parameters["anchors_per_class"] = mining.anchors_per_class
-        if kind == "scored_pair":
-            parameters["cosines"] = [mining.same_class_cosine, mining.other_class_cosine]
-        artifact, keyed = self._key("examples", parameters, reads=[sentences, neighbors])
-        return self._add(ExamplesStage(artifact, keyed, sentences, neighbors))
 
     def _key(
         self, kind: str, parameters: Mapping[str, Any], reads: Sequence[Artifact]
@@ -321,6 +313,6 @@ class _Planner:
         keyed = {**parameters, "reads": sorted(artifact.name for artifact in reads)}
         return self.store.artifact(kind, keyed), keyed
 
-    def _add(self, stage: Stage) -> Artifact:
+    def _add(self, stage: ArtifactStage) -> Artifact:
         self.stages.setdefault(stage.artifact, stage)
         return stage.artifact

@@ -8,6 +8,7 @@ import io
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -20,10 +21,9 @@ import pyarrow as pa
 
 from raysweep.data import sources
 from raysweep.data.artifacts import Artifact, Store
-from raysweep.data.containment import Answer, Containment
-from raysweep.data.dataset import NO_SPLIT, SPLITS, Split, Summary
+from raysweep.data.containment import Containment, Matches, measure_overlaps
+from raysweep.data.dataset import NO_SPLIT, SPLITS, DatasetSummary, Split
 from raysweep.data.dev_split import carve
-from raysweep.data.overlap import overlaps
 from raysweep.data.shards import Report, Shard, ShardSet
 from raysweep.errors import InputError
 from raysweep.prepare import ingest
@@ -39,15 +39,17 @@ FEW_ROWS = 2**17  # this process handles this many rows itself once they are rea
 FEW_BYTES = 2**25
 FEW_PIECES = 8
 FOOTERS_AT_ONCE = 16  # of large Parquet files, which describe the row groups
+TEXTS_PER_CHUNK = 2**13  # texts returned at a time
+MAX_SHOWN = 5  # conflicting texts in the summary, and labels in warnings
+MAX_LABELS_LISTED = 10
+MAX_LABELS = 1000  # more labels than this, with fewer than two rows each on average, suggest the wrong column
 
-_GATHERED = 2**13  # texts returned at a time
-_MOST_DIGITS = 4000  # of a number in a name; Python parses at most 4,300
-_NUM_SHOWN = 5  # conflicting texts in the summary
+_MAX_DIGITS = 4000  # of a number in a name; Python parses at most 4,300
 
 Integers = npt.NDArray[np.int64]
 
 
-class Steps(Protocol):
+class JobRunner(Protocol):
     """Interface for running the jobs of a stage, on a cluster or, if ``is_small``, in this process."""
 
     def store_shards(self, artifact: Artifact, job: ChunkedJob, *, is_small: bool) -> list[Report]:
@@ -59,29 +61,24 @@ class Steps(Protocol):
     def run(self, job: ChunkedJob, *, is_small: bool) -> Iterator[Columns]:
         """Yield the results of the job's workers."""
 
-    def tell(self, num_rows: int) -> None:
+    def report_rows(self, num_rows: int) -> None:
         """Report the number of rows that the current step has processed."""
-
-
-@dataclass(frozen=True)
-class _Conflict:
-    """A text with different labels in one split: the row where it first occurs, and the keys of its labels."""
-
-    row: int
-    label_keys: list[int]
 
 
 @dataclass
 class _Conflicts:
-    """The conflicts of one split: the number of texts, the first few of them, and the number of dropped rows."""
+    """The conflicts of one split: the number of texts, the first few of them, and the number of dropped rows.
+
+    Each text is given by the row where it first occurs and the keys of its labels.
+    """
 
     num_texts: int
-    first: list[_Conflict]
+    shown: list[tuple[int, list[int]]]
     num_rows: int
 
 
 @dataclass
-class _Rows:
+class _DatasetRows:
     """The rows of the dataset in order of their ids: labels and splits, (rows,) each."""
 
     labels: npt.NDArray[np.int32]
@@ -94,6 +91,10 @@ class _Rows:
     def ids(self, split: Split) -> npt.NDArray[np.intp]:
         return np.flatnonzero(self.is_in(split))
 
+    def count_labels(self, split: Split, num_labels: int) -> npt.NDArray[np.intp]:
+        """Return the number of rows of each label, (num_labels,)."""
+        return np.bincount(self.labels[self.ids(split)], minlength=num_labels)
+
 
 class SentencesBuilder:
     """Builder of the sentences of one stage, step by step.
@@ -101,23 +102,22 @@ class SentencesBuilder:
     Results stored by an earlier attempt are reused.
     """
 
-    def __init__(self, stage: SentencesStage, store: Store, steps: Steps) -> None:
+    def __init__(self, stage: SentencesStage, store: Store, runner: JobRunner) -> None:
         self.stage = stage
         self.store = store
-        self.steps = steps
+        self.runner = runner
         self.data = stage.data
         self.seed = stage.parameters.get("seed", 0)
-        self.used = ingest.used_sources(stage.data)
-        listed = [PieceOfSplit(split, piece) for split, pieces in stage.listed.items() for piece in pieces]
-        with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
-            shares = pool.map(sources.share_out, [piece for _, piece in listed])
-            self.pieces = [
-                PieceOfSplit(split, share) for (split, _), some in zip(listed, shares, strict=True) for share in some
-            ]
+        self.sources = ingest.sources_by_split(stage.data)
         self.work = store.working(stage.artifact)
-        self._num_questions = 0
+        self.pieces: list[PieceOfSplit] = []
+        with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
+            for split, pieces in stage.pieces.items():
+                shares = itertools.chain.from_iterable(pool.map(sources.share_out, pieces))
+                self.pieces += [PieceOfSplit(split, share) for share in shares]
+        self._num_searches = 0
 
-    def build(self) -> tuple[Summary, list[Report]]:
+    def build(self) -> tuple[DatasetSummary, list[Report]]:
         """Return the summary of the dataset and the reports of its shards, without writing the manifest.
 
         Without ``data.test`` there are no test rows, except that the source ``demo`` as train brings its own. Given
@@ -129,32 +129,42 @@ class SentencesBuilder:
         """
         self._read()
         conflicts = self._find_conflicts()
-        label_names = self._settle_labels()
-        shown, warnings = self._report_conflicts(conflicts)
-        warnings += self._report_merged_labels()
+        label_names = self._name_labels()
+        shown, warnings = self._describe_conflicts(conflicts)
+        warnings += self._merged_labels_warnings()
         reports = self._write_texts(label_names)
-        rows = _Rows(self._labels(), self._first_splits())
+        rows = self._open_rows()
         groups = self._groups("folded")
         if not self.data.dev:
             self._carve_dev(rows)
             warnings += _carving_warnings(rows, label_names)
         ids = {split: rows.ids(split) for split in SPLITS}
-        shared = overlaps(ids, groups, self._containment(rows.is_in("train")), seed=self.seed)
-        for overlap in shared.values():
+        overlaps = measure_overlaps(ids, groups, self._containment(rows.is_in("train")), seed=self.seed)
+        for overlap in overlaps.values():
             warnings += overlap.warnings
-        num_by_label: dict[str, dict[str, int]] = {split: _count_labels(rows, split, label_names) for split in SPLITS}
-        for split in self.used:
-            warnings += _missing_labels(split, num_by_label[split])
-        summary = Summary(
-            sources=self.used,
+        num_by_label: dict[str, dict[str, int]] = {}
+        for split in SPLITS:
+            counts = rows.count_labels(split, len(label_names)).tolist()
+            num_by_label[split] = dict(zip(label_names, counts, strict=True))
+        for split in self.sources:
+            absent = [label for label, count in num_by_label[split].items() if not count]
+            if absent:
+                labels = _list_labels(absent, len(label_names))
+                warnings.append(f"{split}: no texts have {labels}; the scores on {split} do not cover them")
+        num_duplicates: dict[str, int] = {}
+        for split in SPLITS:
+            groups_of_split = groups[ids[split]]
+            num_duplicates[split] = len(groups_of_split) - len(np.unique(groups_of_split))
+        summary = DatasetSummary(
+            sources=self.sources,
             label_names=label_names,
             num_sentences={split: len(ids[split]) for split in SPLITS},
             num_by_label=num_by_label,
             num_dropped_conflicting=self.layout.num_rows - self._num_kept,
             conflicts=shown,
-            num_duplicates={split: _count_duplicates(groups[ids[split]]) for split in SPLITS},
-            num_also_in_train={split: overlap.num_also_in_train for split, overlap in shared.items()},
-            num_inside_train={split: overlap.num_inside_train for split, overlap in shared.items()},
+            num_duplicates=num_duplicates,
+            num_also_in_train={split: overlap.num_also_in_train for split, overlap in overlaps.items()},
+            num_inside_train={split: overlap.num_inside_train for split, overlap in overlaps.items()},
             num_left_out=int((rows.splits == NO_SPLIT).sum()),
             warnings=warnings,
         )
@@ -167,39 +177,28 @@ class SentencesBuilder:
         Raises:
             InputError: If a source has no rows.
         """
-        reports = self._read_pieces()
+        pieces = np.array([piece.to_json() for piece in self.pieces], object)
+        files = [piece.file for _, piece in self.pieces]
+        num_bytes = sum(file.num_bytes for file in files if file)
+        # A single piece cannot be shared out.
+        is_small = len(files) == 1 or (len(files) <= FEW_PIECES and num_bytes <= FEW_BYTES)
+        columns = (self.data.text_column, self.data.label_column)
+        # On a cluster, the stored shards are the progress.
+        report_progress = self.runner.report_rows if is_small else None
+        arguments = (self.work, columns, not self.data.dev, report_progress)
+        job = ChunkedJob(ingest.ReadWorker, arguments, len(pieces), 1, {"piece": pieces})
+        reports = self.runner.store_shards(self._read_shards.artifact, job, is_small=is_small)
         num_by_split = dict.fromkeys(SPLITS, 0)
         for (split, _), report in zip(self.pieces, reports, strict=True):
             num_by_split[split] += report["num_rows"]
-        for split, source in self.used.items():
+        for split, source in self.sources.items():
             if not num_by_split[split]:
-                raise InputError(f"{sources.shown(source)}: holds no rows")
+                raise sources.no_rows(source)
         ends = np.cumsum([0, *num_by_split.values()])
         self.first_rows = tuple(ends.tolist())
         rows_of_parts = tuple(tuple(report["rows_of_parts"]) for report in reports)
-        num_rows = self.first_rows[-1]
-        num_partitions = -(-num_rows // ROWS_PER_PARTITION)
+        num_partitions = -(-self.first_rows[-1] // ROWS_PER_PARTITION)
         self.layout = Layout(self.work, rows_of_parts, num_by_split["train"], num_partitions)
-
-    def _read_pieces(self) -> list[Report]:
-        """Store the rows of all pieces and return one report per piece."""
-        texts = np.array([piece.to_json() for piece in self.pieces], object)
-        is_small = self._is_small
-        columns = (self.data.text_column, self.data.label_column)
-        tell = self.steps.tell if is_small else _tell_nobody
-        arguments = (self.work, columns, not self.data.dev, tell)
-        job = ChunkedJob(ingest.ReadWorker, arguments, len(texts), 1, {"piece": texts})
-        return self.steps.store_shards(self._read_shards.artifact, job, is_small=is_small)
-
-    @property
-    def _is_small(self) -> bool:
-        """Return whether this process should read the pieces itself.
-
-        This holds for little data, and for a single piece, which cannot be shared out.
-        """
-        files = [piece.file for _, piece in self.pieces]
-        num_bytes = sum(file.num_bytes for file in files if file)
-        return len(files) == 1 or (len(files) <= FEW_PIECES and num_bytes <= FEW_BYTES)
 
     @property
     def _read_shards(self) -> ShardSet:
@@ -211,148 +210,129 @@ class SentencesBuilder:
 
     @cached_property
     def _dropped(self) -> Integers:
-        return self.layout.dropped()
+        return self.layout.read_dropped()
 
     @property
     def _num_kept(self) -> int:
         return self.layout.num_rows - len(self._dropped)
 
     @cached_property
-    def _label_tables(self) -> list[dict[str, Any]]:
-        """Return the labels of each piece: their names, keys, counts and first rows."""
+    def _labels_of_pieces(self) -> list[dict[str, Any]]:
+        """Return the labels of each piece: lists of their spellings, names, keys, counts and first rows."""
         shards = [self._read_shards.read(number) for number in range(len(self.pieces))]
         return [shard.to_pydict() for shard in shards]
 
     @cached_property
     def _name_of_key(self) -> dict[int, str]:
-        named: dict[int, str] = {}
-        for table in self._label_tables:
-            named.update(zip(table["label_key"], table["name"], strict=True))
-        return named
+        names: dict[int, str] = {}
+        for labels in self._labels_of_pieces:
+            names.update(zip(labels["label_key"], labels["name"], strict=True))
+        return names
+
+    @cached_property
+    def _train_labels(self) -> Counter[str]:
+        """Return the number of training rows of each label."""
+        counts: Counter[str] = Counter()
+        for (split, _), labels in zip(self.pieces, self._labels_of_pieces, strict=True):
+            if split == "train":
+                for name, count in zip(labels["name"], labels["count"], strict=True):
+                    counts[name] += count
+        return counts
 
     def _find_conflicts(self) -> dict[Split, _Conflicts]:
-        """Return, by split, the texts with different labels, after workers have found their rows."""
-        self._check_number_of_labels()
-        arguments = (self.layout, self.first_rows)
-        job = ChunkedJob(ingest.ConflictWorker, arguments, self.layout.num_partitions, 1)
-        reports = self.steps.store_shards(self.layout.conflicts.artifact, job, is_small=self._has_few)
-        return {
-            split: self._conflicts_of(number, [report["conflicts"][number] for report in reports])
-            for number, split in enumerate(SPLITS)
-        }
-
-    def _conflicts_of(self, number: int, told: Sequence[tuple[int, list[Any]]]) -> _Conflicts:
-        """Return the conflicts of the split with this number.
-
-        ``told`` has, for each partition, the number of texts and the first few of them.
-        """
-        num_texts = sum(count for count, _ in told)
-        few = itertools.chain.from_iterable(conflicts for _, conflicts in told)
-        first = sorted(map(tuple, few))[:_NUM_SHOWN]
-        shown = [_Conflict(row, keys) for row, keys in first]
-        return _Conflicts(num_texts, shown, self._num_dropped_of(number))
-
-    def _num_dropped_of(self, number: int) -> int:
-        """Return the number of dropped rows of the split with this number.
+        """Return the texts with different labels by split. Workers find and store their rows.
 
         Raises:
-            InputError: If no row of the split is left.
+            InputError: If the label column does not seem to contain labels, or a split has no other texts.
         """
-        start, stop = self.first_rows[number : number + 2]
-        num_dropped = self._num_dropped(start, stop)
-        if num_dropped and num_dropped == stop - start:
-            name = sources.shown(self.used[SPLITS[number]])
-            raise InputError(f"{name}: nothing is left, as every text carries different labels")
-        return num_dropped
-
-    def _num_dropped(self, start: int, stop: int) -> int:
-        """Return the number of dropped rows from ``start`` to ``stop``, exclusive."""
-        first, end = np.searchsorted(self._dropped, [start, stop]).tolist()
-        return int(end - first)
-
-    def _check_number_of_labels(self) -> None:
-        tables = [table for (split, _), table in zip(self.pieces, self._label_tables, strict=True) if split == "train"]
-        num_labels = len({name for table in tables for name in table["name"]})
-        num_rows = self.layout.num_train
-        if num_labels > 1000 and num_labels > num_rows / 2:
+        num_labels, num_rows = len(self._train_labels), self.layout.num_train
+        if num_labels > MAX_LABELS and num_labels > num_rows / 2:
             raise InputError(
-                f"{sources.shown(self.data.train)}: {num_labels} different labels in {num_rows} rows; is label_column right?"
+                f"{sources.shown(self.data.train)}: column {self.data.label_column!r} has {num_labels} different labels in "
+                f"{num_rows} rows, too many to be classes; set data.label_column to the column of labels"
             )
+        arguments = (self.layout, self.first_rows)
+        job = ChunkedJob(ingest.ConflictWorker, arguments, self.layout.num_partitions, 1)
+        reports = self.runner.store_shards(self.layout.conflicts.artifact, job, is_small=self._has_few)
+        conflicts: dict[Split, _Conflicts] = {}
+        for number, split in enumerate(SPLITS):
+            num_texts = sum(report["conflicts"][number][0] for report in reports)
+            shown = [(row, keys) for report in reports for row, keys in report["conflicts"][number][1]]
+            start, stop = self.first_rows[number : number + 2]
+            first, end = np.searchsorted(self._dropped, [start, stop]).tolist()
+            num_dropped = end - first
+            if num_dropped and num_dropped == stop - start:
+                source = sources.shown(self.sources[split])
+                raise InputError(f"{source}: every text occurs with different labels, so no rows are left")
+            conflicts[split] = _Conflicts(num_texts, sorted(shown)[:MAX_SHOWN], num_dropped)
+        return conflicts
 
-    def _settle_labels(self) -> list[str]:
+    def _name_labels(self) -> list[str]:
         """Return the names of train's remaining labels in natural sort order.
 
         Raises:
             InputError: If there is only one label, or another split has a label that train lacks.
         """
-        left: dict[str, int] = {}
-        for (split, _), table in zip(self.pieces, self._label_tables, strict=True):
-            if split == "train":
-                for name, count in zip(table["name"], table["count"], strict=True):
-                    left[name] = left.get(name, 0) + count
-        for key, count in self._dropped_of_train():
-            left[self._name_of_key[key]] -= count
-        names = sorted((name for name, count in left.items() if count), key=_natural)
-        if len(names) == 1:
-            name = sources.shown(self.data.train)
-            raise InputError(f"{name}: every row has the label {names[0]!r}; at least two classes are needed")
-        self._check_known(names)
-        return names
-
-    def _dropped_of_train(self) -> Iterator[tuple[int, int]]:
-        """Yield, per partition, the label keys of dropped training rows and their numbers of rows."""
+        counts = self._train_labels.copy()
         conflicts = self.layout.conflicts
         for number in range(conflicts.count):
             batch = conflicts.read(number)
             is_of_train = batch.column("row").to_numpy() < self.layout.num_train
-            keys, counts = np.unique(batch.column("label_key").to_numpy()[is_of_train], return_counts=True)
-            yield from zip(keys.tolist(), counts.tolist(), strict=True)
+            label_keys = batch.column("label_key").to_numpy()[is_of_train]
+            keys, num_dropped = np.unique(label_keys, return_counts=True)
+            for key, num_rows in zip(keys.tolist(), num_dropped.tolist(), strict=True):
+                counts[self._name_of_key[key]] -= num_rows
+        names = sorted((name for name, count in counts.items() if count), key=_natural)
+        if len(names) == 1:
+            raise InputError(
+                f"{sources.shown(self.data.train)}: every row has the label {names[0]!r}; at least two labels are needed"
+            )
+        self._check_labels(names)
+        return names
 
-    def _check_known(self, names: Sequence[str]) -> None:
+    def _check_labels(self, names: Sequence[str]) -> None:
         """Raise InputError for the first label that train lacks."""
         in_train = set(names)
-        for (split, piece), table in zip(self.pieces, self._label_tables, strict=True):
-            if split == "train":
-                continue
-            rows = zip(table["first_row"], table["name"], strict=True)
+        for (split, piece), labels in zip(self.pieces, self._labels_of_pieces, strict=True):
+            rows = zip(labels["first_row"], labels["name"], strict=True)
             unknown = [(row, name) for row, name in rows if name not in in_train]
-            if unknown:
+            if split != "train" and unknown:
                 row, label = min(unknown)
-                some = ", ".join(map(repr, names[:10]))
-                known = f"{some}, ..." if len(names) > 10 else some
-                raise InputError(f"{piece.name}: row {row}: label {label!r} does not occur in train, which has {known}")
+                more = ", ..." if len(names) > MAX_LABELS_LISTED else ""
+                listed = ", ".join(map(repr, names[:MAX_LABELS_LISTED]))
+                raise InputError(
+                    f"{piece.name}: row {row}: column {self.data.label_column!r} is {label!r}, a label that train lacks; "
+                    f"train has {listed}{more}"
+                )
 
-    def _report_conflicts(self, found: Mapping[Split, _Conflicts]) -> tuple[list[dict[str, Any]], list[str]]:
+    def _describe_conflicts(self, by_split: Mapping[Split, _Conflicts]) -> tuple[list[dict[str, Any]], list[str]]:
         """Return the first few conflicting texts, and a warning for each source that has any."""
         shown: list[dict[str, Any]] = []
         warnings = []
-        for split, conflicts in found.items():
-            entries = [self._described(split, conflict) for conflict in conflicts.first]
+        for split, conflicts in by_split.items():
+            entries = [self._describe_conflict(split, row, keys) for row, keys in conflicts.shown]
             shown += entries
             if entries:
-                first = entries[0]
-                problem = (
-                    f"{conflicts.num_texts} texts carry different labels; their {conflicts.num_rows} rows are dropped"
-                )
-                labels = ", ".join(first["labels"])
+                texts = "text occurs" if conflicts.num_texts == 1 else "texts occur"
+                example = f"{entries[0]['text'][:80]!r} ({', '.join(entries[0]['labels'])})"
                 warnings.append(
-                    f"{sources.shown(self.used[split])}: {problem}, such as {first['text'][:80]!r} ({labels})"
+                    f"{sources.shown(self.sources[split])}: {conflicts.num_texts} {texts} with different labels, such as "
+                    f"{example}; dropped {conflicts.num_rows} rows"
                 )
-        return shown[:_NUM_SHOWN], warnings
+        return shown[:MAX_SHOWN], warnings
 
-    def _report_merged_labels(self) -> list[str]:
-        """Return the warning about labels that the sources spell in several ways, if there are any."""
-        spelled = (
-            label for table in self._label_tables for label in zip(table["name"], table["spelling"], strict=True)
-        )
-        merged = sources.merged_labels(spelled)
-        return [merged] if merged else []
-
-    def _described(self, split: Split, conflict: _Conflict) -> dict[str, Any]:
-        part = next(part for part in self.layout.parts if conflict.row < part.first_row + part.num_rows)
-        text = self.layout.texts(part).column("text")[conflict.row - part.first_row].as_py()
-        labels = sorted((self._name_of_key[key] for key in conflict.label_keys), key=_natural)
+    def _describe_conflict(self, split: Split, row: int, keys: Sequence[int]) -> dict[str, Any]:
+        part = next(part for part in self.layout.parts if row < part.first_row + part.num_rows)
+        text = self.layout.texts(part).column("text")[row - part.first_row].as_py()
+        labels = sorted((self._name_of_key[key] for key in keys), key=_natural)
         return {"split": split, "text": text, "labels": labels}
+
+    def _merged_labels_warnings(self) -> list[str]:
+        """Return a warning if the sources spell labels in several ways."""
+        names = itertools.chain.from_iterable(labels["name"] for labels in self._labels_of_pieces)
+        spellings = itertools.chain.from_iterable(labels["spelling"] for labels in self._labels_of_pieces)
+        warning = sources.describe_merged_labels(zip(names, spellings, strict=True))
+        return [warning] if warning else []
 
     @cached_property
     def _shards(self) -> ShardSet:
@@ -361,24 +341,22 @@ class SentencesBuilder:
     def _write_texts(self, label_names: Sequence[str]) -> list[Report]:
         """Store the texts and label numbers by id and return the shards' reports."""
         numbers = {ingest.label_key(name): number for number, name in enumerate(label_names)}
-        keys = np.array(sorted(numbers), np.uint64)
+        keys = sorted(numbers)
         columns = {
-            "label_key": keys,
-            "number": np.array([numbers[key] for key in keys.tolist()], np.int32),
+            "label_key": np.array(keys, np.uint64),
+            "number": np.array([numbers[key] for key in keys], np.int32),
         }
-        into = ShardSet(self.store.working(self.stage.artifact, "labels"), 1)
-        into.write(0, Shard(columns, {}))
-        job = ChunkedJob(ingest.TextWorker, (self.layout, into), self._num_kept, ROWS_PER_SHARD)
-        return self.steps.store_shards(self.stage.artifact, job, is_small=self._has_few)
+        label_numbers = ShardSet(self.store.working(self.stage.artifact, "labels"), 1)
+        label_numbers.write(0, Shard(columns, {}))
+        job = ChunkedJob(ingest.TextWorker, (self.layout, label_numbers), self._num_kept, ROWS_PER_SHARD)
+        return self.runner.store_shards(self.stage.artifact, job, is_small=self._has_few)
 
-    def _labels(self) -> npt.NDArray[np.int32]:
-        columns = (self._shards.read(number).column("label").to_numpy() for number in range(self._shards.count))
-        return np.concatenate(list(columns))
-
-    def _first_splits(self) -> npt.NDArray[np.int8]:
-        """Return the splits as given by the sources."""
+    def _open_rows(self) -> _DatasetRows:
+        """Return the labels and the splits as given by the sources."""
+        labels = [self._shards.read(number).column("label").to_numpy() for number in range(self._shards.count)]
         bounds = self.first_rows - np.searchsorted(self._dropped, self.first_rows)
-        return np.repeat(np.arange(len(SPLITS), dtype=np.int8), np.diff(bounds))
+        splits = np.repeat(np.arange(len(SPLITS), dtype=np.int8), np.diff(bounds))
+        return _DatasetRows(np.concatenate(labels), splits)
 
     def _groups(self, kind: str) -> npt.NDArray[np.int32]:
         """Return a group number per row, in order of first appearance.
@@ -387,26 +365,31 @@ class SentencesBuilder:
         """
         kinds = ("folded",) if self.data.dev else ("folded", "words")
         num_partitions = self.layout.num_partitions
-        into = ShardSet(self.store.working(self.stage.artifact, "duplicates"), len(kinds) * num_partitions)
-        job = ChunkedJob(ingest.DuplicateWorker, (self.layout, kinds), into.count, 1)
-        self.steps.store_shards(into.artifact, job, is_small=self._has_few)
-        firsts = np.arange(self._num_kept, dtype=np.int32)
+        shards = ShardSet(self.store.working(self.stage.artifact, "duplicates"), len(kinds) * num_partitions)
+        job = ChunkedJob(ingest.DuplicateWorker, (self.layout, kinds), shards.count, 1)
+        self.runner.store_shards(shards.artifact, job, is_small=self._has_few)
+        first_ids = np.arange(self._num_kept, dtype=np.int32)
         is_first = np.ones(self._num_kept, bool)
         for number in range(num_partitions):
-            later = into.read(kinds.index(kind) * num_partitions + number)
-            ids = later.column("id").to_numpy()
-            firsts[ids] = later.column("first").to_numpy()
+            duplicates = shards.read(kinds.index(kind) * num_partitions + number)
+            ids = duplicates.column("id").to_numpy()
+            first_ids[ids] = duplicates.column("first").to_numpy()
             is_first[ids] = False
         numbers = np.cumsum(is_first, dtype=np.int32) - np.int32(1)
-        groups: npt.NDArray[np.int32] = numbers[firsts]
+        groups: npt.NDArray[np.int32] = numbers[first_ids]
         return groups
 
-    def _carve_dev(self, rows: _Rows) -> None:
-        """Move some rows from train to dev and leave others out of train."""
+    def _carve_dev(self, rows: _DatasetRows) -> None:
+        """Move some rows from train to dev and leave others out of train.
+
+        Raises:
+            InputError: If no row can move.
+        """
         is_train = rows.is_in("train")
         num_train = int(is_train.sum())  # training rows come first, so their positions are their ids
+        labels = rows.labels[:num_train]
         carving = carve(
-            rows.labels[:num_train],
+            labels,
             self._groups("words")[:num_train],
             self._containment(is_train),
             fraction=self.data.dev_fraction,
@@ -414,68 +397,56 @@ class SentencesBuilder:
             seed=self.seed,
         )
         if not carving.is_dev.any():
-            raise InputError(f"{sources.shown(self.data.train)}: {_why_no_dev(rows.labels[:num_train])}")
+            is_single = np.bincount(labels).max() == 1
+            rows_left = "every label has only one row" if is_single else f"{num_train} rows are too few"
+            raise InputError(
+                f"{sources.shown(self.data.train)}: dev cannot be split off train, because {rows_left}; set data.dev or add "
+                "rows"
+            )
         rows.splits[:num_train][carving.is_dev] = SPLITS.index("dev")
         rows.splits[:num_train][carving.is_left_out] = NO_SPLIT
 
     def _containment(self, is_train: npt.NDArray[np.bool_]) -> Containment:
-        """Return the lookup of texts inside training rows, which queries the workers."""
+        """Return a search for texts inside training rows, which runs on the workers."""
 
-        def ask(phrases: Sequence[str], most: int) -> Iterator[Answer]:
-            return self._ask(phrases, most, is_train)
+        def find_phrases(phrases: Sequence[str], max_rows: int) -> Iterator[Matches]:
+            name = f"question-{self._num_searches}"
+            self._num_searches += 1
+            stored_phrases = ShardSet(self.store.working(self.stage.artifact, name), 1)
+            stored_phrases.write(0, Shard({"text": pa.array(phrases, pa.string())}, {}))
+            starts = range(0, len(is_train), ROWS_PER_SHARD)
+            masks = [ingest.pack_mask(is_train[start : start + ROWS_PER_SHARD]) for start in starts]
+            arguments = (self._shards, ROWS_PER_SHARD, stored_phrases, max_rows)
+            columns = {"is_train": np.array(masks, object)}
+            job = ChunkedJob(ingest.InsideWorker, arguments, self._shards.count, 1, columns)
+            for number, matches in enumerate(self.runner.run(job, is_small=self._has_few), 1):
+                self.runner.report_rows(min(number * ROWS_PER_SHARD, self._num_kept))
+                yield ingest.as_matches(matches)
 
-        return Containment(self._take_texts, ask)
-
-    def _ask(self, phrases: Sequence[str], most: int, is_train: npt.NDArray[np.bool_]) -> Iterator[Answer]:
-        name = f"question-{self._num_questions}"
-        self._num_questions += 1
-        place = self.store.working(self.stage.artifact, name)
-        question = ShardSet(place, 1)
-        texts = pa.array(phrases, pa.string())
-        question.write(0, Shard({"text": texts}, {}))
-        starts = range(0, len(is_train), ROWS_PER_SHARD)
-        marks = [ingest.packed(is_train[start : start + ROWS_PER_SHARD]) for start in starts]
-        columns = {"is_train": np.array(marks, object)}
-        arguments = (self._shards, ROWS_PER_SHARD, question, most)
-        job = ChunkedJob(ingest.InsideWorker, arguments, self._shards.count, 1, columns)
-        for number, answered in enumerate(self.steps.run(job, is_small=self._has_few), 1):
-            self.steps.tell(min(number * ROWS_PER_SHARD, self._num_kept))
-            yield ingest.as_answer(answered)
+        return Containment(self._take_texts, find_phrases)
 
     def _take_texts(self, ids: npt.NDArray[np.integer]) -> Iterator[Sequence[str]]:
         """Yield the texts of these ids, in order, in batches."""
         for first in range(0, len(ids), ingest.PART_ROWS):
-            some = np.asarray(ids[first : first + ingest.PART_ROWS], np.int64)
-            ascending = np.sort(some)
-            texts = self._gather_texts(ascending)
-            places = np.searchsorted(ascending, some)
+            batch = np.asarray(ids[first : first + ingest.PART_ROWS], np.int64)
+            ascending = np.sort(batch)
+            arguments = (self._shards, ROWS_PER_SHARD)
+            job = ChunkedJob(ingest.GatherWorker, arguments, len(batch), TEXTS_PER_CHUNK, {"ids": ascending})
+            results = self.runner.run(job, is_small=self._has_few)
+            texts = np.concatenate([columns["text"] for columns in results])
+            places = np.searchsorted(ascending, batch)
             yield texts[places].tolist()
 
-    def _gather_texts(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """Return the texts of these ascending ids."""
-        arguments = (self._shards, ROWS_PER_SHARD)
-        job = ChunkedJob(ingest.GatherWorker, arguments, len(ids), _GATHERED, {"ids": ids})
-        gathered = self.steps.run(job, is_small=self._has_few)
-        return np.concatenate([columns["text"] for columns in gathered])
-
-    def _save(self, rows: _Rows, groups: npt.NDArray[np.int32], summary: Summary) -> None:
-        self._save_array("labels", rows.labels)
-        self._save_array("splits", rows.splits)
-        self._save_array("duplicate_groups", groups)
+    def _save(self, rows: _DatasetRows, groups: npt.NDArray[np.int32], summary: DatasetSummary) -> None:
+        folder = open_folder(self.store.location)
+        name = self.stage.artifact.name
+        arrays: dict[str, npt.NDArray[Any]] = {"labels": rows.labels, "splits": rows.splits, "duplicate_groups": groups}
+        for column, array in arrays.items():
+            buffer = io.BytesIO()
+            np.save(buffer, array)
+            folder.put(f"{name}/{column}.npy", buffer.getvalue())
         text = json.dumps(asdict(summary), indent=1)
-        self._put("dataset.json", text.encode())
-
-    def _save_array(self, name: str, array: npt.NDArray[Any]) -> None:
-        buffer = io.BytesIO()
-        np.save(buffer, array)
-        self._put(f"{name}.npy", buffer.getvalue())
-
-    def _put(self, name: str, content: bytes) -> None:
-        open_folder(self.store.location).put(f"{self.stage.artifact.name}/{name}", content)
-
-
-def _tell_nobody(num_rows: int) -> None:
-    """Ignore progress; on a cluster the stored shards show how far reading has come."""
+        folder.put(f"{name}/dataset.json", text.encode())
 
 
 def _natural(name: str) -> tuple[bool, float, list[str | int], str]:
@@ -483,50 +454,27 @@ def _natural(name: str) -> tuple[bool, float, list[str | int], str]:
     if re.fullmatch(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", name):
         return False, float(name), [], name
     parts = re.split(r"(\d+)", name.casefold())
-    return True, 0.0, [int(part[:_MOST_DIGITS]) if i % 2 else part for i, part in enumerate(parts)], name
+    keys = [int(part[:_MAX_DIGITS]) if number % 2 else part for number, part in enumerate(parts)]
+    return True, 0.0, keys, name
 
 
-def _count_labels(rows: _Rows, split: Split, label_names: Sequence[str]) -> dict[str, int]:
-    counts = np.bincount(rows.labels[rows.ids(split)], minlength=len(label_names))
-    return dict(zip(label_names, counts.tolist(), strict=True))
-
-
-def _why_no_dev(labels: npt.NDArray[np.int32]) -> str:
-    """Return the reason why training rows with these labels, (rows,), allow no dev split."""
-    num_of_each = np.unique_counts(labels).counts
-    if num_of_each.max() == 1:
-        return f"each label has one row ({len(num_of_each)} labels), so none is left for a dev split; give data.dev"
-    return f"too few rows ({len(labels)}) to carve a dev split from; give data.dev"
-
-
-def _count_duplicates(groups: npt.NDArray[np.int32]) -> int:
-    return len(groups) - len(np.unique(groups))
-
-
-def _carving_warnings(rows: _Rows, label_names: Sequence[str]) -> list[str]:
+def _carving_warnings(rows: _DatasetRows, label_names: Sequence[str]) -> list[str]:
     """Return warnings about side effects of carving dev."""
     warnings = []
     if count := (rows.splits == NO_SPLIT).sum():
         warnings.append(
-            f"{count} training texts contain dev texts, word for word, and are left out of train and the pool"
+            f"train: {count} texts contain dev texts word for word; they are left out of train and the pool"
         )
-    in_train = np.bincount(rows.labels[rows.ids("train")], minlength=len(label_names))
-    in_dev = np.bincount(rows.labels[rows.ids("dev")], minlength=len(label_names))
+    in_train = rows.count_labels("train", len(label_names))
+    in_dev = rows.count_labels("dev", len(label_names))
     absent = [label_names[label] for label in np.flatnonzero((in_train > 1) & (in_dev == 0)).tolist()]
     if absent:
-        warnings.append(
-            f"dev has no text of {_some_labels(absent, len(label_names))}: their texts all stand in texts that train keeps"
-        )
+        labels = _list_labels(absent, len(label_names))
+        warnings.append(f"dev: no texts have {labels}; all their texts occur inside texts that stay in train")
     return warnings
 
 
-def _missing_labels(split: Split, num_by_label: Mapping[str, int]) -> Iterator[str]:
-    """Yield a warning if a given split lacks some of the labels, all of which train has."""
-    absent = [label for label, count in num_by_label.items() if not count]
-    if absent:
-        yield f"{split} has no text of {_some_labels(absent, len(num_by_label))}: its scores say nothing of them"
-
-
-def _some_labels(labels: Sequence[str], num_labels: int) -> str:
+def _list_labels(labels: Sequence[str], num_labels: int) -> str:
     """Return the number of these labels out of all, and the names of the first few."""
-    return f"{len(labels)} of {num_labels} labels ({', '.join(labels[:_NUM_SHOWN])})"
+    more = ", ..." if len(labels) > MAX_SHOWN else ""
+    return f"{len(labels)} of {num_labels} labels ({', '.join(labels[:MAX_SHOWN])}{more})"

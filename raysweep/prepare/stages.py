@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -19,22 +19,22 @@ from raysweep.cluster.resources import Capacity, Request, encoder_bytes, shard_b
 from raysweep.data import examples, inverted_file
 from raysweep.data.artifacts import Artifact, Store
 from raysweep.data.dataset import Sentences
-from raysweep.data.neighbors import Search
+from raysweep.data.neighbors import NeighborSearch
 from raysweep.data.random_neighbors import sample_anchors
 from raysweep.data.shards import Report, ShardSet
 from raysweep.encoders.locate import locate_same
 from raysweep.encoders.size import EncoderSize
 from raysweep.errors import InputError
 from raysweep.prepare import neighbor_shards
-from raysweep.prepare.chunks import ChunkedJob, open_ray_data
+from raysweep.prepare.chunks import ChunkedJob, start_ray_data
 from raysweep.prepare.neighbor_shards import Cells, SearchJob, TrainVectors
 from raysweep.prepare.plan import (
+    ArtifactStage,
     EncodedStage,
     ExamplesStage,
     NeighborsStage,
     RandomNeighborsStage,
     SentencesStage,
-    Stage,
 )
 from raysweep.prepare.sentences import SentencesBuilder
 from raysweep.prepare.workers import (
@@ -54,9 +54,9 @@ SENTENCES_PER_SHARD = 2048  # enough for batches of similar length; with 256 enc
 # Chosen so that a shard takes a quarter of the default ``resources.stall_seconds`` on a slow CPU: MiniLM, with 11 million
 # weights in its layers, took 0.6 ms per token on one thread of an old server.
 WORK_PER_SHARD = 1.4e12  # tokens times weights in layers
-FEWEST_PER_SHARD = 64
+MIN_PER_SHARD = 64
 _BYTES_PER_TOKEN = 4  # of English
-_MOST_TOKENS = 512  # per sentence, unless configured
+_MAX_TOKENS = 512  # per sentence, unless configured
 
 FEW_ROWS = 4096  # faster to search and pair in this process than to distribute
 
@@ -101,66 +101,60 @@ class Coordinator:
 
     def warm_up(self) -> None:
         """Start Ray Data's actors, in a third thread, so that the first distributed stage need not wait."""
-        open_ray_data()
+        start_ray_data()
 
-    def build(self, stage: Stage) -> None:
+    def build(self, stage: ArtifactStage) -> None:
         """Build the artifact of ``stage``, or wait for another process to build it.
 
         Nothing is kept of an artifact that cannot be built.
         """
         self._progress = NOTHING_DONE
-        with self.store.turn(stage.artifact, self._wait):
+        with self.store.turn(stage.artifact, self._report_waiting):
             self._progress = NOTHING_DONE
             if stage.artifact.exists:
                 return
             try:
                 self._write(stage)
             except Exception as error:
-                self._give_up(stage, error)
+                if not stage.artifact.exists:  # another process may have built it after this one lost its turn
+                    self._give_up(stage, error)
 
-    def _give_up(self, stage: Stage, error: Exception) -> None:
+    def _give_up(self, stage: ArtifactStage, error: Exception) -> NoReturn:
         """Raise the error of a failed stage.
 
         Stored shards are kept for the next attempt, unless the artifact cannot be built at all.
         """
-        if stage.artifact.exists:  # built by another process after this one lost its turn
-            return
-        refusal = input_error(error)
-        if refusal is None:
+        cause = input_error(error)
+        if cause is None:
             raise error
-        is_of_a_node = refusal is not error and stage.kind != "sentences"
-        if not isinstance(refusal, OSError) and not is_of_a_node:
+        is_of_node = cause is not error and stage.kind != "sentences"
+        if not isinstance(cause, OSError) and not is_of_node:
             self.store.remove(stage.artifact)
-        raise refusal from None
+        raise cause from None
 
-    def _wait(self, reason: str) -> None:
+    def _report_waiting(self, reason: str) -> None:
         self._progress = self._progress._replace(waits_for=reason)
 
-    def _write(self, stage: Stage) -> None:
+    def _write(self, stage: ArtifactStage) -> None:
+        """Build the artifact of ``stage`` and write its manifest."""
         match stage:
             case SentencesStage():
-                summary, reports = self._sentences(stage)
-                self.store.finish(stage.artifact, stage.parameters, summary, reports)
+                summary, reports = self._build_sentences(stage)
             case EncodedStage():
-                reports = self._encoded(stage)
-                summary = {key: reports[0][key] for key in ("parameter_names", "width")}
-                summary["num_tokens"] = sum(report["num_tokens"] for report in reports)
-                self.store.finish(stage.artifact, stage.parameters, summary, reports)
+                summary, reports = self._encode(stage)
             case NeighborsStage():
-                summary, reports = self._neighbors(stage)
-                self.store.finish(stage.artifact, stage.parameters, summary, reports)
+                summary, reports = self._find_neighbors(stage)
             case RandomNeighborsStage():
-                summary, reports = self._random_neighbors(stage)
-                self.store.finish(stage.artifact, stage.parameters, summary, reports)
+                summary, reports = self._draw_neighbors(stage)
             case ExamplesStage():
-                summary, reports = self._examples(stage)
-                self.store.finish(stage.artifact, stage.parameters, summary, reports)
+                summary, reports = self._draw_examples(stage)
             case _:
-                raise TypeError(f"no stage of prepare: {stage}")
+                raise TypeError(f"unknown stage of prepare: {stage}")
+        self.store.finish(stage.artifact, stage.parameters, summary, reports)
 
-    def _sentences(self, stage: SentencesStage) -> tuple[Summary, list[Report]]:
+    def _build_sentences(self, stage: SentencesStage) -> tuple[Summary, list[Report]]:
         summary, reports = SentencesBuilder(stage, self.store, self).build()
-        described = {
+        manifest = {
             "num_rows": sum(report["num_rows"] for report in reports),
             "num_sentences": summary.num_sentences,
             "label_names": summary.label_names,
@@ -168,115 +162,139 @@ class Coordinator:
         }
         total = sum(summary.num_sentences.values())
         self._progress = StageProgress(total, total, "sentences")
-        return described, reports
+        return manifest, reports
 
     def store_shards(self, artifact: Artifact, job: ChunkedJob, *, is_small: bool) -> list[Report]:
-        """Return the reports of the sentence shards; see :class:`raysweep.prepare.sentences.Steps`."""
-        nothing = StageProgress(0, 0, "rows")
-        return self._stored(artifact, job, self._request(), nothing, is_here=is_small)
+        """Return the reports of the sentence shards; see :class:`raysweep.prepare.sentences.JobRunner`."""
+        at_start = StageProgress(0, 0, "rows")
+        return self._store_missing(artifact, job, self._request(), at_start, is_here=is_small)
 
     def run(self, job: ChunkedJob, *, is_small: bool) -> Iterator[Columns]:
         """Yield the workers' results while the sentences are built."""
         return self._run(job, self._request(), is_here=is_small)
 
-    def tell(self, num_rows: int) -> None:
+    def report_rows(self, num_rows: int) -> None:
         self._progress = StageProgress(num_rows, 0, "rows")
 
-    def _encoded(self, stage: EncodedStage) -> list[Report]:
+    def _encode(self, stage: EncodedStage) -> tuple[Summary, list[Report]]:
         num_sentences = stage.sentences.summary["num_rows"]
         size = _encoder_size(stage)
         has_gpus = self.capacity is not None and self.capacity.gpus > 0
         num_per_shard = SENTENCES_PER_SHARD
         if size is not None and not has_gpus:
-            num_per_shard = sentences_per_shard(size, _tokens_per_sentence(stage, num_sentences))
-        request = self._request_of_encoders(-(-num_sentences // num_per_shard))
+            num_bytes = sum(open_folder(stage.sentences.location).sizes(stage.sentences.name).values())
+            num_tokens = min(num_bytes / num_sentences / _BYTES_PER_TOKEN, stage.encoder.max_tokens or _MAX_TOKENS)
+            num_per_shard = sentences_per_shard(size, num_tokens)
+        num_shards = -(-num_sentences // num_per_shard)
+        request = self._request() if self.capacity is None else self.capacity.encoders(num_shards)
         if size is not None:
             request = self._with_memory(request, encoder_bytes(size.weights_bytes, width=size.width))
         arguments = (stage.sentences, stage.encoder, stage.parameters["encoder"], request)
         job = ChunkedJob(self.encode_worker, arguments, num_sentences, num_per_shard)
-        return self._stored(stage.artifact, job, request, StageProgress(0, num_sentences, "sentences"))
+        at_start = StageProgress(0, num_sentences, "sentences")
+        reports = self._store_missing(stage.artifact, job, request, at_start)
+        summary = {
+            "parameter_names": reports[0]["parameter_names"],
+            "width": reports[0]["width"],
+            "num_tokens": sum(report["num_tokens"] for report in reports),
+        }
+        return summary, reports
 
-    def _neighbors(self, stage: NeighborsStage) -> tuple[Summary, list[Report]]:
-        job = _search_job(stage, ShardSet(self.store.working(stage.artifact, "centroids"), 1))
+    def _find_neighbors(self, stage: NeighborsStage) -> tuple[Summary, list[Report]]:
+        job = self._search_job(stage)
         num_shards, request = self._shards_that_fit(job, stage.encoded.summary["width"])
-        nothing = StageProgress(0, job.num_rows, "sentences")
-        described: Summary = {}
+        at_start = StageProgress(0, job.num_rows, "sentences")
+        cells: Summary = {}
         if self.capacity is None or num_shards > 1 or job.cells:
-            described, reports = self._search_shards(job, stage.artifact, request, num_shards, nothing)
+            cells, reports = self._search_shards(job, stage.artifact, request, num_shards, at_start)
         else:  # few rows or a single process: each existing process holds all rows
             chunks = ChunkedJob(NeighborWorker, (job, request), job.num_rows, job.num_queries)
-            reports = self._stored(stage.artifact, chunks, request, nothing, is_here=job.num_rows <= FEW_ROWS)
+            is_here = job.num_rows <= FEW_ROWS
+            reports = self._store_missing(stage.artifact, chunks, request, at_start, is_here=is_here)
         num_with_neighbors = sum(report["num_with_neighbors"] for report in reports)
         if not num_with_neighbors:
             raise InputError(
-                f"examples.min_similarity is {stage.parameters['min_similarity']}, and no sentence has a neighbor that "
-                "similar: lower it"
+                f"examples.min_similarity is {stage.parameters['min_similarity']}, but no sentence has a neighbor with that "
+                "cosine; lower examples.min_similarity"
             )
-        counts = {"num_sentences": job.num_rows, "num_with_neighbors": num_with_neighbors}
-        return {**counts, **described}, reports
+        return {"num_sentences": job.num_rows, "num_with_neighbors": num_with_neighbors, **cells}, reports
 
-    def _random_neighbors(self, stage: RandomNeighborsStage) -> tuple[Summary, list[Report]]:
+    def _search_job(self, stage: NeighborsStage) -> SearchJob:
+        vectors = TrainVectors(stage.sentences, stage.encoded)
+        num_train = stage.sentences.summary["num_sentences"]["train"]
+        parameters = stage.parameters
+        search = NeighborSearch(parameters["k"], parameters["mode"], parameters["min_similarity"])
+        if parameters.get("index", "exact") == "exact":
+            return SearchJob(vectors, num_train, search)
+        centroids = ShardSet(self.store.working(stage.artifact, "centroids"), 1)
+        cells = Cells(parameters["seed"], inverted_file.num_probes(num_train), centroids)
+        return SearchJob(vectors, num_train, search, cells)
+
+    def _draw_neighbors(self, stage: RandomNeighborsStage) -> tuple[Summary, list[Report]]:
         num_train = stage.sentences.summary["num_sentences"]["train"]
         job = ChunkedJob(RandomNeighborWorker, (stage.sentences, stage.parameters), num_train, examples.CHUNK)
-        nothing = StageProgress(0, num_train, "sentences")
-        reports = self._stored(stage.artifact, job, self._request(), nothing, is_here=num_train <= FEW_ROWS)
+        at_start = StageProgress(0, num_train, "sentences")
+        is_here = num_train <= FEW_ROWS
+        reports = self._store_missing(stage.artifact, job, self._request(), at_start, is_here=is_here)
         num_with_neighbors = sum(report["num_with_neighbors"] for report in reports)
         return {"num_sentences": num_train, "num_with_neighbors": num_with_neighbors}, reports
 
     def _search_shards(
-        self, job: SearchJob, artifact: Artifact, request: Request, num_shards: int, nothing: StageProgress
+        self, job: SearchJob, artifact: Artifact, request: Request, num_shards: int, at_start: StageProgress
     ) -> tuple[Summary, list[Report]]:
         """Search with the rows spread over shards, or all in this process.
 
         Returns the description of an inverted file, if there is one, and the reports.
         """
-        of_each = None if self.capacity is None else request
-        count = -(-job.num_rows // job.num_queries)
-        into = ShardSet(artifact, count)
-        reports = _found(into, job)
-        missing = [number for number in range(count) if number not in reports]
-        with neighbor_shards.opened(job, num_shards, of_each) as shards:
-            stored = shards.store(missing, into)
-            counted = self._counted(stored, reports, nothing)
+        actor_request = None if self.capacity is None else request
+        num_blocks = -(-job.num_rows // job.num_queries)
+        target = ShardSet(artifact, num_blocks)
+        reports = _read_reports(target, job)
+        missing = [number for number in range(num_blocks) if number not in reports]
+        with neighbor_shards.open_shards(job, num_shards, actor_request) as shards:
+            stored = shards.store(missing, target)
+            counted = self._count(stored, reports, at_start)
             reports |= zip(missing, counted, strict=True)
-            described = neighbor_shards.describe_cells(job, shards)
-        return described, [reports[number] for number in range(count)]
+            cells = neighbor_shards.describe_cells(job, shards)
+        return cells, [reports[number] for number in range(num_blocks)]
 
     def _shards_that_fit(self, job: SearchJob, width: int) -> tuple[int, Request]:
         """Return the number of shards and the request of each.
 
         All shards must live at once, since each block of queries needs all of them.
         """
-        request = self._neighbor_request(job)
-        most = neighbor_shards.num_shards(job.num_rows, request)
-        for count in range(most, 1, -1):
-            asking = self._with_memory(request, shard_bytes(-(-job.num_rows // count), width=width))
-            if asking.count >= count:
-                return count, asking
+        request = self._request()
+        if self.capacity is not None:
+            request = neighbor_shards.request_for(self.capacity, in_cells=job.cells is not None)
+        max_shards = neighbor_shards.num_shards(job.num_rows, request)
+        for num_shards in range(max_shards, 1, -1):
+            num_rows = -(-job.num_rows // num_shards)
+            shard_request = self._with_memory(request, shard_bytes(num_rows, width=width))
+            if shard_request.count >= num_shards:
+                return num_shards, shard_request
         return 1, self._with_memory(request, shard_bytes(job.num_rows, width=width))
 
-    def _neighbor_request(self, job: SearchJob) -> Request:
-        if self.capacity is None:
-            return self._request()
-        return neighbor_shards.request_for(self.capacity, in_cells=job.cells is not None)
-
-    def _examples(self, stage: ExamplesStage) -> tuple[Summary, list[Report]]:
+    def _draw_examples(self, stage: ExamplesStage) -> tuple[Summary, list[Report]]:
         parameters = dict(stage.parameters)
         counts = self._count_candidates(stage)
         if per_class := parameters.get("anchors_per_class"):
-            is_anchor = sample_anchors(_train_labels(stage.sentences), per_class, parameters["seed"])
+            sentences = Sentences(stage.sentences.folder)
+            labels = np.asarray(sentences.labels[sentences.ids("train")])
+            is_anchor = sample_anchors(labels, per_class, parameters["seed"])
             counts[~is_anchor] = 0
         quotas = examples.allocate(counts, parameters["target"], parameters["seed"])
         num_examples = int(quotas.sum())
         if not num_examples:
+            classes = "its own class" if stage.example_kind == "positive_pair" else "its own class and of another"
             raise InputError(
-                f"no examples of kind {stage.example_kind}: no sentence has the neighbors they need (of its own class "
-                "and, but for positive pairs, of another) within examples.k and examples.min_similarity"
+                f"examples: no {stage.example_kind} can be formed, because no sentence has neighbors of {classes}; raise "
+                "examples.k or lower examples.min_similarity"
             )
         arguments = (stage.sentences, stage.neighbors, parameters)
         job = ChunkedJob(ExampleWorker, arguments, len(counts), examples.CHUNK, {"quotas": quotas})
-        nothing = StageProgress(0, num_examples, "examples")
-        reports = self._stored(stage.artifact, job, self._request(), nothing, is_here=len(counts) <= FEW_ROWS)
+        at_start = StageProgress(0, num_examples, "examples")
+        is_here = len(counts) <= FEW_ROWS
+        reports = self._store_missing(stage.artifact, job, self._request(), at_start, is_here=is_here)
         return {"num_examples": num_examples, "num_candidates": int(counts.sum())}, reports
 
     def _count_candidates(self, stage: ExamplesStage) -> npt.NDArray[np.int64]:
@@ -288,37 +306,34 @@ class Coordinator:
         counts = [columns["counts"] for columns in results]
         return np.concatenate(counts)
 
-    def _stored(
-        self, artifact: Artifact, job: ChunkedJob, request: Request, nothing: StageProgress, *, is_here: bool = False
+    def _store_missing(
+        self, artifact: Artifact, job: ChunkedJob, request: Request, at_start: StageProgress, *, is_here: bool = False
     ) -> list[Report]:
-        """Return the reports of all shards of an artifact, one per chunk.
-
-        The job's workers build the missing shards.
-        """
-        into = ShardSet(artifact, job.count)
-        reports = _found(into, job)
+        """Build the missing shards of an artifact, one per chunk, and return the reports of all shards."""
+        shards = ShardSet(artifact, job.count)
+        reports = _read_reports(shards, job)
         missing = [number for number in range(job.count) if number not in reports]
-        arguments = (into, job.worker, job.arguments)
-        storing = replace(job, worker=StoringWorker, arguments=arguments, only=missing)
-        results = self._run(storing, request, is_here=is_here)
-        made = (json.loads(columns["report"][0]) for columns in results)
-        reports |= zip(missing, self._counted(made, reports, nothing), strict=True)
+        arguments = (shards, job.worker, job.arguments)
+        storing_job = replace(job, worker=StoringWorker, arguments=arguments, only=missing)
+        results = self._run(storing_job, request, is_here=is_here)
+        new_reports = (json.loads(columns["report"][0]) for columns in results)
+        counted = self._count(new_reports, reports, at_start)
+        reports |= zip(missing, counted, strict=True)
         return [reports[number] for number in range(job.count)]
 
-    def _counted(self, made: Iterable[Report], found: Mapping[int, Report], nothing: StageProgress) -> Iterator[Report]:
-        """Yield the reports as they arrive and count them, and the ``found`` ones, as progress."""
-        num_found = sum(report["num_rows"] for report in found.values())
-        self._progress = nothing._replace(done=num_found, found=num_found)
-        for report in made:
+    def _count(
+        self, new_reports: Iterable[Report], stored_reports: Mapping[int, Report], at_start: StageProgress
+    ) -> Iterator[Report]:
+        """Yield the new reports as they arrive and count them, and the stored ones, as progress."""
+        num_stored = sum(report["num_rows"] for report in stored_reports.values())
+        self._progress = at_start._replace(done=num_stored, found=num_stored)
+        for report in new_reports:
             yield report
             before = self._progress
             self._progress = before._replace(done=before.done + report["num_rows"], shards=before.shards + 1)
 
     def _request(self) -> Request:
         return Request(os.cpu_count() or 1, 0, 1) if self.capacity is None else self.capacity.processors()
-
-    def _request_of_encoders(self, num_chunks: int) -> Request:
-        return self._request() if self.capacity is None else self.capacity.encoders(num_chunks)
 
     def _with_memory(self, request: Request, needed_bytes: int) -> Request:
         """Return the request with a worker's memory on CPUs; on GPUs none was measured."""
@@ -330,10 +345,10 @@ class Coordinator:
         return job.run_here() if is_here or self.capacity is None else job.run_on_cluster(request)
 
 
-def _found(into: ShardSet, job: ChunkedJob | SearchJob) -> dict[int, Report]:
-    """Return the existing shards' reports by number, without those whose rows differ from the job's."""
-    found = into.found()
-    return {number: report for number, report in found.items() if report.get("rows") == job.rows(number)}
+def _read_reports(shards: ShardSet, job: ChunkedJob | SearchJob) -> dict[int, Report]:
+    """Return the stored shards' reports by number, without those whose rows differ from the job's."""
+    reports = shards.read_reports()
+    return {number: report for number, report in reports.items() if report.get("rows") == job.rows(number)}
 
 
 def _encoder_size(stage: EncodedStage) -> EncoderSize | None:
@@ -345,36 +360,16 @@ def _encoder_size(stage: EncodedStage) -> EncoderSize | None:
     return EncoderSize.of(source.folder)
 
 
-def _tokens_per_sentence(stage: EncodedStage, num_sentences: int) -> float:
-    """Return the estimated mean number of tokens per sentence, from the stored bytes."""
-    num_bytes = sum(open_folder(stage.sentences.location).sizes(stage.sentences.name).values())
-    return min(num_bytes / num_sentences / _BYTES_PER_TOKEN, stage.encoder.max_tokens or _MOST_TOKENS)
-
-
 def sentences_per_shard(size: EncoderSize, num_tokens: float) -> int:
     """Return how many sentences of ``num_tokens`` tokens make a shard on CPUs.
 
     A shard is the smallest progress that prepare shows.
     """
-    work = num_tokens * size.weights_in_layers
-    fitting = int(WORK_PER_SHARD / work) if work else SENTENCES_PER_SHARD
-    return min(SENTENCES_PER_SHARD, max(FEWEST_PER_SHARD, fitting))
-
-
-def _train_labels(sentences: Artifact) -> npt.NDArray[np.integer]:
-    opened = Sentences(sentences.folder)
-    return np.asarray(opened.labels[opened.ids("train")])
-
-
-def _search_job(stage: NeighborsStage, centroids: ShardSet) -> SearchJob:
-    vectors = TrainVectors(stage.sentences, stage.encoded)
-    num_train = stage.sentences.summary["num_sentences"]["train"]
-    parameters = stage.parameters
-    search = Search(parameters["k"], parameters["mode"], parameters["min_similarity"])
-    if parameters.get("index", "exact") == "exact":
-        return SearchJob(vectors, num_train, search)
-    num_probes = inverted_file.num_probes(num_train)
-    return SearchJob(vectors, num_train, search, Cells(parameters["seed"], num_probes, centroids))
+    work_per_sentence = num_tokens * size.weights_in_layers
+    if not work_per_sentence:
+        return SENTENCES_PER_SHARD
+    num_sentences = int(WORK_PER_SHARD / work_per_sentence)
+    return min(SENTENCES_PER_SHARD, max(MIN_PER_SHARD, num_sentences))
 
 
 def input_error(error: BaseException) -> InputError | None:
@@ -389,9 +384,11 @@ def input_error(error: BaseException) -> InputError | None:
     if isinstance(cause, OSError):  # a full disk
         reason = cause.strerror or " ".join(str(cause).split())
         return StorageError(cause.errno or errno.EIO, reason, cause.filename or "prepare")
-    if messages := re.findall(rf"{InputError.__module__}\.{InputError.__name__}: (.+)", str(error)):
-        return InputError(messages[-1])
-    if messages := re.findall(rf"{StorageError.__module__}\.{StorageError.__name__}: (.+)", str(error)):
-        where, _, reason = messages[-1].partition(": ")
-        return StorageError(errno.EIO, reason, where)
+    input_errors = re.findall(rf"{InputError.__module__}\.{InputError.__name__}: (.+)", str(error))
+    if input_errors:
+        return InputError(input_errors[-1])
+    storage_errors = re.findall(rf"{StorageError.__module__}\.{StorageError.__name__}: (.+)", str(error))
+    if storage_errors:
+        place, _, reason = storage_errors[-1].partition(": ")
+        return StorageError(errno.EIO, reason, place)
     return None

@@ -49,9 +49,9 @@ class StoringWorker:
         self.worker = kind(*arguments)
 
     def __call__(self, chunk: Columns) -> Columns:
-        made: Shard = self.worker(chunk)
-        facts = {**made.facts, "rows": list(rows_of(chunk))}
-        report = self.shards.write(int(chunk["number"][0]), Shard(made.columns, facts))
+        shard: Shard = self.worker(chunk)
+        facts = {**shard.facts, "rows": list(rows_of(chunk))}
+        report = self.shards.write(int(chunk["number"][0]), Shard(shard.columns, facts))
         return {"report": np.array([json.dumps(report)], object)}
 
 
@@ -100,21 +100,21 @@ class NeighborWorker:
     def __call__(self, chunk: Columns) -> Shard:
         rows = rows_of(chunk)
         queries = self.source.read(np.arange(*rows))
-        answer = self.shard.search(queries, self.job.search)
-        return as_shard(merge([answer], self.job.search), rows)
+        neighbors = self.shard.search(queries, self.job.search)
+        return as_shard(merge([neighbors], self.job.search), rows)
 
 
 class RandomNeighborWorker:
     """Worker that returns random neighbors of chunks of rows."""
 
     def __init__(self, sentences: Artifact, parameters: Mapping[str, Any]) -> None:
-        opened = Sentences(sentences.folder)
-        train = opened.ids("train")
-        labels = np.asarray(opened.labels[train])
+        dataset = Sentences(sentences.folder)
+        train = dataset.ids("train")
+        labels = np.asarray(dataset.labels[train])
         is_anchor = None
         if per_class := parameters.get("anchors_per_class"):
             is_anchor = sample_anchors(labels, per_class, parameters["seed"])
-        groups = np.asarray(opened.duplicate_groups[train])
+        groups = np.asarray(dataset.duplicate_groups[train])
         self.neighbors = RandomNeighbors(labels, groups, parameters["k"], is_anchor)
         self.seed = parameters["seed"]
 
@@ -153,7 +153,8 @@ class ExampleWorker:
             quotas=np.stack(list(chunk["quotas"][0])),
         )
         cosines = tuple(self.parameters.get("cosines", (1.0, 0.0)))
-        positions, targets = examples.draw(self.parameters["example_kind"], anchors, self.parameters["seed"], cosines)
+        kind, seed = self.parameters["example_kind"], self.parameters["seed"]
+        positions, targets = examples.draw(kind, anchors, seed, cosines)
         # Neighbors are numbered within train, examples within all sentences.
         ids = self.train[positions].astype(np.int32)
         if targets is None:

@@ -1,4 +1,4 @@
-"""Real files give the same rows as pandas does, and a dataset drops what pandas finds to conflict."""
+"""Rows of real files, and the conflicts of a dataset, compared with pandas."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 
 from raysweep.config.sweep import DataConfig
 from raysweep.data import dataset, sources
-from raysweep.data.containment import Answer, Containment, answer
+from raysweep.data.containment import Containment, Matches, match_phrases
 from raysweep.data.phrases import Phrases
 from support.containment import words
 from support.paths import DATA
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.data
     "name",
     [*NUM_ROWS, "transfer/mr.csv", "transfer/subj.csv", "transfer/trec_train.csv", "transfer/trec_test.csv"],
 )
-def test_csv_rows_are_those_of_pandas(name: str) -> None:
+def test_csv_rows_match_pandas(name: str) -> None:
     path = DATA / name
     if not path.is_file():
         pytest.skip(f"{path} is missing")
@@ -35,7 +35,7 @@ def test_csv_rows_are_those_of_pandas(name: str) -> None:
     assert len(frame) == NUM_ROWS.get(name, len(frame))
 
 
-def test_dataset_drops_the_conflicting_rows_and_keeps_the_rest(tmp_path: Path) -> None:
+def test_dataset_drops_only_conflicting_rows(tmp_path: Path) -> None:
     train, test = DATA / "sst2/train.csv", DATA / "sst2/test.csv"
     for path in (train, test):
         if not path.is_file():
@@ -54,7 +54,7 @@ def test_dataset_drops_the_conflicting_rows_and_keeps_the_rest(tmp_path: Path) -
     assert summary.num_inside_train["dev"] == summary.num_left_out == 0
 
 
-def test_dev_is_drawn_from_rows_that_stand_inside_no_other(tmp_path: Path) -> None:
+def test_dev_rows_are_inside_no_train_row(tmp_path: Path) -> None:
     train = DATA / "sst2/train.csv"
     if not train.is_file():
         pytest.skip(f"{train} is missing")
@@ -67,19 +67,19 @@ def test_dev_is_drawn_from_rows_that_stand_inside_no_other(tmp_path: Path) -> No
     assert [line for line in dev_lines if line in haystack] == []  # nor does any equal one
 
 
-def test_most_rows_stand_inside_others(tmp_path: Path) -> None:
+def test_most_rows_are_inside_others(tmp_path: Path) -> None:
     train = DATA / "sst2/train.csv"
     if not train.is_file():
         pytest.skip(f"{train} is missing")
     sentences = dataset.Sentences(build(tmp_path, DataConfig(train=str(train))).folder)
     num_rows = len(sentences)
 
-    def ask(phrases: Sequence[str], most: int) -> Iterator[Answer]:
-        looked_for = Phrases(phrases)
+    def find_phrases(phrases: Sequence[str], max_rows: int) -> Iterator[Matches]:
+        trie = Phrases(phrases)
         for first in range(0, num_rows, 8192):
             rows = np.arange(first, min(first + 8192, num_rows))
-            yield answer(looked_for, rows, sentences.texts(rows), most)
+            yield match_phrases(trie, rows, sentences.texts(rows), max_rows)
 
-    containment = Containment(lambda ids: [sentences.texts(ids)], ask)
+    containment = Containment(lambda ids: [sentences.texts(ids)], find_phrases)
     is_inside = containment.is_inside(np.arange(num_rows))
     assert (num_rows, (~is_inside).sum()) == (67_339, 8_708)  # 17,092 if punctuation counted as part of a word

@@ -24,7 +24,7 @@ def is_inside(text: str, other: str) -> bool:
 
 
 class Compared:
-    """Containment of rows by comparing all pairs; implements ``dev_split.Containment``."""
+    """Containment of rows by comparing all pairs; stands in for ``containment.Containment``."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts
@@ -35,6 +35,6 @@ class Compared:
     def is_inside(self, ids: Sequence[int]) -> npt.NDArray[np.bool_]:
         return np.array([len(self.rows_containing(row)) > 0 for row in ids], bool)
 
-    def containing(self, ids: Sequence[int], most: int) -> list[npt.NDArray[np.intp] | None]:
-        found = [self.rows_containing(row) for row in ids]
-        return [rows if len(rows) <= most else None for rows in found]
+    def containing(self, ids: Sequence[int], max_rows: int) -> list[npt.NDArray[np.intp] | None]:
+        containing = [self.rows_containing(row) for row in ids]
+        return [rows if len(rows) <= max_rows else None for rows in containing]

@@ -102,7 +102,7 @@ def _read(spelled: str, columns: Columns, num_folds: int) -> Task:
     if not any(kinds.values()):
         spellings: set[tuple[str, str]] = set()
         parts = {part: _labeled(pieces[part], columns, spellings) for part in pieces}
-        task = Classification(name, parts, sources.merged_labels(sorted(spellings)))
+        task = Classification(name, parts, sources.describe_merged_labels(sorted(spellings)))
         _check(task, num_folds)
         return task
     if len(listed) > 1:

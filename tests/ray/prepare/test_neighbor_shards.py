@@ -1,4 +1,4 @@
-"""Neighbors by shards in actors: the same to the byte as by one shard in this process."""
+"""Shards in actors find byte-identical neighbors to one shard in this process."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -10,7 +10,7 @@ import pytest
 from raysweep.cluster.resources import Capacity, Request, connected
 from raysweep.config.sweep import ResourcesConfig
 from raysweep.data.artifacts import Artifact
-from raysweep.data.neighbors import Search, VectorFile
+from raysweep.data.neighbors import NeighborSearch, VectorFile
 from raysweep.data.shards import ShardSet
 from raysweep.prepare import neighbor_shards
 from raysweep.prepare.neighbor_shards import Cells, SearchJob
@@ -26,7 +26,7 @@ def one_cpu() -> Iterator[Capacity]:
 
 
 def open_vectors() -> partial[VectorFile]:
-    """Vectors in clumps, some copied: what is sent to a worker opens them there."""
+    """Vectors in clumps, some copied: the worker that receives this opens them."""
     rng = np.random.default_rng(5)
     middles = rng.normal(size=(30, 16))
     rows = middles[rng.integers(0, 30, NUM_ROWS)] + 0.3 * rng.normal(size=(NUM_ROWS, 16))
@@ -47,10 +47,10 @@ def into(tmp_path: Path) -> Callable[[str, SearchJob], ShardSet]:
 
 
 def job_of(folder: Path, *, inverted: bool) -> SearchJob:
-    """A search of everything, or of cells that are kept in a folder."""
-    kept = ShardSet(Artifact(str(folder), "centroids"), 1)
-    cells = Cells(seed=3, num_probes=6, kept=kept) if inverted else None
-    return SearchJob(open_vectors(), NUM_ROWS, Search(5), cells)
+    """Return an exact search, or one of cells that are stored in a folder."""
+    centroids = ShardSet(Artifact(str(folder), "centroids"), 1)
+    cells = Cells(seed=3, num_probes=6, shards=centroids) if inverted else None
+    return SearchJob(open_vectors(), NUM_ROWS, NeighborSearch(5), cells)
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,7 @@ def contents(shards: ShardSet) -> list[bytes]:
 
 
 @pytest.mark.parametrize("inverted", [False, True])
-def test_two_actors_store_what_one_shard_here_stores(
+def test_two_actors_equal_one_local_shard(
     one_cpu: Capacity, into: Callable[[str, SearchJob], ShardSet], tmp_path: Path, inverted: bool
 ) -> None:
     import ray
@@ -73,12 +73,12 @@ def test_two_actors_store_what_one_shard_here_stores(
     job = job_of(tmp_path / "cells-here", inverted=inverted)
     expected = into("here", job)
     numbers = range(expected.count)
-    with neighbor_shards.opened(job, 1, None) as here:
+    with neighbor_shards.open_shards(job, 1, None) as here:
         reports = list(here.store(numbers, expected))
         described = neighbor_shards.describe_cells(job, here)
     job = job_of(tmp_path / "cells-actors", inverted=inverted)
     found = into("actors", job)
-    with neighbor_shards.opened(job, 2, HALF) as actors:
+    with neighbor_shards.open_shards(job, 2, HALF) as actors:
         assert list(actors.store(numbers, found)) == reports
         assert neighbor_shards.describe_cells(job, actors) == described
     assert sum(report["num_rows"] for report in reports) == NUM_ROWS
@@ -89,7 +89,7 @@ def test_two_actors_store_what_one_shard_here_stores(
         ray.get(actors.actors[0].search.remote(None, None))
 
 
-def test_only_few_blocks_are_under_way(one_cpu: Capacity, into: Callable[[str, SearchJob], ShardSet]) -> None:
+def test_few_blocks_are_in_flight(one_cpu: Capacity, into: Callable[[str, SearchJob], ShardSet]) -> None:
     taken = []
 
     def numbers() -> Iterator[int]:
@@ -97,25 +97,25 @@ def test_only_few_blocks_are_under_way(one_cpu: Capacity, into: Callable[[str, S
             taken.append(number)
             yield number
 
-    job = SearchJob(open_vectors(), NUM_ROWS, Search(5))
-    with neighbor_shards.opened(job, 2, HALF) as actors:
+    job = SearchJob(open_vectors(), NUM_ROWS, NeighborSearch(5))
+    with neighbor_shards.open_shards(job, 2, HALF) as actors:
         next(actors.store(numbers(), into("few", job)))
     assert len(taken) == 2 + neighbor_shards.BLOCKS_AHEAD
 
 
 @pytest.mark.parametrize("inverted", [False, True])
-def test_a_shard_whose_process_died_reads_its_rows_and_cells_again(
+def test_dead_shard_is_restarted_with_its_rows_and_cells(
     one_cpu: Capacity, into: Callable[[str, SearchJob], ShardSet], tmp_path: Path, inverted: bool
 ) -> None:
     import ray
 
     job = job_of(tmp_path, inverted=inverted)
     expected, found = into("here", job), into("actors", job)
-    with neighbor_shards.opened(job, 2, HALF) as actors:
+    with neighbor_shards.open_shards(job, 2, HALF) as actors:
         stored = actors.store(range(found.count), found)
         next(stored)
         ray.kill(actors.actors[0], no_restart=False)
         assert len(list(stored)) == found.count - 1
-    with neighbor_shards.opened(job, 1, None) as here:
+    with neighbor_shards.open_shards(job, 1, None) as here:
         list(here.store(range(expected.count), expected))
     assert contents(found) == contents(expected)

@@ -1,4 +1,4 @@
-"""Which texts stand inside others, against a comparison of all pairs."""
+"""Texts inside other texts, compared with a comparison of all pairs."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from raysweep.data import containment
-from raysweep.data.containment import Answer, Containment, answer
-from raysweep.data.phrases import Phrases, words
+from raysweep.data.containment import Containment, Matches, match_phrases
+from raysweep.data.phrases import Phrases, split_words
 from support.containment import is_inside
 
 WORDS = st.lists(st.sampled_from(["a", "b", "aa", "b,", "'a", "a-b", "!"]), max_size=6).map(" ".join)
@@ -18,16 +18,16 @@ SPELLINGS = st.tuples(WORDS, st.sampled_from([str, str.upper, str.title, lambda 
 TEXTS = SPELLINGS.map(lambda drawn: drawn[1](drawn[0]))
 
 
-def within(texts: Sequence[str], is_train: npt.NDArray[np.bool_], rows_per_block: int = 4) -> Containment:
-    """Answers about texts that are asked block by block."""
+def search_blocks(texts: Sequence[str], is_train: npt.NDArray[np.bool_], rows_per_block: int = 4) -> Containment:
+    """Return a containment search that reads the texts block by block."""
 
-    def ask(phrases: Sequence[str], most: int) -> Iterator[Answer]:
-        looked_for = Phrases(phrases)
+    def find_phrases(phrases: Sequence[str], max_rows: int) -> Iterator[Matches]:
+        trie = Phrases(phrases)
         for first in range(0, len(texts), rows_per_block):
             rows = first + np.flatnonzero(is_train[first : first + rows_per_block])
-            yield answer(looked_for, rows, [texts[row] for row in rows], most)
+            yield match_phrases(trie, rows, [texts[row] for row in rows], max_rows)
 
-    return Containment(lambda ids: [[texts[row]] for row in ids], ask)
+    return Containment(lambda ids: [[texts[row]] for row in ids], find_phrases)
 
 
 @settings(deadline=None)
@@ -35,19 +35,19 @@ def within(texts: Sequence[str], is_train: npt.NDArray[np.bool_], rows_per_block
 @example(["a", "a b", "a b a", "a b b", "b", "A. B"], ["A b a, b b", "a", "aa", "a b"])
 @example([], ["a"])
 @example(["?", "a"], [])
-def test_the_pairs_of_a_block_are_those_of_a_comparison_of_all(phrases: list[str], texts: list[str]) -> None:
-    looked_for = Phrases(phrases)
-    positions, ends = looked_for.inside(texts)
-    found = list(zip(positions.tolist(), ends.tolist(), strict=True))
+def test_phrases_match_a_comparison_of_all_pairs(phrases: list[str], texts: list[str]) -> None:
+    trie = Phrases(phrases)
+    positions, ends = trie.inside(texts)
+    pairs = list(zip(positions.tolist(), ends.tolist(), strict=True))
     expected = {
         (position, end)
         for position, text in enumerate(texts)
-        for end, phrase in zip(looked_for.ends.tolist(), phrases, strict=True)
+        for end, phrase in zip(trie.ends.tolist(), phrases, strict=True)
         if is_inside(phrase, text)
     }
-    assert found == sorted(expected)
-    same_words = {" ".join(words(phrase)) for phrase in phrases}
-    assert len(set(looked_for.ends.tolist())) == len(same_words)
+    assert pairs == sorted(expected)
+    same_words = {" ".join(split_words(phrase)) for phrase in phrases}
+    assert len(set(trie.ends.tolist())) == len(same_words)
 
 
 def numbers_inside(phrases: Phrases, text: str) -> list[int]:
@@ -55,7 +55,7 @@ def numbers_inside(phrases: Phrases, text: str) -> list[int]:
     return np.flatnonzero(np.isin(phrases.ends, ends)).tolist()
 
 
-def test_words_match_whole_and_in_one_run() -> None:
+def test_phrases_match_contiguous_complete_words() -> None:
     phrases = Phrases(["good film", "good", "film good", "goo", "a good film", "", "Good!"])
     assert numbers_inside(phrases, "a good film") == [0, 1, 6]
     assert numbers_inside(phrases, "good") == []
@@ -63,35 +63,35 @@ def test_words_match_whole_and_in_one_run() -> None:
     assert numbers_inside(phrases, "") == []
 
 
-def test_case_punctuation_and_unicode_form_do_not_count() -> None:
+def test_case_punctuation_and_unicode_form_are_ignored() -> None:
     quoted = "  The ﬁlm\tIS (truly) Straße\u00a0``it's''...\n"
-    assert words(quoted) == ["the", "film", "is", "truly", "strasse", "it", "s"]
+    assert split_words(quoted) == ["the", "film", "is", "truly", "strasse", "it", "s"]
     hindi = "\u0939\u093f\u0928\u094d\u0926\u0940"
-    assert words(f"c++ costs $5 \N{GRINNING FACE} {hindi}!") == ["c++", "costs", "$5", "\N{GRINNING FACE}", hindi]
-    assert words("?!") == []
+    assert split_words(f"c++ costs $5 \N{GRINNING FACE} {hindi}!") == ["c++", "costs", "$5", "\N{GRINNING FACE}", hindi]
+    assert split_words("?!") == []
     assert numbers_inside(Phrases(["FILM is,"]), "the ﬁlm  Is good") == [0]
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(TEXTS, st.booleans()), min_size=1, max_size=40), st.integers(0, 4), st.integers(1, 40))
-def test_rows_are_found_inside_the_training_rows_and_no_others(rows, most, characters) -> None:
+def test_containment_matches_a_comparison_of_all_pairs(rows, max_rows, characters) -> None:
     texts = [text for text, _ in rows]
     is_train = np.array([is_train for _, is_train in rows])
-    found = within(texts, is_train)
+    containment_search = search_blocks(texts, is_train)
     ids = np.arange(len(rows))[::-1]
     expected = [[row for row in np.flatnonzero(is_train) if is_inside(texts[i], texts[row])] for i in ids]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(containment, "BATCH_CHARACTERS", characters)  # many batches, some of one row
-        inside = found.is_inside(ids)
-        containing = found.containing(ids, most)
+        inside = containment_search.is_inside(ids)
+        containing = containment_search.containing(ids, max_rows)
     assert inside.tolist() == [bool(rows) for rows in expected]
-    assert [None if few is None else few.tolist() for few in containing] == [
-        rows if len(rows) <= most else None for rows in expected
+    assert [None if ids is None else ids.tolist() for ids in containing] == [
+        rows if len(rows) <= max_rows else None for rows in expected
     ]
 
 
-def test_nothing_is_asked_of_no_rows() -> None:
-    found = within(["a", "a b"], np.array([True, True]))
-    nothing = np.zeros(0, np.intp)
-    assert found.is_inside(nothing).tolist() == []
-    assert found.containing(nothing, 3) == []
+def test_no_rows_have_no_matches() -> None:
+    containment_search = search_blocks(["a", "a b"], np.array([True, True]))
+    no_rows = np.zeros(0, np.intp)
+    assert containment_search.is_inside(no_rows).tolist() == []
+    assert containment_search.containing(no_rows, 3) == []

@@ -1,4 +1,4 @@
-"""Examples: exact counts, each of its kind, uniform, and the same whoever draws them."""
+"""Examples: exact counts, valid kinds, uniform samples, and no dependence on chunks."""
 
 import itertools
 from collections import Counter
@@ -26,7 +26,7 @@ def neighborhood(n, k, seed, num_labels=3):
 
 
 def candidates(kind, ids):
-    """Every candidate of every anchor, written out: tuples of ids, and of own or other class for pairs."""
+    """Return every candidate of every anchor: tuples of ids, and for pairs also the slot."""
     own, other = ([[i for i in row if i >= 0] for row in ids[:, slot].tolist()] for slot in (0, 1))
     rows = range(len(ids))
     if kind == "triplet":
@@ -38,7 +38,7 @@ def candidates(kind, ids):
 
 
 def sample(kind, ids, target, seed, order=None, **options):
-    """All chunks' examples, drawn in any order."""
+    """Return the examples of all chunks, drawn in any order."""
     quotas = allocate(num_candidates(kind, ids), target, seed)
     chunks = range(0, len(ids), CHUNK)
     drawn = {}
@@ -70,9 +70,9 @@ def test_exact_count_of_distinct_candidates(kind, n, k, seed, target):
     assert quotas.shape == counts.shape and (quotas >= 0).all() and (quotas <= counts).all()
     examples, targets = sample(kind, ids, target, seed)
     assert examples.dtype == np.int32 and examples.shape[1] == (3 if kind == "triplet" else 2)
-    found = as_candidates(examples, targets)
-    assert len(found) == len(set(found)) == min(target, len(possible))
-    assert set(found) <= set(possible)
+    drawn = as_candidates(examples, targets)
+    assert len(drawn) == len(set(drawn)) == min(target, len(possible))
+    assert set(drawn) <= set(possible)
     anchors, others = examples[:, 0], examples[:, 1]
     assert (examples[:, :1] != examples[:, 1:]).all()
     if kind in ("triplet", "positive_pair"):
@@ -84,20 +84,20 @@ def test_exact_count_of_distinct_candidates(kind, n, k, seed, target):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_more_than_there_are_gives_all_of_them_once(kind):
+def test_large_target_gives_every_candidate_once(kind):
     _, ids = neighborhood(200, 7, 1)
     assert sorted(as_candidates(*sample(kind, ids, 10**8, 0))) == sorted(candidates(kind, ids))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_to_draw_from(kind):
+def test_no_candidates(kind):
     examples, targets = sample(kind, np.full((5, 2, 3), -1, dtype=np.int32), 10, 0)
     assert examples.shape == (0, 3 if kind == "triplet" else 2)
     assert targets is None or targets.shape == (0,)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_same_however_chunks_are_spread_and_ordered(kind):
+def test_examples_do_not_depend_on_the_order_of_chunks(kind):
     _, ids = neighborhood(2 * CHUNK + 100, 4, 2)
     first, targets = sample(kind, ids, 3000, 5)
     again, targets_again = sample(kind, ids, 3000, 5, order=[2 * CHUNK, 0, CHUNK])
@@ -107,7 +107,7 @@ def test_the_same_however_chunks_are_spread_and_ordered(kind):
     assert {*map(tuple, first.tolist())} != {*map(tuple, other.tolist())}
 
 
-def test_chunks_and_kinds_have_streams_of_their_own():
+def test_chunks_and_kinds_have_separate_random_streams():
     ids = np.arange(1, 2 * 1000 + 1, dtype=np.int32).reshape(1, 2, 1000)
     quotas = np.array([[50, 50]])
     chunks = [Chunk(number, np.array([0]), ids, quotas) for number in (0, 1)]
@@ -149,7 +149,7 @@ def test_uniform_over_candidates(kind, share):
         (5, 3, 40, (5, 3)),
     ],
 )
-def test_pairs_are_balanced_as_far_as_there_are_candidates(own, other, target, expected):
+def test_pairs_are_balanced_if_there_are_enough_candidates(own, other, target, expected):
     counts = np.array([[own - 2, 1], [2, other - 1]])
     assert tuple(allocate(counts, target, 0).sum(axis=0)) == expected
 

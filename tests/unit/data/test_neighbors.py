@@ -1,4 +1,4 @@
-"""Neighbors by any number of shards against a brute-force loop."""
+"""Neighbors of any number of shards, compared with a brute-force loop."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from raysweep.data import neighbor_shard, neighbors
 from raysweep.data.neighbor_shard import NeighborShard
-from raysweep.data.neighbors import Search, VectorFile, exact_cosines, merge
+from raysweep.data.neighbors import NeighborSearch, VectorFile, exact_cosines, merge
 
 
 def unit(rng, n, d):
@@ -20,7 +20,7 @@ def whole(embeddings, labels, groups):
 
 
 def find(source, rows, search, num_shards=1):
-    """What so many shards of about the same size find together."""
+    """Return the merged neighbors of shards of about equal size."""
     parts = np.array_split(np.arange(len(source)), num_shards)
     shards = [NeighborShard(source, part, 1) for part in parts if len(part)]
     queries = source.read(rows)
@@ -28,11 +28,11 @@ def find(source, rows, search, num_shards=1):
 
 
 def brute_force(source, rows, search):
-    """For each row, two lists of (id, cosine)."""
+    """Return two lists of (id, cosine) per row."""
     exact = source.embeddings[source.places].astype(np.float64)
     cosines = (exact[rows] @ exact.T).astype(np.float32)
     labels, groups, k = source.labels, source.duplicate_groups, search.k
-    found = []
+    neighbors = []
     for row, of_row in zip(rows, cosines, strict=True):
         allowed = [other for other in range(len(labels)) if groups[other] != groups[row]]
         if search.min_similarity is not None:
@@ -42,8 +42,8 @@ def brute_force(source, rows, search):
             allowed = allowed[:k]
         own = [other for other in allowed if labels[other] == labels[row]][:k]
         others = [other for other in allowed if labels[other] != labels[row]][:k]
-        found.append([[(other, of_row[other]) for other in side] for side in (own, others)])
-    return found
+        neighbors.append([[(other, of_row[other]) for other in side] for side in (own, others)])
+    return neighbors
 
 
 def assert_same(result, expected, k):
@@ -63,7 +63,7 @@ def assert_same_bytes(one, other):
 
 @st.composite
 def problems(draw):
-    """Vectors on a grid, so that brute force, too, computes their cosines without rounding, and many of them tie."""
+    """Draw vectors on a grid, so that brute force has no rounding errors and many cosines tie."""
     n = draw(st.integers(1, 60))
     rng = np.random.default_rng(draw(st.integers(0, 10_000)))
     width = draw(st.sampled_from([1, 2, 5, 32]))
@@ -88,42 +88,42 @@ def problems(draw):
     st.sampled_from([None, -0.5, 0.0, 0.6, 1.0]),
     st.sampled_from([1, 8]),
 )
-def test_any_number_of_shards_is_equal_to_brute_force(problem, k, mode, min_similarity, slack):
+def test_any_number_of_shards_matches_brute_force(problem, k, mode, min_similarity, slack):
     source, rows = problem
-    search = Search(k, mode, min_similarity)
+    search = NeighborSearch(k, mode, min_similarity)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(neighbor_shard, "SLACK", slack)
         patch.setattr(neighbor_shard, "ROWS_AT_ONCE", 16)
-        found = {num_shards: find(source, rows, search, num_shards) for num_shards in (1, 2, 3, 7)}
-    assert_same(found[1], brute_force(source, rows, search), k)
+        results = {num_shards: find(source, rows, search, num_shards) for num_shards in (1, 2, 3, 7)}
+    assert_same(results[1], brute_force(source, rows, search), k)
     for num_shards in (2, 3, 7):
-        assert_same_bytes(found[1], found[num_shards])
+        assert_same_bytes(results[1], results[num_shards])
 
 
 @pytest.mark.parametrize("mode", ["per_class", "pooled"])
-def test_duplicate_groups_larger_than_what_is_fetched(mode):
+def test_duplicate_groups_larger_than_the_fetched_rows(mode):
     rng = np.random.default_rng(0)
     embeddings, labels, groups = unit(rng, 300, 16), rng.integers(0, 3, 300), np.arange(300)
     embeddings[50:150], groups[50:150] = embeddings[50], 50  # the same text a hundred times, whatever its label
-    source, rows, search = whole(embeddings, labels, groups), np.arange(40, 160), Search(5, mode)
-    found = find(source, rows, search)
-    assert (found.ids >= 0).sum(axis=(1, 2)).min() == (10 if mode == "per_class" else 5)
-    assert_same(found, brute_force(source, rows, search), 5)
+    source, rows, search = whole(embeddings, labels, groups), np.arange(40, 160), NeighborSearch(5, mode)
+    neighbors = find(source, rows, search)
+    assert (neighbors.ids >= 0).sum(axis=(1, 2)).min() == (10 if mode == "per_class" else 5)
+    assert_same(neighbors, brute_force(source, rows, search), 5)
 
 
-def test_ties_beyond_what_is_fetched_go_to_the_lower_id():
+def test_ties_beyond_the_fetched_rows_go_to_the_lower_id():
     embeddings = np.zeros((200, 4), dtype=np.float32)
     embeddings[:, 0] = 1
     source = whole(embeddings, np.arange(200) % 2, np.arange(200))
     for num_shards in (1, 3):
-        found = find(source, np.array([3, 100]), Search(4), num_shards)
-        assert found.ids.tolist() == [[[1, 5, 7, 9], [0, 2, 4, 6]], [[0, 2, 4, 6], [1, 3, 5, 7]]]
+        neighbors = find(source, np.array([3, 100]), NeighborSearch(4), num_shards)
+        assert neighbors.ids.tolist() == [[[1, 5, 7, 9], [0, 2, 4, 6]], [[0, 2, 4, 6], [1, 3, 5, 7]]]
 
 
-def test_does_not_depend_on_how_rows_are_spread(monkeypatch):
+def test_result_does_not_depend_on_the_distribution_of_rows(monkeypatch):
     rng = np.random.default_rng(1)
     source = whole(unit(rng, 400, 24), rng.integers(0, 4, 400), rng.integers(0, 380, 400))
-    search = Search(6)
+    search = NeighborSearch(6)
     at_once = find(source, np.arange(400), search)
     monkeypatch.setattr(neighbor_shard, "COSINES_AT_ONCE", 900)
     monkeypatch.setattr(neighbors, "PRODUCTS_AT_ONCE", 50)
@@ -132,30 +132,30 @@ def test_does_not_depend_on_how_rows_are_spread(monkeypatch):
     np.testing.assert_array_equal(at_once.cosines, np.concatenate([part.cosines for part in parts]))
 
 
-def test_a_cosine_depends_on_its_two_vectors_alone():
+def test_cosine_depends_on_its_two_vectors_only():
     rng = np.random.default_rng(2)
     for width in (1, 2, 3, 7, 384, 385):
         left, right = unit(rng, 40, width), unit(rng, 40, width)
         rows = rng.permutation(40)
         together = exact_cosines(left, rows, right, rows[::-1])
-        each = [exact_cosines(left, rows[i : i + 1], right, rows[::-1][i : i + 1])[0] for i in range(40)]
-        assert together.tolist() == each
+        single = [exact_cosines(left, rows[i : i + 1], right, rows[::-1][i : i + 1])[0] for i in range(40)]
+        assert together.tolist() == single
         exact = (left[rows].astype(np.float64) * right[rows[::-1]]).sum(axis=1)
         np.testing.assert_allclose(together, exact, rtol=0, atol=1e-7)
 
 
-def test_rows_are_read_from_memory_mapped_embeddings_at_their_places(tmp_path, monkeypatch):
+def test_rows_of_memory_mapped_embeddings_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr(neighbor_shard, "ROWS_AT_ONCE", 16)
     rng = np.random.default_rng(2)
     np.save(tmp_path / "embeddings.npy", unit(rng, 150, 8))
     mapped = np.load(tmp_path / "embeddings.npy", mmap_mode="r")
     places = np.sort(rng.permutation(150)[:100])
     source = VectorFile(mapped, places, rng.integers(0, 2, 100), np.arange(100))
-    search = Search(3)
+    search = NeighborSearch(3)
     assert_same(find(source, np.arange(100), search, 2), brute_force(source, range(100), search), 3)
 
 
 def test_one_class_and_one_row():
     source = whole(unit(np.random.default_rng(0), 1, 4), np.zeros(1, int), np.zeros(1, int))
-    assert (find(source, np.array([0]), Search(3)).ids == -1).all()
-    assert find(source, np.array([], dtype=int), Search(3)).ids.shape == (0, 2, 3)
+    assert (find(source, np.array([0]), NeighborSearch(3)).ids == -1).all()
+    assert find(source, np.array([], dtype=int), NeighborSearch(3)).ids.shape == (0, 2, 3)

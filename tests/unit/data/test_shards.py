@@ -1,4 +1,4 @@
-"""Shards: what is written is read, in whatever parts, and what is there already is found."""
+"""Writing and reading shards."""
 
 import itertools
 from pathlib import Path
@@ -25,7 +25,7 @@ def parts(lengths: list[int], width: int) -> list[npt.NDArray[np.int32]]:
 
 
 @given(LENGTHS, st.data())
-def test_a_sharded_array_reads_as_the_whole_one(lengths: list[int], data: st.DataObject) -> None:
+def test_sharded_array_equals_the_concatenated_array(lengths: list[int], data: st.DataObject) -> None:
     split = parts(lengths, 3)
     whole = np.concatenate(split)
     sharded = ShardedArray(lengths, lambda number: split[number])
@@ -59,7 +59,7 @@ def write_all(shards: ShardSet, split: list[npt.NDArray[np.int32]]) -> list[dict
     return reports
 
 
-def test_columns_are_read_as_they_were_written(store: Store) -> None:
+def test_columns_are_read_back(store: Store) -> None:
     split = parts([4, 0, 3], 3)
     whole = np.concatenate(split)
     artifact = store.artifact("encoded", {"of": "columns"})
@@ -74,17 +74,17 @@ def test_columns_are_read_as_they_were_written(store: Store) -> None:
     assert offsets.tolist() == list(range(0, 15, 2))
 
 
-def test_shards_that_are_there_are_found_with_their_reports(store: Store) -> None:
+def test_reports_of_stored_shards_are_read(store: Store) -> None:
     split = parts([4, 2, 3], 3)
     artifact = store.artifact("encoded", {"of": "a killed worker"})
     shards = ShardSet(artifact, 3)
-    assert shards.found() == {}
+    assert shards.read_reports() == {}
     reports = write_all(shards, split)
     folder = store.root.path / artifact.name
     (folder / "00001-of-00003.arrow").unlink()
     (folder / ".00001-of-00003.arrow.5e55aa00").write_bytes(b"half of it")
-    assert shards.found() == {0: reports[0], 2: reports[2]}
-    assert ShardSet(artifact, 4).found() == {}  # another way to share out the rows
+    assert shards.read_reports() == {0: reports[0], 2: reports[2]}
+    assert ShardSet(artifact, 4).read_reports() == {}  # another number of shards
     shards.write(1, Shard({"rows": split[1]}, {}))
     store.finish(artifact, {}, {}, reports)
     assert sorted(path.name for path in folder.iterdir()) == [
@@ -93,22 +93,22 @@ def test_shards_that_are_there_are_found_with_their_reports(store: Store) -> Non
     ]
 
 
-@pytest.mark.parametrize("is_gone", [False, True])
-def test_a_damaged_shard_is_named(store: Store, is_gone: bool) -> None:
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_damaged_shard_is_reported(store: Store, is_missing: bool) -> None:
     artifact = store.artifact("encoded", {})
     reports = write_all(ShardSet(artifact, 2), parts([4, 2], 3))
     store.finish(artifact, {}, {}, reports)
     path = artifact.folder / "00001-of-00002.arrow"
     content = path.read_bytes()
-    path.unlink() if is_gone else path.write_bytes(content[:-8])
+    path.unlink() if is_missing else path.write_bytes(content[:-8])
     column = open_array(artifact.folder, "rows")
     assert column[:4].shape == (4, 3)
-    problem = "is gone" if is_gone else f"has {len(content) - 8} bytes and not {len(content)}"
+    problem = "is missing" if is_missing else f"has {len(content) - 8} bytes instead of {len(content)}"
     with pytest.raises(InputError, match=f"00001-of-00002.arrow: {problem}; remove the folder .* and prepare again"):
         column[:]
 
 
-def test_reports_of_shards_in_a_bucket_are_found(server: S3Server) -> None:
+def test_reports_of_shards_in_a_bucket_are_read(server: S3Server) -> None:
     shards = ShardSet(Artifact(server.uri("shards", "artifacts"), "encoded-1"), 2)
     reports = write_all(shards, parts([4, 2], 3))
-    assert shards.found() == dict(enumerate(reports))
+    assert shards.read_reports() == dict(enumerate(reports))

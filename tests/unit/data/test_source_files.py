@@ -1,4 +1,4 @@
-"""What files a source names, and files that are not what was listed."""
+"""Listing the files of a source, and detecting files that changed after the listing."""
 
 import os
 import re
@@ -46,7 +46,7 @@ def names(source: str | Path, root: str | Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("source", "found"),
+    ("source", "expected"),
     [
         ("", ["10.csv", "a.csv", "b.csv", "c.jsonl"]),
         ("/", ["10.csv", "a.csv", "b.csv", "c.jsonl"]),
@@ -63,18 +63,19 @@ def names(source: str | Path, root: str | Path) -> list[str]:
         ("/deep/_*/*.csv", ["deep/_tmp/e.csv"]),
     ],
 )
-def test_files_folders_and_globs_are_listed_by_name(tree: Path, source: str, found: list[str]) -> None:
-    assert names(f"{tree}{source}", tree) == found
-    assert names(f"file://{tree}{source}", f"file://{tree}") == found
+def test_files_folders_and_globs_are_sorted_by_name(tree: Path, source: str, expected: list[str]) -> None:
+    assert names(f"{tree}{source}", tree) == expected
+    assert names(f"file://{tree}{source}", f"file://{tree}") == expected
     memory = fsspec.filesystem("memory")
     if memory.exists("/tree"):
         memory.rm("/tree", recursive=True)
     memory.put(str(tree), "/tree", recursive=True)
-    assert names(f"memory://tree{source}", "memory://tree") == found
+    assert names(f"memory://tree{source}", "memory://tree") == expected
 
 
-def test_links_to_folders_are_followed_and_show_no_file_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two links to folders around them make a tree without an end."""
+def test_links_to_folders_are_followed_without_loops_or_repeats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("base/a.csv", "base/deep/d.csv", "elsewhere/e.csv"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
@@ -91,21 +92,21 @@ def test_links_to_folders_are_followed_and_show_no_file_twice(tmp_path: Path, mo
         assert names(f"{place}/*/*.csv", place) == ["another/a.csv", "deep/d.csv", "link/e.csv", "loop/a.csv"]
 
 
-def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+def test_file_name_that_is_not_utf8_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "ok.csv").write_text("text,label\nx,0\n")
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.csv")).write_text("text,label\nx,0\n")
     with pytest.raises(InputError, match="cannot be read"):
         sources.pieces(str(tmp_path))
 
 
-@pytest.mark.parametrize("source", ["x[z-a].csv", "~nobody-of-this-name/x.csv"])
-def test_odd_spellings_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+@pytest.mark.parametrize("source", ["x[z-a].csv", "~nobody-of-this-name/x.csv", "folder/x**.csv"])
+def test_patterns_without_files_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=re.escape(source)):
         sources.pieces(source)
 
 
-def test_names_with_spaces_are_read_from_a_folder_by_uri(tmp_path: Path) -> None:
+def test_uri_of_a_folder_may_contain_spaces(tmp_path: Path) -> None:
     folder = tmp_path / "two words"
     folder.mkdir()
     (folder / "a b%20.csv").write_text("text,label\nx,0\ny,1\n")
@@ -120,26 +121,26 @@ def test_names_with_spaces_are_read_from_a_folder_by_uri(tmp_path: Path) -> None
         st.sampled_from(["*", "?", "[ab]", "[!a]", "a", "b", ".csv", "deep/", "*/", "**/"]), min_size=1, max_size=5
     )
 )
-def test_globs_match_what_pathlib_matches(tree: Path, parts: list[str]) -> None:
+def test_globs_match_like_pathlib(tree: Path, parts: list[str]) -> None:
     pattern = "".join(parts)
     if "**" in pattern.replace("/**/", "/").removeprefix("**/") or pattern.endswith("/"):
-        return  # ** within a name, which pathlib refuses
+        return  # ** within a name, which pathlib rejects
     expected = {path.relative_to(tree).as_posix() for path in tree.glob(pattern) if path.is_file()}
     visible = sorted(name for name in expected if not any(part[0] in "_." for part in name.split("/")))
     if visible:
         assert names(f"{tree}/{pattern}", tree) == visible
     else:
-        with pytest.raises(InputError, match=r"no file matches|no file in this folder|no such file"):
+        with pytest.raises(InputError, match=re.escape(f"{tree}/{pattern}: ")):
             list_files(f"{tree}/{pattern}")
 
 
-def test_a_wildcard_in_a_name_is_no_glob_where_the_file_is_there(tmp_path: Path) -> None:
+def test_existing_file_name_with_wildcards_is_not_a_glob(tmp_path: Path) -> None:
     (tmp_path / "what[1]?.csv").write_bytes(ROW)
     (tmp_path / "what1!.csv").write_bytes(ROW)
     assert names(tmp_path / "what[1]?.csv", tmp_path) == ["what[1]?.csv"]
 
 
-def test_a_list_is_read_in_its_order_and_rows_are_counted_in_each_file(tmp_path: Path) -> None:
+def test_list_is_read_in_order_with_rows_counted_per_file(tmp_path: Path) -> None:
     for number, rows in enumerate(["a,x\nb,y\n", "", "c,x\nd,\n"]):
         (tmp_path / f"{number}.csv").write_text(f"text,label\n{rows}")
     first, empty, last = (str(tmp_path / f"{number}.csv") for number in range(3))
@@ -147,30 +148,30 @@ def test_a_list_is_read_in_its_order_and_rows_are_counted_in_each_file(tmp_path:
     assert texts[1:] == [["a", "b"], ["a", "b"]]
     with pytest.raises(InputError, match="2.csv: row 2: column 'label' is ''"):
         list(sources.read([first, last]))
-    with pytest.raises(InputError, match="1.csv, .*1.csv: holds no rows"):
+    with pytest.raises(InputError, match="1.csv, .*1.csv: no rows"):
         list(sources.read([empty, empty]))
     assert sources.shown([first] * 5) == f"{first}, {first}, {first} and 2 more"
 
 
-def test_a_glob_may_mix_formats_but_each_file_needs_both_columns(tmp_path: Path) -> None:
+def test_glob_may_mix_formats_but_every_file_needs_both_columns(tmp_path: Path) -> None:
     (tmp_path / "1.csv").write_bytes(ROW)
     pq.write_table(pa.table({"label": [True, False], "more": [1, 2], "text": ["b", "c"]}), tmp_path / "2.parquet")
     labels = [label for batch in sources.read(str(tmp_path / "*")) for label in batch.labels]
     assert labels == ["1", "true", "false"]
     pq.write_table(pa.table({"label": [1], "sentence": ["d"]}), tmp_path / "3.parquet")
-    with pytest.raises(InputError, match="3.parquet: column 'text' is missing; the columns are 'label', 'sentence'"):
+    with pytest.raises(InputError, match="3.parquet: column 'text' is missing; columns: 'label', 'sentence'"):
         list(sources.read(str(tmp_path / "*")))
     pq.write_table(pa.table({"label": [1], "text": [4.5]}), tmp_path / "3.parquet")
-    with pytest.raises(InputError, match="3.parquet: row 1: column 'text' is 4.5, of type float and not a string"):
+    with pytest.raises(InputError, match="3.parquet: row 1: column 'text' is 4.5 .float.; allowed: a string"):
         list(sources.read(str(tmp_path)))
     (tmp_path / "notes.md").write_text("x")
-    with pytest.raises(InputError, match=r"notes.md: unsupported suffix \(.md\)"):
+    with pytest.raises(InputError, match=r"notes.md: suffix '.md' is unknown"):
         list(sources.read(str(tmp_path / "*")))
 
 
 @pytest.mark.parametrize("when", ["listed", "read"])
 @pytest.mark.parametrize("addition", ["z,1\n", '"half'])
-def test_a_file_that_grows_is_refused_in_one_line(tmp_path: Path, when: str, addition: str) -> None:
+def test_growing_file_is_rejected(tmp_path: Path, when: str, addition: str) -> None:
     path = tmp_path / "grows.csv"
     path.write_text("text,label\n" + "a,1\n" * 20_000)
     listed = sources.pieces(str(path))
@@ -183,29 +184,30 @@ def test_a_file_that_grows_is_refused_in_one_line(tmp_path: Path, when: str, add
 
     with pytest.raises(InputError) as caught:
         read_while_it_grows()
-    assert str(caught.value) == f"{path}: changed while it was read: prepare again"
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ") and "changed" in message and "\n" not in message
 
 
-def test_a_file_that_was_touched_or_removed_is_refused(tmp_path: Path) -> None:
+def test_touched_or_removed_file_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(ROW)
     listed = sources.pieces(str(path))
     os.utime(path, ns=(0, 0))
-    with pytest.raises(InputError, match="changed while it was read"):
+    with pytest.raises(InputError, match="t.csv: .*changed"):
         sources.fingerprint(listed)
     path.unlink()
-    with pytest.raises(InputError, match="no such file"):
+    with pytest.raises(InputError, match="t.csv: .*removed"):
         list(sources.read_pieces(listed))
 
 
-def test_many_files_are_recognized_without_being_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fingerprint_of_many_files_reads_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in "ab":
         (tmp_path / f"{name}.csv").write_bytes(ROW)
 
-    def refuse(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise AssertionError("a file is read")
 
-    monkeypatch.setattr(sources, "stored", refuse)
+    monkeypatch.setattr(sources, "stored", fail)
 
     def fingerprint() -> str:
         return sources.fingerprint(sources.pieces(str(tmp_path)))
@@ -225,7 +227,7 @@ def test_many_files_are_recognized_without_being_read(tmp_path: Path, monkeypatc
     num_rows=st.integers(0, 60), rows_per_group=st.integers(1, 20), share_bytes=st.integers(0, 3000), bad=st.integers(0)
 )
 @settings(max_examples=50, deadline=None)
-def test_the_row_groups_of_a_large_file_are_shared_out(
+def test_row_groups_of_a_large_file_are_shared_out(
     tmp_path_factory: pytest.TempPathFactory, num_rows: int, rows_per_group: int, share_bytes: int, bad: int
 ) -> None:
     path = tmp_path_factory.mktemp("large") / "large.parquet"
@@ -238,10 +240,10 @@ def test_the_row_groups_of_a_large_file_are_shared_out(
         shares = sources.share_out(sources.pieces(str(path))[0])
     batches = [batch for share in shares for batch in sources.read_piece(share)]
     assert [text for batch in batches for text in batch.texts] == table.column("text").to_pylist()
-    at = 1
+    row = 1
     for batch in batches:
-        assert batch.first_row == at
-        at += len(batch.texts)
+        assert batch.first_row == row
+        row += len(batch.texts)
     num_groups = -(-num_rows // rows_per_group)
     if not share_bytes:
         assert len(shares) == max(1, num_groups)
@@ -251,7 +253,7 @@ def test_the_row_groups_of_a_large_file_are_shared_out(
         pq.write_table(table.set_column(0, "text", [texts]), path, row_group_size=rows_per_group)
         (changed,) = sources.pieces(str(path))
         shares = [replace(share, file=changed.file) for share in shares]
-        with pytest.raises(InputError, match=f"row {bad + 1}: column 'text' is empty"):
+        with pytest.raises(InputError, match=f"row {bad + 1}: column 'text' is ''"):
             list(sources.read_pieces(shares))
 
 
@@ -293,5 +295,5 @@ def test_a_thousand_parquet_files_in_a_bucket(server: S3Server, tmp_path: Path) 
     assert len(texts) == 60
     assert texts[:2] == ["text 1 0", "text 1 1"]
     client.put_object(Bucket=BUCKET, Key="many/part 0001.parquet", Body=b"now this")
-    with pytest.raises(InputError, match="part 0001.parquet: changed while it was read: prepare again"):
+    with pytest.raises(InputError, match="part 0001.parquet: .*changed"):
         list(sources.read_pieces(listed[:3]))

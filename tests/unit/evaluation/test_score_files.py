@@ -127,7 +127,7 @@ def test_unicode_forms_of_a_label_are_one_class(files: tuple[Path, Path], tmp_pa
         renamed.append(tmp_path / file.name)
     out = io.StringIO()
     assert score((renamed[0], renamed[1]), [3], out) == score(files, [3])
-    assert out.getvalue().count("2 spellings are merged into 1 label") == 1
+    assert out.getvalue().count("merged 2 spellings into 1 label") == 1
 
 
 def test_bad_requests_are_refused_before_anything_is_embedded(files: tuple[Path, Path], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Examples that begin with some sentences of each class only, and pairs as SetFit makes them."""
+"""Examples of a few anchors per class, and SetFit's pairs."""
 
 from collections import Counter
 from itertools import pairwise
@@ -25,7 +25,7 @@ space: {loss: cosine_similarity, learning_rate: 1e-5, examples_per_rung: 2048}
 
 
 @pytest.fixture
-def given(tmp_path: Path, tiny_encoder: str) -> dict[str, str]:
+def overrides(tmp_path: Path, tiny_encoder: str) -> dict[str, str]:
     (tmp_path / "train.csv").write_text(ROWS)
     return {
         "data__train": str(tmp_path / "train.csv"),
@@ -40,9 +40,9 @@ def pairs(prepared: Prepared) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(ids), np.asarray(targets)
 
 
-def test_setfits_pairs(tmp_path: Path, given: dict[str, str]) -> None:
-    """Of 21 sentences each is paired with 5 of its class and 5 of others: SetFit's iterations, over 21 sentences."""
-    prepared = prepare_here(*read(tmp_path, SWEEP, examples__neighbors="random", **given))
+def test_setfits_pairs(tmp_path: Path, overrides: dict[str, str]) -> None:
+    """Each of 21 sentences is paired with 5 of its class and 5 of others, like SetFit's iterations."""
+    prepared = prepare_here(*read(tmp_path, SWEEP, examples__neighbors="random", **overrides))
     ids, targets = pairs(prepared)
     labels = np.asarray(prepared.sentences.labels)
     anchors = Counter(ids[:, 0].tolist())
@@ -55,31 +55,29 @@ def test_setfits_pairs(tmp_path: Path, given: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("mode", ["per_class", "pooled"])
-def test_nearest_neighbors_of_anchors_are_any_sentences(mode: str, tmp_path: Path, given: dict[str, str]) -> None:
-    ids, _ = pairs(prepare_here(*read(tmp_path, SWEEP, examples__neighbors=mode, **given)))
-    whole, _ = pairs(
-        prepare_here(*read(tmp_path, SWEEP, examples__neighbors=mode, **given, examples__anchors_per_class="null"))
+def test_nearest_neighbors_of_anchors_are_any_sentences(mode: str, tmp_path: Path, overrides: dict[str, str]) -> None:
+    ids, _ = pairs(prepare_here(*read(tmp_path, SWEEP, examples__neighbors=mode, **overrides)))
+    all_pairs, _ = pairs(
+        prepare_here(*read(tmp_path, SWEEP, examples__neighbors=mode, **overrides, examples__anchors_per_class="null"))
     )
     anchors = set(ids[:, 0].tolist())
     assert len(anchors) == 21
     assert set(ids[:, 1].tolist()) - anchors
-    assert {tuple(pair) for pair in ids.tolist()} <= {tuple(pair) for pair in whole.tolist()}
+    assert {tuple(pair) for pair in ids.tolist()} <= {tuple(pair) for pair in all_pairs.tolist()}
     if mode == "per_class":
         assert len(ids) == 21 * 10
 
 
-def test_what_is_drawn_by_chance_needs_no_embeddings_and_has_a_key_of_its_own(
-    tmp_path: Path, given: dict[str, str]
-) -> None:
+def test_random_neighbors_need_no_embeddings_and_have_their_own_keys(tmp_path: Path, overrides: dict[str, str]) -> None:
     settings = [{}, {"examples__k": "6"}, {"seed": "1"}, {"examples__anchors_per_class": "8"}]
-    found = []
-    for changed in settings:
-        plan = make_plan(*read(tmp_path, SWEEP, **{"examples__neighbors": "random", **given, **changed}))
+    names = []
+    for changes in settings:
+        plan = make_plan(*read(tmp_path, SWEEP, **{"examples__neighbors": "random", **overrides, **changes}))
         (neighbors,) = (stage for stage in plan.stages if stage.kind == "neighbors")
         (sentences,) = (stage for stage in plan.stages if stage.kind == "sentences")
         assert neighbors.parameters["reads"] == [sentences.artifact.name]
-        found.append(neighbors.artifact.name)
-    assert all(one != other for one, other in pairwise(found))
+        names.append(neighbors.artifact.name)
+    assert all(one != other for one, other in pairwise(names))
 
 
 @pytest.mark.parametrize(
@@ -90,6 +88,8 @@ def test_what_is_drawn_by_chance_needs_no_embeddings_and_has_a_key_of_its_own(
         ("anchors_per_class", "0", "anchors_per_class"),
     ],
 )
-def test_what_does_not_go_with_chance_is_refused(key: str, value: str, message: str, tmp_path: Path) -> None:
+def test_options_that_conflict_with_random_neighbors_are_rejected(
+    key: str, value: str, message: str, tmp_path: Path
+) -> None:
     with pytest.raises(InputError, match=message):
         read(tmp_path, SWEEP, examples__neighbors="random", **{f"examples__{key}": value})

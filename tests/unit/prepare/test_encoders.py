@@ -1,4 +1,4 @@
-"""Which prompt a sweep's encoders are used with, and which encoders a sweep cannot use."""
+"""The prompts of a sweep's encoders, and encoders that a sweep rejects."""
 
 import json
 import shutil
@@ -39,7 +39,7 @@ def prepare(folder: Path, **overrides: str) -> Prepared:
 
 
 @pytest.mark.parametrize("kind", PROMPTED)
-def test_a_sweep_embeds_as_the_models_encode(tiny_encoder: str, tmp_path: Path, kind: str) -> None:
+def test_embeddings_match_the_models_encode(tiny_encoder: str, tmp_path: Path, kind: str) -> None:
     model = write_with_prompts(tiny_encoder, tmp_path / "model", kind)
     prepared = prepare(tmp_path, model=model)
     texts = prepared.sentences.texts(np.arange(20))
@@ -53,8 +53,7 @@ def test_a_sweep_embeds_as_the_models_encode(tiny_encoder: str, tmp_path: Path, 
     assert prepared.model["prompt"] == prepared.reference["prompt"] == own
 
 
-def test_artifacts_are_those_of_the_prompt_that_is_used(tiny_encoder: str, tmp_path: Path) -> None:
-    """A sweep with the model's own prompt reads nothing that was made without one."""
+def test_artifact_keys_include_the_prompt(tiny_encoder: str, tmp_path: Path) -> None:
     model = write_with_prompts(tiny_encoder, tmp_path / "model", "default")
     own, same, without = (prepare(tmp_path, model=json.dumps({"name": model, **prompt})) for prompt in (
         {}, {"prompt": "query: "}, {"prompt": ""}
@@ -65,8 +64,8 @@ def test_artifacts_are_those_of_the_prompt_that_is_used(tiny_encoder: str, tmp_p
 
 
 @pytest.mark.parametrize("key", ["model", "reference", "examples.encoder"])
-def test_an_adapter_is_rejected_before_anything_is_prepared(tiny_encoder: str, tmp_path: Path, key: str) -> None:
-    """In the model's folder or in that of a module, next to a base model's weights or without them."""
+def test_adapter_is_rejected_before_preparing(tiny_encoder: str, tmp_path: Path, key: str) -> None:
+    """The adapter is in the model's folder or in a module's folder, with or without base weights."""
     adapted = shutil.copytree(tiny_encoder, tmp_path / "lora")
     (adapted / ADAPTER).write_text(json.dumps({"peft_type": "LORA", "base_model_name_or_path": "base"}))
     (tmp_path / "train.csv").write_text(ROWS)
@@ -88,7 +87,7 @@ def test_an_adapter_is_rejected_before_anything_is_prepared(tiny_encoder: str, t
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_loaded_adapter_is_rejected(tiny_encoder: str) -> None:
+def test_loaded_adapter_is_rejected(tiny_encoder: str) -> None:
     config = EncoderConfig(name=tiny_encoder)
     model = encoder.load(config)
     encoder.check_no_adapter(model, config)
@@ -97,9 +96,7 @@ def test_a_loaded_adapter_is_rejected(tiny_encoder: str) -> None:
         encoder.check_no_adapter(model, config)
 
 
-def test_an_adapter_without_its_package_is_reported(
-    tiny_encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_peft_package_is_reported(tiny_encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     adapted = shutil.copytree(tiny_encoder, tmp_path / "lora")
     (adapted / ADAPTER).write_text("{}")
@@ -107,7 +104,7 @@ def test_an_adapter_without_its_package_is_reported(
         encoder.load(EncoderConfig(name=str(adapted)))
 
 
-def test_an_adapter_is_applied_where_it_is_not_tuned(demo_package: object, tmp_path: Path) -> None:
+def test_adapter_of_an_untuned_encoder_is_applied(demo_package: object, tmp_path: Path) -> None:
     peft = pytest.importorskip("peft")
     base = tiny_bert(tmp_path, demo_package.get_model_path(), num_blocks=1)  # type: ignore[attr-defined]
     model = SentenceTransformer(base, device="cpu")
@@ -118,14 +115,14 @@ def test_an_adapter_is_applied_where_it_is_not_tuned(demo_package: object, tmp_p
     texts = ["a warm room", "cold soup"]
     config = EncoderConfig(name=str(tmp_path / "lora"))
     loaded = encoder.load(config)
-    found = encoder.embed_texts(loaded, texts, "", unit=False)
-    np.testing.assert_allclose(found, model.encode(texts), atol=1e-5)
-    assert np.abs(found - SentenceTransformer(base, device="cpu").encode(texts)).max() > 1e-3
+    embeddings = encoder.embed_texts(loaded, texts, "", unit=False)
+    np.testing.assert_allclose(embeddings, model.encode(texts), atol=1e-5)
+    assert np.abs(embeddings - SentenceTransformer(base, device="cpu").encode(texts)).max() > 1e-3
     with pytest.raises(InputError, match="has a PEFT adapter loaded"):
         encoder.check_no_adapter(loaded, config)
 
 
-def test_what_cannot_be_tuned_is_rejected_and_can_be_a_reference(tiny_encoder: str, tmp_path: Path) -> None:
+def test_untunable_encoder_is_rejected_but_can_be_a_reference(tiny_encoder: str, tmp_path: Path) -> None:
     settings = json.loads((Path(tiny_encoder) / SETTINGS).read_text())
     shorter = shutil.copytree(tiny_encoder, tmp_path / "shorter")
     (shorter / SETTINGS).write_text(json.dumps({**settings, "truncate_dim": 16}))
@@ -139,7 +136,7 @@ def test_what_cannot_be_tuned_is_rejected_and_can_be_a_reference(tiny_encoder: s
     np.testing.assert_allclose(np.asarray(prepared.reference_embeddings)[:], expected, atol=1e-5)
 
 
-def test_a_router_cannot_be_tuned(tiny_encoder: str, tmp_path: Path) -> None:
+def test_router_is_rejected(tiny_encoder: str, tmp_path: Path) -> None:
     from sentence_transformers.sentence_transformer.modules import Router
 
     one, other = (list(SentenceTransformer(tiny_encoder, device="cpu")) for _ in range(2))

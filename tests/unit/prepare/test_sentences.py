@@ -1,4 +1,4 @@
-"""Sentences are the same however their building is shared out, and a building that was killed goes on."""
+"""The sentences do not depend on how the work is distributed, and a killed build resumes."""
 
 import random
 from pathlib import Path
@@ -16,6 +16,7 @@ from raysweep.data.dataset import Sentences
 from raysweep.errors import InputError
 from raysweep.prepare import ingest, sentences
 from raysweep.prepare.stages import Coordinator
+from raysweep.prepare.workers import Columns
 from support.s3_server import BUCKET, S3Server
 from support.sentences import build, stage_of
 
@@ -25,7 +26,7 @@ def put_parquet(path: Path, rows: list[tuple[str, str]]) -> None:
     pq.write_table(pa.table({"text": pa.array(texts), "label": pa.array(labels)}), path)
 
 
-def invented(num_rows: int) -> list[tuple[str, str]]:
+def random_rows(num_rows: int) -> list[tuple[str, str]]:
     """Rows with duplicates, conflicts, and rows inside others."""
     draw = random.Random(0)
     rows = [
@@ -46,9 +47,9 @@ def in_small_parts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sentences, "ROWS_PER_SHARD", 16)
 
 
-def test_parts_and_partitions_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sentences_do_not_depend_on_parts_and_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "train.parquet"
-    put_parquet(path, invented(300))
+    put_parquet(path, random_rows(300))
     data = DataConfig(train=str(path))
     whole = build(tmp_path / "whole", data).folder
     monkeypatch.setattr(sentences, "ROWS_PER_SHARD", 16)
@@ -63,8 +64,8 @@ def test_parts_and_partitions_change_nothing(tmp_path: Path, monkeypatch: pytest
         assert content(whole)[name] == content(in_parts)[name]
 
 
-def test_files_are_read_as_the_one_that_has_all_their_rows(tmp_path: Path) -> None:
-    rows = invented(120)
+def test_several_files_equal_one_file_with_all_rows(tmp_path: Path) -> None:
+    rows = random_rows(120)
     put_parquet(tmp_path / "all.parquet", rows)
     (tmp_path / "several").mkdir()
     for number, part in enumerate(_batched(rows, 9)):
@@ -75,8 +76,8 @@ def test_files_are_read_as_the_one_that_has_all_their_rows(tmp_path: Path) -> No
         assert one[name] == several[name]
 
 
-def test_shares_of_a_large_file_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts, labels = zip(*invented(120), strict=True)
+def test_sentences_do_not_depend_on_shares_of_a_large_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts, labels = zip(*random_rows(120), strict=True)
     path = tmp_path / "all.parquet"
     pq.write_table(pa.table({"text": pa.array(texts), "label": pa.array(labels)}), path, row_group_size=7)
     data = DataConfig(train=str(path))
@@ -95,7 +96,7 @@ def _batched(rows: list[tuple[str, str]], size: int) -> list[list[tuple[str, str
         st.tuples(st.sampled_from(["a", "A", " a", "b c", "B  c", "d", "ﬁ", "fi"]), st.sampled_from("xy")), max_size=40
     )
 )
-def test_duplicates_and_conflicts_equal_a_comparison_of_all_pairs(
+def test_duplicates_and_conflicts_match_a_comparison_of_all_pairs(
     tmp_path_factory: pytest.TempPathFactory, drawn: list[tuple[str, str]]
 ) -> None:
     folder = tmp_path_factory.mktemp("pairs")
@@ -105,26 +106,24 @@ def test_duplicates_and_conflicts_equal_a_comparison_of_all_pairs(
     data = DataConfig(train=str(folder / "train.parquet"), dev=str(folder / "dev.parquet"))
     with pytest.MonkeyPatch.context() as patch:
         in_small_parts(patch)
-        found = Sentences(build(folder, data).folder)
+        dataset = Sentences(build(folder, data).folder)
     kept = [row for row in rows if not any(row[0] == other[0] and row[1] != other[1] for other in rows)]
     texts = [text for text, _ in kept] + ["one"]
-    assert found.texts(range(len(found))) == texts
-    forms = [ingest.folded(text) for text in texts]
+    assert dataset.texts(range(len(dataset))) == texts
+    forms = [ingest.fold_text(text) for text in texts]
     expected = [[one == other for other in forms] for one in forms]
-    groups = np.asarray(found.duplicate_groups)
+    groups = np.asarray(dataset.duplicate_groups)
     assert (groups[:, None] == groups[None]).tolist() == expected
 
 
 class Killed(BaseException):
-    """What ends a process: nothing that handles errors sees it."""
+    """Stands for a killed process, since no error handler catches it."""
 
 
 @pytest.mark.parametrize("last_step", ["ConflictWorker", "TextWorker", "DuplicateWorker", "InsideWorker"])
-def test_a_building_that_was_killed_goes_on_with_what_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last_step: str
-) -> None:
+def test_killed_build_resumes_from_stored_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last_step: str) -> None:
     in_small_parts(monkeypatch)
-    put_parquet(tmp_path / "train.parquet", invented(100))
+    put_parquet(tmp_path / "train.parquet", random_rows(100))
     data = DataConfig(train=str(tmp_path / "train.parquet"))
     whole = content(build(tmp_path / "whole", data).folder)
     store, stage = stage_of(tmp_path / "killed", data)
@@ -132,7 +131,7 @@ def test_a_building_that_was_killed_goes_on_with_what_is_there(
     calls: list[int] = []
 
     class Dying(worker):  # type: ignore[misc, valid-type]
-        def __call__(self, chunk: ingest.Chunk) -> object:
+        def __call__(self, chunk: Columns) -> object:
             calls.append(int(chunk["number"][0]))
             if len(calls) == 2:
                 raise Killed
@@ -144,28 +143,28 @@ def test_a_building_that_was_killed_goes_on_with_what_is_there(
             Coordinator(store, None).build(stage)
     assert not stage.artifact.exists
 
-    def not_again(*_: object) -> None:
-        raise AssertionError("this has been read")
+    def fail(*_: object) -> None:
+        raise AssertionError("the piece was read before")
 
-    monkeypatch.setattr(ingest.ReadWorker, "__call__", not_again)
+    monkeypatch.setattr(ingest.ReadWorker, "__call__", fail)
     Coordinator(store, None).build(stage)
     assert content(stage.artifact.folder) == whole
     assert stage.artifact.summary["num_rows"] == len(Sentences(stage.artifact.folder))
 
 
-def test_what_cannot_be_leaves_nothing(tmp_path: Path) -> None:
+def test_rejected_source_leaves_no_files(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("text,label\na,1\nb,1\n")
-    with pytest.raises(InputError, match="at least two classes"):
+    with pytest.raises(InputError, match="train.csv: .*'1'"):
         build(tmp_path / "artifacts", DataConfig(train=str(tmp_path / "train.csv")))
     assert not [path for path in (tmp_path / "artifacts").rglob("*") if path.is_file()]
 
 
-def test_a_bucket_has_the_same_as_a_folder(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bucket_and_folder_hold_the_same(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import boto3
 
     monkeypatch.setenv("RAYSWEEP_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(sentences, "ROWS_PER_SHARD", 64)
-    put_parquet(tmp_path / "train.parquet", invented(100))
+    put_parquet(tmp_path / "train.parquet", random_rows(100))
     data = DataConfig(train=str(tmp_path / "train.parquet"))
     boto3.client("s3").upload_file(str(tmp_path / "train.parquet"), BUCKET, "sources/train.parquet")
     from_bucket = DataConfig(train=server.uri("sources", "train.parquet"))

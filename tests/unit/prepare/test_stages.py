@@ -1,11 +1,11 @@
-"""How the work of a stage is spread over a cluster."""
+"""Distribution of a stage over a cluster."""
 
 from typing import Any
 
 import pytest
 
 from raysweep.cluster.resources import Capacity, NodeSize
-from raysweep.data.neighbors import Search
+from raysweep.data.neighbors import NeighborSearch
 from raysweep.prepare.neighbor_shards import SearchJob
 from raysweep.prepare.stages import Coordinator
 
@@ -16,19 +16,19 @@ UNUSED: Any = None
 @pytest.mark.parametrize(
     ("nodes", "num_rows", "expected"),
     [
-        ([(32, 64)] * 2, 4_600_000, 8),  # a process for each eight CPUs
-        ([(32, 4)] * 2, 4_600_000, 6),  # 6.6 GiB of vectors in 8 GiB, and what each process takes besides
+        ([(32, 64)] * 2, 4_600_000, 8),  # one process per eight CPUs
+        ([(32, 4)] * 2, 4_600_000, 6),  # 6.6 GiB of vectors and the processes in 8 GiB
         ([(32, 4)] * 2, 1_000_000, 8),
         ([(32, 4)] * 2, 40_000, 1),
-        ([(32, 0)] * 2, 4_600_000, 8),  # their memory is not known
-        ([(2, 1)], 4_600_000, 1),  # never more than a node has is asked for
+        ([(32, 0)] * 2, 4_600_000, 8),  # unknown memory
+        ([(2, 1)], 4_600_000, 1),  # never more than a node has
     ],
 )
-def test_there_are_as_many_shards_as_have_the_memory_at_a_time(
-    nodes: list[tuple[int, int]], num_rows: int, expected: int
-) -> None:
+def test_number_of_shards_fits_the_memory(nodes: list[tuple[int, int]], num_rows: int, expected: int) -> None:
     capacity = Capacity(tuple(NodeSize(cpus, 0, gib * GIB) for cpus, gib in nodes))
-    num_shards, request = Coordinator(UNUSED, capacity)._shards_that_fit(SearchJob(UNUSED, num_rows, Search(8)), 384)
+    num_shards, request = Coordinator(UNUSED, capacity)._shards_that_fit(
+        SearchJob(UNUSED, num_rows, NeighborSearch(8)), 384
+    )
     assert num_shards == expected
     assert request.count >= num_shards
     assert request.memory_bytes * num_shards <= sum(gib for _, gib in nodes) * GIB

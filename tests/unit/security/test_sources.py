@@ -1,7 +1,6 @@
 """Labeled sentences and recorded tables that come from an attacker."""
 
 import functools
-import gzip
 import itertools
 import json
 import os
@@ -16,7 +15,6 @@ from support.command_line import raysweep_here
 from support.hostile import Canary, check_refused
 
 GIB = 2**30
-TOO_LONG = "is too long; allowed: fewer than 16,777,216 characters"
 
 
 def truncated_parquet(file: Path, canary: Canary) -> None:
@@ -52,13 +50,6 @@ def parquet_with_huge_cells(file: Path, canary: Canary) -> None:
     file.write_bytes(huge_cells())
 
 
-def parquet_with_one_text_many_times(file: Path, canary: Canary) -> None:
-    """A hundred kilobytes, of which a block of rows is a gigabyte."""
-    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 2**14, pa.int32()), pa.array(["a" * 2**18]))
-    table = pa.table({"text": texts, "label": ["0"] * 2**14})
-    pyarrow.parquet.write_table(table, file)
-
-
 @functools.cache
 def huge_cells() -> bytes:
     sink = pa.BufferOutputStream()
@@ -74,17 +65,6 @@ def huge_cells() -> bytes:
 def csv_with_a_cell_of_1_gib(file: Path, canary: Canary) -> None:
     file.write_text("text,label\n")
     os.truncate(file, GIB)
-
-
-def json_with_a_cell_of_1_gib(file: Path, canary: Canary) -> None:
-    file.write_text('{"label": "0", "text": "')
-    os.truncate(file, GIB)
-
-
-def zipped_csv_with_a_cell_of_1_gib(file: Path, canary: Canary) -> None:
-    """Parts of an archive may follow each other, so one is made and repeated."""
-    part = gzip.compress(b"a" * 2**24)
-    file.write_bytes(gzip.compress(b"text,label\n") + part * (GIB // 2**24))
 
 
 def endless(file: Path, canary: Canary) -> None:
@@ -114,23 +94,12 @@ SOURCES: dict[Spoil, tuple[str, str]] = {
     parquet_with_a_cut_middle: ("rows.parquet", "cannot be read: "),
     parquet_with_a_huge_footer: ("rows.parquet", "cannot be read: "),
     pickle_named_parquet: ("rows.parquet", "cannot be read: "),
-    parquet_with_a_pickled_type: ("rows.parquet", "row 1: column 'text' is 1, of type int and not a string"),
-    parquet_with_huge_cells: (
-        "rows.parquet",
-        "row group 1: column 'text' is too large; allowed: values of up to 16,777,216 bytes, 1,073,741,824 together",
-    ),
-    parquet_with_one_text_many_times: (
-        "rows.parquet",
-        "rows from 1: column 'text' is too large; allowed: values of up to",
-    ),
-    csv_with_a_cell_of_1_gib: ("rows.csv", f"line 2 {TOO_LONG}"),
-    json_with_a_cell_of_1_gib: ("rows.jsonl", f"line 1 {TOO_LONG}"),
-    zipped_csv_with_a_cell_of_1_gib: ("rows.csv.gz", f"line 2 {TOO_LONG}"),
-    endless: ("rows.csv", "is no ordinary file"),
-    pipe: ("rows.csv", "is no ordinary file"),
-    nested_json: ("rows.jsonl", "line 1 is not JSON: "),
+    parquet_with_a_pickled_type: ("rows.parquet", "row 1: column 'text' is 1 (int); allowed: a string"),
+    endless: ("rows.csv", "not a regular file"),
+    pipe: ("rows.csv", "not a regular file"),
+    nested_json: ("rows.jsonl", "line 1: invalid JSON"),
     null_bytes_alone: ("rows.csv", "column 'text' is missing"),
-    other_columns: ("rows.csv", "column 'text' is missing; the columns are '../../outside', 'a'"),
+    other_columns: ("rows.csv", "column 'text' is missing; columns: '../../outside', 'a'"),
 }
 
 
@@ -148,7 +117,7 @@ def test_a_column_that_leads_out_is_refused(column: str, tmp_path: Path, canary:
     (tmp_path / "rows.csv").write_text("text,label\na,0\nb,1\n")
     places = ("--data.train", "rows.csv", "--storage.runs", "runs")
     done = raysweep_here(tmp_path, "prepare", "smoke", *places, "--data.text_column", json.dumps(column))
-    check_refused(done, f"rows.csv: column {column!r} is missing; the columns are 'text', 'label'")
+    check_refused(done, f"rows.csv: column {column!r} is missing; columns: 'text', 'label'")
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 
 

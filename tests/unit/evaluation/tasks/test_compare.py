@@ -247,7 +247,7 @@ def test_merged_labels_of_a_task_are_reported(tiny_encoder: str, tmp_path: Path)
         [tiny_encoder], [f"split={tmp_path / 'train.csv'},{tmp_path / 'test.csv'}"], [], Settings(), display
     ).results
     (warning,) = display.lines
-    assert warning.startswith("warning: split: labels: 2 spellings are merged into 1 label")
+    assert warning.startswith("warning: split: labels: merged 2 spellings into 1 label")
     assert isinstance(result.task, Classification) and set(result.task.tested.labels) == {"caf\u00e9", "bar"}
 
 

@@ -80,5 +80,5 @@ def test_data_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"gone.csv: no such file"):
         TunedOn((str(tmp_path / "gone.csv"),)).check()
     (tmp_path / "a.csv").write_text("sentence,label\na,1\n")
-    with pytest.raises(InputError, match=r"a.csv: column 'text' is missing; the columns are 'sentence', 'label'"):
+    with pytest.raises(InputError, match=r"a.csv: column 'text' is missing; columns: 'sentence', 'label'"):
         TunedOn((str(tmp_path / "a.csv"),)).check()

@@ -1,4 +1,4 @@
-"""A prepare that was killed goes on with the shards that are there, and the artifacts are the same to the byte."""
+"""A killed prepare resumes from the stored shards, and builds byte-identical artifacts."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from raysweep.config import sweep as configuration
 from raysweep.config.document import Document
 from raysweep.data import demo, examples
 from raysweep.data.artifacts import Artifact
-from raysweep.data.neighbors import Search
+from raysweep.data.neighbors import NeighborSearch
 from raysweep.data.shards import ShardSet
 from raysweep.errors import InputError
 from raysweep.prepare import neighbor_shards, stages, workers
@@ -70,7 +70,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     return numbers
 
 
-def test_what_a_killed_prepare_left_is_gone_on_with(
+def test_killed_prepare_resumes_from_stored_shards(
     tmp_path: Path, tiny_encoder: str, made: list[tuple[str, int]]
 ) -> None:
     todo = plan(tmp_path, tiny_encoder)
@@ -86,7 +86,7 @@ def test_what_a_killed_prepare_left_is_gone_on_with(
     assert [stage.kind for stage in todo.missing] == [stage.kind for stage in todo.stages[1:]]
     build(todo)
     assert contents(todo) == whole
-    assert [each for each in made if each[0] == "EncodeWorker"] == [("EncodeWorker", 1)]
+    assert [call for call in made if call[0] == "EncodeWorker"] == [("EncodeWorker", 1)]
     assert {number for _, number in made} == {1}
 
     # Killed right before the manifests:
@@ -98,15 +98,14 @@ def test_what_a_killed_prepare_left_is_gone_on_with(
     assert not made
 
 
-def test_neighbors_are_gone_on_with_by_whatever_searches_them(tmp_path: Path, tiny_encoder: str) -> None:
-    """One process, or shards: what the one has stored the other takes, and both store the same bytes."""
+def test_neighbors_of_shards_and_of_one_worker_are_identical(tmp_path: Path, tiny_encoder: str) -> None:
     todo = plan(tmp_path, tiny_encoder)
     build(todo)
     stage = todo.stages[2]
     assert isinstance(stage, stages.NeighborsStage)
     by_shards = {path.name: path.read_bytes() for path in Path(stage.artifact.folder).glob("*.arrow")}
     vectors = TrainVectors(stage.sentences, stage.encoded)
-    job = SearchJob(vectors, len(vectors()), Search(stage.parameters["k"], stage.parameters["mode"]))
+    job = SearchJob(vectors, len(vectors()), NeighborSearch(stage.parameters["k"], stage.parameters["mode"]))
     into = ShardSet(Artifact(str(tmp_path), "by-one"), len(by_shards))
     worker = workers.StoringWorker(into, workers.NeighborWorker, (job, Request(cpus=1, gpus=0, count=1)))
     for number in range(into.count):
@@ -116,7 +115,7 @@ def test_neighbors_are_gone_on_with_by_whatever_searches_them(tmp_path: Path, ti
     assert by_one == by_shards
 
 
-def test_progress_tells_what_was_there(tmp_path: Path, tiny_encoder: str) -> None:
+def test_progress_counts_stored_shards(tmp_path: Path, tiny_encoder: str) -> None:
     todo = plan(tmp_path, tiny_encoder)
     coordinator = stages.Coordinator(todo.store, None)
     for stage in todo.stages[:2]:
@@ -129,14 +128,14 @@ def test_progress_tells_what_was_there(tmp_path: Path, tiny_encoder: str) -> Non
     assert coordinator.progress() == expected
 
 
-def test_what_cannot_be_built_leaves_nothing(tmp_path: Path, tiny_encoder: str) -> None:
+def test_failed_stage_leaves_no_files(tmp_path: Path, tiny_encoder: str) -> None:
     todo = plan(tmp_path, tiny_encoder, examples__min_similarity="0.9999999")
-    with pytest.raises(InputError, match="lower it"):
+    with pytest.raises(InputError, match="examples.min_similarity is 0.9999999"):
         build(todo)
     assert sorted({name.partition("-")[0] for name in contents(todo)}) == ["encoded", "sentences"]
 
 
-def test_of_two_that_need_an_artifact_one_builds_it(tmp_path: Path, tiny_encoder: str) -> None:
+def test_artifact_is_built_by_one_of_two_processes(tmp_path: Path, tiny_encoder: str) -> None:
     import threading
 
     todo = plan(tmp_path, tiny_encoder)
@@ -148,7 +147,7 @@ def test_of_two_that_need_an_artifact_one_builds_it(tmp_path: Path, tiny_encoder
         waiting.start()
         while not other.progress().waits_for:
             assert waiting.is_alive()
-        assert "another process is at it" in other.progress().waits_for
+        assert stage.artifact.name in other.progress().waits_for
         coordinator._write(stage)
         written = {name: path.stat().st_mtime_ns for name in contents(todo) for path in [todo.store.root.path / name]}
     waiting.join()
