@@ -15,7 +15,7 @@ from raysweep.results.types import GuardScore
 from raysweep.uncertainty.front import FrontUncertainty
 from raysweep.uncertainty.interval import Interval
 
-TITLE = "The front's members"
+TITLE = "Front members"
 
 
 def member_table(summary: Summary) -> str:

@@ -22,25 +22,21 @@ class Origin:
     @classmethod
     def read(cls, run: Folder) -> "Origin":
         """Read the available files; a damaged run may lack some of them."""
-        return cls(_configuration(run), _identities(run))
+        configuration = _read_text(run, "config.yaml")
+        if len(configuration) > MAX_CHARACTERS:
+            configuration = configuration[:MAX_CHARACTERS] + "\n…"
+        return cls(_CREDENTIALS.sub("…@", configuration), _read_identities(run))
 
 
-def _configuration(run: Folder) -> str:
-    text = _text(run, "config.yaml")
-    if len(text) > MAX_CHARACTERS:
-        text = text[:MAX_CHARACTERS] + "\n…"
-    return _CREDENTIALS.sub("…@", text)
-
-
-def _identities(run: Folder) -> tuple[tuple[str, str], ...]:
-    """Return the fingerprints of data and encoders. They hash the data, the encoder's weights and the parameters."""
+def _read_identities(run: Folder) -> tuple[tuple[str, str], ...]:
+    """Return the fingerprints of data and encoders. They are hashes of data, weights and parameters."""
     try:
-        prepared = json.loads(_text(run, "prepared.json"))
+        prepared = json.loads(_read_text(run, "prepared.json"))
     except (ValueError, RecursionError):
         return ()
     if not isinstance(prepared, dict):
         return ()
-    named: dict[str, Any] = {
+    fingerprints: dict[str, Any] = {
         "data (sentences and splits)": prepared.get("sentences"),
         "tokens": prepared.get("tokens"),
         "reference embeddings": prepared.get("reference_embeddings"),
@@ -49,11 +45,11 @@ def _identities(run: Folder) -> tuple[tuple[str, str], ...]:
     }
     examples = prepared.get("examples")
     if isinstance(examples, dict):
-        named |= {f"examples, {kind}": name for kind, name in examples.items()}
-    return tuple((name, value) for name, value in named.items() if isinstance(value, str))
+        fingerprints |= {f"examples, {kind}": artifact for kind, artifact in examples.items()}
+    return tuple((name, value) for name, value in fingerprints.items() if isinstance(value, str))
 
 
-def _text(run: Folder, name: str) -> str:
+def _read_text(run: Folder, name: str) -> str:
     """Return the content of a small file; empty if it is missing or unreadable."""
     try:
         (content,) = run.read([name])

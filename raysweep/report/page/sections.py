@@ -57,8 +57,8 @@ from raysweep.uncertainty.front import FrontUncertainty
 TARGET_TITLES = {"polarity": "P, polarity", "similarity": "S, similarity", "objective": "objective"}
 
 IMPORTANCE_TEXT = (
-    "The share of each parameter in what all of them explain by themselves of a score, over all trials that were evaluated: "
-    "those that were paused or stopped early too, compared at equal budget. What parameters do only together is in none."
+    "Each parameter's share of the variance that single parameters explain, over all evaluated trials at equal budget, "
+    "including paused and stopped trials. Variance that only interactions explain is left out."
 )
 
 
@@ -147,7 +147,7 @@ def _member_tiles(member: Member) -> Iterator[Tile]:
     point = member.test or member.dev
     detail = f"trial {point.trial}, step {point.step}"
     if member.test:
-        detail = f"on dev, where it was chosen, {_score_pair(member.dev)}; {detail}"
+        detail = f"{_score_pair(member.dev)} on dev, where it was chosen; {detail}"
     if member.is_knee:
         yield Tile(f"knee, P / S on {point.split}", _score_pair(point), detail)
     if member.is_best:
@@ -160,9 +160,9 @@ def _score_pair(point: Point) -> str:
 
 
 def _cost_tile(total: Entry) -> Tile:
-    detail = "of workers"
+    detail = "worker time"
     if total.saved_seconds:
-        detail += f"; stopping early saved about {total.saved_seconds:,.0f}"
+        detail += f"; early stopping saved about {total.saved_seconds:,.0f}"
     return Tile("trial-seconds", f"{total.cost.seconds:,.0f}", detail)
 
 
@@ -171,14 +171,14 @@ def _area_tile(split: ScoredSplit, area: Area, uncertainty: FrontUncertainty | N
     if uncertainty is not None and uncertainty.share is not None:
         interval = show_interval(uncertainty.share, show_share)
         detail = f"{interval} {CORRECTED}; {detail}"
-    return Tile(f"of the oracle's hypervolume, {split}", show_share(area.share), detail)
+    return Tile(f"share of the oracle's hypervolume, {split}", show_share(area.share), detail)
 
 
 def script_element(name: str, text: str = "", keys: str = "") -> str:
     """Return an element for the script to fill, hidden without one. ``text`` explains its use, ``keys`` the arrow keys."""
     hints = paragraph(text, "hint") if text else ""
     if keys:
-        sentence = f"With the keyboard: arrows {keys}; Enter pins, Escape lets go."
+        sentence = f"Keyboard: {keys}; Enter pins, Escape unpins."
         hints += paragraph(sentence, "hint keys")
     return f'<div class="scripted" id="{name}" hidden>{hints}</div>'
 
@@ -187,10 +187,10 @@ def _front(material: Material) -> str:
     summary = material.summary
     picture = f"<noscript>{figure(material.front_png, 'Polarity against similarity')}</noscript>"
     if not summary.members:
-        return section("front", "Front", paragraph("No rung finished, so there is no front to show."), picture)
-    text = f"By falling similarity on dev, where the front was chosen. {SCORES_TEXT}"
-    keys = "left and right go along the front, up and down through the rungs of a trial"
-    chart = script_element("front-chart", "Point at a mark to see its configuration, click to pin it.", keys)
+        return section("front", "Front", paragraph("No rung finished, so the front is empty."), picture)
+    text = f"Sorted by decreasing similarity on dev, where the front was chosen. {SCORES_TEXT}"
+    keys = "left and right arrows move along the front, up and down arrows through the rungs of a trial"
+    chart = script_element("front-chart", "Hover over a mark to see its configuration, and click it to pin it.", keys)
     members = details(f"{TITLE} ({len(summary.members)})", member_table(summary), is_open=True)
     return section("front", "Front", chart, picture, members, paragraph(text, "soft"))
 
@@ -201,8 +201,8 @@ def _readings(material: Material) -> str:
     if readings is None or not readings.shown or not material.summary.members:
         return ""
     text = (
-        f"What the reference and the pinned point retrieve for a query of {readings.split}, best first; queries come first "
-        "for which points differ most. ✓ marks sentences that have the query's label, ✗ others."
+        f"The sentences that the reference and the pinned point retrieve for a query of {readings.split}, best first. "
+        "Queries on which points differ most come first. ✓ marks sentences with the query's label, ✗ others."
     )
     if not readings.texts:
         text += " The run stores no texts (report.texts is false)."
@@ -214,7 +214,7 @@ def _certainty(summary: Summary) -> str:
     if not content.rows:
         return ""
     sentences = [paragraph(sentence) for sentence in trust_sentences(summary)]
-    intervals = table(content, "Intervals and stability of the front's members")
+    intervals = table(content, "Intervals and stability of front members")
     return section("certainty", "Certainty", *sentences, intervals, paragraph(CERTAINTY_TEXT, "soft"))
 
 
@@ -229,8 +229,10 @@ def _curves(material: Material) -> str:
     if not material.summary.members:
         return ""
     picture = figure(material.progress_png, "Objective against training examples seen")
-    text = "A line is a trial, on dev, by each rung's best point; the sign at its end says how it ended."
-    chart = script_element("curves-chart", text, "left and right go from trial to trial, up and down by the last score")
+    text = "Each line is a trial on dev, through the best point of each rung. The sign at its end shows the trial's status."
+    chart = script_element(
+        "curves-chart", text, "left and right arrows move from trial to trial, up and down arrows by the last score"
+    )
     return section("curves", "Learning curves", chart, f"<noscript>{picture}</noscript>")
 
 
@@ -239,13 +241,13 @@ def _hyperparameters(summary: Summary) -> str:
     if not summary.members:
         return ""
     parallel_text = (
-        "Each trial's best point as a line. Drag along an axis to select; a click on the axis lets go. The filter of the "
-        "table of trials does the same without a mouse."
+        "Each line is a trial's best point. Drag along an axis to select a range, and click the axis to clear it. "
+        "Without a mouse, use the filter of the table of trials."
     )
-    parallel_keys = "left and right go from trial to trial, up and down by the objective"
+    parallel_keys = "left and right arrows move from trial to trial, up and down arrows by the objective"
     parallel = script_element("parallel-chart", parallel_text, parallel_keys)
-    slices_text = "Each trial's best point on dev, against one parameter at a time."
-    slices_keys = "left and right go along the parameter, up and down by the score"
+    slices_text = "The best point of each trial on dev, against one parameter at a time."
+    slices_keys = "left and right arrows move along the parameter, up and down arrows by the score"
     slices = script_element("slices-chart", slices_text, slices_keys)
     return join(
         [
@@ -285,10 +287,10 @@ def _share_cell(share: float | None) -> str:
 def _trials(summary: Summary) -> str:
     if not summary.trials:
         return section("trials", "Trials", paragraph("No trial was proposed."))
-    text = f"All {len(summary.trials)}, with the best dev point of each under the objective"
+    text = f"All {len(summary.trials)} trials, with the scores of each trial's best point on dev under the objective."
     if summary.results.info.constraints:
-        text += ", in parentheses where it misses a constraint"
-    return section("trials", "Trials", paragraph(f"{text}."), script_element("trials-filter"), trial_table(summary))
+        text += " Parentheses mark points that miss a constraint."
+    return section("trials", "Trials", paragraph(text), script_element("trials-filter"), trial_table(summary))
 
 
 def _tracebacks(summary: Summary) -> Iterator[str]:
@@ -302,10 +304,12 @@ def _settings(material: Material) -> str:
     origin = material.origin
     parts = [table(settings_table(material.summary), "Settings", "fit")]
     if origin.identities:
-        rows = TextTable(("of", "fingerprint"), origin.identities, frozenset({"of", "fingerprint"}))
-        text = "Fingerprints hash data, weights and parameters: two runs with the same ones read the same."
+        rows = TextTable(("input", "fingerprint"), origin.identities, frozenset({"input", "fingerprint"}))
+        text = (
+            "Fingerprints are hashes of data, weights and parameters. Runs with equal fingerprints used equal inputs."
+        )
         parts += [paragraph(text), table(rows, "Fingerprints", "fit")]
     if origin.configuration:
         content = f'<pre class="scroll long" tabindex="0">{escape(origin.configuration)}</pre>'
-        parts.append(details("The whole configuration", content))
+        parts.append(details("Complete configuration", content))
     return section("settings", "Settings", *parts)

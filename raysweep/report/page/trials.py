@@ -240,8 +240,6 @@ def stopping_text(summary: Summary) -> str:
         sentences.append(f"{num_trained:,} of {num_planned:,} rungs were trained ({share:.0%}).")
     saved_seconds = summary.account.total.saved_seconds
     if saved_seconds:
-        sentences.append(f"Stopping early saved about {saved_seconds:,.0f} trial-seconds.")
-    sentences.append(
-        "A row counts the trials that were evaluated at a rung, and those that have gone no further, by how they stand."
-    )
+        sentences.append(f"Early stopping saved about {saved_seconds:,.0f} trial-seconds.")
+    sentences.append("Each row counts the trials evaluated at a rung and, by status, those that reached no later rung.")
     return " ".join(sentences)

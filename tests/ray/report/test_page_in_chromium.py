@@ -403,7 +403,7 @@ def test_the_table_is_sorted_and_filtered(page: Any) -> None:
     page.get_by_text(f"{num_completed} of {NUM_TRIALS} trials", exact=True).wait_for()
     assert {text[2:] for text in column(page, "status")} == {"completed"}
     page.locator("#filter").fill("color=red")
-    page.get_by_text("There is no column color.").wait_for()
+    page.get_by_text("Unknown column: color.").wait_for()
     page.get_by_role("button", name="Show all").click()
     assert page.locator("#filter-problems").inner_text() == ""
 
@@ -564,7 +564,7 @@ def test_the_best_objective_is_seen_around_the_knee(desktop: Window, chosen_from
     page.locator("#front-canvas canvas").first.wait_for()
     both = page.evaluate(
         """() => echarts.getInstanceByDom(document.getElementById("front-canvas")).getOption().series
-            .find((series) => series.id === "knots").data.map((mark) => [mark.point, mark.symbolSize])"""
+            .find((series) => series.id === "highlights").data.map((mark) => [mark.point, mark.symbolSize])"""
     )
     (one, diamond), (other, star) = both
     assert one == other

@@ -314,4 +314,4 @@ def test_the_tiles_say_on_which_split_scores_are(run):
     text, _ = read_page(run.folder)
     knee = next(member for member in summary.members if member.is_knee)
     on_test, on_dev = (f"{100 * each.polarity:.1f} / {100 * each.similarity:.1f}" for each in (knee.test, knee.dev))
-    assert f"<dt>knee, P / S on test</dt><dd>{on_test}<small>on dev, where it was chosen, {on_dev};" in text
+    assert f"<dt>knee, P / S on test</dt><dd>{on_test}<small>{on_dev} on dev, where it was chosen;" in text

@@ -1,8 +1,8 @@
 /** A chart that is drawn when it scrolls into view, and redrawn when its size or the color scheme changes. */
 class Chart {
   /** ``options`` returns ECharts options; ``onReady`` is called once with the chart, when it is first drawn. */
-  constructor(place, options, onReady = () => {}) {
-    this.place = place;
+  constructor(holder, options, onReady = () => {}) {
+    this.holder = holder;
     this.options = options;
     this.onReady = onReady;
     this.chart = null;
@@ -12,7 +12,7 @@ class Chart {
         this.drawn();
       }
     }, { rootMargin: "400px" });
-    seen.observe(place);
+    seen.observe(holder);
     onTheme(() => this.redraw());
   }
 
@@ -23,17 +23,17 @@ class Chart {
   }
 
   begin() {
-    this.chart = echarts.init(this.place, null, { renderer: "canvas" });
+    this.chart = echarts.init(this.holder, null, { renderer: "canvas" });
     this.redraw();
-    new ResizeObserver(() => this.resize()).observe(this.place);
+    new ResizeObserver(() => this.resize()).observe(this.holder);
     this.onReady(this.chart);
   }
 
-  /** The observer also calls this once at the start, when nothing has changed. */
+  /** The observer also calls this when it starts, before any change. */
   resize() {
-    const { clientWidth, clientHeight } = this.place;
-    const isAsDrawn = this.chart.getWidth() === clientWidth && this.chart.getHeight() === clientHeight;
-    if (!isAsDrawn) this.chart.resize();
+    const { clientWidth, clientHeight } = this.holder;
+    const isSameSize = this.chart.getWidth() === clientWidth && this.chart.getHeight() === clientHeight;
+    if (!isSameSize) this.chart.resize();
   }
 
   redraw() {
@@ -78,7 +78,7 @@ function tipStyle(scheme, make) {
     borderColor: scheme.soft,
     padding: [8, 10],
     textStyle: { color: scheme.ink, fontSize: 13 },
-    formatter: (given) => make(given.data),
+    formatter: ({ data }) => make(data),
   };
 }
 
@@ -102,8 +102,8 @@ const RINGED = "path://M5,0.5L9.5,5L5,9.5L0.5,5ZM5,3.4A1.6,1.6,0,1,0,5.01,3.4Z";
 
 const OTHER_SHAPE = "diamond";
 
-function shapeOfPoint(place) {
-  return SHAPES[points.kinds[points.kind[place]].kind] || OTHER_SHAPE;
+function shapeOfPoint(index) {
+  return SHAPES[points.kinds[points.kind[index]].kind] || OTHER_SHAPE;
 }
 
 const STANDING_SHAPES = {

@@ -1,14 +1,14 @@
 /** Learning curves: a line per trial, with the trial's status at its end. */
 
 function beginCurves() {
-  const place = unfold("curves-chart");
-  if (!place) return;
-  const holder = keyedHolder(place, "middle", "Learning curves");
+  const container = unfold("curves-chart");
+  if (!container) return;
+  const holder = keyedHolder(container, "middle", "Learning curves");
   const measure = selectBox("Score", MEASURES, selection.measure, (name) => change({ measure: name }));
   const legend = legendOf("Legend of the learning curves", trialItems, ["color"]);
-  place.append(element("div", { class: "controls" }, measure), holder, legend);
-  const chart = new Chart(holder, () => curveOptions(keys.trial), (made) => {
-    made.on("click", (event) => pinTrial(event.data));
+  container.append(element("div", { class: "controls" }, measure), holder, legend);
+  const chart = new Chart(holder, () => curveOptions(keys.trial), (drawn) => {
+    drawn.on("click", (event) => pinTrial(event.data));
   });
   const keys = new TrialKeys(chart, { marks: curveMarks, words: curveWords, tipPlace: placeOnAxes });
   onSelection((names) => {
@@ -39,7 +39,7 @@ function curveOf(trial) {
 
 /** The indexes and curves of the selected trials that have a curve. */
 function shownCurves() {
-  const curves = trials.map((trial, place) => ({ trial: place, coords: curveOf(trial) }));
+  const curves = trials.map((trial, index) => ({ trial: index, coords: curveOf(trial) }));
   return curves.filter(({ trial, coords }) => coords.length > 0 && isTrialSelected(trial));
 }
 

@@ -2,16 +2,16 @@
 
 /** Makes an element. All text is inserted as text nodes, so nothing from a run is parsed as markup. */
 function element(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
+  const created = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (key === "on") {
-      for (const [event, handler] of Object.entries(value)) made.addEventListener(event, handler);
+      for (const [event, handler] of Object.entries(value)) created.addEventListener(event, handler);
     } else if (value !== false && value != null) {
-      made.setAttribute(key, value === true ? "" : value);
+      created.setAttribute(key, value === true ? "" : value);
     }
   }
-  made.append(...children.filter((child) => child != null));
-  return made;
+  created.append(...children.filter((child) => child != null));
+  return created;
 }
 
 /** A user's text, isolated so that right-to-left text does not reorder its surroundings. */
@@ -21,10 +21,10 @@ function userText(text) {
 
 /** An SVG element. */
 function svgElement(name, attributes = {}, ...children) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
+  const created = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) created.setAttribute(key, value);
+  created.append(...children);
+  return created;
 }
 
 /** A list of terms and descriptions. */
@@ -36,8 +36,8 @@ function facts(pairs) {
 
 /** A labeled dropdown. ``options`` are pairs of value and text. */
 function selectBox(label, options, chosen, onChange) {
-  const made = options.map(([value, words]) => element("option", { value, selected: value === chosen }, words));
-  const box = element("select", { on: { change: () => onChange(box.value) } }, ...made);
+  const items = options.map(([value, words]) => element("option", { value, selected: value === chosen }, words));
+  const box = element("select", { on: { change: () => onChange(box.value) } }, ...items);
   return element("label", {}, label, box);
 }
 
@@ -54,13 +54,13 @@ function choiceGroup(name, label, options, chosen, onChange) {
 
 /** Shows an element that is hidden without scripts. */
 function unfold(id) {
-  const place = document.getElementById(id);
-  if (place) {
-    place.hidden = false;
-    const around = place.closest("section.scripted");
-    if (around) around.hidden = false;
+  const container = document.getElementById(id);
+  if (container) {
+    container.hidden = false;
+    const section = container.closest("section.scripted");
+    if (section) section.hidden = false;
   }
-  return place;
+  return container;
 }
 
 /** Announces a text to screen readers. */

@@ -4,14 +4,15 @@ let cursor = null; // index of the point at the keyboard cursor
 let isZoomed = false;
 
 function beginFront() {
-  const place = unfold("front-chart");
-  if (!place) return;
-  const holder = keyedHolder(place, "large", "Polarity against similarity", "front-canvas");
+  const container = unfold("front-chart");
+  if (!container) return;
+  const holder = keyedHolder(container, "large", "Polarity against similarity", "front-canvas");
   const legend = legendOf("Legend of the front", frontLegend, ["color", "split"]);
-  place.append(frontControls(), element("div", { class: "beside" }, element("div", {}, holder, legend), pinnedCard()));
+  container.append(frontControls(), element("div", { class: "beside" }, element("div", {}, holder, legend), pinnedCard()));
   if (points.stored > points.trial.length) {
-    const text = `Shown are ${points.trial.length.toLocaleString("en")} of ${points.stored.toLocaleString("en")} points: `;
-    place.append(element("p", { class: "hint" }, `${text}the front, each trial's best, and of the rest one in so many.`));
+    const counts = `Showing ${points.trial.length.toLocaleString("en")} of ${points.stored.toLocaleString("en")} points`;
+    const text = `${counts}: the front, each trial's best point, and an even sample of the others.`;
+    container.append(element("p", { class: "hint" }, text));
   }
   const front = new Chart(holder, frontOptions, (chart) => listenToFront(chart, front));
   onSelection((names) => {
@@ -60,7 +61,7 @@ let isSelecting = matchMedia("(pointer: fine)").matches;
 const selectingListeners = [];
 
 function areaToggle() {
-  const toggle = element("button", { type: "button", "aria-pressed": String(isSelecting) }, "Drag selects an area");
+  const toggle = element("button", { type: "button", "aria-pressed": String(isSelecting) }, "Drag to select an area");
   toggle.addEventListener("click", () => {
     isSelecting = !isSelecting;
     toggle.setAttribute("aria-pressed", String(isSelecting));
@@ -131,10 +132,10 @@ function frontOptions() {
 
 /** The view around the members and the best of the points that they are compared with. */
 function zoomedFrame() {
-  const places = shownMembers().map((member) => position(member.point, selection.split));
-  if (places.length === 0) return {};
+  const coordinates = shownMembers().map((member) => position(member.point, selection.split));
+  if (coordinates.length === 0) return {};
   const range = (column) => {
-    const values = places.map((place) => place[column]);
+    const values = coordinates.map((pair) => pair[column]);
     const low = Math.min(...values);
     const high = Math.max(...values);
     const margin = 0.06 * (high - low) || 0.5;
@@ -164,7 +165,7 @@ function frontSeries(scheme, paint) {
     trajectorySeries(scheme, paint),
     intervalSeries(members, scheme),
     memberSeries(members, scheme, paint),
-    knotSeries(members, scheme),
+    highlightSeries(members, scheme),
     ringSeries("pinned ring", frontMark(selection.pinned), { color: scheme.link, width: 3, size: 22 }),
     ringSeries("cursor ring", frontMark(cursor), { color: scheme.ink, width: 2, size: 28 }),
   ];
@@ -172,27 +173,27 @@ function frontSeries(scheme, paint) {
 
 /** The non-dominated members by increasing similarity: on test, some members may dominate others. */
 function staircase(members) {
-  const places = [];
+  const corners = [];
   let best = -Infinity;
   for (const member of [...members].reverse()) {
-    const place = position(member.point, selection.split);
-    if (place[1] > best) {
-      best = place[1];
-      places.unshift(place);
+    const corner = position(member.point, selection.split);
+    if (corner[1] > best) {
+      best = corner[1];
+      corners.unshift(corner);
     }
   }
-  return places;
+  return corners;
 }
 
 function allPoints(paint) {
   const isDense = points.trial.length > 1500;
   const data = [];
   const numShown = selection.split === "dev" ? points.trial.length : 0; // on test only members are scored
-  for (let place = 0; place < numShown; place++) {
-    if (isPointSelected(place)) {
-      const color = paint.of(trialOfPoint(place));
+  for (let index = 0; index < numShown; index++) {
+    if (isPointSelected(index)) {
+      const color = paint.of(trialOfPoint(index));
       const itemStyle = { color: color, opacity: isDense ? 0.4 : 0.6 };
-      data.push({ value: [points.s[place], points.p[place]], symbol: shapeOfPoint(place), itemStyle, point: place });
+      data.push({ value: [points.s[index], points.p[index]], symbol: shapeOfPoint(index), itemStyle, point: index });
     }
   }
   return { id: "points", type: "scatter", symbolSize: isDense ? 4 : 6, data, z: 2 };
@@ -201,7 +202,7 @@ function allPoints(paint) {
 function limitSeries(limits, scheme) {
   const series = [];
   if (limits.oracle.length) {
-    const data = limits.oracle.map((value) => ({ value, name: "oracle: no encoder can pass", scores: { s: value[0], p: value[1] } }));
+    const data = limits.oracle.map((value) => ({ value, name: "oracle: upper limit of any encoder", scores: { s: value[0], p: value[1] } }));
     const lineStyle = { color: scheme.soft, width: 1.4, type: "dashed" };
     const itemStyle = { color: scheme.soft };
     series.push({ id: "oracle", type: "line", symbol: "circle", symbolSize: 4, lineStyle, itemStyle, data, z: 3 });
@@ -231,8 +232,8 @@ const BASELINE_NAMES = { probe: "probe(g) on R", setfit: "SetFit", published: "p
 
 function baselineSeries(limits, scheme) {
   return Object.keys(BASELINE_SHAPES).map((kind) => {
-    const found = limits.baselines.filter((baseline) => baseline.kind === kind);
-    const data = found.map((baseline) => ({ value: [baseline.s, baseline.p], name: baseline.name, scores: baseline }));
+    const baselines = limits.baselines.filter((baseline) => baseline.kind === kind);
+    const data = baselines.map((baseline) => ({ value: [baseline.s, baseline.p], name: baseline.name, scores: baseline }));
     const isProbe = kind === "probe";
     const itemStyle = isProbe
       ? { color: scheme.back, borderColor: scheme.ink, borderWidth: 1.2 }
@@ -258,8 +259,8 @@ function memberSeries(members, scheme, paint) {
   return { id: "members", type: "scatter", symbolSize: isCrowded ? 8 : 12, data, z: 7 };
 }
 
-/** The knee's star and the ring of the best objective. */
-function knotSeries(members, scheme) {
+/** The star of the knee and the ring of the best objective. */
+function highlightSeries(members, scheme) {
   const data = [];
   for (const member of members) {
     const value = position(member.point, selection.split);
@@ -273,36 +274,36 @@ function knotSeries(members, scheme) {
       data.push({ value, symbol: STAR, symbolSize: 19, itemStyle, point: member.point });
     }
   }
-  return { id: "knots", type: "scatter", data, z: 8 };
+  return { id: "highlights", type: "scatter", data, z: 8 };
 }
 
 /** The mark of a point, or null if it has none on the split. */
-function frontMark(place) {
-  const value = place === null ? null : position(place, selection.split);
-  return value && { value, point: place };
+function frontMark(index) {
+  const value = index === null ? null : position(index, selection.split);
+  return value && { value, point: index };
 }
 
 /** The rungs of the hovered trial, else of the pinned one, for its point's kind. */
 function trajectorySeries(scheme, paint) {
-  const place = cursor ?? selection.pinned;
+  const index = cursor ?? selection.pinned;
   const series = { id: "trajectory", type: "line", silent: true, symbol: "circle", symbolSize: 5, data: [], z: 5 };
-  if (place === null || selection.split !== "dev") return series;
-  const color = paint.of(trialOfPoint(place));
-  const data = siblings(place).map((each) => position(each, "dev"));
+  if (index === null || selection.split !== "dev") return series;
+  const color = paint.of(trialOfPoint(index));
+  const data = siblings(index).map((sibling) => position(sibling, "dev"));
   return { ...series, data, lineStyle: { color: color, width: 2 }, itemStyle: { color: color } };
 }
 
 /** Points of the same trial and kind, by increasing rung. */
-function siblings(place) {
-  const same = pointsOfTrial.get(points.trial[place]).filter((each) => points.kind[each] === points.kind[place]);
-  return same.sort((one, other) => points.step[one] - points.step[other]);
+function siblings(index) {
+  const indexes = pointsOfTrial.get(points.trial[index]).filter((other) => points.kind[other] === points.kind[index]);
+  return indexes.sort((one, other) => points.step[one] - points.step[other]);
 }
 
-const MOST_INTERVALS = 30;
+const MAX_INTERVALS = 30;
 
 /** Crosses of the intervals of P and S; only the pinned member's if there are many. */
 function intervalSeries(members, scheme) {
-  const isShown = (member) => members.length <= MOST_INTERVALS || member.point === selection.pinned;
+  const isShown = (member) => members.length <= MAX_INTERVALS || member.point === selection.pinned;
   const data = [];
   for (const member of members) {
     const interval = member.intervals[selection.split];
@@ -367,17 +368,17 @@ function firstMember() {
   return knee ? knee.point : null;
 }
 
-function moveCursor(place, front) {
-  if (place == null || !position(place, selection.split)) return;
-  cursor = place;
+function moveCursor(index, front) {
+  if (index == null || !position(index, selection.split)) return;
+  cursor = index;
   drawCursor(front);
-  announce(spokenPoint(place));
+  announce(spokenPoint(index));
 }
 
 function drawCursor(front) {
   if (cursor === null) return;
   redrawWithTip(front, (drawn) => {
-    const seriesIndex = drawn.getOption().series.findIndex((each) => each && each.id === "cursor ring");
+    const seriesIndex = drawn.getOption().series.findIndex((series) => series && series.id === "cursor ring");
     return { seriesIndex, dataIndex: 0 };
   });
 }
@@ -403,25 +404,25 @@ function frontMoves() {
 }
 
 /** The point among these whose similarity is nearest to another point's. */
-function nearest(places, place) {
-  const at = place === null ? null : position(place, selection.split);
-  const here = at ? at[0] : 0;
-  const distance = (place) => Math.abs(position(place, selection.split)[0] - here);
-  return [...places].sort((one, other) => distance(one) - distance(other))[0];
+function nearest(indexes, index) {
+  const coordinates = index === null ? null : position(index, selection.split);
+  const similarity = coordinates ? coordinates[0] : 0;
+  const distance = (other) => Math.abs(position(other, selection.split)[0] - similarity);
+  return [...indexes].sort((one, other) => distance(one) - distance(other))[0];
 }
 
 function frontLegend() {
   const scheme = colors();
   const limits = run.limits[selection.split];
   const items = colorItems();
-  const kinds = new Map(points.kinds.map((each) => [each.kind, SHAPES[each.kind] || OTHER_SHAPE]));
+  const kinds = new Map(points.kinds.map(({ kind }) => [kind, SHAPES[kind] || OTHER_SHAPE]));
   if (kinds.size > 1) {
     for (const [kind, shape] of kinds) items.push(legendItem(legendMark(shape, { stroke: scheme.ink }), kind));
   }
   items.push(legendItem(legendMark("line", { stroke: scheme.ink }), "front"));
   items.push(legendItem(legendMark(STAR, { fill: scheme.knee, stroke: scheme.ink }), "knee"));
   items.push(legendItem(legendMark(RINGED, { stroke: scheme.ink }), "best objective"));
-  if (limits.oracle.length) items.push(legendItem(legendMark("line", { stroke: scheme.soft, dashed: true }), "oracle: the limit"));
+  if (limits.oracle.length) items.push(legendItem(legendMark("line", { stroke: scheme.soft, dashed: true }), "oracle: upper limit"));
   if (limits.reference) items.push(legendItem(legendMark(CROSS, { fill: scheme.ink }), "reference encoder R"));
   for (const [kind, shape] of Object.entries(BASELINE_SHAPES)) {
     if (limits.baselines.some((baseline) => baseline.kind === kind)) {

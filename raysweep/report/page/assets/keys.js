@@ -20,18 +20,19 @@ function stepByKeys(holder, { start, moves, show, hide, choose }) {
   });
 }
 
-/** The place some steps further in a row, clamped to its ends; ``otherwise`` if the current place is not in it. */
-function stepped(row, place, steps, otherwise = row[0]) {
-  const at = row.indexOf(place);
-  return at < 0 ? otherwise : row[Math.min(row.length - 1, Math.max(0, at + steps))];
+/** Returns the item some steps further in a row, clamped to its ends, or ``otherwise`` if the item is not in the row. */
+function stepped(row, item, steps, otherwise = row[0]) {
+  const index = row.indexOf(item);
+  if (index < 0) return otherwise;
+  return row[Math.min(row.length - 1, Math.max(0, index + steps))];
 }
 
-/** Redraws a focused chart and shows the tooltip at ``where``, after ECharts has restored the previous tooltip. */
+/** Redraws a focused chart and shows the tooltip at ``where(drawn)``, after ECharts has restored the previous tooltip. */
 function redrawWithTip(chart, where) {
   const drawn = chart.drawn();
   chart.redraw();
   setTimeout(() => {
-    if (document.activeElement === chart.place) drawn.dispatchAction({ type: "showTip", ...where(drawn) });
+    if (document.activeElement === chart.holder) drawn.dispatchAction({ type: "showTip", ...where(drawn) });
   });
 }
 
@@ -39,12 +40,12 @@ function redrawWithTip(chart, where) {
 class TrialKeys {
   /**
    * ``marks()`` lists the marks: ``trial`` is an index, ``x`` and ``y`` order them for arrows sideways and upwards.
-   * ``words(trial)`` lists the values that the chart shows; ``tipPlace(chart, mark)`` is the pixel of the mark's tooltip.
+   * ``words(trial)`` lists the values that the chart shows; ``tipPlace(chart, mark)`` returns the pixel of the mark's tooltip.
    */
   constructor(chart, { marks, words, tipPlace }) {
     Object.assign(this, { chart, marks, words, tipPlace });
     this.trial = null; // its index, while the chart has the focus
-    stepByKeys(chart.place, {
+    stepByKeys(chart.holder, {
       start: () => stepped(this.row("x"), pinnedTrial(), 0),
       moves: () => this.moves(),
       show: (trial) => this.show(trial),

@@ -1,9 +1,9 @@
-/** While its run is going, a served page reloads periodically and keeps the reader's selection. */
+/** While the run is active, a served page reloads periodically and restores the reader's selection. */
 const RELOAD_SECONDS = 20;
 
 function beginLive() {
   restore();
-  addEventListener("pagehide", keep);
+  addEventListener("pagehide", store);
   if (!run.isRunning || !location.protocol.startsWith("http")) return null;
   const box = element("input", { type: "checkbox", checked: recall("live") !== false });
   box.addEventListener("change", () => remember("live", box.checked));
@@ -21,11 +21,11 @@ function isBusy() {
   return active !== null && active.matches("input[type=search], input[type=number], select, [role=application]:focus-visible");
 }
 
-function keep() {
+function store() {
   const member = memberOfPoint.get(selection.pinned);
   remember("chosen", {
     pinned: member ? member.name : null,
-    isLetGo: selection.pinned === null,
+    isUnpinned: selection.pinned === null,
     split: selection.split,
     area: selection.area,
     words: selection.words,
@@ -36,13 +36,13 @@ function keep() {
 
 function restore() {
   const knee = run.members.find((member) => member.knee);
-  const kept = run.isRunning && location.protocol.startsWith("http") ? recall("chosen") : null;
-  if (!kept) {
+  const stored = run.isRunning && location.protocol.startsWith("http") ? recall("chosen") : null;
+  if (!stored) {
     change({ pinned: knee ? knee.point : null });
     return;
   }
-  const pinned = kept.isLetGo ? null : (pointOfName(kept.pinned) ?? (knee ? knee.point : null));
-  const split = run.splits.includes(kept.split) ? kept.split : selection.split;
-  change({ pinned, split, area: kept.area, words: kept.words });
-  requestAnimationFrame(() => scrollTo({ top: kept.scroll, behavior: "instant" }));
+  const pinned = stored.isUnpinned ? null : (pointOfName(stored.pinned) ?? (knee ? knee.point : null));
+  const split = run.splits.includes(stored.split) ? stored.split : selection.split;
+  change({ pinned, split, area: stored.area, words: stored.words });
+  requestAnimationFrame(() => scrollTo({ top: stored.scroll, behavior: "instant" }));
 }

@@ -5,17 +5,17 @@ const NO_VALUE = "no value"; // the parameter does not apply
 const PARALLEL_SCORES = [["p", "P"], ["s", "S"], ["objective", "objective"]];
 
 function beginParallel() {
-  const place = unfold("parallel-chart");
-  if (!place) return;
+  const container = unfold("parallel-chart");
+  if (!container) return;
   const axes = parallelAxes();
-  const holder = keyedHolder(place, "middle", "Parallel coordinates");
+  const holder = keyedHolder(container, "middle", "Parallel coordinates");
   holder.style.minWidth = `${95 * axes.length}px`;
-  const names = { class: "wide", tabindex: "0", role: "region", "aria-label": "Parallel coordinates, scrolls sideways" };
+  const names = { class: "wide", tabindex: "0", role: "region", "aria-label": "Parallel coordinates, scrolls horizontally" };
   const box = element("div", names, holder);
-  place.append(box, legendOf("Legend of the parallel coordinates", colorItems, ["color"]));
-  const chart = new Chart(holder, () => parallelOptions(axes, keys.trial), (made) => {
-    made.on("axisareaselected", (event) => narrowByAxis(axes, event));
-    made.on("click", (event) => pinTrial(event.data));
+  container.append(box, legendOf("Legend of the parallel coordinates", colorItems, ["color"]));
+  const chart = new Chart(holder, () => parallelOptions(axes, keys.trial), (drawn) => {
+    drawn.on("axisareaselected", (event) => narrowByAxis(axes, event));
+    drawn.on("click", (event) => pinTrial(event.data));
   });
   const shown = (trial) => axes.filter((axis) => trialValue(trial, axis.key) != null);
   const words = (trial) => shown(trial).map((axis) => `${axis.name} ${shortValue(trialValue(trial, axis.key))}`);
@@ -34,19 +34,19 @@ function parallelMarks() {
 
 /** The indexes of the selected trials that have a point. */
 function shownTrials() {
-  const places = trials.map((trial, place) => place);
-  return places.filter((place) => trials[place].objective != null && isTrialSelected(place));
+  const isShown = (index) => trials[index].objective != null && isTrialSelected(index);
+  return [...trials.keys()].filter(isShown);
 }
 
 /** Each axis has the ``key`` of a trial's value, and ``coordinate``, which maps a value to its position. */
 function parallelAxes() {
-  const axes = run.parameters.map((parameter, place) => parameterAxis(parameter, place));
+  const axes = run.parameters.map((parameter, index) => parameterAxis(parameter, index));
   for (const [key, name] of PARALLEL_SCORES) axes.push(numberAxis(key, name, false));
   return axes;
 }
 
-function parameterAxis(parameter, place) {
-  const key = `parameter ${place}`;
+function parameterAxis(parameter, index) {
+  const key = `parameter ${index}`;
   if (parameter.kind === "number") return numberAxis(key, parameter.name, parameter.log);
   const data = isAbsentSomewhere(key) ? [NO_VALUE, ...parameter.values] : parameter.values;
   const coordinate = (value) => data.indexOf(value == null ? NO_VALUE : String(value));
@@ -77,10 +77,10 @@ function roundExtent(low, high, isLog) {
   return { min: rounded(steps[0] * interval), max: rounded(Math.max(steps[1], steps[0] + 1) * interval), interval: rounded(interval) };
 }
 
-const LONGEST_NAME = 14;
+const MAX_NAME_LENGTH = 14;
 
-function shortened(text, most = LONGEST_NAME) {
-  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+function shortened(text, maxLength = MAX_NAME_LENGTH) {
+  return text.length > maxLength ? `${text.slice(0, maxLength - 1)}…` : text;
 }
 
 function parallelOptions(axes, keyed) {
@@ -88,12 +88,12 @@ function parallelOptions(axes, keyed) {
   const paint = coloring();
   const isDense = trials.length > 200;
   const pinned = pinnedTrial();
-  const lines = shownTrials().map((place) => {
-    const trial = trials[place];
+  const lines = shownTrials().map((index) => {
+    const trial = trials[index];
     const value = axes.map((axis) => axis.coordinate(trialValue(trial, axis.key)) ?? "-");
-    const isBold = place === pinned || place === keyed;
+    const isBold = index === pinned || index === keyed;
     const lineStyle = { color: paint.of(trial), opacity: isBold ? 1 : isDense ? 0.25 : 0.6, width: isBold ? 3 : 1.3 };
-    return { value, lineStyle, trial: place };
+    return { value, lineStyle, trial: index };
   });
   const data = lines.filter((line) => line.trial !== pinned);
   for (const line of lines) if (line.trial === pinned) data.push(outline(line, scheme), line);
@@ -137,13 +137,13 @@ function parallelAxis(axis, dim, scheme) {
 }
 
 function narrowByAxis(axes, event) {
-  const found = axes.find((axis) => axis.key === event.parallelAxisId);
+  const axis = axes.find(({ key }) => key === event.parallelAxisId);
   const changed = new Map(selection.axes);
-  if (!found) return;
+  if (!axis) return;
   if (event.intervals && event.intervals.length) {
-    changed.set(found.key, { intervals: event.intervals, coordinate: found.coordinate });
+    changed.set(axis.key, { intervals: event.intervals, coordinate: axis.coordinate });
   } else {
-    changed.delete(found.key);
+    changed.delete(axis.key);
   }
   change({ axes: changed });
 }

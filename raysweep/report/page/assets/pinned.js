@@ -1,9 +1,9 @@
 /** The card of the pinned point: its scores, its configuration, and the command that exports it. */
 
-function pin(place) {
-  if (place == null || place === selection.pinned) return;
-  change({ pinned: place });
-  announce(`Pinned: ${spokenPoint(place)}`);
+function pin(index) {
+  if (index == null || index === selection.pinned) return;
+  change({ pinned: index });
+  announce(`Pinned: ${spokenPoint(index)}`);
 }
 
 function unpin() {
@@ -23,20 +23,20 @@ function pinnedCard() {
 }
 
 function pinnedContent() {
-  const place = selection.pinned;
-  if (place === null) {
-    const text = "Nothing is pinned. Click a mark of the chart, or choose one by the arrow keys and press Enter.";
+  const index = selection.pinned;
+  if (index === null) {
+    const text = "Nothing is pinned. Click a mark in the chart, or select one with the arrow keys and press Enter.";
     return [element("h3", {}, "Pinned point"), element("p", { class: "soft" }, text)];
   }
-  const trial = trialOfPoint(place);
-  const member = memberOfPoint.get(place);
+  const trial = trialOfPoint(index);
+  const member = memberOfPoint.get(index);
   const common = Object.entries(run.common).map(([name, value]) => [userText(shortValue(name)), userText(shortValue(value, 200))]);
   const configuration = configurationOf(trial, 200);
   const reason = trial.reason ? [": ", userText(trial.reason)] : [];
   return [
-    element("h3", {}, pointTitle(place)),
-    element("p", { class: "soft" }, marksOf(place).join(", ") || "not on the front"),
-    scoreTable(place),
+    element("h3", {}, pointTitle(index)),
+    element("p", { class: "soft" }, marksOf(index).join(", ") || "not on the front"),
+    scoreTable(index),
     ...guardParts(member),
     ...(configuration.length ? [facts(configuration)] : []),
     element("p", { class: "hint" }, standingOf(trial), ...reason),
@@ -45,16 +45,16 @@ function pinnedContent() {
   ];
 }
 
-function scoreTable(place) {
-  const splits = run.splits.filter((split) => scoresOn(place, split));
-  const member = memberOfPoint.get(place);
+function scoreTable(index) {
+  const splits = run.splits.filter((split) => scoresOn(index, split));
+  const member = memberOfPoint.get(index);
   const names = [["P", "p"], ["S", "s"], ["retention", "r"], ["accuracy", "a"]];
   const head = [element("td"), ...splits.map((split) => element("th", { scope: "col", class: "n" }, split))];
   const rows = names.map(([name, key]) => {
     const cells = splits.map((split) => {
       const interval = intervalText(member, split, key).trim().replace(/[()]/g, "");
       const small = interval ? element("small", { class: "soft" }, interval) : null;
-      return element("td", { class: "n" }, shownScore(scoresOn(place, split)[key]), small);
+      return element("td", { class: "n" }, shownScore(scoresOn(index, split)[key]), small);
     });
     return element("tr", {}, element("th", { scope: "row" }, name), ...cells);
   });
@@ -64,40 +64,43 @@ function scoreTable(place) {
     rows.push(element("tr", {}, element("th", { scope: "row" }, "stability"), ...cells));
   }
   const table = element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
-  const level = certainties.map((certainty) => certainty.level).find((each) => each != null);
-  const words = level == null ? "" : `Small: ${shownShare(level)} intervals over queries.`;
-  const stable = rows.length > names.length ? " Stability: the share of resamples of the queries in which it is on the front." : "";
-  const told = words ? element("p", { class: "hint" }, words + stable) : null;
-  return element("div", { class: "scroll" }, table, told);
+  const level = certainties.map((certainty) => certainty.level).find((value) => value != null);
+  if (level == null) return element("div", { class: "scroll" }, table);
+  const sentences = [`Small numbers are ${shownShare(level)} intervals over queries.`];
+  if (rows.length > names.length) sentences.push("Stability is the share of query resamples in which the point is on the front.");
+  return element("div", { class: "scroll" }, table, element("p", { class: "hint" }, sentences.join(" ")));
 }
 
 /** The guard scores of a member, and their limits. */
 function guardParts(member) {
   if (!member || member.guards.length === 0) return [];
-  const words = ({ isMet, minimum }) => (minimum == null ? "no limit" : `${isMet ? "meets" : "misses"} ≥ ${shownScore(minimum)}`);
+  const limitText = ({ isMet, minimum }) => {
+    if (minimum == null) return "no limit";
+    return `${isMet ? "meets" : "misses"} ≥ ${shownScore(minimum)}`;
+  };
   const rows = member.guards.map((guard) => element(
     "tr",
     {},
     element("th", { scope: "row" }, userText(guard.name), element("small", { class: "soft" }, userText(guard.metric))),
     element("td", { class: "n" }, shownScore(guard.score)),
-    element("td", { class: guard.isMet ? null : "missed" }, words(guard)),
+    element("td", { class: guard.isMet ? null : "missed" }, limitText(guard)),
   ));
-  const names = [["guard", null], ["score", "n"], ["asked for", null]];
+  const names = [["guard", null], ["score", "n"], ["limit", null]];
   const head = names.map(([name, style]) => element("th", { scope: "col", class: style }, name));
   const table = element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
   return [element("div", { class: "scroll", id: "pinned-guards" }, table)];
 }
 
 function exportParts(member) {
-  const letGo = element("button", { type: "button", on: { click: unpin } }, "Let go");
+  const unpinButton = element("button", { type: "button", on: { click: unpin } }, "Unpin");
   if (!member) {
-    const text = "Only members of the front have their weights kept, and can be exported.";
-    return [element("p", { class: "hint" }, text), element("div", { class: "controls" }, letGo)];
+    const text = "Only front members can be exported; the weights of other points are not stored.";
+    return [element("p", { class: "hint" }, text), element("div", { class: "controls" }, unpinButton)];
   }
   const command = element("code", { class: "command", id: "export-command" }, member.command);
   const button = element("button", { type: "button" }, "Copy");
   button.addEventListener("click", () => copyText(member.command, command, button));
-  return [element("div", { class: "hint" }, "As a model of its own:"), command, element("div", { class: "controls" }, button, letGo)];
+  return [element("div", { class: "hint" }, "Export this point as a model:"), command, element("div", { class: "controls" }, button, unpinButton)];
 }
 
 async function copyText(text, shown, button) {
@@ -110,6 +113,6 @@ async function copyText(text, shown, button) {
     isCopied = document.execCommand("copy");
   }
   button.textContent = isCopied ? "Copied" : "Press Ctrl+C";
-  announce(isCopied ? "The command is copied." : "The command is selected.");
+  announce(isCopied ? "Command copied." : "Command selected.");
   setTimeout(() => (button.textContent = "Copy"), 2500);
 }

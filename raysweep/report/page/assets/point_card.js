@@ -1,24 +1,24 @@
 /** Descriptions of a point for tooltips, the pinned card and screen readers. */
 
-function pointTitle(place) {
-  return `Trial ${points.trial[place]}, rung ${points.step[place]}, ${kindName(place)}`;
+function pointTitle(index) {
+  return `Trial ${points.trial[index]}, rung ${points.step[index]}, ${kindName(index)}`;
 }
 
-function marksOf(place) {
-  const member = memberOfPoint.get(place);
+function marksOf(index) {
+  const member = memberOfPoint.get(index);
   if (!member) return [];
   const marks = ["on the front"];
   if (member.knee) marks.push("★ knee");
   if (member.best) marks.push("◆ best objective");
-  if (Object.values(member.intervals).some((certainty) => certainty && certainty.inKneeRegion)) marks.push("in the knee's region");
+  if (Object.values(member.intervals).some((certainty) => certainty && certainty.inKneeRegion)) marks.push("in the knee region");
   for (const missed of member.misses) marks.push(`misses ${missed}`);
   return marks;
 }
 
 /** The varied parameters that apply to a trial. */
-function configurationOf(trial, most = 40) {
-  const pairs = run.parameters.map((parameter, place) => [parameter.name, trial.values[place]]);
-  return pairs.filter(([, value]) => value != null).map(([name, value]) => [userText(shortValue(name)), userText(shortValue(value, most))]);
+function configurationOf(trial, maxLength = 40) {
+  const pairs = run.parameters.map((parameter, index) => [parameter.name, trial.values[index]]);
+  return pairs.filter(([, value]) => value != null).map(([name, value]) => [userText(shortValue(name)), userText(shortValue(value, maxLength))]);
 }
 
 function intervalText(member, split, score) {
@@ -26,10 +26,10 @@ function intervalText(member, split, score) {
   return interval ? ` (${shownScore(interval[0])} to ${shownScore(interval[1])})` : "";
 }
 
-function scorePairs(place, split) {
-  const scores = scoresOn(place, split);
+function scorePairs(index, split) {
+  const scores = scoresOn(index, split);
   if (!scores) return [];
-  const member = memberOfPoint.get(place);
+  const member = memberOfPoint.get(index);
   const pairs = [
     ["P", shownScore(scores.p) + intervalText(member, split, "p")],
     ["S", shownScore(scores.s) + intervalText(member, split, "s")],
@@ -41,7 +41,7 @@ function scorePairs(place, split) {
   return pairs;
 }
 
-const MOST_TIP_VALUES = 10;
+const MAX_TIP_VALUES = 10;
 
 /** The tooltip of a mark, which is a trial's point, a trial, or a point that does not come from a trial. */
 function tip(mark) {
@@ -54,15 +54,15 @@ function tip(mark) {
   return element("div", { class: "tip" }, element("strong", {}, userText(shortValue(mark.name))), facts(pairs));
 }
 
-function pointTip(place) {
-  const marks = marksOf(place);
-  const configuration = configurationOf(trialOfPoint(place)).slice(0, MOST_TIP_VALUES);
+function pointTip(index) {
+  const marks = marksOf(index);
+  const configuration = configurationOf(trialOfPoint(index)).slice(0, MAX_TIP_VALUES);
   return element(
     "div",
     { class: "tip" },
-    element("strong", {}, pointTitle(place)),
+    element("strong", {}, pointTitle(index)),
     marks.length ? element("div", {}, marks.join(", ")) : null,
-    facts([...scorePairs(place, selection.split), ...configuration]),
+    facts([...scorePairs(index, selection.split), ...configuration]),
   );
 }
 
@@ -79,15 +79,15 @@ function trialTip(trial) {
     { class: "tip" },
     element("strong", {}, best == null ? `Trial ${trial.trial}` : `Trial ${trial.trial}, best point ${kindName(best)}`),
     element("div", {}, standingOf(trial)),
-    facts([...scores, ...configurationOf(trial).slice(0, MOST_TIP_VALUES)]),
+    facts([...scores, ...configurationOf(trial).slice(0, MAX_TIP_VALUES)]),
   );
 }
 
 /** A point in one line for screen readers. */
-function spokenPoint(place) {
-  const scores = scorePairs(place, selection.split).map(([name, value]) => `${name} ${value}`);
-  const marks = marksOf(place);
-  return [pointTitle(place), ...marks, ...scores].join(", ");
+function spokenPoint(index) {
+  const scores = scorePairs(index, selection.split).map(([name, value]) => `${name} ${value}`);
+  const marks = marksOf(index);
+  return [pointTitle(index), ...marks, ...scores].join(", ");
 }
 
 /** A trial in one line, with the values that a chart shows. */

@@ -3,8 +3,8 @@
 let readQuery = 0;
 
 function beginReadings() {
-  const place = unfold("readings-panel");
-  if (!place) return;
+  const container = unfold("readings-panel");
+  if (!container) return;
   const readings = run.readings;
   const list = element("select", { id: "query", on: { change: () => show(Number(list.value)) } });
   list.append(...readings.queries.map((query, number) => element("option", { value: number }, queryName(query, number))));
@@ -20,7 +20,7 @@ function beginReadings() {
     list.value = String(number);
     content.replaceChildren(...readingOf(readings, number));
   };
-  place.append(element("div", { class: "controls" }, element("label", {}, "Query", list), before, after), content);
+  container.append(element("div", { class: "controls" }, element("label", {}, "Query", list), before, after), content);
   onSelection((names) => {
     if (names.has("pinned")) show(readQuery);
   });
@@ -34,12 +34,12 @@ function queryName(query, number) {
 function readingOf(readings, number) {
   const query = readings.queries[number];
   const name = readPoint(readings);
-  const columns = [["reference", "The reference encoder R retrieves"]];
-  if (name !== null) columns.push([name, `${pointTitle(pointOfName(name))} retrieves`]);
-  const places = columns.map(([each]) => new Set(readings.retrieved[each] ? readings.retrieved[each][number][0] : []));
-  const lists = columns.map(([each, title], column) => {
-    const others = columns.length > 1 ? places[1 - column] : null;
-    return readingList(readings, each, number, title, others);
+  const columns = [["reference", "Reference encoder R"]];
+  if (name !== null) columns.push([name, pointTitle(pointOfName(name))]);
+  const sentenceSets = columns.map(([point]) => new Set(readings.retrieved[point] ? readings.retrieved[point][number][0] : []));
+  const lists = columns.map(([point, title], column) => {
+    const others = columns.length > 1 ? sentenceSets[1 - column] : null;
+    return readingList(readings, point, number, title, others);
   });
   return [
     element("p", { class: "query" }, labelChip(query.label, "own", ""), " ", sentence(query.text)),
@@ -54,28 +54,28 @@ function isPinnedRead(readings) {
 }
 
 function notStoredText(name) {
-  const instead = name === null ? "" : " Shown is the knee, or another member.";
-  return `What is retrieved is stored of members of the front, and none with such readings is pinned.${instead}`;
+  const text = "No front member with stored sentences is pinned.";
+  return name === null ? text : `${text} The list shows the knee or another member instead.`;
 }
 
 /** The pinned member, else the knee, else any member with stored readings, or null. */
 function readPoint(readings) {
   const pinned = memberOfPoint.get(selection.pinned);
   const candidates = [pinned, ...run.members.filter((member) => member.knee), ...run.members];
-  const found = candidates.find((member) => member && readings.retrieved[member.name]);
-  return found ? found.name : null;
+  const shown = candidates.find((member) => member && readings.retrieved[member.name]);
+  return shown ? shown.name : null;
 }
 
 function readingList(readings, name, number, title, others) {
   const retrieved = readings.retrieved[name];
-  if (!retrieved) return element("p", { class: "soft" }, "What the reference retrieves is not stored.");
-  const [places, cosines] = retrieved[number];
+  if (!retrieved) return element("p", { class: "soft" }, "The sentences that the reference encoder retrieves are not stored.");
+  const [sentences, cosines] = retrieved[number];
   const own = readings.queries[number].label;
-  const numSame = places.filter((place) => readings.labels[place] === own).length;
+  const numSame = sentences.filter((index) => readings.labels[index] === own).length;
   const mean = cosines.reduce((sum, cosine) => sum + cosine, 0) / 1000 / (cosines.length || 1);
-  const items = places.map((place, rank) => {
-    const label = readings.labels[place];
-    const isOnlyHere = others !== null && !others.has(place);
+  const items = sentences.map((index, rank) => {
+    const label = readings.labels[index];
+    const isOnlyHere = others !== null && !others.has(index);
     return element(
       "li",
       {},
@@ -85,13 +85,13 @@ function readingList(readings, name, number, title, others) {
         {},
         label === own ? labelChip(label, "same", "✓ ") : labelChip(label, "other", "✗ "),
         " ",
-        sentence(readings.texts[place]),
+        sentence(readings.texts[index]),
         isOnlyHere ? element("small", { class: "soft" }, " only here") : null,
       ),
       element("span", { class: "cosine", title: "cosine to the query under R" }, (cosines[rank] / 1000).toFixed(3)),
     );
   });
-  const counts = `${numSame} of ${places.length} have the query's label; mean cosine under R ${mean.toFixed(3)}`;
+  const counts = `${numSame} of ${sentences.length} have the query's label; mean cosine under R ${mean.toFixed(3)}`;
   return element("div", {}, element("h3", {}, title), element("p", { class: "hint" }, counts), element("ol", {}, ...items));
 }
 

@@ -4,16 +4,16 @@ const run = JSON.parse(document.getElementById("data").textContent);
 const ABSENT = "–";
 const points = run.points;
 const trials = run.trials;
-const placeOfTrial = new Map(trials.map((each, place) => [each.trial, place]));
+const indexOfTrial = new Map(trials.map((trial, index) => [trial.trial, index]));
 const memberOfPoint = new Map(run.members.map((member) => [member.point, member]));
-const standings = new Map(run.statuses.map((each) => [each.standing, each]));
+const standings = new Map(run.statuses.map((status) => [status.standing, status]));
 
 /** The indexes of each trial's points, in training order. */
 const pointsOfTrial = new Map();
-for (let place = 0; place < points.trial.length; place++) {
-  const number = points.trial[place];
+for (let index = 0; index < points.trial.length; index++) {
+  const number = points.trial[index];
   if (!pointsOfTrial.has(number)) pointsOfTrial.set(number, []);
-  pointsOfTrial.get(number).push(place);
+  pointsOfTrial.get(number).push(index);
 }
 
 const MEASURES = [
@@ -46,31 +46,31 @@ function shortNumber(value) {
 }
 
 /** Formats a parameter's value; very long text is truncated. */
-function shortValue(value, most = 40) {
+function shortValue(value, maxLength = 40) {
   const text = shortNumber(value);
-  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+  return text.length > maxLength ? `${text.slice(0, maxLength - 1)}…` : text;
 }
 
-function trialOfPoint(place) {
-  return trials[placeOfTrial.get(points.trial[place])];
+function trialOfPoint(index) {
+  return trials[indexOfTrial.get(points.trial[index])];
 }
 
-function kindName(place) {
-  return points.kinds[points.kind[place]].name;
+function kindName(index) {
+  return points.kinds[points.kind[index]].name;
 }
 
 /** The scores of a point on a split, or null if it is not scored there. */
-function scoresOn(place, split) {
+function scoresOn(index, split) {
   if (split === "dev") {
-    return { p: points.p[place], s: points.s[place], r: points.r[place], a: points.a[place] };
+    return { p: points.p[index], s: points.s[index], r: points.r[index], a: points.a[index] };
   }
-  const member = memberOfPoint.get(place);
+  const member = memberOfPoint.get(index);
   return member ? member.test : null;
 }
 
 /** The position of a point in the front's chart, or null. */
-function position(place, split) {
-  const scores = scoresOn(place, split);
+function position(index, split) {
+  const scores = scoresOn(index, split);
   return scores && scores.s != null && scores.p != null ? [scores.s, scores.p] : null;
 }
 
@@ -103,6 +103,6 @@ function trialValue(trial, key) {
 
 /** The index of the point called ``name``, in the syntax of ``export --point``, or null. */
 function pointOfName(name) {
-  const member = run.members.find((each) => each.name === name);
+  const member = run.members.find((candidate) => candidate.name === name);
   return member ? member.point : null;
 }

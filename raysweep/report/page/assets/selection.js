@@ -34,39 +34,40 @@ function isNarrowed() {
 
 /** The index of the trial whose point is pinned, or null. */
 function pinnedTrial() {
-  return selection.pinned === null ? null : placeOfTrial.get(points.trial[selection.pinned]);
+  return selection.pinned === null ? null : indexOfTrial.get(points.trial[selection.pinned]);
 }
 
-function isTrialSelected(place) {
-  return selected === null || selected.has(place);
+function isTrialSelected(index) {
+  return selected === null || selected.has(index);
 }
 
 /** Whether a point is within the reader's selection. */
-function isPointSelected(place) {
-  if (!isTrialSelected(placeOfTrial.get(points.trial[place]))) return false;
-  return selection.area === null || isInside(position(place, selection.split));
+function isPointSelected(index) {
+  if (!isTrialSelected(indexOfTrial.get(points.trial[index]))) return false;
+  return selection.area === null || isInside(position(index, selection.split));
 }
 
-function isInside(at) {
-  if (at === null) return false;
+function isInside(coordinates) {
+  if (coordinates === null) return false;
   const { s, p } = selection.area;
-  return s[0] <= at[0] && at[0] <= s[1] && p[0] <= at[1] && at[1] <= p[1];
+  const [similarity, polarity] = coordinates;
+  return s[0] <= similarity && similarity <= s[1] && p[0] <= polarity && polarity <= p[1];
 }
 
 function findSelected() {
   if (!isNarrowed()) return null;
   const { accepts } = readFilter(selection.words);
-  const found = new Set();
-  trials.forEach((trial, place) => {
-    if (accepts(trial) && isOnAxes(trial) && hasPointInside(trial)) found.add(place);
+  const indexes = new Set();
+  trials.forEach((trial, index) => {
+    if (accepts(trial) && isOnAxes(trial) && hasPointInside(trial)) indexes.add(index);
   });
-  return found;
+  return indexes;
 }
 
 function hasPointInside(trial) {
   if (selection.area === null) return true;
-  const places = pointsOfTrial.get(trial.trial) || [];
-  return places.some((place) => isInside(position(place, selection.split)));
+  const indexes = pointsOfTrial.get(trial.trial) || [];
+  return indexes.some((index) => isInside(position(index, selection.split)));
 }
 
 function isOnAxes(trial) {
@@ -103,20 +104,20 @@ const FILTER_NAMES = new Map([
   ["seconds", "seconds"],
   ["reason", "reason"],
 ]);
-run.parameters.forEach((parameter, place) => {
+run.parameters.forEach((parameter, index) => {
   const name = parameter.name.toLowerCase();
-  if (!FILTER_NAMES.has(name)) FILTER_NAMES.set(name, `parameter ${place}`);
+  if (!FILTER_NAMES.has(name)) FILTER_NAMES.set(name, `parameter ${index}`);
 });
 
 function comparison([, name, sign, wanted], problems) {
   const key = FILTER_NAMES.get(name.trim().toLowerCase());
   if (key === undefined) {
-    problems.push(`There is no column ${name.trim()}.`);
+    problems.push(`Unknown column: ${name.trim()}.`);
     return null;
   }
   const number = Number(wanted);
   if (sign !== "=" && sign !== "!=" && (wanted.trim() === "" || Number.isNaN(number))) {
-    problems.push(`${name.trim()}${sign} needs a number after it.`);
+    problems.push(`${name.trim()}${sign} must be followed by a number.`);
     return null;
   }
   return (trial) => compares(trialValue(trial, key), sign, wanted, number);

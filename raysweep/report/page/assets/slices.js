@@ -5,30 +5,30 @@ let sliceMeasure = "objective";
 const LABEL_LINE = 13;  // height of a line of labels
 
 function beginSlices() {
-  const place = unfold("slices-chart");
-  if (!place) return;
+  const container = unfold("slices-chart");
+  if (!container) return;
   const grid = element("div", { class: "grid" });
-  const charts = run.parameters.map((parameter, number) => slice(parameter, number, place, grid));
+  const charts = run.parameters.map((parameter, number) => slice(parameter, number, container, grid));
   const redraw = () => charts.forEach((chart) => chart.redraw());
   const measure = selectBox("Score", MEASURES, sliceMeasure, (name) => {
     sliceMeasure = name;
     redraw();
   });
   const legend = legendOf("Legend of the slices", trialItems, ["color"]);
-  place.append(element("div", { class: "controls" }, measure), grid, legend);
+  container.append(element("div", { class: "controls" }, measure), grid, legend);
   onSelection((names) => {
     if (["selected", "color", "pinned"].some((name) => names.has(name))) redraw();
   });
 }
 
-function slice(parameter, number, place, grid) {
-  const holder = keyedHolder(place, "small", `Slice: ${parameter.name}`);
+function slice(parameter, number, container, grid) {
+  const holder = keyedHolder(container, "small", `Slice: ${parameter.name}`);
   const isUpright = parameter.kind === "category" && hasUprightLabels(parameter);
   if (isUpright) holder.style.height = `calc(14rem + ${labelsHeight(parameter) - 2 * LABEL_LINE}px)`;
-  const isWide = isUpright && parameter.values.length > MOST_BESIDE;
+  const isWide = isUpright && parameter.values.length > MAX_SIDE_BY_SIDE;
   grid.append(element("div", { class: isWide ? "whole-row" : null }, element("h3", {}, userText(parameter.name)), holder));
-  const chart = new Chart(holder, () => sliceOptions(parameter, number, keys.trial), (made) => {
-    made.on("click", (event) => pinTrial(event.data));
+  const chart = new Chart(holder, () => sliceOptions(parameter, number, keys.trial), (drawn) => {
+    drawn.on("click", (event) => pinTrial(event.data));
   });
   const marks = () => sliceSteps(parameter, number);
   const words = (trial) => [
@@ -48,14 +48,14 @@ function sliceSteps(parameter, number) {
 
 /** The positions of all trials that have the parameter and a score. */
 function sliceValues(parameter, number) {
-  const found = [];
-  trials.forEach((trial, place) => {
+  const positions = [];
+  trials.forEach((trial, index) => {
     const value = trial.values[number];
     const score = bestMeasure(trial, sliceMeasure);
     if (value == null || score == null) return;
-    found.push({ trial: place, value: [parameter.kind === "category" ? String(value) : value, score] });
+    positions.push({ trial: index, value: [parameter.kind === "category" ? String(value) : value, score] });
   });
-  return found;
+  return positions;
 }
 
 function sliceOptions(parameter, number, keyed) {
@@ -81,18 +81,18 @@ function sliceOptions(parameter, number, keyed) {
 }
 
 /** A position for the tooltip that does not cover a small chart. */
-function belowChart([x], given, shown, mark, { contentSize, viewSize }) {
+function belowChart([x], parameters, tooltip, mark, { contentSize, viewSize }) {
   const room = Math.max(0, viewSize[0] - contentSize[0]);
   return [Math.min(room, Math.max(0, x - contentSize[0] / 2)), viewSize[1]];
 }
 
 const CHARACTER = 6.5; // approximate width of a character in a label
-const LONGEST_LABEL = 28; // characters
-const MOST_BESIDE = 18; // labels in a small chart; a chart with more takes the whole row
+const MAX_LABEL_LENGTH = 28; // characters
+const MAX_SIDE_BY_SIDE = 18; // labels in a small chart; a chart with more takes the whole row
 
 /** Options that show all labels, wrapped to two lines if necessary, and rotated if two lines are not enough. */
 function categoryLabels(parameter) {
-  const always = { interval: 0, hideOverlap: false, formatter: (value) => shortened(value, LONGEST_LABEL) };
+  const always = { interval: 0, hideOverlap: false, formatter: (value) => shortened(value, MAX_LABEL_LENGTH) };
   if (hasUprightLabels(parameter)) return { ...always, rotate: 90 };
   return { ...always, width: labelWidth(parameter), overflow: "breakAll", lineHeight: LABEL_LINE };
 }
@@ -102,7 +102,7 @@ function labelWidth(parameter) {
 }
 
 function longestLabel(parameter) {
-  return Math.min(LONGEST_LABEL, Math.max(...parameter.values.map((value) => value.length)));
+  return Math.min(MAX_LABEL_LENGTH, Math.max(...parameter.values.map((value) => value.length)));
 }
 
 function hasUprightLabels(parameter) {

@@ -1,19 +1,19 @@
 /** Assembles the page. */
 
 function beginContents() {
-  const place = unfold("contents");
+  const container = unfold("contents");
   const list = element("ul");
   for (const title of document.querySelectorAll("main section > h2")) {
-    const around = title.parentElement;
-    if (!around.hidden) list.append(element("li", {}, element("a", { href: `#${around.id}` }, title.textContent)));
+    const section = title.parentElement;
+    if (!section.hidden) list.append(element("li", {}, element("a", { href: `#${section.id}` }, title.textContent)));
   }
-  place.append(list);
+  container.append(list);
 }
 
 function beginTop() {
-  const place = unfold("top-controls");
-  place.append(themeControl());
-  return place;
+  const container = unfold("top-controls");
+  container.append(themeControl());
+  return container;
 }
 
 const topControls = beginTop();

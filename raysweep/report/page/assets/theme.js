@@ -39,7 +39,7 @@ function recall(name) {
 
 function themeControl() {
   const names = [
-    ["auto", "as the system"],
+    ["auto", "system"],
     ["light", "light"],
     ["dark", "dark"],
   ];
@@ -51,13 +51,13 @@ function themeControl() {
 /** The page's colors by name, for charts. */
 function colors() {
   const style = getComputedStyle(document.documentElement);
-  const found = {};
+  const scheme = {};
   for (const name of ["ink", "soft", "line", "back", "card", "grid", "link", "knee", "note"]) {
-    found[name] = style.getPropertyValue(`--${name}`).trim();
+    scheme[name] = style.getPropertyValue(`--${name}`).trim();
   }
-  found.palette = isDark() ? run.palette.dark : run.palette.light;
-  found.ramp = isDark() ? ["#2f6690", "#d9efff"] : ["#86bbdd", "#062f5c"];
-  return found;
+  scheme.palette = isDark() ? run.palette.dark : run.palette.light;
+  scheme.ramp = isDark() ? ["#2f6690", "#d9efff"] : ["#86bbdd", "#062f5c"];
+  return scheme;
 }
 
 function withOpacity(color, opacity) {
@@ -66,16 +66,16 @@ function withOpacity(color, opacity) {
 
 /** The available color encodings. */
 function colorKeys() {
-  const keys = run.parameters.map((parameter, place) => [`parameter ${place}`, shortValue(parameter.name)]);
+  const keys = run.parameters.map((parameter, index) => [`parameter ${index}`, shortValue(parameter.name)]);
   return [...keys, ["status", "status"], ["objective", "objective"]];
 }
 
 /** The loss if it varies, else the first non-numeric parameter, else the status. */
 function usualColorKey() {
   const isLoss = (parameter) => parameter.name === "loss";
-  let place = run.parameters.findIndex(isLoss);
-  if (place < 0) place = run.parameters.findIndex((parameter) => parameter.kind === "category");
-  return place < 0 ? "status" : `parameter ${place}`;
+  let index = run.parameters.findIndex(isLoss);
+  if (index < 0) index = run.parameters.findIndex((parameter) => parameter.kind === "category");
+  return index < 0 ? "status" : `parameter ${index}`;
 }
 
 /** The current color encoding. */
@@ -90,7 +90,7 @@ function coloring() {
   const scheme = colors();
   if (values.length > 0 && values.every((value) => typeof value === "number")) return rampColoring(key, values, scheme);
   values.sort();
-  const byValue = new Map(values.map((value, place) => [value, scheme.palette[place % scheme.palette.length]]));
+  const byValue = new Map(values.map((value, index) => [value, scheme.palette[index % scheme.palette.length]]));
   const legend = values.slice(0, 16).map((value) => [byValue.get(value), shortValue(value)]);
   if (values.length > 16) legend.push([scheme.soft, `and ${values.length - 16} more`]);
   return { legend, of: (trial) => byValue.get(trialValue(trial, key)) || scheme.soft };

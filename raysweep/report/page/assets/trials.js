@@ -4,12 +4,12 @@ const HIGHEST_FIRST = new Set(["objective", "p", "s", "r"]);
 
 function beginTrials() {
   const table = document.getElementById("trial-sheet");
-  const place = unfold("trials-filter");
-  if (!table || !place) return;
+  const container = unfold("trials-filter");
+  if (!table || !container) return;
   const rows = [...table.tBodies[0].rows];
   rows.forEach((row, number) => makePinButton(row, number));
   for (const head of table.tHead.rows[0].cells) makeSortButton(head, table, rows);
-  place.append(filterBox());
+  container.append(filterBox());
   const show = () => {
     rows.forEach((row, number) => {
       row.hidden = !isTrialSelected(number);
@@ -45,7 +45,7 @@ function sortBy(head, table, rows) {
   const first = HIGHEST_FIRST.has(key) ? "descending" : "ascending";
   const other = first === "ascending" ? "descending" : "ascending";
   const order = before === first ? other : first;
-  for (const each of head.parentElement.cells) each.removeAttribute("aria-sort");
+  for (const cell of head.parentElement.cells) cell.removeAttribute("aria-sort");
   head.setAttribute("aria-sort", order);
   const numbers = rows.map((row, number) => number);
   numbers.sort((one, two) => compareValues(trialValue(trials[one], key), trialValue(trials[two], key), order) || one - two);
@@ -81,7 +81,7 @@ function filterBox() {
     if (box.value !== selection.words) box.value = selection.words;
     problems.textContent = readFilter(selection.words).problems.join(" ");
   });
-  const text = "Words, and comparisons of columns with =, !=, <, <=, > and >=; the charts follow.";
+  const text = "Enter words, or compare columns with =, !=, <, <=, > and >=. The filter also applies to the charts.";
   const hint = element("p", { class: "hint", id: "filter-hint" }, text);
   return element("div", {}, element("div", { class: "controls" }, element("label", {}, "Filter", box), problems), hint);
 }
