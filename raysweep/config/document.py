@@ -18,7 +18,7 @@ MERGE = "tag:yaml.org,2002:merge"
 TEXT = "tag:yaml.org,2002:str"
 CHOICES = "choices"
 """The key of a mapping whose own keys are values of a parameter."""
-TOO_DEEP = "nested too deeply, or an alias refers to what it is a part of"
+TOO_DEEP = "nested too deeply, or an alias contains itself"
 
 
 class _Loader(yaml.SafeLoader):
@@ -131,7 +131,7 @@ class Document:
             document._note_lines(loader, node, ())
             document.values = loader.construct_document(node)
         except (RecursionError, yaml.MarkedYAMLError, ValueError) as error:
-            raise _refused(path, error) from None
+            raise _yaml_error(path, error) from None
         finally:
             loader.dispose()
         return document
@@ -156,7 +156,7 @@ class Document:
         """Count a value; raise InputError if there are too many, as nested aliases can produce."""
         self.num_values += 1
         if self.num_values > MAX_VALUES:
-            raise InputError(f"{self.source}: has more than {MAX_VALUES:,} values; do aliases refer to one another?")
+            raise InputError(f"{self.source}: has more than {MAX_VALUES:,} values after its aliases are expanded")
 
     def _count_merged(self, node: yaml.Node) -> None:
         self._count_value()
@@ -172,11 +172,11 @@ class Document:
         line = _line_of(key_node)
         where = f"{self.source}: line {line}"
         if not isinstance(key, str | int | float | bool):
-            raise InputError(f"{where}: a key must be plain text, not {key!r}")
+            raise InputError(f"{where}: a key is {key!r}; allowed: plain text")
         child = (*path, str(key))
         first = self.lines.get(child)
         if first is not None:
-            raise InputError(f"{where}: {dotted(child)} stands twice (first in line {first})")
+            raise InputError(f"{where}: {dotted(child)} is a duplicate key (first in line {first})")
         self.lines[child] = line
         return child
 
@@ -189,58 +189,51 @@ class Document:
         keys = tuple(path.split("."))
         target = self.values
         for depth, name in enumerate(keys[:-1], 1):
-            key = _spelled(name, target)
+            key = _find_key(name, target)
             value = target.get(key)
             if value is None:
                 value = target[key] = {}
             elif isinstance(value, str) and keys[:depth] in short_forms:
                 value = target[key] = {short_forms[keys[:depth]]: value}
             if not isinstance(value, dict):
-                raise InputError(f"--{path}: {key} is {value!r}, not a mapping, so it has no keys")
+                raise InputError(f"--{path}: {key} is {value!r}; allowed: a mapping")
             target = value
         try:
-            target[_spelled(keys[-1], target)] = parse_value(text, is_choices=keys[-1] == CHOICES)
+            target[_find_key(keys[-1], target)] = parse_value(text, is_choices=keys[-1] == CHOICES)
         except InputError as error:
             raise InputError(f"--{path}: {error}") from None
         self.overridden.add(keys)
 
     def has_override(self, key: str) -> bool:
         """Return whether an override set this top-level key or a part of it."""
-        return any(given[0] == key for given in self.overridden)
+        return any(path[0] == key for path in self.overridden)
 
     def error(self, path: Sequence[str | int], message: str) -> InputError:
         """Return an InputError that names the origin of ``path``: file and line, or the command line."""
         keys = tuple(path)
         if self.is_overridden(keys):
-            return InputError(f"--{dotted(keys)}: {message}")
-        where = self.source
-        if line := self._line(keys):
-            where += f": line {line}"
-        if keys:
-            where += f": {dotted(keys)}"
-        return InputError(f"{where}: {message}")
+            return InputError(join_key(f"--{dotted(keys)}", message))
+        place = self.source
+        for length in range(len(keys), 0, -1):
+            if line := self.lines.get(keys[:length]):  # of the key or its nearest ancestor in the file
+                place += f": line {line}"
+                break
+        return InputError(f"{place}: {join_key(dotted(keys), message) if keys else message}")
 
     def is_overridden(self, keys: KeyPath) -> bool:
         """Return whether an override set this key, a key above it, or a part of it that is missing from the file."""
         prefixes = {keys[:length] for length in range(1, len(keys) + 1)}
         if prefixes & self.overridden:
             return True
-        return keys not in self.lines and any(given[: len(keys)] == keys for given in self.overridden)
-
-    def _line(self, keys: KeyPath) -> int | None:
-        """Return the line of this key or of its nearest ancestor in the file."""
-        for length in range(len(keys), 0, -1):
-            if line := self.lines.get(keys[:length]):
-                return line
-        return None
+        return keys not in self.lines and any(path[: len(keys)] == keys for path in self.overridden)
 
 
-def _spelled(name: str, mapping: Mapping[Any, Any]) -> Any:
+def _find_key(name: str, mapping: Mapping[Any, Any]) -> Any:
     """Return the key of the mapping whose text is ``name``, such as the number 16; ``name`` itself if it is missing."""
     return next((key for key in mapping if str(key) == name), name)
 
 
-def _refused(path: Path, error: Exception) -> InputError:
+def _yaml_error(path: Path, error: Exception) -> InputError:
     """Return the InputError for a file that is not valid YAML."""
     if isinstance(error, InputError):  # also a ValueError
         return error
@@ -249,7 +242,7 @@ def _refused(path: Path, error: Exception) -> InputError:
     if isinstance(error, yaml.MarkedYAMLError):
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         return InputError(f"{path}: line {line}: {error.problem}")
-    return InputError(f"{path}: a value cannot be read: {_one_line(error)}")  # such as an invalid date or number
+    return InputError(f"{path}: invalid value: {_one_line(error)}")  # such as an invalid date or number
 
 
 def _one_line(error: Exception) -> str:
@@ -269,6 +262,11 @@ def dotted(path: Iterable[str | int]) -> str:
         else:
             text += f".{key}" if text else key
     return text
+
+
+def join_key(key: str, problem: str) -> str:
+    """Return ``KEY is VALUE; …`` if the problem starts with "is", ``KEY: problem`` otherwise."""
+    return f"{key} {problem}" if problem.startswith("is ") else f"{key}: {problem}"
 
 
 def unknown_key(key: str, allowed: Iterable[str], inner: Iterable[str] = ()) -> str:

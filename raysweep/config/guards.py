@@ -15,7 +15,7 @@ from raysweep.storage import location
 def _absolute(source: str) -> str:
     """Resolve a relative path against the folder in which the sweep was started."""
     if not source:
-        raise ValueError("must be the path or URI of a file; it is empty")
+        raise ValueError("is empty; allowed: the path or URI of a file")
     location.without_null(source)
     if location.is_uri(source):
         return location.without_keys(source)
@@ -60,7 +60,7 @@ class GuardConfig(Frozen):
             for name in names:
                 is_given = getattr(self, name) is not None
                 if is_given != (kind == self.kind):
-                    problem = "is missing" if kind == self.kind else "is given"
+                    problem = "is missing" if kind == self.kind else "is not allowed"
                     raise ValueError(
                         f"{name} {problem}; a guard of kind {self.kind} has {', '.join(NEEDED[self.kind])}"
                     )
@@ -68,39 +68,39 @@ class GuardConfig(Frozen):
 
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-_MOST_CHARACTERS = 40  # of a name
+_MAX_CHARACTERS = 40  # of a name
 
 
 def _check_names(guards: dict[str, GuardConfig]) -> dict[str, GuardConfig]:
     for name in guards:
-        if re.fullmatch(_NAME, name) is None or len(name) > _MOST_CHARACTERS:
+        if re.fullmatch(_NAME, name) is None or len(name) > _MAX_CHARACTERS:
             raise ValueError(
-                f"{name!r} cannot be a guard's name; allowed: a letter or digit, then letters, digits and . _ -, at most "
-                f"{_MOST_CHARACTERS} characters in all"
+                f"the name of a guard is {name!r}; allowed: a letter or digit, then letters, digits and . _ -, at most "
+                f"{_MAX_CHARACTERS} characters in all"
             )
     return guards
 
 
-GuardName = Annotated[str, WithJsonSchema({"type": "string", "pattern": _NAME, "maxLength": _MOST_CHARACTERS})]
+GuardName = Annotated[str, WithJsonSchema({"type": "string", "pattern": _NAME, "maxLength": _MAX_CHARACTERS})]
 
 Guards = Annotated[dict[GuardName, GuardConfig], AfterValidator(_check_names)]
 
 SCORES = ("P", "S", "polarity", "similarity", "retention", "accuracy", "objective")
 PLACES = ("point", "trial", "step", "rung", "kind", "value", "width", "split", "dev", "test")
 OTHERS = ("mark", "knee", "best", "configuration", "status", "reason", "none")
-TAKEN = (*SCORES, *PLACES, *OTHERS)
+RESERVED = (*SCORES, *PLACES, *OTHERS)
 """Reserved names in tables, conditions and options, in addition to the parameters of a trial."""
 
 
-def taken_name(guards: Iterable[str]) -> str:
+def find_reserved_name(guards: Iterable[str]) -> str:
     """Return the problem with the first guard that has a reserved name, or an empty string."""
     parameters = TrialConfig.model_fields
-    taken = {name.lower() for name in (*TAKEN, *parameters)}
+    reserved = {name.lower() for name in (*RESERVED, *parameters)}
     for name in guards:
-        if name.lower() in taken:
-            what = "a parameter of trials" if name.lower() in parameters else "a column or a score"
+        if name.lower() in reserved:
+            use = "a parameter of trials" if name.lower() in parameters else "a column or a score"
             return (
-                f"the name {name} is taken: it is {what}; taken are {', '.join(TAKEN)} and the parameters of a trial, such "
-                "as loss and margin"
+                f"the name {name} is reserved: it is {use}; reserved names: {', '.join(RESERVED)}, and the parameters of "
+                "a trial, such as loss and margin"
             )
     return ""

@@ -9,11 +9,11 @@ from typing import Any
 from raysweep.config import space_parser
 from raysweep.config import sweep as sweep_file
 from raysweep.config.document import Document, parse_value
-from raysweep.config.guards import taken_name
+from raysweep.config.guards import find_reserved_name
 from raysweep.config.preset import PresetError, preset_of
 from raysweep.config.space import Space
 from raysweep.config.sweep import SweepConfig
-from raysweep.config.unused import unused
+from raysweep.config.unused import warn_of_unused
 from raysweep.errors import InputError
 from raysweep.storage.location import is_file
 
@@ -56,17 +56,15 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
     space = space_parser.parse(document, config)
     _check_first(document, config, space)
     first: list[dict[str, Any]] = []
-    warnings = list(unused(document, config, space))
+    warnings = list(warn_of_unused(document, config, space))
     for index, values in enumerate(config.first):
         try:
             preset_of(space, values)
         except PresetError as error:
-            warnings.append(
-                f"first[{index}] is left out, since the space that was asked for has no place for it: {error}"
-            )
+            warnings.append(f"first[{index}] is left out, because it is not in the overridden space: {error}")
             continue
         if values in first:  # a partial configuration; repeated complete ones are rejected
-            warnings.append(f"first[{index}] stands there before: the sampler completes each of the two")
+            warnings.append(f"first[{index}] repeats an earlier entry; the sampler completes each of them")
         first.append(values)
     return LoadedSweep(document, config.model_copy(update={"first": first}), space, tuple(warnings))
 
@@ -90,12 +88,11 @@ def _as_yaml(key: str, text: str) -> str:
 def _check_retrieval(document: Document, config: SweepConfig) -> None:
     k, num_pool = config.evaluation.k, config.evaluation.num_pool
     if num_pool is not None and k > num_pool:
-        problem = f"is {k}, but evaluation.num_pool is {num_pool}; allowed: that many or fewer"
-        raise document.error(("evaluation", "k"), problem)
+        raise document.error(("evaluation", "k"), f"is {k}; allowed: at most evaluation.num_pool ({num_pool})")
 
 
 def _check_guards(document: Document, config: SweepConfig) -> None:
-    if problem := taken_name(config.guards):
+    if problem := find_reserved_name(config.guards):
         raise document.error(("guards",), problem)
     for name, guard in config.guards.items():
         if guard.kind == "retrieval" and guard.at_least is not None and guard.at_least < 0:
@@ -107,7 +104,7 @@ def _check_first(document: Document, config: SweepConfig, space: Space) -> None:
     for index, values in enumerate(config.first):
         if not values:
             names = ", ".join(sorted(space.parameters))
-            raise document.error(("first", index), f"names no parameter; allowed: one or more of {names}")
+            raise document.error(("first", index), f"is empty; allowed: one or more of {names}")
 
 
 def find_space(name: str) -> Path:
@@ -118,7 +115,7 @@ def find_space(name: str) -> Path:
     """
     path = Path(name)
     if not path.name:
-        raise InputError(f"{name!r} is no file; SPACE is a YAML file or the name of a shipped space")
+        raise InputError(f"SPACE is {name!r}; allowed: a YAML file or the name of a shipped space")
     if is_file(path) or path.parent != Path():
         return path
     package = Path(__file__).parents[1]
@@ -129,26 +126,24 @@ def find_space(name: str) -> Path:
             return shipped_file
         shipped = sorted(file.stem for file in folder.glob("*.yaml"))
         if shipped:
-            raise InputError(f"{name}: no such file, and no shipped space of this name; shipped: {', '.join(shipped)}")
+            raise InputError(f"{name}: no such file or shipped space; shipped: {', '.join(shipped)}")
     raise InputError(f"{name}: no such file")
 
 
 def parse_overrides(arguments: Sequence[str]) -> list[Override]:
     """Parse the overrides on a command line: ``--KEY VALUE`` or ``--KEY=VALUE``."""
     overrides = []
-    waiting = list(arguments)
-    while waiting:
-        flag = waiting.pop(0)
+    remaining = list(arguments)
+    while remaining:
+        flag = remaining.pop(0)
         if not flag.startswith("--"):
-            raise InputError(f"unexpected argument {flag!r}; an override is --KEY VALUE, with the dotted path of a key")
+            raise InputError(f"unexpected argument {flag!r}; overrides are --KEY VALUE, with the dotted path of a key")
         key, equals, value = flag[2:].partition("=")
         if not equals:
-            if not waiting:
-                raise InputError(f"{flag} needs a value; an override is --KEY VALUE, with the dotted path of a key")
-            value = waiting.pop(0)
+            if not remaining:
+                raise InputError(f"{flag} has no value; overrides are --KEY VALUE, with the dotted path of a key")
+            value = remaining.pop(0)
             if value.startswith("--"):  # an unset shell variable leaves no value
-                raise InputError(
-                    f"{flag} needs a value, and {value} follows; an override is --KEY VALUE or --KEY=VALUE"
-                )
+                raise InputError(f"{flag} has no value before {value}; overrides are --KEY VALUE or --KEY=VALUE")
         overrides.append((key, value))
     return overrides

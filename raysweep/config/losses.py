@@ -30,12 +30,12 @@ class Number:
     def check(self, name: str, value: float) -> None:
         """Raise InputError with the parameter, its value and the allowed range if the value is out of range."""
         if not self.low < value <= self.high:  # also rejects NaN
-            raise InputError(f"{name} must be above {self.low:g} and at most {self.high:g}, not {value:g}")
+            raise InputError(f"{name} is {value:g}; allowed: {self.allowed}")
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A parameter of a loss with a few named options, which the library does not have."""
+    """A parameter of a loss with a few named options, unknown to the library."""
 
     options: tuple[str, ...]
     default: str
@@ -47,7 +47,7 @@ class Choice:
     def check(self, name: str, value: str) -> None:
         """Raise InputError with the parameter, its value and the allowed options if the value is not an option."""
         if value not in self.options:
-            raise InputError(f"{name} is {value!r}; allowed: {', '.join(self.options)}")
+            raise InputError(f"{name} is {value!r}; allowed: {self.allowed}")
 
 
 Parameter = Number | Choice

@@ -4,19 +4,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from raysweep.config.document import unknown_key
+from raysweep.config.document import join_key, unknown_key
 from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Space, find
 from raysweep.config.trial import TrialConfig
 from raysweep.errors import InputError
 
-MOST_SHOWN = 80  # characters of a value, in a message
+MAX_SHOWN = 80  # characters of a value, in a message
 
 
 class PresetError(InputError):
     """An invalid value of the parameter ``key``."""
 
     def __init__(self, key: str, problem: str) -> None:
-        super().__init__(f"{key}: {problem}")
+        super().__init__(join_key(key, problem))
         self.key, self.problem = key, problem
 
 
@@ -77,11 +77,11 @@ class _Reading:
 def _checked(name: str, parameter: Parameter, value: Any) -> Any:
     """Return the value as it is in the space; raise PresetError if it is not there."""
     if isinstance(value, dict | list):
-        raise PresetError(name, f"must be one plain value, not {_shown(value)}")
+        raise PresetError(name, f"is {_shown(value)}; allowed: a plain value")
     match parameter:
         case Fixed():
             if not _is_same(parameter.value, value):
-                raise PresetError(name, f"is {_shown(value)}; the space fixes it at {parameter.value!r}")
+                raise PresetError(name, f"is {_shown(value)}; allowed: {parameter.value!r}, which the space fixes")
             return parameter.value
         case Range():
             return _within(name, parameter, value)
@@ -110,11 +110,11 @@ def _why_unused(space: Space, key: str, values: Mapping[str, Any]) -> str:
     """Return the reason why a value matches no parameter of the space, alone or together with the other values."""
     if conditions := list(_conditions(space.parameters, key)):
         options = " or ".join(conditions)
-        return f"exists only under {options}, which {_shown_values(values)} does not say"
+        return f"exists only under {options}; the configuration is {_shown_values(values)}"
     if key not in TrialConfig.model_fields:
         return unknown_key(_shortened(key), _names(space.parameters))
     names = ", ".join(sorted(_names(space.parameters)))
-    return f"is no parameter of this space; allowed: {names}"
+    return f"is not a parameter of this space; allowed: {names}"
 
 
 def _conditions(parameters: Parameters, key: str) -> Iterator[str]:
@@ -128,12 +128,12 @@ def _conditions(parameters: Parameters, key: str) -> Iterator[str]:
 
 def _names(parameters: Parameters) -> set[str]:
     """Return the names of all parameters, including those under choices."""
-    found = set(parameters)
+    names = set(parameters)
     for parameter in parameters.values():
         if isinstance(parameter, Choices):
             for children in parameter.options.values():
-                found |= _names(children)
-    return found
+                names |= _names(children)
+    return names
 
 
 def _shown_values(values: Mapping[str, Any]) -> str:
@@ -146,4 +146,4 @@ def _shown(value: Any) -> str:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"

@@ -22,6 +22,7 @@ from raysweep.config.space import (
     names_of,
     values_of,
 )
+from raysweep.config.strict import allowed_values
 from raysweep.config.sweep import HALVING, SweepConfig
 from raysweep.config.trial import CLASS_PARAMETERS, LOSS_PARAMETERS, TrialConfig, has_classes, trial_config
 from raysweep.errors import InputError
@@ -38,14 +39,14 @@ def parse(document: Document, config: SweepConfig) -> Space:
     parameters = _parameters(document, ("space",), config.space)
     _check_places(document, ("space",), parameters)
     if "loss" not in parameters:
-        raise document.error(("space",), "loss is required, on the top level")
+        raise document.error(("space",), "loss is missing; it is required at the top level")
     for loss in values_of(parameters, "loss"):
         if loss not in LOSSES:
-            raise document.error(("space", "loss"), f"{loss!r} is no loss; allowed: {', '.join(LOSSES)}")
+            raise document.error(("space", "loss"), f"is {loss!r}; allowed: {', '.join(LOSSES)}")
     _check_losses(document, parameters)
     for values in branches(parameters):
         if values.get("learning_rate") is None:
-            raise document.error(("space",), f"learning_rate is required, also where {_shown(values)}")
+            raise document.error(("space",), f"learning_rate is missing if {_format_conditions(values)}")
         try:
             trial_config(values)
         except InputError as error:
@@ -73,13 +74,13 @@ def _check_places(
         for option, children in parameter.options.items():
             place = (*path, name, "choices", str(option))
             for child in sorted(others & children.keys()):
-                problem = "stands outside of this choice as well; allowed: one place, or every choice in its place"
+                problem = "is also set outside this choice; allowed: one place, or one place under each choice"
                 raise document.error((*place, child), problem)
             _check_places(document, place, children, others)
         others |= frozenset(names_of({name: parameter}))
 
 
-def _shown(values: Mapping[str, Any]) -> str:
+def _format_conditions(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} is {value}" for name, value in values.items())
 
 
@@ -87,7 +88,9 @@ def _check_grid(document: Document, path: KeyPath, parameters: Parameters) -> No
     """Raise if a parameter is a range; a grid needs choices."""
     for name, parameter in parameters.items():
         if isinstance(parameter, Range):
-            raise document.error((*path, name), f"is a range, {parameter}; the sampler grid needs choices")
+            raise document.error(
+                (*path, name), f"is the range {parameter}; allowed with the sampler grid: a value or choices"
+            )
         if isinstance(parameter, Choices):
             for option, children in parameter.options.items():
                 _check_grid(document, (*path, name, "choices", str(option)), children)
@@ -101,7 +104,9 @@ def _parameter(document: Document, path: KeyPath, name: str, value: Any) -> Para
     if name not in TrialConfig.model_fields:
         raise document.error(path, unknown_key(name, TrialConfig.model_fields))
     if isinstance(value, list):
-        raise document.error(path, f"a list of choices is written {{choices: {value}}}")
+        raise document.error(
+            path, f"is a list; allowed: a value, a range {{low, high, log}}, or choices: {{choices: {value}}}"
+        )
     if not isinstance(value, dict):
         return Fixed(_checked(document, path, name, value))
     if "choices" in value:
@@ -116,7 +121,7 @@ def _range(document: Document, path: KeyPath, name: str, value: dict[str, Any]) 
     high = _end(document, path, value, "high")
     log = value.get("log", False)
     if not isinstance(log, bool):
-        raise document.error((*path, "log"), f"must be true or false, not {log!r}")
+        raise document.error((*path, "log"), f"is {log!r}; allowed: true or false")
     annotation = str(TrialConfig.model_fields[name].annotation)
     integer = "int" in annotation and isinstance(low, int) and isinstance(high, int)
     parameter = Range(low, high, log, integer)
@@ -128,11 +133,11 @@ def _check_range(document: Document, path: KeyPath, name: str, parameter: Range)
     low, high = parameter.low, parameter.high
     for end in (low, high):
         if not abs(end) <= sys.float_info.max:  # also rejects NaN and integers beyond the float range
-            raise document.error(path, f"low and high must be finite, not {low} and {high}")
+            raise document.error(path, f"is a range from {low} to {high}; allowed: finite ends")
     if low >= high:
-        raise document.error(path, f"low must be below high, not low {low} and high {high}")
+        raise document.error(path, f"is a range from {low} to {high}; allowed: low below high")
     if parameter.log and low <= 0:
-        raise document.error((*path, "low"), f"a log range must begin above 0, not at {low}")
+        raise document.error((*path, "low"), f"is {low}; allowed: above 0 if log is true")
     for key, end in (("low", low), ("high", high)):
         _checked(document, (*path, key), name, end)
 
@@ -140,13 +145,13 @@ def _check_range(document: Document, path: KeyPath, name: str, parameter: Range)
 def _end(document: Document, path: KeyPath, value: dict[str, Any], name: str) -> int | float:
     end = value.get(name)
     if not isinstance(end, int | float) or isinstance(end, bool):
-        raise document.error(path, f"a range needs a number {name}, not {end!r}")
+        raise document.error(path, f"is a range with {name} {end!r}; allowed: a number")
     return end
 
 
 def _choices(document: Document, path: KeyPath, name: str, value: Any) -> Choices:
     if not isinstance(value, dict | list) or not value:
-        raise document.error(path, f"must be a list of values or a mapping of values to parameters, not {value!r}")
+        raise document.error(path, f"is {value!r}; allowed: a list of values, or a mapping of values to parameters")
     if isinstance(value, list):
         return _listed(document, path, name, value)
     options: dict[Scalar, Parameters] = {}
@@ -163,7 +168,7 @@ def _children(document: Document, path: KeyPath, value: Any) -> Parameters:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise document.error(path, f"must hold the parameters under this choice, or {{}}, not {value!r}")
+        raise document.error(path, f"is {value!r}; allowed: the parameters under this choice, or {{}}")
     return _parameters(document, path, value)
 
 
@@ -171,7 +176,7 @@ def _listed(document: Document, path: KeyPath, name: str, values: list[Any]) -> 
     """Parse choices that have no parameters of their own."""
     options = [_checked(document, (*path, index), name, value) for index, value in enumerate(values)]
     if len(set(options)) < len(options):
-        raise document.error(path, f"a choice stands twice in {values}")
+        raise document.error(path, f"is {values}; allowed: different values")
     return Choices({option: {} for option in options})
 
 
@@ -179,24 +184,28 @@ def _only(document: Document, path: KeyPath, value: Mapping[str, Any], allowed: 
     for key in value:
         if key not in allowed:
             is_fraction = key.isdecimal() and value[key] is None  # from a decimal comma, as in 0,5
-            hint = "; a decimal is written with a point, as in 0.5" if is_fraction else ""
+            hint = "; write decimals with a point, as in 0.5" if is_fraction else ""
             raise document.error((*path, key), unknown_key(key, allowed) + hint)
 
 
 def _checked(document: Document, path: KeyPath, name: str, value: Any) -> Any:
     """Return the value if it is valid for this parameter alone; combinations of parameters are checked later."""
     if value is None and name in LOSS_PARAMETERS:
-        raise document.error(path, "needs a value, not null")
+        raise document.error(path, "is null; allowed: a value")
     field = TrialConfig.model_fields[name]
     annotation: Any = field.annotation
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     try:
         value = adapter.validate_python(value, strict=True)
         if name not in LOSS_PARAMETERS and name != "loss":
-            trial = {**_PROBE, **_beside(name, value), name: value}
+            trial = {**_PROBE, **_required_values(name, value), name: value}
             TrialConfig.model_validate(trial)
     except ValidationError as error:
-        problem = _explain(error, value)
+        first = error.errors()[0]
+        if first["type"] == "value_error":  # our own messages name the parameter and its value
+            problem = first["msg"].removeprefix("Value error, ")
+        else:
+            problem = f"is {value!r}; allowed: {allowed_values(first['msg'])}"
         raise document.error(path, problem) from None
     return value
 
@@ -204,14 +213,7 @@ def _checked(document: Document, path: KeyPath, name: str, value: Any) -> Any:
 _PROBE = {"loss": "triplet", "margin": 0.1, "learning_rate": 1e-5}  # a valid trial to which any parameter can be added
 
 
-def _explain(error: ValidationError, value: Any) -> str:
-    first = error.errors()[0]
-    message = first["msg"].removeprefix("Value error, ").replace("Input should", "should")
-    shown = "" if first["type"] == "value_error" else f", not {value!r}"  # our own messages include the value
-    return f"{message[0].lower()}{message[1:]}{shown}"
-
-
-def _beside(name: str, value: Any) -> dict[str, Any]:
+def _required_values(name: str, value: Any) -> dict[str, Any]:
     """Return the values that a parameter needs in the same trial, if it depends on others."""
     if name == "decay":
         return {"schedule": "exponential"}
@@ -238,10 +240,9 @@ def _check_losses(document: Document, parameters: Parameters) -> None:
 def _check_class_parameters(document: Document, loss: str, children: Parameters, parameters: Parameters) -> None:
     """Raise if a parameter of class probabilities applies to a loss other than softmax, unless it is 0."""
     for name in CLASS_PARAMETERS:
-        beside = {key: parameter for key, parameter in parameters.items() if key == name}
-        if any(values_of(beside, name)):
+        if name in parameters and any(values_of({name: parameters[name]}, name)):
             path = _place_under_loss(loss, name, children)
-            problem = f"the loss {loss} has no class probabilities; give it under space.loss.choices.softmax"
+            problem = f"the loss {loss} has no class probabilities; move it to space.loss.choices.softmax"
             raise document.error(path, problem)
 
 
@@ -263,18 +264,14 @@ def _check_loss_parameter(document: Document, path: KeyPath, loss: str, values: 
     name = str(path[-1])
     allowed = LOSSES[loss].parameters
     if name not in allowed:
-        takers = ", ".join(_losses_with(name))
-        raise document.error(path, f"the loss {loss} has no {name}; losses that have one: {takers}")
+        losses = ", ".join(other for other in LOSSES if name in LOSSES[other].parameters)
+        raise document.error(path, f"the loss {loss} has no {name}; losses that have one: {losses}")
     parameter = allowed[name]
     for value in values:
         try:
             parameter.check(name, value)
         except InputError as error:
-            raise document.error(path, f"{error} under the loss {loss}") from None
-
-
-def _losses_with(parameter: str) -> list[str]:
-    return [name for name, loss in LOSSES.items() if parameter in loss.parameters]
+            raise document.error(path, f"{error} for the loss {loss}") from None
 
 
 def _check_budgets(document: Document, config: SweepConfig, space: Space) -> None:
@@ -282,27 +279,17 @@ def _check_budgets(document: Document, config: SweepConfig, space: Space) -> Non
     path = ("space", "examples_per_rung")
     parameters = find(space.parameters, "examples_per_rung")
     if any(isinstance(parameter, Range) for parameter in parameters):
-        raise document.error(path, "must be a value or choices: a range meets no milestone")
-    rung_sizes = possible_values(space, "examples_per_rung")
-    for size in rung_sizes:
-        _check_total_examples(document, config, size)
-        _check_first_examples(document, config, size)
-
-
-def _check_total_examples(document: Document, config: SweepConfig, rung_size: int) -> None:
-    total = config.budget.examples_per_trial
-    if total is not None and total % rung_size:
-        problem = f"{total} is no multiple of examples_per_rung {rung_size}, so trials would differ"
-        raise document.error(("budget", "examples_per_trial"), problem)
-
-
-def _check_first_examples(document: Document, config: SweepConfig, rung_size: int) -> None:
-    first = config.early_stopping.first_examples
-    if config.early_stopping.policy in HALVING and first % rung_size:
-        problem = f"{first} is no multiple of examples_per_rung {rung_size}"
         raise document.error(
-            ("early_stopping", "first_examples"), f"{problem}, so trials could not be compared at equal budgets"
+            path, "is a range; allowed: a value or choices, so that trials can be compared at equal budgets"
         )
+    total = config.budget.examples_per_trial
+    first = config.early_stopping.first_examples
+    for size in possible_values(space, "examples_per_rung"):
+        allowed = f"allowed: a multiple of examples_per_rung ({size}), so that trials are compared at equal budgets"
+        if total is not None and total % size:
+            raise document.error(("budget", "examples_per_trial"), f"is {total}; {allowed}")
+        if config.early_stopping.policy in HALVING and first % size:
+            raise document.error(("early_stopping", "first_examples"), f"is {first}; {allowed}")
 
 
 def _check_first(document: Document, config: SweepConfig, space: Space) -> None:
@@ -312,10 +299,12 @@ def _check_first(document: Document, config: SweepConfig, space: Space) -> None:
     :func:`raysweep.config.load.load`.
     """
     if len(config.first) > config.budget.trials:
-        problem = f"holds {len(config.first)} configurations, but budget.trials is {config.budget.trials}"
-        raise document.error(("first",), f"{problem}; allowed: that many or fewer")
+        problem = (
+            f"is a list of {len(config.first)} configurations; allowed: at most budget.trials ({config.budget.trials})"
+        )
+        raise document.error(("first",), problem)
     may_be_outside = document.has_override("space") and not document.has_override("first")
-    whole: list[Mapping[str, Any]] = []
+    complete: list[Mapping[str, Any]] = []
     for index, values in enumerate(config.first):
         try:
             preset = preset_of(space, values)
@@ -325,9 +314,9 @@ def _check_first(document: Document, config: SweepConfig, space: Space) -> None:
             raise document.error(("first", index, error.key), error.problem) from None
         if not preset.is_whole:
             continue
-        if preset.params in whole:
-            raise document.error(("first", index), "stands twice: the same configuration scores the same again")
-        whole.append(preset.params)
+        if preset.params in complete:
+            raise document.error(("first", index), "is a duplicate, which would have the same scores")
+        complete.append(preset.params)
 
 
 def possible_values(space: Space, name: str) -> list[Any]:

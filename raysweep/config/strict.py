@@ -20,38 +20,36 @@ def explain(error: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str
         case "extra_forbidden":
             *section, key = path
             known = _fields(tuple(section), model)
-            inner = [f"{name}.{each}" for name in known for each in _fields((*section, name), model)]
+            inner = [f"{name}.{field}" for name in known for field in _fields((*section, name), model)]
             return unknown_key(str(key), known, inner)
         case "missing":
-            return "this key is required"
+            return "is missing"
         case "model_type" | "model_attributes_type":
             keys = ", ".join(_fields(path, model))
-            return f"must be a mapping of {keys}, not {value!r}"
+            return f"is {value!r}; allowed: a mapping of {keys}"
         case "value_error":
             return str(error["ctx"]["error"])
-    message = error["msg"].replace("Input should", "should")
-    message = message.replace("dictionary", "mapping")
-    return f"{message[0].lower()}{message[1:]}, not {value!r}"
+    return f"is {value!r}; allowed: {allowed_values(error['msg'])}"
+
+
+def allowed_values(message: str) -> str:
+    """Return what one of pydantic's messages allows, such as "greater than 0" for "Input should be greater than 0"."""
+    _, _, allowed = message.replace("dictionary", "mapping").partition(" should ")
+    return allowed.removeprefix("be ").removeprefix("have ") or message
 
 
 def _fields(path: KeyPath, model: type[BaseModel]) -> list[str]:
     """Return the keys that are allowed at a path within a model."""
-    found: list[type[BaseModel]] = [model]
+    models: list[type[BaseModel]] = [model]
     is_name = False
     for key in path:
         if isinstance(key, int) or is_name:  # list indices and names in a mapping keep the item's models
             is_name = False
             continue
-        annotations = [_annotation(each, key) for each in found]
-        is_name = any(get_origin(each) is dict for each in annotations)
-        found = [inner for each in annotations for inner in _models(each)]
-    return [name for each in found for name in each.model_fields]
-
-
-def _annotation(model: type[BaseModel], key: str) -> Any:
-    """Return the type of a model's field, or None if the model has no such field."""
-    field = model.model_fields.get(key)
-    return field and field.annotation
+        annotations = [model.model_fields[key].annotation for model in models if key in model.model_fields]
+        is_name = any(get_origin(annotation) is dict for annotation in annotations)
+        models = [inner for annotation in annotations for inner in _models(annotation)]
+    return [name for model in models for name in model.model_fields]
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:

@@ -36,25 +36,25 @@ def _source_or_list(value: Any) -> Any:
     entries = value if isinstance(value, list) else [value]
     for entry in entries:
         if not isinstance(entry, str):
-            raise ValueError(f"must be a source or a list of sources, which are strings, not {entry!r}")
+            raise ValueError(f"is {entry!r}; allowed: a source or a list of sources, which are strings")
     if not entries or "" in entries:
-        raise ValueError("must be a source or a list of sources; one is empty")
+        raise ValueError("is empty or has an empty entry; allowed: a source or a list of sources")
     return value
 
 
-def _absolute_sources(given: str | list[str]) -> str | list[str]:
-    if isinstance(given, str):
-        return _absolute_source(given)
-    found = [_absolute_source(source) for source in given]
-    for source in found:
-        if found.count(source) > 1:
-            raise ValueError(f"names {source!r} more than once")
-    return found
+def _absolute_sources(sources: str | list[str]) -> str | list[str]:
+    if isinstance(sources, str):
+        return _absolute_source(sources)
+    absolute = [_absolute_source(source) for source in sources]
+    for source in absolute:
+        if absolute.count(source) > 1:
+            raise ValueError(f"has {source!r} more than once")
+    return absolute
 
 
 def absolute_model(name: str) -> str:
     if not name:
-        raise ValueError("must name an encoder: demo, a folder, or a name on the hub; it is empty")
+        raise ValueError("is empty; allowed: demo, a folder, or a name on the hub")
     location.without_null(name)
     folder = location.expanded(name)
     return str(folder.absolute()) if name != "demo" and location.is_folder(folder) else name
@@ -65,9 +65,9 @@ _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 def _folder_name(name: str) -> str:
     if re.fullmatch(_NAME, name) is None:
-        raise ValueError("must be letters, digits, '.', '_' and '-' alone, and begin with a letter or a digit")
+        raise ValueError(f"is {name!r}; allowed: letters, digits, '.', '_' and '-', with a letter or a digit first")
     if name == "artifacts":
-        raise ValueError("must not be 'artifacts', the name of the folder of artifacts beside the runs")
+        raise ValueError("is 'artifacts', the name of the folder of artifacts next to the runs; allowed: another name")
     return name
 
 
@@ -168,9 +168,9 @@ class ExamplesConfig(Frozen):
     @model_validator(mode="after")
     def _check_random(self) -> "ExamplesConfig":
         if self.neighbors == "random" and self.min_similarity is not None:
-            raise ValueError(f"min_similarity is {self.min_similarity:g}, but neighbors: random looks at no cosine")
+            raise ValueError(f"min_similarity is {self.min_similarity:g}; allowed with neighbors: random: null")
         if self.neighbors == "random" and self.index != "exact":
-            raise ValueError(f"index is {self.index}, but neighbors: random searches nothing")
+            raise ValueError(f"index is {self.index}; allowed with neighbors: random: exact")
         return self
 
 
@@ -362,7 +362,9 @@ class BudgetConfig(Frozen):
     @model_validator(mode="after")
     def _check_prices(self) -> "BudgetConfig":
         if self.money is not None and not self.prices:
-            raise ValueError("money needs prices, such as {gpu_worker: 3.06, default: 0.1} an hour")
+            raise ValueError(
+                f"money is {self.money:g}, which requires prices per hour, such as {{gpu_worker: 3.06, default: 0.1}}"
+            )
         return self
 
     def price_per_hour(self, node_type: str) -> float | None:
@@ -443,7 +445,7 @@ class ResourcesConfig(Frozen):
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if value in (None, "measured") or (is_number and 0 <= value <= 1):
             return value
-        raise ValueError(f"must be in [0, 1], or measured, not {value}: a trial uses one GPU at most")
+        raise ValueError(f"is {value}; allowed: 0 to 1, since a trial uses at most one GPU, or measured")
 
 
 class StorageConfig(Frozen):
@@ -530,10 +532,10 @@ class SweepConfig(Frozen):
     def limits(self) -> list[str]:
         """Return the limits of the search other than its trials, and the minimum scores, by the keys of the file."""
         plateau = self.early_stopping.plateau
-        found = {key: getattr(self.budget, key) for key in ("minutes", "cpu_hours", "gpu_hours", "money")}
-        found["plateau of trials"] = plateau and plateau.trials
-        found |= {f"{key} at least": value or None for key, value in self.objective.constraints}
-        return [f"{key} {value:g}" for key, value in found.items() if value is not None]
+        limits = {key: getattr(self.budget, key) for key in ("minutes", "cpu_hours", "gpu_hours", "money")}
+        limits["plateau of trials"] = plateau and plateau.trials
+        limits |= {f"{key} at least": value or None for key, value in self.objective.constraints}
+        return [f"{key} {value:g}" for key, value in limits.items() if value is not None]
 
     @property
     def mining_encoder(self) -> EncoderConfig:
@@ -551,7 +553,7 @@ def parse(document: Document) -> SweepConfig:
         config = SweepConfig.model_validate(document.values)
     except ValidationError as error:
         # Report unknown keys first: a misspelled required key is also missing, and the misspelling is the cause.
-        first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+        first = min(error.errors(), key=lambda details: details["type"] != "extra_forbidden")
         path: KeyPath = tuple(first["loc"])
         raise document.error(path, explain(dict(first), path, SweepConfig)) from None
     _check_published(document, config)
@@ -561,10 +563,10 @@ def parse(document: Document) -> SweepConfig:
 def _check_published(document: Document, config: SweepConfig) -> None:
     """Raise InputError if published scores would be compared with scores measured in a different way."""
     evaluation = config.evaluation
-    is_the_same = evaluation.k == 16 and evaluation.rank_weights == "uniform"
-    if config.baselines.published and not is_the_same:
+    is_as_published = evaluation.k == 16 and evaluation.rank_weights == "uniform"
+    if config.baselines.published and not is_as_published:
         raise document.error(
             ("baselines", "published"),
-            f"{config.baselines.published} was measured with k 16 and uniform rank weights, but evaluation has k "
-            f"{evaluation.k} and {evaluation.rank_weights} rank weights; allowed: null, or evaluation as it was published",
+            f"is {config.baselines.published}, measured with k 16 and uniform rank weights, but evaluation has k "
+            f"{evaluation.k} and {evaluation.rank_weights} rank weights; allowed: null, or the published evaluation",
         )

@@ -13,18 +13,16 @@ from raysweep.storage import location
 def _local(folder: str) -> str:
     """Return the absolute path of a local folder, since the clients cannot write to buckets."""
     if not folder or location.is_uri(folder):
-        raise ValueError(f"must be a folder of this machine, not {folder!r}")
+        raise ValueError(f"is {folder!r}; allowed: a local folder")
     return location.absolute(folder)
 
 
 def _without_password(uri: str) -> str:
     """Return the URI unchanged, unless it holds a password, since the run's files store it."""
     if not uri:
-        raise ValueError(
-            "must be a URI that mlflow takes, such as http://host:5000 or sqlite:///mlflow.db; it is empty"
-        )
+        raise ValueError("is empty; allowed: a tracking URI of mlflow, such as http://host:5000 or sqlite:///mlflow.db")
     if urlsplit(uri).password:
-        raise ValueError("must hold no password; mlflow reads MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD")
+        raise ValueError("contains a password; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD instead")
     return uri
 
 
@@ -107,7 +105,7 @@ def _listed(value: Any) -> Any:
         for name in value:
             if name not in TRACKERS:
                 raise ValueError(
-                    f"names {name!r}; allowed: {', '.join(TRACKERS)}, or a mapping of them to their settings"
+                    f"has {name!r}; allowed: {', '.join(TRACKERS)}, or a mapping of them to their settings"
                 )
         return {name: {} for name in value}
     return value

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from raysweep.config import freezing
-from raysweep.config.document import KeyPath, dotted
+from raysweep.config.document import KeyPath, dotted, join_key
 from raysweep.config.losses import LOSSES
 from raysweep.config.strict import Frozen, explain
 from raysweep.errors import InputError
@@ -139,16 +139,16 @@ class TrialConfig(Frozen):
         freezing.check_level(self.freezing)
         self._check_schedule()
         if self.optimizer == "adadelta" and self.momentum is not None:
-            raise ValueError("momentum is given, but the optimizer adadelta has none")
+            raise ValueError(f"momentum is {self.momentum:g}, but the optimizer adadelta has no momentum")
         return self
 
     def _check_schedule(self) -> None:
         if self.schedule not in SCHEDULES:
             raise ValueError(f"schedule is {self.schedule!r}; allowed: {', '.join(SCHEDULES)}")
         if self.schedule == "exponential" and self.decay is None:
-            raise ValueError("the schedule exponential needs a decay, such as 0.95")
+            raise ValueError("decay is missing; the schedule exponential requires it, such as 0.95")
         if self.schedule != "exponential" and self.decay is not None:
-            raise ValueError(f"decay is given, but the schedule {self.schedule} has none")
+            raise ValueError(f"decay is {self.decay:g}, but the schedule {self.schedule} has no decay")
 
     def _check_loss(self) -> None:
         if self.loss not in LOSSES:
@@ -159,7 +159,9 @@ class TrialConfig(Frozen):
     def _check_class_parameters(self) -> None:
         for name in CLASS_PARAMETERS:
             if getattr(self, name) and not has_classes(self.loss):
-                raise ValueError(f"{name} is given, but the loss {self.loss} has no class probabilities")
+                raise ValueError(
+                    f"{name} is {getattr(self, name):g}, but the loss {self.loss} has no class probabilities"
+                )
 
     def _check_loss_parameter(self, name: str) -> None:
         value = getattr(self, name)
@@ -167,9 +169,9 @@ class TrialConfig(Frozen):
         parameter = loss.parameters.get(name)
         if parameter is None:
             if value is not None:
-                raise ValueError(f"{name} is given, but the loss {self.loss} has none")
+                raise ValueError(f"{name} is {value!r}, but the loss {self.loss} has no {name}")
         elif value is None:
-            raise ValueError(f"the loss {self.loss} needs a {name}")
+            raise ValueError(f"{name} is missing; the loss {self.loss} requires it")
         else:
             parameter.check(f"{name} of the loss {self.loss}", value)
 
@@ -219,4 +221,4 @@ def trial_config(values: dict[str, Any]) -> TrialConfig:
             message = first["msg"].removeprefix("Value error, ")
             raise InputError(message) from None
         problem = explain(dict(first), path, TrialConfig)
-        raise InputError(f"{dotted(path)}: {problem}") from None
+        raise InputError(join_key(dotted(path), problem)) from None

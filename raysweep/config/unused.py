@@ -21,42 +21,40 @@ class _Unused(NamedTuple):
     why: str
 
 
-def unused(document: Document, config: SweepConfig, space: Space) -> Iterator[str]:
+def warn_of_unused(document: Document, config: SweepConfig, space: Space) -> Iterator[str]:
     """Yield a warning for each setting that has no effect, although its author may expect one.
 
     Settings that are off or at their defaults do not count, nor do settings of the file if an override of the cause
     has superseded them.
     """
-    in_config = (found for found in _without_effect(config, space) if _is_changed(config, found.setting))
-    for setting, cause, why in (*in_config, *_without_effect_in_trials(space)):
+    in_config = (unused for unused in _find_unused(config, space) if _is_changed(config, unused.setting))
+    for setting, cause, why in (*in_config, *_find_unused_in_space(space)):
         is_replaced = document.is_overridden(cause) and not document.is_overridden(setting)
         if not is_replaced:
             yield str(document.error(setting, f"has no effect, since {why}"))
-    yield from _never_full(document, space)
-    yield from _tried_again(document, config, space)
+    yield from _warn_of_large_batches(document, space)
+    yield from _warn_of_repeats(document, config, space)
 
 
-def _tried_again(document: Document, config: SweepConfig, space: Space) -> Iterator[str]:
+def _warn_of_repeats(document: Document, config: SweepConfig, space: Space) -> Iterator[str]:
     """Warn if the space has fewer configurations than trials, since repeating a configuration repeats its scores."""
-    num_there, num_trials = num_configurations(space.parameters), config.budget.trials
-    if config.sampler != "grid" and num_there < num_trials:
-        there = "1 configuration" if num_there == 1 else f"{num_there:g} configurations"
-        problem = (
-            f"it has {there}, fewer than budget.trials ({num_trials}), so some are trained again, to the same scores"
-        )
+    num_distinct, num_trials = num_configurations(space.parameters), config.budget.trials
+    if config.sampler != "grid" and num_distinct < num_trials:
+        there = "1 configuration" if num_distinct == 1 else f"{num_distinct:g} configurations"
+        problem = f"has {there}, fewer than budget.trials ({num_trials}), so some repeat with the same scores"
         yield str(document.error(("space",), f"{problem}; sampler: grid tries each once"))
 
 
-def _never_full(document: Document, space: Space) -> Iterator[str]:
+def _warn_of_large_batches(document: Document, space: Space) -> Iterator[str]:
     """Warn if a batch is larger than any rung, since all such sizes train alike."""
     largest_batch = max(space.values("batch_size"), default=0)
     largest_rung = max(possible_values(space, "examples_per_rung"))
     if largest_batch > largest_rung:
-        problem = f"{largest_batch} is more than a rung has (examples_per_rung {largest_rung}), which is then one batch"
+        problem = f"is {largest_batch}, more than examples_per_rung ({largest_rung}), so each rung is a single batch"
         yield str(document.error(("space", "batch_size"), problem))
 
 
-def _without_effect(config: SweepConfig, space: Space) -> Iterator[_Unused]:
+def _find_unused(config: SweepConfig, space: Space) -> Iterator[_Unused]:
     policy = config.early_stopping.policy
     named = ("early_stopping", "policy")
     if policy not in HALVING:
@@ -85,22 +83,22 @@ def _unused_of_examples(space: Space) -> Iterator[tuple[str, str]]:
             yield name, "softmax, the space's only loss, mines no examples"
 
 
-def _without_effect_in_trials(space: Space) -> Iterator[_Unused]:
+def _find_unused_in_space(space: Space) -> Iterator[_Unused]:
     """Yield parameters of the space that may differ from their defaults but are left without effect by others."""
-    if None not in _taken(space, "warmup_steps"):
-        yield from _of_trials(space, "warmup_fraction", "warmup_steps", "warmup_steps is given")
-    if _taken(space, "learning_rate_rule") == {"none"}:
-        yield from _of_trials(space, "base_batch_size", "learning_rate_rule", "learning_rate_rule is none")
-    if _taken(space, "freezing") == {"none"}:
-        yield from _of_trials(space, "frozen_dropout", "freezing", "freezing is none")
+    if None not in _possible_values(space, "warmup_steps"):
+        yield from _find_unused_parameter(space, "warmup_fraction", "warmup_steps", "warmup_steps is given")
+    if _possible_values(space, "learning_rate_rule") == {"none"}:
+        yield from _find_unused_parameter(space, "base_batch_size", "learning_rate_rule", "learning_rate_rule is none")
+    if _possible_values(space, "freezing") == {"none"}:
+        yield from _find_unused_parameter(space, "frozen_dropout", "freezing", "freezing is none")
 
 
-def _of_trials(space: Space, name: str, cause: str, why: str) -> Iterator[_Unused]:
-    if _taken(space, name) != {_default(name)}:
+def _find_unused_parameter(space: Space, name: str, cause: str, why: str) -> Iterator[_Unused]:
+    if _possible_values(space, name) != {_default(name)}:
         yield _Unused(("space", name), ("space", cause), why)
 
 
-def _taken(space: Space, name: str) -> set[Any]:
+def _possible_values(space: Space, name: str) -> set[Any]:
     """Return the values that a trial's parameter may have, including its default if a trial may omit it."""
     left_out = set() if name in space.parameters else {_default(name)}
     return left_out.union(space.values(name))

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from raysweep.config.document import join_key
 from raysweep.config.strict import explain
 from raysweep.config.trackers import SETTINGS, TRACKERS, TrackersConfig
 from raysweep.errors import InputError
@@ -155,4 +156,5 @@ def settings(run: Folder, names: Sequence[str], given: Mapping[str, str]) -> Tra
         return TrackersConfig.model_validate(values)
     except ValidationError as error:
         first: dict[str, Any] = dict(error.errors()[0])
-        raise InputError(f"--{first['loc'][-1]}: {explain(first, tuple(first['loc']), TrackersConfig)}") from None
+        problem = explain(first, tuple(first["loc"]), TrackersConfig)
+        raise InputError(join_key(f"--{first['loc'][-1]}", problem)) from None

@@ -45,7 +45,7 @@ REFUSED_BEFORE_RAY_STARTS = {
     "k beyond the pool's size": (
         ROWS,
         ["--evaluation.k", "500"],
-        r"--evaluation.k: is 500, but evaluation.num_pool is",
+        r"--evaluation.k is 500; allowed: at most evaluation.num_pool",
     ),
     "unknown key": (ROWS, ["--budgets.trials", "3"], r"--budgets: unknown key"),
 }

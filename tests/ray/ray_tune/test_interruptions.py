@@ -90,7 +90,7 @@ def test_a_killed_driver_is_resumed_to_the_uninterrupted_result_and_may_be_exten
     for wrong, value, message in (
         ("--seed", "1", "seed was 0 and is 1"),
         ("--space.batch_size", "{choices: [4, 16]}", r"space may only be added to, but: batch_size lacks 8"),
-        ("--trials", "3", "--budget.trials: is 3, but 4 have begun; allowed: that many or more"),
+        ("--trials", "3", "--budget.trials is 3, but 4 have begun; allowed: that many or more"),
     ):
         refused = raysweep_here(tmp_path, *resume, wrong, value)
         assert refused.returncode == 2, refused.stderr

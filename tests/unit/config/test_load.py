@@ -1,4 +1,4 @@
-"""Overrides of the command line: sources and prompts as a shell gives them, or in YAML."""
+"""Overrides: sources and prompts as unquoted text or YAML."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_path_needs_no_quotes(file: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_need_no_quotes(file: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert load(file, [("data.train", name)]).config.data.train == str(tmp_path / name)
     assert load(file, [("data.train", f'"{name}"')]).config.data.train == str(tmp_path / name)
@@ -46,8 +46,8 @@ def test_lists_and_null_are_yaml(file: Path, tmp_path: Path, monkeypatch: pytest
     assert (data.train, data.dev) == ([str(tmp_path / "a.csv"), str(tmp_path / "*.tsv")], None)
 
 
-def test_a_mapping_is_no_source(file: Path) -> None:
-    with pytest.raises(InputError, match=r"--data.train: must be a source or a list of sources, .* not \{'a': 1\}"):
+def test_mappings_are_not_sources(file: Path) -> None:
+    with pytest.raises(InputError, match=r"--data.train is \{'a': 1\}; allowed: a source or a list of sources"):
         load(file, [("data.train", "{a: 1}")])
 
 
@@ -66,10 +66,10 @@ PROMPTS = {
 
 @pytest.mark.parametrize("text", PROMPTS)
 @pytest.mark.parametrize("key", ["model", "reference", "examples.encoder", "baselines.setfit"])
-def test_a_prompt_needs_no_quotes(file: Path, text: str, key: str) -> None:
+def test_prompts_need_no_quotes(file: Path, text: str, key: str) -> None:
     (override,) = parse_overrides([f"--{key}.prompt={text}"])
-    found: Any = load(file, [(key, "demo"), override]).config
+    encoder: Any = load(file, [(key, "demo"), override]).config
     for name in key.split("."):
-        found = getattr(found, name)
-    assert found.prompt == PROMPTS[text]
+        encoder = getattr(encoder, name)
+    assert encoder.prompt == PROMPTS[text]
     assert parse_overrides([f"--{key}.prompt", text]) == [override]

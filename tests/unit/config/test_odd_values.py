@@ -1,4 +1,4 @@
-"""Odd keys and values in a sweep's file or an override: either the sweep loads, or one line names the place."""
+"""Unusual keys and values in a file or an override: the sweep loads, or one line names the place."""
 
 from pathlib import Path
 
@@ -70,8 +70,8 @@ def places(node: yaml.Node) -> list[tuple[bool, int, int]]:
     pairs = node.value if isinstance(node, yaml.MappingNode) else []
     items = node.value if isinstance(node, yaml.SequenceNode) else [value for _, value in pairs]
     ends = [(True, key) for key, _ in pairs] + [(False, item) for item in items]
-    found = [(is_key, inner.start_mark.index, inner.end_mark.index) for is_key, inner in ends]
-    return found + [place for item in items for place in places(item)]
+    positions = [(is_key, inner.start_mark.index, inner.end_mark.index) for is_key, inner in ends]
+    return positions + [place for item in items for place in places(item)]
 
 
 PLACES = [(text, *place) for text in TEXTS for place in places(yaml.compose(text))]
@@ -91,7 +91,7 @@ def check(text: str, folder: Path, overrides: list[tuple[str, str]]) -> None:
 
 @settings(deadline=None, max_examples=400)
 @given(st.sampled_from(PLACES), st.sampled_from(KEYS), st.sampled_from(VALUES))
-def test_an_odd_key_or_value_loads_or_is_one_line(
+def test_unusual_keys_and_values_load_or_are_one_line(
     tmp_path_factory: pytest.TempPathFactory, place: tuple[str, bool, int, int], key: str, value: str
 ) -> None:
     text, is_key, start, stop = place
@@ -101,7 +101,7 @@ def test_an_odd_key_or_value_loads_or_is_one_line(
 
 @settings(deadline=None, max_examples=200)
 @given(st.sampled_from(TEXTS), st.sampled_from(OVERRIDDEN), st.sampled_from(VALUES))
-def test_an_odd_override_loads_or_is_one_line(
+def test_unusual_overrides_load_or_are_one_line(
     tmp_path_factory: pytest.TempPathFactory, text: str, key: str, value: str
 ) -> None:
     check(text, tmp_path_factory.mktemp("odd"), [(key, value)])
@@ -117,7 +117,7 @@ def test_an_odd_override_loads_or_is_one_line(
         ("{low: 1e-5, high: 1e-4, 2024-01-01: 1}", "2024-01-01"),
     ],
 )
-def test_an_odd_key_of_a_range_is_named_as_it_is_spelled(tmp_path: Path, value: str, key: str) -> None:
+def test_unknown_keys_of_a_range_are_named_as_spelled(tmp_path: Path, value: str, key: str) -> None:
     path = tmp_path / "sweep.yaml"
     path.write_text(MINIMAL.replace("{low: 1e-6, high: 1e-4, log: true}", value))
     with pytest.raises(InputError) as caught:
@@ -131,7 +131,7 @@ def test_an_odd_key_of_a_range_is_named_as_it_is_spelled(tmp_path: Path, value: 
     assert str(caught.value) == f"--space.learning_rate.{key}: {problem}"
 
 
-def test_only_choices_have_keys_that_are_no_text(tmp_path: Path) -> None:
+def test_only_choices_have_non_text_keys(tmp_path: Path) -> None:
     text = "a: {1: x, on: y}\nb: {choices: {16: {2: {}}, on: {}, 0.5: {}}}\nc: {<<: {3: x}}\n"
     expected = {
         "a": {"1": "x", "on": "y"},
@@ -145,7 +145,9 @@ def test_only_choices_have_keys_that_are_no_text(tmp_path: Path) -> None:
     assert space.values("batch_size") == [16, 32]
 
 
-def test_the_line_of_a_choice_that_is_a_number_is_named(tmp_path: Path) -> None:
+def test_errors_name_the_line_of_a_numeric_choice(tmp_path: Path) -> None:
     text = MINIMAL + "  batch_size:\n    choices:\n      16: {}\n      0.5: {}\n"
-    with pytest.raises(InputError, match=rf"line {len(text.splitlines())}: space.batch_size.choices.0.5: "):
+    with pytest.raises(
+        InputError, match=rf"line {len(text.splitlines())}: space.batch_size.choices.0.5 is 0.5; allowed: "
+    ):
         read(tmp_path, text)

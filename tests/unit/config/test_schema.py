@@ -1,4 +1,4 @@
-"""The JSON schema of a sweep's file: the committed copy, the shipped files, and what editors are to underline."""
+"""The JSON schema of a sweep's file: the committed copy, the shipped files, and mistakes that editors underline."""
 
 import json
 from typing import Any
@@ -16,28 +16,28 @@ from support.sweep_files import MINIMAL
 VALIDATOR = Draft202012Validator(sweep_schema())
 
 
-def described(schema: Any, path: str = "") -> None:
-    """Every key of every mapping has a description."""
+def check_descriptions(schema: Any, path: str = "") -> None:
+    """Check that every key of every mapping has a description."""
     for key, value in schema.get("properties", {}).items():
         assert value.get("description"), f"{path}{key}"
-        described(value, f"{path}{key}.")
+        check_descriptions(value, f"{path}{key}.")
 
 
-def test_it_is_a_schema_that_describes_every_key() -> None:
+def test_the_schema_is_valid_and_describes_every_key() -> None:
     schema = sweep_schema()
     Draft202012Validator.check_schema(schema)
     assert set(schema["properties"]) == set(SweepConfig.model_fields)
     assert set(schema["$defs"]["Parameters"]["properties"]) == set(TrialConfig.model_fields)
-    described(schema)
+    check_descriptions(schema)
     for name, definition in schema["$defs"].items():
         for part in definition.get("anyOf", [definition]):
-            described(part, f"{name}.")
+            check_descriptions(part, f"{name}.")
             assert part["type"] in ("string", "array") or part["additionalProperties"] is False, name
 
 
-def test_the_committed_schema_is_the_models() -> None:
+def test_the_committed_schema_is_current() -> None:
     committed = json.loads((SPACES / "sweep.schema.json").read_text(encoding="utf-8"))
-    assert committed == sweep_schema(), "write it anew: raysweep schema > search_spaces/sweep.schema.json"
+    assert committed == sweep_schema(), "regenerate it: raysweep schema > search_spaces/sweep.schema.json"
 
 
 @pytest.mark.parametrize("path", sorted(SPACES.glob("*.yaml")), ids=lambda path: path.stem)
@@ -59,7 +59,7 @@ def test_shipped_files_name_the_schema_and_follow_it(path: Any) -> None:
         ("  learning_rate", "  freeze_output_dense: {choices: {true: {weight_decay: 0}, false: {}}}\n  learning_rate"),
     ],
 )
-def test_what_the_models_accept_is_valid(old: str, new: str) -> None:
+def test_valid_files_match_the_schema(old: str, new: str) -> None:
     assert old in MINIMAL
     VALIDATOR.validate(parse_value(MINIMAL.replace(old, new, 1)))
 
@@ -91,7 +91,7 @@ def test_what_the_models_accept_is_valid(old: str, new: str) -> None:
         ("examples_per_rung", "examples_per_run", "space"),
     ],
 )
-def test_mistakes_are_underlined(old: str, new: str, place: str) -> None:
+def test_mistakes_violate_the_schema(old: str, new: str, place: str) -> None:
     assert old in MINIMAL
     errors = list(VALIDATOR.iter_errors(parse_value(MINIMAL.replace(old, new, 1))))
     assert place in {".".join(map(str, error.absolute_path)) for error in errors}

@@ -1,4 +1,4 @@
-"""Search spaces: the shipped ones, what is drawn from them, and how parameters fit together."""
+"""Search spaces: the shipped ones, samples from them, and dependencies between parameters."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,14 +20,14 @@ SHIPPED = sorted(SPACES.glob("*.yaml"))
 
 
 class Declared:
-    """A space as its file writes it, and which of its choices were drawn."""
+    """A space as its file declares it, and the choices that were sampled."""
 
     def __init__(self, space: Mapping[str, Any]) -> None:
         self.space = space
         self.drawn: set[str] = set()
 
     def check(self, values: Mapping[str, Any]) -> None:
-        """``values`` hold exactly the parameters that exist under the choices taken, each within what is declared."""
+        """Check that the values are those of the parameters that exist under the sampled choices, and are in the space."""
         assert set(values) == set(self._check(self.space, values, ""))
 
     def _check(self, parameters: Mapping[str, Any], values: Mapping[str, Any], path: str) -> list[str]:
@@ -41,8 +41,8 @@ class Declared:
             else:
                 choices = declared["choices"]
                 assert value in choices, name
-                written = next(choice for choice in choices if choice == value)  # 10 is drawn as 10.0
-                choice = f"{path}{name}={written}"
+                spelling = next(choice for choice in choices if choice == value)  # 10 is sampled as 10.0
+                choice = f"{path}{name}={spelling}"
                 self.drawn.add(choice)
                 if isinstance(choices, dict):
                     names += self._check(choices[value] or {}, values, f"{choice}.")
@@ -53,19 +53,19 @@ class Declared:
 
 
 def _choices(parameters: Mapping[str, Any], path: str) -> list[str]:
-    found = []
+    paths = []
     for name, declared in parameters.items():
         if isinstance(declared, dict) and "choices" in declared:
             choices = declared["choices"]
             for choice in choices:
-                found.append(f"{path}{name}={choice}")
+                paths.append(f"{path}{name}={choice}")
                 if isinstance(choices, dict):
-                    found += _choices(choices[choice] or {}, f"{path}{name}={choice}.")
-    return found
+                    paths += _choices(choices[choice] or {}, f"{path}{name}={choice}.")
+    return paths
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_every_shipped_space_is_drawn_from_as_it_is_written(path: Path) -> None:
+def test_samples_are_in_the_shipped_spaces(path: Path) -> None:
     document = Document.read(path)
     space = space_parser.parse(document, configuration.parse(document))
     declared = Declared(document.values["space"])
@@ -77,10 +77,10 @@ def test_every_shipped_space_is_drawn_from_as_it_is_written(path: Path) -> None:
         assert TrialConfig(**trial.model_dump()) == trial
         assert {name: getattr(trial, name) for name in values} == values
         assert (trial.margin is not None) == ("margin" in LOSSES[trial.loss].parameters)
-    assert declared.drawn == declared.all_choices(), "every choice is drawn"
+    assert declared.drawn == declared.all_choices(), "every choice is sampled"
 
 
-def test_negatives_are_searched_under_their_loss(tmp_path: Path) -> None:
+def test_negatives_belong_to_multiple_negatives(tmp_path: Path) -> None:
     both = "{choices: {triplet: {}, multiple_negatives: {negatives: {choices: [all, other_class]}}}}"
     assert read(tmp_path, MINIMAL, space__loss=both)[1].values("negatives") == ["all", "other_class"]
     wrong = "{choices: {triplet: {}, multiple_negatives: {negatives: {choices: [all, same_class]}}}}"
@@ -95,7 +95,7 @@ def test_the_required_spaces_are_shipped() -> None:
 
 
 @pytest.mark.parametrize("name", ["published_grid", "published_text"])
-def test_published_grid_is_the_17_published_configurations(name: str) -> None:
+def test_published_spaces_have_the_17_published_configurations(name: str) -> None:
     document = Document.read(next(path for path in SHIPPED if path.stem == name))
     config = configuration.parse(document)
     space = space_parser.parse(document, config)
@@ -111,7 +111,7 @@ def test_published_grid_is_the_17_published_configurations(name: str) -> None:
     assert len(trials) == 17
 
 
-def test_a_range_of_integers_is_sampled_in_integers(tmp_path: Path) -> None:
+def test_integer_ranges_are_sampled_as_integers(tmp_path: Path) -> None:
     _, space = read(
         tmp_path, MINIMAL.replace("  examples_per_rung", "  batch_size: {low: 16, high: 64}\n  examples_per_rung")
     )
@@ -121,7 +121,7 @@ def test_a_range_of_integers_is_sampled_in_integers(tmp_path: Path) -> None:
     assert len(sizes) > 10
 
 
-def test_choices_of_one_value_may_stand_under_several_parameters(tmp_path: Path) -> None:
+def test_several_parameters_may_have_equal_choices(tmp_path: Path) -> None:
     nested = "{choices: {true: {weight_decay: {low: 0.0, high: 0.1}}, false: {}}}"
     other = nested.replace("weight_decay", "warmup_fraction")
     _, space = read(tmp_path, MINIMAL, space__freeze_output_dense=nested, space__restart_each_rung=other)
@@ -137,66 +137,68 @@ def test_choices_of_one_value_may_stand_under_several_parameters(tmp_path: Path)
     [
         (
             {"optimizer": "{choices: [adamw, adadelta]}", "momentum": "{choices: [null, 0.9]}"},
-            "momentum is given, but the optimizer adadelta has none",
+            "momentum is 0.9, but the optimizer adadelta",
         ),
         (
             {"schedule": "{choices: [exponential, linear]}", "decay": "{choices: [null, 0.9]}"},
-            "exponential needs a decay|the schedule linear has none",
+            "decay is missing.*exponential|decay is 0.9, but the schedule linear",
         ),
         (
             {
                 "loss": "{choices: {triplet: {}, softmax: {}}}",
                 "optimizer": "{choices: {adamw: {label_smoothing: {low: 0.0, high: 0.1}}, sgd: {}}}",
             },
-            "label_smoothing is given, but the loss triplet has no class probabilities",
+            "label_smoothing is 0.1, but the loss triplet",
         ),
     ],
 )
-def test_what_only_some_draws_may_have_is_refused(tmp_path: Path, overrides: dict[str, str], message: str) -> None:
+def test_parameters_that_only_some_samples_allow_are_rejected(
+    tmp_path: Path, overrides: dict[str, str], message: str
+) -> None:
     with pytest.raises(InputError, match=message):
         read(tmp_path, MINIMAL, **{f"space__{name}": value for name, value in overrides.items()})
 
 
-def test_the_default_size_of_a_rung_does_not_count_where_every_loss_has_its_own(tmp_path: Path) -> None:
+def test_the_default_rung_size_is_ignored_if_every_loss_sets_one(tmp_path: Path) -> None:
     text = MINIMAL.replace("  examples_per_rung: 2048\n", "")
     sizes = "{choices: {softmax: {examples_per_rung: 1000}, triplet: {examples_per_rung: 500}}}"
     read(tmp_path, text, space__loss=sizes, budget__examples_per_trial="3000")
-    with pytest.raises(InputError, match="3000 is no multiple of examples_per_rung 2048"):
+    with pytest.raises(InputError, match=r"budget\.examples_per_trial is 3000; allowed: .*2048"):
         read(tmp_path, text, space__loss=sizes.replace("examples_per_rung: 500", ""), budget__examples_per_trial="3000")
 
 
-def test_a_parameter_that_a_configuration_would_have_twice_is_refused(tmp_path: Path) -> None:
+def test_a_parameter_that_exists_twice_is_rejected(tmp_path: Path) -> None:
     under_softmax = "{choices: {softmax: {learning_rate: 1e-5}, triplet: {}}}"
-    outside = r"space\.loss\.choices\.softmax\.learning_rate.*stands outside of this choice as well"
+    outside = r"space\.loss\.choices\.softmax\.learning_rate is also set outside this choice; allowed: "
     with pytest.raises(InputError, match=outside):
         read(tmp_path, MINIMAL, space__loss=under_softmax)
     nested = "{choices: {true: {weight_decay: {low: 0.0, high: 0.1}}, false: {}}}"
-    beside = r"restart_each_rung\.choices\.True\.weight_decay: stands outside of this choice as well"
-    with pytest.raises(InputError, match=beside):
+    nested_twice = r"restart_each_rung\.choices\.True\.weight_decay is also set outside this choice"
+    with pytest.raises(InputError, match=nested_twice):
         read(tmp_path, MINIMAL, space__freeze_output_dense=nested, space__restart_each_rung=nested)
     deeper = "{choices: {true: {optimizer: {choices: {adamw: {weight_decay: 0.1}, adamax: {}}}}, false: {}}}"
-    with pytest.raises(InputError, match=r"adamw\.weight_decay: stands outside of this choice as well"):
+    with pytest.raises(InputError, match=r"adamw\.weight_decay is also set outside this choice"):
         read(tmp_path, MINIMAL, space__freeze_output_dense=deeper, space__weight_decay="0.2")
-    each = "{choices: {true: {weight_decay: 0.1}, false: {weight_decay: 0.2}}}"
-    assert set(read(tmp_path, MINIMAL, space__freeze_output_dense=each)[1].values("weight_decay")) == {0.1, 0.2}
+    under_each = "{choices: {true: {weight_decay: 0.1}, false: {weight_decay: 0.2}}}"
+    assert set(read(tmp_path, MINIMAL, space__freeze_output_dense=under_each)[1].values("weight_decay")) == {0.1, 0.2}
 
 
-def test_every_trial_can_see_equally_many_examples(tmp_path: Path) -> None:
+def test_every_trial_sees_the_same_number_of_examples(tmp_path: Path) -> None:
     text = MINIMAL.replace("examples_per_rung: 2048", "examples_per_rung: {choices: [1024, 2048]}")
     config, space = read(tmp_path, text, budget__examples_per_trial="8192")
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     trials = [trial_config(space.draw(study.ask())) for _ in range(20)]
     assert {config.budget.rungs_of(trial.examples_per_rung) * trial.examples_per_rung for trial in trials} == {8192}
-    with pytest.raises(InputError, match="5000 is no multiple of examples_per_rung 1024"):
+    with pytest.raises(InputError, match=r"budget\.examples_per_trial is 5000; allowed: .*1024"):
         read(tmp_path, text, budget__examples_per_trial="5000")
 
 
-def test_what_needs_class_probabilities_stands_under_softmax(tmp_path: Path) -> None:
+def test_class_parameters_belong_to_softmax(tmp_path: Path) -> None:
     under_softmax = "{choices: {softmax: {label_smoothing: 0.1, consistency_weight: {choices: [0, 1.0]}}, triplet: {}}}"
     space = read(tmp_path, MINIMAL, space__loss=under_softmax)[1]
     assert set(space.values("label_smoothing")) == {0.1}
     both = "{choices: {softmax: {}, triplet: {}}}"
-    message = r"space\.label_smoothing.*the loss triplet has no class probabilities; give it under space\.loss\.choices"
+    message = r"space\.label_smoothing.*the loss triplet has no class probabilities; .*space\.loss\.choices\.softmax"
     for value in ("0.1", "{choices: [0.0, 0.1]}", "{low: 0.0, high: 0.1}"):
         with pytest.raises(InputError, match=message):
             read(tmp_path, MINIMAL, space__loss=both, space__label_smoothing=value)
@@ -208,41 +210,39 @@ def test_what_needs_class_probabilities_stands_under_softmax(tmp_path: Path) -> 
         read(tmp_path, MINIMAL, space__loss=under_triplet)
 
 
-def test_what_is_searched_has_more_than_one_value(tmp_path: Path) -> None:
+def test_searched_parameters_have_several_values(tmp_path: Path) -> None:
     _, space = read(tmp_path, MINIMAL)
     assert space.searched == ("loss", "margin", "learning_rate", "freezing")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
-        ("{low: 1e-6, high: .inf, log: true}", "low and high must be finite, not 1e-06 and inf"),
-        ("{low: 1e-3, high: 1e-4, log: true}", "low must be below high, not low 0.001 and high 0.0001"),
+        ("{low: 1e-6, high: .inf, log: true}", "1e-06 to inf; allowed: finite"),
+        ("{low: 1e-3, high: 1e-4, log: true}", "0.001 to 0.0001; allowed: low below high"),
     ],
 )
-def test_a_range_lies_between_two_finite_numbers(text: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=rf"space\.learning_rate: {said}"):
+def test_invalid_ranges_are_rejected(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=rf"space\.learning_rate is a range from {message}"):
         read(tmp_path, MINIMAL.replace("{low: 1e-6, high: 1e-4, log: true}", text))
 
 
-def test_a_missing_learning_rate_says_where(tmp_path: Path) -> None:
+def test_a_missing_learning_rate_names_the_branch(tmp_path: Path) -> None:
     text = MINIMAL.replace("  learning_rate: {low: 1e-6, high: 1e-4, log: true}\n", "")
-    with pytest.raises(
-        InputError, match=r"space: learning_rate is required, also where loss is triplet, margin is 0\.01"
-    ):
+    with pytest.raises(InputError, match=r"space: learning_rate is missing.*loss is triplet, margin is 0\.01"):
         read(tmp_path, text)
 
 
-def test_grid_refuses_a_range(tmp_path: Path) -> None:
+def test_grid_rejects_ranges(tmp_path: Path) -> None:
     with pytest.raises(
         InputError,
-        match=r"line \d+: space\.loss\.choices\.triplet\.margin: is a range, 0.*; the sampler grid needs choices",
+        match=r"line \d+: space\.loss\.choices\.triplet\.margin is the range 0.*; allowed with the sampler grid: .*choices",
     ):
         read(tmp_path, "sampler: grid\n" + MINIMAL)
 
 
 @pytest.mark.parametrize("name", ["front", "front_long"])
-def test_the_spaces_of_one_front_have_many_points(name: str) -> None:
+def test_front_spaces_have_many_points(name: str) -> None:
     document = Document.read(SPACES / f"{name}.yaml")
     values = configuration.parse(document).evaluation.points.class_concat
     assert len(set(values)) == len(values) >= 50

@@ -1,4 +1,4 @@
-"""Settings that have no effect are said, with where they stand; what has one, or is left to its default, is not."""
+"""Warnings about settings without effect, with their place."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from support.sweep_files import MINIMAL
 
 
 @pytest.mark.parametrize(
-    "replaced",
+    "overrides",
     [
         {},
         {"data.dev": "dev.csv"},
@@ -20,11 +20,11 @@ from support.sweep_files import MINIMAL
     ids=str,
 )
 @pytest.mark.parametrize("space", sorted(SPACES.glob("*.yaml")), ids=lambda path: path.stem)
-def test_shipped_spaces_have_none_whatever_is_replaced(space: Path, replaced: dict[str, str]) -> None:
-    assert [line for line in load(space, replaced.items()).warnings if "has no effect" in line] == []
+def test_shipped_spaces_have_no_unused_settings(space: Path, overrides: dict[str, str]) -> None:
+    assert [line for line in load(space, overrides.items()).warnings if "has no effect" in line] == []
 
 
-def test_what_an_override_replaces_is_not_said(tmp_path: Path) -> None:
+def test_settings_superseded_by_an_override_are_not_warned_about(tmp_path: Path) -> None:
     file = tmp_path / "sweep.yaml"
     file.write_text(
         f"{MINIMAL.rstrip()}\nbudget: {{rungs: 3}}\nearly_stopping: {{policy: asha, reduction_factor: 3}}\n"
@@ -33,7 +33,7 @@ def test_what_an_override_replaces_is_not_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("overrides", "warning"),
     [
         (
             {"early_stopping.reduction_factor": "3"},
@@ -58,8 +58,8 @@ def test_what_an_override_replaces_is_not_said(tmp_path: Path) -> None:
         ),
         (
             {"space": "{loss: softmax, learning_rate: {choices: [1e-5, 1e-4]}}", "budget.trials": "5"},
-            "--space: it has 2 configurations, fewer than budget.trials (5), so some are trained again, to the same "
-            "scores; sampler: grid tries each once",
+            "--space: has 2 configurations, fewer than budget.trials (5), so some repeat with the same scores; sampler: "
+            "grid tries each once",
         ),
         (
             {"examples.k": "8", "space.loss": "softmax"},
@@ -79,18 +79,18 @@ def test_what_an_override_replaces_is_not_said(tmp_path: Path) -> None:
         ),
         (
             {"space.batch_size": "{choices: [32, 4096]}"},
-            "--space.batch_size: 4096 is more than a rung has (examples_per_rung 2048), which is then one batch",
+            "--space.batch_size is 4096, more than examples_per_rung (2048), so each rung is a single batch",
         ),
     ],
 )
-def test_what_has_no_effect_is_said(given: dict[str, str], said: str, tmp_path: Path) -> None:
+def test_settings_without_effect_are_warned_about(overrides: dict[str, str], warning: str, tmp_path: Path) -> None:
     file = tmp_path / "sweep.yaml"
     file.write_text(MINIMAL)
-    assert load(file, given.items()).warnings == (said,)
+    assert load(file, overrides.items()).warnings == (warning,)
 
 
 @pytest.mark.parametrize(
-    "given",
+    "overrides",
     [
         {"early_stopping.policy": "pareto", "early_stopping.reduction_factor": "3"},
         {"early_stopping.policy": "median", "early_stopping.first_examples": "4096"},
@@ -108,22 +108,22 @@ def test_what_has_no_effect_is_said(given: dict[str, str], said: str, tmp_path: 
         {"evaluation.points.labeled": "[0.5]", "space.loss": "{choices: [triplet, softmax]}"},
     ],
 )
-def test_what_has_an_effect_is_not(given: dict[str, str], tmp_path: Path) -> None:
+def test_settings_with_effect_are_not_warned_about(overrides: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "sweep.yaml"
     file.write_text(MINIMAL)
-    assert load(file, given.items()).warnings == ()
+    assert load(file, overrides.items()).warnings == ()
 
 
-def test_the_line_of_the_file_is_named(tmp_path: Path) -> None:
+def test_warnings_name_the_line_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "sweep.yaml"
     file.write_text(f"{MINIMAL.rstrip()}\nearly_stopping: {{policy: none, first_examples: 5}}\n")
     number = len(file.read_text().splitlines())
-    (said,) = load(file).warnings
-    assert said.startswith(f"{file}: line {number}: early_stopping.first_examples: has no effect")
+    (warning,) = load(file).warnings
+    assert warning.startswith(f"{file}: line {number}: early_stopping.first_examples: has no effect")
 
 
-def test_what_stands_at_its_default_is_not(tmp_path: Path) -> None:
-    """As in a run's own file, where every key is written out: `raysweep validate RUN/config.yaml`."""
+def test_defaults_are_not_warned_about(tmp_path: Path) -> None:
+    """A run's own file has every key: `raysweep validate RUN/config.yaml`."""
     file = tmp_path / "sweep.yaml"
     file.write_text(
         f"{MINIMAL.rstrip()}\nearly_stopping: {{policy: none, first_examples: 2048, reduction_factor: 2}}\n"

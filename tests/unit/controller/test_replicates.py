@@ -489,11 +489,11 @@ def test_each_run_has_a_seed_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("override", "problem"),
     [
-        ({"replicates__trials": "-1"}, r"replicates\.trials: should be greater than or equal to 0, not -1"),
-        ({"replicates__trials": "1.5"}, r"replicates\.trials: should be a valid integer, not 1\.5"),
-        ({"replicates__runs": "1"}, r"replicates\.runs: should be greater than or equal to 2, not 1"),
+        ({"replicates__trials": "-1"}, r"replicates\.trials is -1; allowed: "),
+        ({"replicates__trials": "1.5"}, r"replicates\.trials is 1\.5; allowed: "),
+        ({"replicates__runs": "1"}, r"replicates\.runs is 1; allowed: "),
         ({"replicates__seeds": "3"}, r"replicates\.seeds: unknown key; allowed: runs, trials"),
-        ({"replicates": "3"}, r"replicates: must be a mapping of trials, runs, not 3"),
+        ({"replicates": "3"}, r"replicates is 3; allowed: a mapping of trials, runs"),
     ],
 )
 def test_what_is_no_budget_of_replicates_is_refused(tmp_path: Path, override: dict[str, str], problem: str) -> None:
@@ -514,7 +514,7 @@ def test_replicates_may_change_on_resume(tmp_path: Path) -> None:
     after, resumed = load_resumed(tmp_path, None, [("replicates.trials", "7"), ("replicates.runs", "4")])
     assert (after.config.replicates.trials, after.config.replicates.runs) == (7, 4)
     resumed.ledger.close()
-    with pytest.raises(InputError, match="^--guards: the name polarity is taken"):
+    with pytest.raises(InputError, match="^--guards: the name polarity is reserved"):
         load_resumed(tmp_path, None, [("guards", "{polarity: {kind: sts, pairs: x.tsv}}")])
     with pytest.raises(InputError, match=r"what may change: .*replicates"):
         load_resumed(tmp_path, None, [("replicates.trials", "7"), ("seed", "3")])

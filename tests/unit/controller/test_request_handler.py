@@ -258,7 +258,7 @@ def test_what_cannot_be_tried_is_refused_with_the_reason(tmp_path: Path) -> None
     driver = Driver.begin(tmp_path, budget__trials="3")
     values = driver.sweep.scheduler.trials[driver.next()].values
     assert "trial 0 has this very configuration" in driver.rejected("try", config=dict(values))
-    assert "--try: margin: is 7; allowed: a number from" in driver.rejected(
+    assert "--try: margin is 7; allowed: a number from" in driver.rejected(
         "try", config={"loss": "triplet", "margin": 7}
     )
     assert "names no parameter" in driver.rejected("try", config={})

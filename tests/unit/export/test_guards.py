@@ -168,7 +168,7 @@ def test_names_that_mean_something_else_are_taken(run: Path) -> None:
     for name in (*candidate.fields, *shown, "margin", "Trial"):
         overrides = [("guards", f"{{{name}: {{kind: sts, pairs: x.tsv}}}}")]
         with pytest.raises(
-            InputError, match=f"^--guards: the name {name} is taken: .*; taken are P, S, polarity, .*margin$"
+            InputError, match=f"^--guards: the name {name} is reserved: .*; reserved names: P, S, polarity, .*margin$"
         ):
             load_sweep("smoke", overrides)
     assert list(load_sweep("smoke", [("guards", "{sts-p: {kind: sts, pairs: x.tsv}}")]).config.guards) == ["sts-p"]
@@ -178,16 +178,16 @@ def test_names_that_mean_something_else_are_taken(run: Path) -> None:
     ("guards", "message"),
     [
         ("{a: {kind: sts}}", "guards.a: pairs is missing; a guard of kind sts has pairs"),
-        ("{a: {kind: sts, pairs: x.tsv, corpus: y}}", "guards.a: corpus is given; a guard of kind sts has pairs"),
+        ("{a: {kind: sts, pairs: x.tsv, corpus: y}}", "guards.a: corpus is not allowed; a guard of kind sts has pairs"),
         ("{a: {kind: retrieval, queries: x, corpus: y}}", "guards.a: relevant is missing"),
         (
             "{a: {kind: sts, pairs: x.tsv, extra: 1}}",
             "guards.a.extra: unknown key; allowed: at_least, corpus, kind, pairs",
         ),
-        ("{a: {kind: stss, pairs: x.tsv}}", "guards.a.kind: should be 'sts' or 'retrieval'"),
-        ("{a: {kind: sts, pairs: x.tsv, at_least: 70}}", "guards.a.at_least: should be less than or equal to 1"),
-        ("{'a b': {kind: sts, pairs: x.tsv}}", "--guards: 'a b' cannot be a guard's name; allowed: a letter or digit"),
-        ("[sts]", "guards: should be a valid mapping"),
+        ("{a: {kind: stss, pairs: x.tsv}}", "guards.a.kind is 'stss'; allowed: 'sts' or 'retrieval'"),
+        ("{a: {kind: sts, pairs: x.tsv, at_least: 70}}", "guards.a.at_least is 70; allowed: "),
+        ("{'a b': {kind: sts, pairs: x.tsv}}", "--guards: the name of a guard is 'a b'; allowed: a letter or digit"),
+        ("[sts]", "guards is ['sts']; allowed: a valid mapping"),
     ],
 )
 def test_settings_that_are_none_are_refused(guards: str, message: str) -> None:
@@ -203,7 +203,7 @@ def test_settings_that_are_none_are_refused(guards: str, message: str) -> None:
 
 def test_a_limit_that_every_score_reaches_is_refused() -> None:
     guards = "{a: {kind: retrieval, queries: q, corpus: c, relevant: r, at_least: -0.5}}"
-    with pytest.raises(InputError, match=r"--guards.a.at_least: is -0.5; allowed: 0 to 1, since nDCG is never below 0"):
+    with pytest.raises(InputError, match=r"--guards.a.at_least is -0.5; allowed: 0 to 1, since nDCG is never below 0"):
         load_space(SPACES / "smoke.yaml", [("guards", guards)])
 
 

@@ -251,15 +251,15 @@ def test_beside_a_bucket_a_place_has_to_be_named(name: str, monkeypatch: pytest.
 
 REFUSED = {
     "trackers": {
-        "[tensorboard, mlfow]": "names 'mlfow'; allowed: tensorboard, mlflow, wandb, trackio",
+        "[tensorboard, mlfow]": "has 'mlfow'; allowed: tensorboard, mlflow, wandb, trackio",
         "{mlfow: {}}": "unknown key (did you mean mlflow?)",
         "{mlflow: {folder: x}}": "unknown key; allowed: project, uri",
-        "{mlflow: {uri: 'http://me:secret@host'}}": "must hold no password",
-        "{mlflow: {uri: ''}}": "it is empty",
-        "{tensorboard: {folder: 's3://b/x'}}": "must be a folder of this machine",
-        "{wandb: {mode: sometimes}}": "should be 'offline' or 'online'",
+        "{mlflow: {uri: 'http://me:secret@host'}}": "contains a password",
+        "{mlflow: {uri: ''}}": "trackers.mlflow.uri is empty; allowed: ",
+        "{tensorboard: {folder: 's3://b/x'}}": "trackers.tensorboard.folder is 's3://b/x'; allowed: a local folder",
+        "{wandb: {mode: sometimes}}": "allowed: 'offline' or 'online'",
         "{wandb: {project: ''}}": "at least 1 character",
-        "all": "must be a mapping of tensorboard, mlflow, wandb, trackio",
+        "all": "allowed: a mapping of tensorboard, mlflow, wandb, trackio",
     }
 }
 
@@ -296,7 +296,7 @@ def test_names_alone_stand_for_trackers_with_nothing_set() -> None:
     [
         (["--to", "tensorbord"], "--to is 'tensorbord'; allowed: tensorboard, mlflow, wandb, trackio"),
         (["--to", "tensorboard", "--uri", "http://host"], "--uri goes with none of tensorboard"),
-        (["--to", "wandb", "--mode", "sometimes"], "--mode: should be 'offline' or 'online'"),
+        (["--to", "wandb", "--mode", "sometimes"], "--mode is 'sometimes'; allowed: 'offline' or 'online'"),
     ],
 )
 def test_bad_options_of_track_are_refused(options: list[str], message: str, tmp_path: Path) -> None:

@@ -239,7 +239,7 @@ def test_table():
                 continue
             parameter.check(key, parameter.high)
             for wrong in (parameter.low, -1.0, parameter.high * 1.01, float("nan"), float("inf")):
-                with pytest.raises(InputError, match=f"{key} .*above {parameter.low:g} and at most {parameter.high:g}"):
+                with pytest.raises(InputError, match=f"{key} .*above {parameter.low:g}, at most {parameter.high:g}"):
                     parameter.check(key, wrong)
             with pytest.raises(InputError, match=f"{key} of the loss {name}"):
                 build(name, {key: 0.0}, torch.nn.Identity())

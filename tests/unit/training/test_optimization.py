@@ -134,14 +134,14 @@ def test_learning_rate_rules(rule, batch_size, accumulation_steps, expected):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"schedule": "exponential"}, "the schedule exponential needs a decay"),
-        ({"schedule": "linear", "decay": 0.95}, "decay is given, but the schedule linear has none"),
+        ({"schedule": "exponential"}, "decay is missing; the schedule exponential"),
+        ({"schedule": "linear", "decay": 0.95}, "decay is 0.95, but the schedule linear"),
         ({"schedule": "exponential", "decay": 1.0}, "decay"),
         (
             {"schedule": "step"},
             "schedule is 'step'; allowed: constant, linear, quadratic, polynomial, cosine, exponential",
         ),
-        ({"optimizer": "adadelta", "momentum": 0.9}, "momentum is given, but the optimizer adadelta has none"),
+        ({"optimizer": "adadelta", "momentum": 0.9}, "momentum is 0.9, but the optimizer adadelta"),
         ({"weight_decay": -0.1}, "weight_decay"),
         ({"weight_decay": float("inf")}, "weight_decay"),
         ({"optimizer": "sgd", "momentum": 1.0}, "momentum"),
@@ -152,7 +152,7 @@ def test_learning_rate_rules(rule, batch_size, accumulation_steps, expected):
         ({"accumulation_steps": 0}, "accumulation_steps"),
         ({"idle_rungs": 0}, "idle_rungs"),
         ({"precision": "fp16"}, "precision"),
-        ({"loss": "softmax", "margin": 0.1}, "margin is given, but the loss softmax has none"),
+        ({"loss": "softmax", "margin": 0.1}, "margin is 0.1, but the loss softmax"),
         ({"freezing": "emb+B1"}, "freezing is 'emb"),
     ],
 )
