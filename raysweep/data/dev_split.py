@@ -125,14 +125,15 @@ class _Carver:
     def _shuffle_groups(self, rng: np.random.Generator) -> dict[int, Integers]:
         """Return, for each label, the groups whose rows all have that label, in random order."""
         num_groups = len(self.sizes)
-        lowest = np.full(num_groups, np.iinfo(np.int32).max, np.int32)
-        highest = np.full(num_groups, -1, np.int32)
-        np.minimum.at(lowest, self.groups, self.labels)
-        np.maximum.at(highest, self.groups, self.labels)
-        uniform = np.flatnonzero(lowest == highest)
-        by_label = uniform[np.argsort(lowest[uniform], kind="stable")]
-        starts = np.searchsorted(lowest[by_label], np.arange(1, len(self.rows_by_label)))
-        groups_by_label = np.split(by_label, starts)
+        lowest_labels = np.full(num_groups, np.iinfo(np.int32).max, np.int32)
+        np.minimum.at(lowest_labels, self.groups, self.labels)
+        highest_labels = np.full(num_groups, -1, np.int32)
+        np.maximum.at(highest_labels, self.groups, self.labels)
+        uniform = np.flatnonzero(lowest_labels == highest_labels)
+        labels = lowest_labels[uniform]
+        order = np.argsort(labels, kind="stable")
+        label_starts = np.searchsorted(labels[order], np.arange(1, len(self.rows_by_label)))
+        groups_by_label = np.split(uniform[order], label_starts)
         return {label: rng.permutation(groups_by_label[label]) for label in self.rarest_first}
 
     def draw(self, leaving_by_label: Integers) -> _Dev:
@@ -181,9 +182,8 @@ class _Carver:
 
     def draw_inside_groups(self, free: _Dev) -> Carving:
         """Also draw groups inside rows, for the labels that have too few free groups."""
-        lone: list[
-            tuple[int, int]
-        ] = []  # labels otherwise missing in dev, each with a group whose containing rows stay
+        # Labels otherwise missing in dev, each with a group whose containing rows stay:
+        lone: list[tuple[int, int]] = []
         for label, candidates in self._find_candidates(free.num_missing).items():
             self._admit(label, candidates, free.num_missing[label])
             is_absent = not self.admitted[label] and not free.rows_by_label[label]

@@ -64,12 +64,13 @@ class ShardSet:
         """Return the reports of the shards that exist and start with a valid schema, by number."""
         store = open_folder(self.artifact.location)
         sizes = store.sizes(self.artifact.name)
-        present = [number for number in range(self.count) if _file(number, self.count) in sizes]
+        numbers = [number for number in range(self.count) if _file(number, self.count) in sizes]
         reports: dict[int, Report] = {}
-        for first in range(0, len(present), FILES_AT_ONCE):
-            numbers = present[first : first + FILES_AT_ONCE]
-            starts = store.read([self._name(number) for number in numbers], START_BYTES)
-            for number, start in zip(numbers, starts, strict=True):
+        for first in range(0, len(numbers), FILES_AT_ONCE):
+            batch = numbers[first : first + FILES_AT_ONCE]
+            names = [self._name(number) for number in batch]
+            starts = store.read(names, START_BYTES)
+            for number, start in zip(batch, starts, strict=True):
                 # After a power failure a shard may exist without its content.
                 with suppress(pa.ArrowException, ValueError, KeyError, TypeError):
                     report = _parse_report(start)
@@ -174,13 +175,14 @@ class ShardedArray:
         return self._parts[number]
 
     def _read_range(self, start: int, stop: int) -> npt.NDArray[Any]:
-        first = min(self._part_of(start), len(self._starts) - 2)
+        last_part = len(self._starts) - 2
+        first = min(self._part_of(start), last_part)
         last = max(first, self._part_of(stop - 1))
         views = []
         for number in range(first, last + 1):
             offset = int(self._starts[number])
-            part = self._part(number)
-            views.append(part[max(0, start - offset) : stop - offset])
+            first_row = max(0, start - offset)
+            views.append(self._part(number)[first_row : stop - offset])
         return views[0] if len(views) == 1 else np.concatenate(views)
 
     def _part_of(self, row: int) -> int:

@@ -196,9 +196,9 @@ def _describe(progress: StageProgress, seconds: float) -> str:
     """Return a description of the work that a stage did in ``seconds``."""
     if not progress.done:
         return f"built by another process (waited {seconds:.1f} s)"
-    num_built = progress.done - progress.found
+    num_built = progress.done - progress.reused
     rate = f"{num_built:,} {progress.unit} in {seconds:.1f} s ({num_built / seconds:,.0f}/s)"
-    return f"{rate}; reused {progress.found:,}" if progress.found else rate
+    return f"{rate}; reused {progress.reused:,}" if progress.reused else rate
 
 
 def _watch(coordinator: Any, result: Any, stall: "_StallDetector", advance: Advance, display: Display) -> None:

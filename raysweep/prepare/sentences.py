@@ -259,9 +259,9 @@ class SentencesBuilder:
             num_texts = sum(report["conflicts"][number][0] for report in reports)
             shown = [(row, keys) for report in reports for row, keys in report["conflicts"][number][1]]
             start, stop = self.first_rows[number : number + 2]
-            first, end = np.searchsorted(self._dropped, [start, stop]).tolist()
-            num_dropped = end - first
-            if num_dropped and num_dropped == stop - start:
+            num_rows = stop - start
+            num_dropped = int(np.diff(np.searchsorted(self._dropped, [start, stop]))[0])
+            if num_dropped and num_dropped == num_rows:
                 source = sources.shown(self.sources[split])
                 raise InputError(f"{source}: every text occurs with different labels, so no rows are left")
             conflicts[split] = _Conflicts(num_texts, sorted(shown)[:MAX_SHOWN], num_dropped)

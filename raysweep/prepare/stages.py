@@ -67,7 +67,7 @@ Summary = Mapping[str, Any]
 class StageProgress(NamedTuple):
     """The progress of a stage, counted in ``unit``.
 
-    ``total`` is 0 while unknown. ``found`` items existed when the stage started and count as done. ``waits_for``
+    ``total`` is 0 if unknown. ``reused`` items existed when the stage started and count as done. ``waits_for``
     describes what the stage is waiting for, if anything. ``shards`` counts stored shards, which shows life when a step
     has nothing to count.
     """
@@ -75,7 +75,7 @@ class StageProgress(NamedTuple):
     done: int
     total: int
     unit: str
-    found: int = 0
+    reused: int = 0
     waits_for: str = ""
     shards: int = 0
 
@@ -326,7 +326,7 @@ class Coordinator:
     ) -> Iterator[Report]:
         """Yield the new reports as they arrive and count them, and the stored ones, as progress."""
         num_stored = sum(report["num_rows"] for report in stored_reports.values())
-        self._progress = at_start._replace(done=num_stored, found=num_stored)
+        self._progress = at_start._replace(done=num_stored, reused=num_stored)
         for report in new_reports:
             yield report
             before = self._progress

@@ -124,7 +124,7 @@ def test_progress_counts_stored_shards(tmp_path: Path, tiny_encoder: str) -> Non
     (encoded / MANIFEST).unlink()
     (encoded / "00001-of-00004.arrow").unlink()
     coordinator.build(todo.stages[1])
-    expected = stages.StageProgress(done=700, total=700, unit="sentences", found=500, shards=1)
+    expected = stages.StageProgress(done=700, total=700, unit="sentences", reused=500, shards=1)
     assert coordinator.progress() == expected
 
 
