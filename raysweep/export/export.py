@@ -4,27 +4,34 @@ import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import ValidationError
 
 from raysweep.config.sweep import DataConfig, EncoderConfig
+from raysweep.data import demo
+from raysweep.data.prepared import Prepared
 from raysweep.encoders import encoder
 from raysweep.encoders.locate import locate
 from raysweep.encoders.provenance import Provenance
 from raysweep.errors import InputError
 from raysweep.evaluation.operating_points import LABELED, Head
-from raysweep.export import joined_encoder, model_card, saved_model
+from raysweep.export import joined_encoder, model_card
 from raysweep.export.model_card import CARD, CardFacts
 from raysweep.export.run_encoders import RunEncoders
 from raysweep.report.summary import Member, Summary, summary_of
 from raysweep.results.events import TrialStarted
 from raysweep.results.ledger import events_of, point_folder
+from raysweep.results.settings_file import NAME as SETTINGS
 from raysweep.results.settings_file import read_settings
-from raysweep.results.types import Point
+from raysweep.results.types import Point, PointKey
 from raysweep.storage.folder import Folder, as_folder
+from raysweep.storage.location import is_uri
 from raysweep.training.weights import read_point
 
 if TYPE_CHECKING:
@@ -34,7 +41,14 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-MOST_NAMED = 12  # points in the message for an unknown one
+MAX_NAMED = 12  # points in the message for an unknown one
+
+Embeddings = npt.NDArray[np.float32]  # (sentences, width)
+
+NUM_SENTENCES = 32
+LONG_TEXT = 4000  # characters, about 1,000 tokens
+MAX_DIFFERENCE = 1e-5  # maximum difference of coordinates of unit vectors
+MAX_DIFFERENCE_WITH_CLASSES = 1e-4  # with class probabilities, whose logits amplify rounding errors
 
 
 def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = None) -> str:
@@ -52,7 +66,7 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
             other vectors, or the run's settings have changed since it began.
     """
     if to.exists():
-        raise InputError(f"{to}: exists already; export writes a new folder")
+        raise InputError(f"{to}: already exists; allowed: a new folder")
     run = as_folder(place)
     summary = summary_of(run)
     member = _choose(run, summary, point)
@@ -60,26 +74,27 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
     settings = read_settings(run, summary.results)
     encoders = RunEncoders.of(run)
     model, embed = _build(run, chosen, encoders)
-    data = _data_config(settings)
-    facts = CardFacts(
-        summary,
-        member,
-        encoders,
-        data,
-        _run_of(run, chosen),
-        hub_name,
-        pool_seed=_pool_seed(settings),
-        unmeasured=tuple(name for name in _mapping(settings, "guards") if name not in member.guards),
-    )
-    sentences = saved_model.sample_sentences(run)
-    expected = saved_model.Expected(sentences, embed(sentences), _similarity(chosen))
-    _write(model, expected, _provenance(run, chosen, encoders, data), facts, to)
+    try:
+        data = DataConfig.model_validate(settings["data"])
+        pool_seed = int(settings["evaluation"]["pool_seed"])
+        guards = tuple(settings["guards"])
+    except (ValidationError, KeyError, TypeError, ValueError):
+        raise InputError(f"{run.location}/{SETTINGS}: missing or damaged; put back the run's own file") from None
+    started = (event for event in events_of(run) if isinstance(event, TrialStarted))
+    replicate = next(event.run or 0 for event in started if event.trial == chosen.trial)
+    unmeasured = tuple(name for name in guards if name not in member.guards)
+    facts = CardFacts(summary, member, encoders, data, pool_seed, replicate, hub_name, unmeasured)
+    sentences = _sample_sentences(run)
+    expected = _Expected(sentences, embed(sentences), _similarity(chosen))
+    sources = (data.train,) if isinstance(data.train, str) else tuple(data.train)
+    provenance = Provenance(run.location, chosen.name, encoders.model.name, sources, data.subset, data.text_column)
+    _write(model, expected, provenance, facts, to)
     written = (
         f"{chosen.name} (dev P {100 * chosen.polarity:.2f}, S {100 * chosen.similarity:.2f}, width {chosen.width}) "
         f"written to {to}"
     )
     if chosen.kind == LABELED:
-        written += f": it embeds queries; what is retrieved has known labels, and {CARD} says how it is embedded"
+        written += f": it embeds queries; {CARD} shows how to embed the pool, whose labels are known"
     return ". ".join([written, *model_card.guard_warnings(facts)])
 
 
@@ -92,17 +107,17 @@ class _PointModel(NamedTuple):
     """The model of a point. ``embed`` embeds sentences with the encoders that the point was scored with."""
 
     model: "SentenceTransformer"
-    embed: Callable[[Sequence[str]], saved_model.Embeddings]
+    embed: Callable[[Sequence[str]], Embeddings]
 
 
 def _build(run: Folder, chosen: Point, encoders: RunEncoders) -> _PointModel:
     weights, head = _read_weights(run, chosen)
     model = tuned = _tuned(encoders, chosen, weights)
     prompt = encoders.prompt
-    embed = partial(saved_model.embed_tuned, tuned, prompt)
+    embed = partial(_embed_tuned, tuned, prompt)
     if chosen.kind in joined_encoder.KINDS:
         reference = _load_reference(encoders, chosen)
-        embed = partial(saved_model.embed_joined, chosen.key, (tuned, reference), head, prompt)
+        embed = partial(_embed_joined, chosen.key, (tuned, reference), head, prompt)
         model = joined_encoder.build(chosen.key, tuned, reference, head)
         model.prompts = tuned.prompts
     model.similarity_fn_name = _similarity(chosen)  # override the base model's setting
@@ -114,24 +129,20 @@ def _choose(run: Folder, summary: Summary, point: str) -> Member:
     """Return the point with this name on the front, or on the front of points that use the pool's labels."""
     members = summary.members
     if not members:
-        raise InputError(f"{run.location}: no trial finished a rung, so there is nothing to export")
+        raise InputError(f"{run.location}: no trial finished a rung; nothing to export")
     wanted = point.removesuffix(":plain").replace("(", "=").replace(")", "")  # the notation of the report's table
     for member in members:
-        names = [member.dev.name]
-        if member.is_knee:
-            names.append("knee")
-        if member.is_best:
-            names.append("best")
-        if wanted in names:
+        is_wanted = wanted == member.dev.name
+        if is_wanted or (wanted == "knee" and member.is_knee) or (wanted == "best" and member.is_best):
             return member
+    names = [member.dev.name for member in members]
     for member in summary.labeled:
         if wanted == member.dev.name:
             return member
-    labeled = (member.dev for member in summary.labeled)
-    with_weights = [point.name for point in labeled if run.exists(_folder_of_weights(point))]
-    names = [*(member.dev.name for member in members), *with_weights]
-    others = f" and {len(names) - MOST_NAMED} more, which raysweep show lists" if len(names) > MOST_NAMED else ""
-    allowed = ", ".join(["knee", "best", *names[:MOST_NAMED]])
+        if run.exists(_folder_of_weights(member.dev)):
+            names.append(member.dev.name)
+    others = f" and {len(names) - MAX_NAMED} more, which raysweep show lists" if len(names) > MAX_NAMED else ""
+    allowed = ", ".join(["knee", "best", *names[:MAX_NAMED]])
     raise InputError(f"--point {wanted}: not on the front; allowed: {allowed}{others}")
 
 
@@ -141,12 +152,11 @@ def _read_weights(run: Folder, chosen: Point) -> "tuple[dict[str, torch.Tensor],
     if not run.exists(name):
         if chosen.kind == LABELED:
             raise InputError(
-                f"{run.location}: the weights of {chosen.name} are not there: they are kept of rungs that have a point on "
-                "the ordinary front too"
+                f"{run.location}: the weights of {chosen.name} were not kept; allowed: labeled points of rungs that also "
+                "have a point on the ordinary front"
             )
         raise InputError(
-            f"{run.location}: the weights of {chosen.name} are not there: {name} is gone, or storage.max_gib was reached "
-            "and they were not kept"
+            f"{run.location}: the weights of {chosen.name} are missing: {name} was removed, or storage.max_gib was reached"
         )
     folder = run.fetch(name)
     try:
@@ -162,9 +172,12 @@ def _folder_of_weights(point: Point) -> str:
 
 def _tuned(encoders: RunEncoders, chosen: Point, weights: "Mapping[str, torch.Tensor]") -> "SentenceTransformer":
     """Return the base model with the trained weights, or with weights interpolated between the two."""
-    model = _load(encoders.model, encoders.model_identity, "frozen weights are taken from it")
+    model = _load(encoders.model, encoders.model_identity, "its frozen weights are needed")
     base = model.state_dict()
-    _check_fit(weights, base, chosen)
+    for name, weight in weights.items():
+        if name not in base or base[name].shape != weight.shape:
+            shape = tuple(weight.shape)
+            raise InputError(f"{chosen.name}: its weights are damaged: the run's model has no {name} of shape {shape}")
     if chosen.kind == "interpolate":
         assert chosen.value is not None
         weights = {name: base[name].lerp(weight, chosen.value) for name, weight in weights.items()}
@@ -172,28 +185,18 @@ def _tuned(encoders: RunEncoders, chosen: Point, weights: "Mapping[str, torch.Te
     return model
 
 
-def _check_fit(weights: "Mapping[str, torch.Tensor]", base: "Mapping[str, torch.Tensor]", chosen: Point) -> None:
-    """Raise InputError if the trained weights do not match the base model's parameters."""
-    for name, weight in weights.items():
-        if name not in base or base[name].shape != weight.shape:
-            shape = tuple(weight.shape)
-            raise InputError(
-                f"the weights of {chosen.name} are damaged: the run's model has no {name} of shape {shape}"
-            )
-
-
 def _load_reference(encoders: RunEncoders, chosen: Point) -> "SentenceTransformer":
     """Load the reference encoder, for a point that includes it."""
     model, reference = encoders.model, encoders.reference
     if (reference.prompt, reference.max_tokens) != (model.prompt, model.max_tokens):
         raise InputError(f"{chosen.name} cannot be exported: the reference encoder has another prompt or max_tokens")
-    return _load(reference, encoders.reference_identity, "it is part of this point")
+    return _load(reference, encoders.reference_identity, "the point includes it")
 
 
 def _load(config: EncoderConfig, identity: str, why: str) -> "SentenceTransformer":
     source = locate(config)
     if source.identity != identity:
-        raise InputError(f"model {config.name!r} has changed since the run, and {why}")
+        raise InputError(f"model {config.name!r} has changed since the run; {why}")
     return encoder.load(config, source=source)
 
 
@@ -215,48 +218,115 @@ def _set_prompt(model: "SentenceTransformer", prompt: str) -> None:
                 setattr(module, name, None)
 
 
-def _data_config(settings: "Mapping[str, Any]") -> DataConfig | None:
-    """Return the run's data settings, or None if they are lost."""
-    with contextlib.suppress(ValidationError):
-        return DataConfig.model_validate(settings.get("data", {}))
-    return None
+def _sample_sentences(run: Folder) -> list[str]:
+    """Return some sentences of the run's data, or of the demo if its artifacts are missing or in an object store.
+
+    They include capitals, accents, and a text that most models truncate.
+    """
+    sentences = _read_sentences(run) or [row.text for row in demo.generate()[0][:NUM_SENTENCES]]
+    long_text = " ".join(sentences)[:LONG_TEXT]
+    return [*sentences, *encoder.PROBES, long_text]
 
 
-def _pool_seed(settings: "Mapping[str, Any]") -> int | None:
-    """Return the seed of the run's pools, or None if its settings are lost."""
-    seed = _mapping(settings, "evaluation").get("pool_seed")
-    return seed if isinstance(seed, int) else None
+def _read_sentences(run: Folder) -> list[str]:
+    try:
+        prepared = Prepared.read(run.fetch("prepared.json"))
+        artifact = prepared.sentences_artifact
+        if is_uri(artifact.location) or not artifact.exists:
+            return []
+        sentences = prepared.sentences
+        ids = np.linspace(0, len(sentences) - 1, NUM_SENTENCES).astype(np.int64)
+        return sentences.texts(ids)
+    except (InputError, OSError):
+        return []  # the run can be exported without its artifacts
 
 
-def _mapping(settings: "Mapping[str, Any]", key: str) -> "Mapping[str, Any]":
-    """Return a section of the settings, empty if it is missing."""
-    found = settings.get(key)
-    return found if isinstance(found, dict) else {}
+def _embed_tuned(model: "SentenceTransformer", prompt: str, sentences: Sequence[str]) -> Embeddings:
+    """Return the vectors (sentences, width) of a point with a single encoder, embedded like in its rung."""
+    return encoder.embed_texts(model, sentences, prompt, unit=False)
 
 
-def _run_of(run: Folder, chosen: Point) -> int:
-    """Return the replicate number of a point's trial, 0 if it is not a replicate."""
-    begun = (event for event in events_of(run) if isinstance(event, TrialStarted))
-    return next((event.run or 0 for event in begun if event.trial == chosen.trial), 0)
+def _embed_joined(
+    key: PointKey,
+    models: "tuple[SentenceTransformer, SentenceTransformer]",
+    head: Head | None,
+    prompt: str,
+    sentences: Sequence[str],
+) -> Embeddings:
+    """Return the vectors (sentences, width) of a point that joins the tuned with the reference encoder.
+
+    Their inner products are the point's sums of cosines, by the formulas of
+    :mod:`raysweep.evaluation.operating_points`.
+    """
+    kind, value = key
+    assert value is not None
+    tuned, reference = (encoder.embed_texts(model, sentences, prompt) for model in models)
+    if kind != "concat":
+        assert head is not None
+        return _join(value**0.5 * head.probabilities(tuned), reference)
+    return _join(value**0.5 * tuned, reference) / np.float32((1 + value) ** 0.5)
 
 
-def _provenance(run: Folder, chosen: Point, encoders: RunEncoders, data: DataConfig | None) -> Provenance:
-    """Return the model's provenance, with its tuning data from the run's settings."""
-    if data is None:
-        return Provenance(run.location, chosen.name, encoders.model.name, ())
-    sources = (data.train,) if isinstance(data.train, str) else tuple(data.train)
-    return Provenance(run.location, chosen.name, encoders.model.name, sources, data.subset, data.text_column)
+def _join(first: Embeddings, second: Embeddings) -> Embeddings:
+    joined: Embeddings = np.hstack([first, second], dtype=np.float32)
+    return joined
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """The vectors of some sentences that a point was scored with, and their similarity function."""
+
+    sentences: Sequence[str]
+    embeddings: Embeddings
+    similarity: Literal["cosine", "dot"]  # dot for vectors with class probabilities
+
+    def find_difference(self, embeddings: Embeddings) -> str:
+        """Return how vectors of the sentences differ from the expected ones; empty if they do not."""
+        if embeddings.shape != self.embeddings.shape:
+            width, expected_width = embeddings.shape[-1], self.embeddings.shape[-1]
+            return f"returns vectors of width {width}; the scored ones have width {expected_width}"
+        allowed = MAX_DIFFERENCE_WITH_CLASSES if self.similarity == "dot" else MAX_DIFFERENCE
+        lengths = np.linalg.norm(self.embeddings, axis=1)
+        difference = np.abs(embeddings - self.embeddings).max()
+        relative = float(difference) / max(1.0, float(lengths.max()))
+        if relative <= allowed:  # false for NaN
+            return ""
+        return f"returns other vectors than the run's weights (difference: {relative:.2g}, allowed: {allowed:g})"
+
+
+def _verify(folder: Path, expected: _Expected, to: Path) -> None:
+    """Load a saved model as its users will, and raise InputError if its vectors are not the expected ones."""
+    from sentence_transformers import SentenceTransformer
+
+    embeddings: dict[str, Embeddings] = {}  # by method
+    try:
+        with encoder.without_progress_bars():
+            model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+            for method in (model.encode, model.encode_query, model.encode_document):
+                embeddings[method.__name__] = method(list(expected.sentences), show_progress_bar=False)
+    except Exception as error:  # loading may fail in any layer below
+        reason = " ".join(str(error).split())[:300]
+        raise InputError(f"{to}: not written: the saved model cannot be loaded: {reason}") from None
+    for name, vectors in embeddings.items():
+        difference = expected.find_difference(vectors)
+        if difference:
+            raise InputError(f"{to}: not written: {name} of the saved model {difference}")
+    if model.similarity_fn_name != expected.similarity:
+        raise InputError(
+            f"{to}: not written: similarity_fn_name of the saved model is {model.similarity_fn_name}; allowed: "
+            f"{expected.similarity}, by which the point was scored"
+        )
 
 
 def _write(
-    model: "SentenceTransformer", expected: saved_model.Expected, provenance: Provenance, facts: CardFacts, to: Path
+    model: "SentenceTransformer", expected: _Expected, provenance: Provenance, facts: CardFacts, to: Path
 ) -> None:
     """Save the model and its card under a temporary name, verify the folder, and rename it."""
     temporary = to.with_name(f".{to.name}.{os.getpid()}")
     try:
         with _removed_on_failure(temporary):
             model.save(str(temporary), create_model_card=False)
-            saved_model.check(temporary, expected, to)
+            _verify(temporary, expected, to)
             provenance.write(temporary)
             model_card.write(model, facts, temporary, to.name)
             temporary.rename(to)

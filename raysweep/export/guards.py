@@ -10,7 +10,6 @@ from raysweep.config.guards import NEEDED, GuardConfig
 from raysweep.data import sources
 from raysweep.errors import InputError
 from raysweep.evaluation.tasks import scored_pairs
-from raysweep.evaluation.tasks.scored_pairs import ScoredPairs
 from raysweep.export.export import model_of
 from raysweep.results.types import GuardScore, Point
 from raysweep.storage.folder import Folder
@@ -38,8 +37,17 @@ class Guard:
         """
         if config.kind == "retrieval":
             return cls(name, config, _retrieval(config))
-        pairs = _read_pairs(name, config)
-        return cls(name, config, _sts(pairs), _without_score(pairs))
+        from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
+
+        assert config.pairs is not None
+        pairs = scored_pairs.read(name, sources.pieces(config.pairs), scored_pairs.PairColumns())
+        gold = pairs.gold.tolist()
+        num_scored = len(gold)
+        left_out = ""
+        if num_scored < pairs.num_pairs:
+            left_out = f"{num_scored} of {pairs.num_pairs} pairs have a score; the others are left out"
+        evaluator = partial(EmbeddingSimilarityEvaluator, pairs.first, pairs.second, gold, write_csv=False)
+        return cls(name, config, evaluator, left_out)
 
     def score(self, model: Any) -> tuple[str, float]:
         """Return the metric's name and the model's score."""
@@ -110,49 +118,30 @@ def _as_input_error(what: str, error: Exception) -> InputError:
     return error if isinstance(error, InputError) else InputError(f"{what}: {type(error).__name__}: {error}")
 
 
-def _read_pairs(name: str, config: GuardConfig) -> ScoredPairs:
-    assert config.pairs is not None
-    return scored_pairs.read(name, sources.pieces(config.pairs), scored_pairs.PairColumns())
-
-
-def _without_score(pairs: ScoredPairs) -> str:
-    """Return a sentence with the number of pairs without a gold score, "" if all have one."""
-    num_scored = len(pairs.gold)
-    if num_scored == pairs.num_pairs:
-        return ""
-    return f"{num_scored} of {pairs.num_pairs} pairs have a score, and count; the others are left out"
-
-
-def _sts(pairs: ScoredPairs) -> Callable[[], Any]:
-    from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
-
-    gold = pairs.gold.tolist()
-    return partial(EmbeddingSimilarityEvaluator, pairs.first, pairs.second, gold, write_csv=False)
-
-
 def _retrieval(config: GuardConfig) -> Callable[[], Any]:
     from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
-    queries, corpus, relevant = (getattr(config, key) for key in NEEDED["retrieval"])
-    texts_of_queries, texts_of_corpus = _texts(queries), _texts(corpus)
-    documents: dict[str, set[str]] = {}
-    for row, (query, document) in enumerate(_rows(relevant, ("query", "document")), 1):
-        for key, known, where in ((query, texts_of_queries, queries), (document, texts_of_corpus, corpus)):
-            if key not in known:
-                raise InputError(f"{relevant}: row {row} names {key!r}, which is no id in {where}")
-        documents.setdefault(query, set()).add(document)
+    queries_file, corpus_file, relevant_file = (getattr(config, key) for key in NEEDED["retrieval"])
+    queries, corpus = _texts(queries_file), _texts(corpus_file)
+    relevant: dict[str, set[str]] = {}
+    for row, (query, document) in enumerate(_rows(relevant_file, ("query", "document")), 1):
+        if query not in queries:
+            raise InputError(f"{relevant_file}: row {row}: query is {query!r}; allowed: an id in {queries_file}")
+        if document not in corpus:
+            raise InputError(f"{relevant_file}: row {row}: document is {document!r}; allowed: an id in {corpus_file}")
+        relevant.setdefault(query, set()).add(document)
     evaluator: Any = InformationRetrievalEvaluator
-    return partial(evaluator, texts_of_queries, texts_of_corpus, documents, write_csv=False)
+    return partial(evaluator, queries, corpus, relevant, write_csv=False)
 
 
 def _texts(file: str) -> dict[str, str]:
     """Return texts by their ids, or raise InputError if an id occurs twice."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for row, (key, text) in enumerate(_rows(file, ("id", "text")), 1):
-        if key in found:
-            raise InputError(f"{file}: row {row} has the id {key!r}, which another row has")
-        found[key] = text
-    return found
+        if key in texts:
+            raise InputError(f"{file}: row {row}: id is {key!r}, as in an earlier row; allowed: unique ids")
+        texts[key] = text
+    return texts
 
 
 def _rows(file: str, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
@@ -168,4 +157,4 @@ def _rows(file: str, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
                         raise InputError(f"{piece.name}: row {num_rows}: {column} is empty; allowed: a text")
                 yield texts[0], texts[1]
     if not num_rows:
-        raise InputError(f"{file}: holds no rows")
+        raise InputError(f"{file}: has no rows")

@@ -36,13 +36,13 @@ def push(folder: Path, name: str, *, private: bool) -> str:
     later = f"later: hf upload {shlex.quote(name)} {shlex.quote(str(folder))} . --exclude {' '.join(KEPT_HERE)}"
     written = f"{folder} is written, but not pushed to {name}"
     if not reachable():
-        raise InputError(f"{written}: the hub cannot be reached; {later}")
+        raise InputError(f"{written}: the Hub is unreachable; {later}")
     from huggingface_hub import HfApi, get_token
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
     token = get_token()
     if token is None:
-        raise InputError(f"{written}: there is no token of the hub; set HF_TOKEN or give hf auth login, and {later}")
+        raise InputError(f"{written}: no Hub token found; set HF_TOKEN or run hf auth login, and {later}")
     disable_progress_bars()
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     api = HfApi(token=token)
@@ -50,7 +50,9 @@ def push(folder: Path, name: str, *, private: bool) -> str:
         api.create_repo(name, private=private or None, exist_ok=True)
         is_public = not api.model_info(name).private
         if private and is_public:
-            raise InputError(f"{written}: it is there already and public; push without --private, or to another name")
+            raise InputError(
+                f"{written}: the repository already exists and is public; push without --private, or to another name"
+            )
         api.upload_folder(repo_id=name, folder_path=folder, commit_message="Add model", ignore_patterns=list(KEPT_HERE))
     except InputError:
         raise

@@ -20,9 +20,8 @@ from raysweep.config.losses import LOSSES, Number
 from raysweep.config.sweep import DataConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.evaluation.operating_points import LABELED
-from raysweep.export.base_model import BaseModel, joint_license
 from raysweep.export.joined_encoder import BY_PRODUCT, KINDS
-from raysweep.export.run_encoders import RunEncoders
+from raysweep.export.run_encoders import BaseModel, RunEncoders, joint_license
 from raysweep.report.figures import front_figure
 from raysweep.report.notes import why_no_intervals
 from raysweep.report.summary import Member, Summary
@@ -37,7 +36,7 @@ CARD = "README.md"
 PICTURE = "front.png"
 
 _TASK = "retrieval of sentences of the same class that are close in meaning"
-_DEMO_DATA = "demo (sentences that raysweep makes by a grammar)"
+_DEMO_DATA = "demo (sentences that raysweep generates by a grammar)"
 _TRAINING = "\n## Training Details\n"  # a heading of the library's card; the front is inserted before it
 _DOWNLOAD = "# Download from the 🤗 Hub\n"  # in its usage section, which assumes a model on the Hub
 _PLACEHOLDER = "sentence_transformers_model_id"
@@ -61,18 +60,18 @@ _JOINED = {
 class CardFacts:
     """The facts about an exported point.
 
-    ``data`` is the run's data settings, None if lost. ``run`` is the replicate number that the trial's seed derives
-    from, 0 for a first run. ``hub_name`` is the name to load the model from, None for its folder. ``pool_seed`` is the
-    seed of the pools, None if lost; ``unmeasured`` are the sweep's guards without a score for this point.
+    ``data`` is the run's data settings, ``pool_seed`` the seed of its pools. ``replicate`` is the replicate number that
+    the trial's seed derives from, 0 for a first run. ``hub_name`` is the name to load the model from, None for its
+    folder. ``unmeasured`` are the sweep's guards without a score for this point.
     """
 
     summary: Summary
     member: Member
     encoders: RunEncoders
-    data: DataConfig | None
-    run: int = 0
+    data: DataConfig
+    pool_seed: int
+    replicate: int = 0
     hub_name: str | None = None
-    pool_seed: int | None = None
     unmeasured: Sequence[str] = ()
 
     @property
@@ -86,15 +85,11 @@ class CardFacts:
 
     @property
     def trial(self) -> Trial:
-        return next(each for each in self.summary.results.trials if each.trial == self.point.trial)
+        return next(trial for trial in self.summary.results.trials if trial.trial == self.point.trial)
 
     @property
-    def config(self) -> TrialConfig | None:
-        """Return the trial's configuration, or None if this version rejects it."""
-        try:
-            return TrialConfig.model_validate(dict(self.trial.config))
-        except ValueError:
-            return None
+    def config(self) -> TrialConfig:
+        return TrialConfig.model_validate(dict(self.trial.config))
 
     @property
     def models(self) -> Mapping[str, BaseModel]:
@@ -134,7 +129,10 @@ def write(model: SentenceTransformer, facts: CardFacts, folder: Path, name: str)
     if facts.hub_name is None:
         card = card.replace(_DOWNLOAD, "").replace(f'"{_PLACEHOLDER}"', json.dumps(name, ensure_ascii=False))
     before, heading, after = card.partition(_TRAINING)
-    front, origin = _front_section(facts, models), _origin_section(facts, models)
+    front = _front_section(facts, models)
+    rows = {**_training_rows(facts), **_source_rows(facts, models)}
+    lines = [f"| {row_name} | {_plain(text)} |" for row_name, text in rows.items()]
+    origin = "\n".join(["## How it was made", "", "| | |", "|---|---|", *lines, ""])
     (folder / CARD).write_text(f"{before}\n{front}{origin}{heading}{after}", encoding="utf-8")
     (folder / PICTURE).write_bytes(front_figure(facts.summary))
 
@@ -154,7 +152,10 @@ def _card_data(facts: CardFacts, models: Mapping[str, BaseModel]) -> SentenceTra
     data.datasets = [dataset["id"] for dataset in data.train_datasets if "id" in dataset]
     data.eval_results_dict = dict(_scores(facts))
     data.all_hyperparameters = dict(facts.trial.config)
-    data.non_default_hyperparameters = _not_default(facts.trial.config)
+    defaults = {name: field.default for name, field in TrialConfig.model_fields.items()}
+    data.non_default_hyperparameters = {
+        name: value for name, value in facts.trial.config.items() if defaults[name] != value
+    }
     data.training_logs = _training_logs(facts)
     data.set_best_model_step(point.step or 0)
     loss = _library_class(facts)
@@ -175,34 +176,32 @@ def _scores(facts: CardFacts) -> Iterator[tuple[Any, dict[str, Any]]]:
 def _metrics(summary: Summary, point: Point) -> dict[str, str]:
     """Return scores in [0, 1] by name, as texts that begin with the number."""
     intervals = summary.intervals_of(point)
-    found = {}
+    metrics = {}
     for name in ("polarity", "similarity", "retention", "accuracy"):
         score = getattr(point, name)
         if score is not None:
-            found[name] = with_interval(score, getattr(intervals, name, None), "{:.5f}".format)
-    return found
+            metrics[name] = with_interval(score, getattr(intervals, name, None), "{:.5f}".format)
+    return metrics
 
 
 def _training_logs(facts: CardFacts) -> list[dict[str, Any]]:
     """Return a row for each rung of the trial, with the scores of the same kind of point on dev."""
-    scored = {
-        point.step: point
-        for point in (*facts.summary.results.points, *facts.summary.results.labeled)
-        if point.trial == facts.point.trial and point.key == facts.point.key and point.split == "dev"
-    }
+    results, exported = facts.summary.results, facts.point
+    points_by_step = {}
+    for point in (*results.points, *results.labeled):
+        if (point.trial, point.key, point.split) == (exported.trial, exported.key, "dev"):
+            points_by_step[point.step] = point
     rows = []
-    for rung in facts.summary.results.rungs:
-        if rung.trial == facts.point.trial and rung.step in scored:
-            point = scored[rung.step]
+    for rung in results.rungs:
+        if rung.trial == exported.trial and rung.step in points_by_step:
+            point = points_by_step[rung.step]
             row = {"Step": rung.step, "Training Loss": round(rung.loss, 4), "examples": rung.examples_seen}
             rows.append({**row, "P": round(point.polarity, 4), "S": round(point.similarity, 4)})
     return rows
 
 
 def _datasets(facts: CardFacts) -> list[dict[str, Any]]:
-    """Return the sources of the training sentences in the format of the library's card; empty if lost."""
-    if facts.data is None:
-        return []
+    """Return the sources of the training sentences in the format of the library's card."""
     sources = [facts.data.train] if isinstance(facts.data.train, str) else facts.data.train
     columns = [f"<code>{_plain(name)}</code>" for name in (facts.data.text_column, facts.data.label_column)]
     shared = {"columns": columns, "loss": _described_loss(facts)}
@@ -228,18 +227,19 @@ _OWN_LOSSES = {
 
 def _library_class(facts: CardFacts) -> type[Any] | None:
     """Return the library's class of the trial's loss, or None for raysweep's own losses."""
-    loss = LOSSES.get(str(facts.trial.config.get("loss")))
-    if loss is None or loss.library_class is None or facts.trial.config.get("negatives") == "other_class":
+    config = facts.config
+    class_name = LOSSES[config.loss].library_class
+    if class_name is None or config.negatives == "other_class":
         return None
-    found: type[Any] = getattr(losses, loss.library_class)
-    return found
+    library_class: type[Any] = getattr(losses, class_name)
+    return library_class
 
 
 def _described_loss(facts: CardFacts) -> dict[str, str]:
-    name = str(facts.trial.config.get("loss"))
+    name = facts.config.loss
     library_class = _library_class(facts)
     if library_class is None:
-        return {"fullname": _OWN_LOSSES.get(name, _plain(name))}
+        return {"fullname": _OWN_LOSSES[name]}
     parameters = {
         parameter.keyword: facts.trial.config.get(key)
         for key, parameter in LOSSES[name].parameters.items()
@@ -251,18 +251,13 @@ def _described_loss(facts: CardFacts) -> dict[str, str]:
     return described
 
 
-def _not_default(config: Mapping[str, Any]) -> dict[str, Any]:
-    fields = TrialConfig.model_fields
-    return {name: value for name, value in config.items() if name not in fields or fields[name].default != value}
-
-
 def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
     summary = facts.summary
     info, members = summary.results.info, facts.front
     marks = {"the knee": facts.member.is_knee, "the best under the objective": facts.member.is_best}
     chosen = " and ".join(mark for mark, applies in marks.items() if applies)
     place = f"one of {len(members)} points" if len(members) > 1 else "the only point"
-    kind = " of points that are told the labels of the pool" if facts.point.kind == LABELED else ""
+    kind = " of points that use the labels of the pool" if facts.point.kind == LABELED else ""
     paragraphs = [
         "## The front it was chosen from",
         f"![P against S of the sweep's points, and their front]({PICTURE})",
@@ -296,21 +291,23 @@ def _pool_code(facts: CardFacts) -> str:
 
 
 def _reference_name(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
-    found = models.get("reference")
-    return found.shown if found is not None else _last_part(facts.encoders.reference.name)
+    if "reference" in models:
+        return models["reference"].shown
+    name = facts.encoders.reference.name
+    return name.rstrip("/").rpartition("/")[2] if Path(name).is_absolute() else name
 
 
 def _intervals_sentence(facts: CardFacts) -> str:
     """Return the text on the intervals of the metrics, and why a split has none."""
     summary = facts.summary
     if facts.point.kind == LABELED:
-        return "There are no intervals: scores of each query are not stored of points that are told labels."
+        return "There are no intervals: per-query scores are not stored for points that use labels."
     texts = []
     if summary.uncertainty:
         (level,) = {front.level for front in summary.uncertainty.values()}
-        texts.append(f"In brackets are {level:.0%} intervals over queries; the seed of the training is not in them.")
+        texts.append(f"In brackets are {level:.0%} intervals over queries; they do not cover the training seed.")
     if "dev" in summary.uncertainty:
-        texts.append("Those on dev are moved down by what choosing the front there adds to its scores.")
+        texts.append("Those on dev are corrected for the selection of the front on dev.")
     for split in summary.splits:
         if split not in summary.uncertainty:
             texts.append(f"There are no intervals on {split}: {_plain(why_no_intervals(summary, split))}.")
@@ -330,73 +327,53 @@ def _guard_sentence(member: Member) -> str:
     """Return the sentence with the member's guard scores."""
     terms = []
     for name, score in sorted(member.guards.items()):
-        limit = "" if score.at_least is None else f" (at least {score.at_least:g} was asked for)"
+        limit = "" if score.at_least is None else f" (required: at least {score.at_least:g})"
         terms.append(f"{score.score:.5f} on {name}, by {score.metric}{limit}")
-    return f"Measured beside: {'; '.join(terms)}." if terms else ""
+    return f"Guards: {'; '.join(terms)}." if terms else ""
 
 
 def guard_warnings(facts: CardFacts) -> list[str]:
     """Return warnings for guards that the point misses or was not measured by; empty if it meets all."""
     missed = [
-        f"{score.score:.5f} on {name}, where at least {score.at_least:g} was asked for"
+        f"{score.score:.5f} on {name} (required: at least {score.at_least:g})"
         for name, score in sorted(facts.member.guards.items())
         if not score.is_met
     ]
     warnings = [f"This point misses a guard of its sweep: {'; '.join(missed)}"] if missed else []
     if facts.unmeasured:
-        warnings.append(f"Guards of the sweep that this point is not measured by: {', '.join(facts.unmeasured)}")
+        warnings.append(
+            f"Guards of the sweep that have not been measured for this point: {', '.join(facts.unmeasured)}"
+        )
     return warnings
 
 
 def _queries(summary: Summary, split: ScoredSplit) -> str:
     info = summary.results.info
-    queries, pool = info.num_queries.get(split), info.num_pool.get(split)
-    if queries is None or pool is None:
-        return "of unknown size"
-    return f"{queries:,} queries, {pool:,} sentences to retrieve from"
-
-
-def _origin_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
-    """Return the section on how the model was made, as a table."""
-    rows = {**_training_rows(facts), **_source_rows(facts, models)}
-    lines = [f"| {name} | {_plain(text)} |" for name, text in rows.items()]
-    return "\n".join(["## How it was made", "", "| | |", "|---|---|", *lines, ""])
+    return f"{info.num_queries[split]:,} queries, {info.num_pool[split]:,} sentences to retrieve from"
 
 
 def _training_rows(facts: CardFacts) -> dict[str, str]:
     """Return the rows on the model's sweep, trial and rung."""
     results, point = facts.summary.results, facts.point
     info = results.info
-    num_rungs = facts.trial.num_rungs
-    of_rungs = f" of {num_rungs}" if num_rungs else ""
     rows = {
         "sweep": f"{info.name}, with raysweep {info.version}; this card with {__version__}",
-        "point": f"trial {point.trial}, rung {point.step}{of_rungs}",
+        "point": f"trial {point.trial}, rung {point.step} of {facts.trial.num_rungs}",
         "operating point": f"{kind_name(point)}, width {point.width}",
     }
     calibration = _calibration(facts)
     if calibration is not None:
         rows["class probabilities"] = f"on dev: {calibration_text(calibration)}"
-    rung = next((each for each in results.rungs if (each.trial, each.step) == (point.trial, point.step)), None)
-    rows["examples seen"] = "unknown" if rung is None else f"{rung.examples_seen:,}"
-    rows["training seconds"] = "unknown" if rung is None else f"{rung.seconds:,.0f}"
-    config = facts.config
-    seed = "unknown" if config is None else trial_seed(info.seed, config, facts.run)
-    rows["seeds"] = f"sweep {info.seed}, trial {seed}"
-    rows["pool"] = _pool_text(facts)
-    return rows
-
-
-def _pool_text(facts: CardFacts) -> str:
-    """Return the sizes, source and seed of the pools that P and S are measured on."""
-    info = facts.summary.results.info
+    rung = next(rung for rung in results.rungs if (rung.trial, rung.step) == (point.trial, point.step))
+    rows["examples seen"] = f"{rung.examples_seen:,}"
+    rows["training seconds"] = f"{rung.seconds:,.0f}"
+    rows["seeds"] = f"sweep {info.seed}, trial {trial_seed(info.seed, facts.config, facts.replicate)}"
     sizes = ", ".join(f"{size:,} for {split}" for split, size in info.num_pool.items())
-    if facts.pool_seed is None:
-        return f"{sizes}; drawn from the sweep's training sentences with a seed that is unknown"
-    return (
-        f"{sizes}; drawn from the sweep's training sentences with seed {facts.pool_seed}: raysweep evaluate --pool-seed "
-        f"{facts.pool_seed} draws the same where it is given just these"
+    rows["pool"] = (
+        f"{sizes}; sampled from the sweep's training sentences with seed {facts.pool_seed}: raysweep evaluate --pool-seed "
+        f"{facts.pool_seed} samples the same pool from the same sentences"
     )
+    return rows
 
 
 def _source_rows(facts: CardFacts, models: Mapping[str, BaseModel]) -> dict[str, str]:
@@ -404,7 +381,7 @@ def _source_rows(facts: CardFacts, models: Mapping[str, BaseModel]) -> dict[str,
     encoders = facts.encoders
     rows = {
         "classes": ", ".join(facts.summary.results.info.label_names),
-        "data": f"{', '.join(_all_sources(facts.data))}; fingerprint {encoders.data or 'unknown'}",
+        "data": f"{', '.join(_all_sources(facts.data))}; fingerprint {encoders.data}",
         "base model": f"{models['base'].shown}, {encoders.model_identity.rpartition('/')[2]}",
         "prompt": shown_prompt(encoders.prompt),
     }
@@ -412,7 +389,7 @@ def _source_rows(facts: CardFacts, models: Mapping[str, BaseModel]) -> dict[str,
         rows["reference encoder"] = models["reference"].shown
     for name, model in models.items():
         rows[f"license of the {name} model"] = str(model.license)
-    rows["license"] = f"{joint_license(models)}; data has licenses of its own"
+    rows["license"] = f"{joint_license(models)}; data has its own licenses"
     return rows
 
 
@@ -421,24 +398,18 @@ def _calibration(facts: CardFacts) -> Calibration | None:
     if facts.point.kind not in BY_PRODUCT:
         return None
     rung = (facts.point.trial, facts.point.step, "dev")
-    found = facts.summary.results.calibrations
-    return next((each for each in found if (each.trial, each.step, each.split) == rung), None)
+    calibrations = facts.summary.results.calibrations
+    return next((fit for fit in calibrations if (fit.trial, fit.step, fit.split) == rung), None)
 
 
-def _all_sources(data: DataConfig | None) -> Sequence[str]:
-    if data is None:
-        return ["unknown"]
+def _all_sources(data: DataConfig) -> Sequence[str]:
     named = []
-    for split, given in (("train", data.train), ("dev", data.dev), ("test", data.test)):
-        sources = [given] if isinstance(given, str) else given or []
+    for split, configured in (("train", data.train), ("dev", data.dev), ("test", data.test)):
+        sources = [configured] if isinstance(configured, str) else configured or []
         named += [f"{split} {_named_source(source)['name']}" for source in sources]
     return named
 
 
-def _last_part(name: str) -> str:
-    return name.rstrip("/").rpartition("/")[2] if Path(name).is_absolute() else name
-
-
 def _plain(text: str) -> str:
     """Return text on one line with Markdown markup escaped as entities, for tables too."""
-    return re.sub(r"[&<\\`*_|\[\]]", lambda found: f"&#{ord(found[0])};", " ".join(text.split()))
+    return re.sub(r"[&<\\`*_|\[\]]", lambda character: f"&#{ord(character[0])};", " ".join(text.split()))

@@ -1,25 +1,45 @@
-"""The encoders of a run, as recorded in its files."""
+"""The encoders of a run, as recorded in its files, and the names and licenses of their models.
 
+Names and licenses are those stated in a model's files; nothing is guessed.
+"""
+
+import contextlib
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 from raysweep.config.sweep import EncoderConfig
+from raysweep.encoders.locate import locate
 from raysweep.errors import InputError
 from raysweep.storage.folder import Folder
+
+UNKNOWN = "unknown"  # the Hub's word for an unstated license
+OTHER = "other"  # the Hub's word for a license outside its list, or several
+
+DEMO = "sentence-transformers/all-MiniLM-L6-v2"  # the model in the package of the demo's encoder
+
+_FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+_IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
+_MAX_CHARACTERS = 200  # maximum of a license text in a card
 
 
 @dataclass(frozen=True)
 class RunEncoders:
     """The encoders of a run, with their prompts and identities at the time of the run.
 
-    ``data`` is the name of the artifact of the run's sentences, which hashes their sources; None if unknown.
+    ``data`` is the name of the artifact of the run's sentences, which hashes their sources.
     """
 
     model: EncoderConfig
     model_identity: str
     reference: EncoderConfig
     reference_identity: str
-    data: str | None = None
+    data: str
 
     @property
     def prompt(self) -> str:
@@ -35,13 +55,100 @@ class RunEncoders:
         """
         try:
             prepared = json.loads(run.fetch("prepared.json").read_text(encoding="utf-8"))
-            data = prepared.get("sentences")
             return cls(
                 EncoderConfig(**prepared["model"]),
                 prepared["model_identity"],
                 EncoderConfig(**prepared["reference"]),
                 prepared["reference_identity"],
-                data if isinstance(data, str) else None,
+                prepared["sentences"],
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise InputError(f"{run.location}: its prepared.json is gone or damaged") from None
+            raise InputError(f"{run.location}/prepared.json: missing or damaged") from None
+
+
+@dataclass(frozen=True)
+class License:
+    """The Hub's identifier of a license, or ``unknown``; ``detail`` is the name of an ``other`` license."""
+
+    identifier: str = UNKNOWN
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.identifier} ({self.detail})" if self.detail else self.identifier
+
+    @classmethod
+    def of(cls, folder: Path) -> "License":
+        """Return the license in a model card's metadata, or else the value of ``license`` in its ``config.json``."""
+        card = _card_metadata(folder / "README.md")
+        identifiers = _words(card.get("license") or _json_object(folder / "config.json").get("license"))
+        if not identifiers:
+            return cls()
+        if len(identifiers) > 1 or not _IDENTIFIER.fullmatch(identifiers[0]):
+            return cls(OTHER, ", ".join(identifiers))
+        identifier = identifiers[0].lower()
+        if identifier != OTHER:
+            return cls(identifier)
+        details = _words(card.get("license_name")) + _words(card.get("license_link"))
+        return cls(OTHER, ", ".join(details))
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """An encoder that another model is built from. ``hub_name`` and ``revision`` are None for a folder."""
+
+    shown: str
+    hub_name: str | None
+    revision: str | None
+    license: License
+
+    @classmethod
+    def of(cls, config: EncoderConfig) -> "BaseModel":
+        """Return the name and license of an encoder.
+
+        Raises:
+            InputError: If the encoder cannot be found.
+        """
+        source = locate(config)
+        model_license = License.of(source.folder)
+        if config.name == "demo":
+            return cls(DEMO, DEMO, None, model_license)
+        if source.commit is not None:
+            name, _, revision = source.commit.partition(":")[2].rpartition("@")
+            return cls(name, name, revision, model_license)
+        return cls(source.folder.name, None, None, model_license)  # without the parent folders, which are private
+
+
+def joint_license(models: Mapping[str, BaseModel]) -> License:
+    """Return the license of a model built from these, keyed by role: unknown if one of theirs is."""
+    licenses = {name: model.license for name, model in models.items()}
+    distinct = set(licenses.values())
+    if len(distinct) == 1:
+        return distinct.pop()
+    detail = ", ".join(f"{name}: {model_license}" for name, model_license in licenses.items())
+    is_unknown = any(model_license.identifier == UNKNOWN for model_license in distinct)
+    return License(UNKNOWN if is_unknown else OTHER, detail)
+
+
+def _card_metadata(path: Path) -> dict[str, Any]:
+    """Return the YAML header of a card; empty if it is missing or unreadable."""
+    with contextlib.suppress(OSError, ValueError, yaml.YAMLError, RecursionError):
+        header = _FRONT_MATTER.match(path.read_text(encoding="utf-8-sig"))
+        values = yaml.safe_load(header[1]) if header else None
+        if isinstance(values, dict):
+            return values
+    return {}
+
+
+def _json_object(path: Path) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(values, dict):
+            return values
+    return {}
+
+
+def _words(value: Any) -> list[str]:
+    """Return the texts in a value that is a string or a list, each on one line."""
+    items = value if isinstance(value, list) else [value]
+    texts = [" ".join(item.split()) for item in items if isinstance(item, str)]
+    return [text[:_MAX_CHARACTERS] for text in texts if text]

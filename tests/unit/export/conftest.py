@@ -10,6 +10,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import torch
+import yaml
 from transformers import BertConfig, BertModel
 
 from raysweep.config import space_parser
@@ -99,6 +100,7 @@ def _write_run(folder: Path, encoder: str) -> tuple[Path, Prepared, EvaluationSe
     prepared = prepare_here(config, space_parser.parse(document, config))
     torch.set_num_threads(1)  # preparing raised it
     prepared.save(folder / "prepared.json")
+    (folder / "config.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
     bench = workbench.Workbench(prepared, config.evaluation)
     queries, pool = {"dev": len(bench.dev.queries)}, {"dev": len(bench.dev.pool)}
     names = tuple(prepared.sentences.label_names)
@@ -109,7 +111,7 @@ def _write_run(folder: Path, encoder: str) -> tuple[Path, Prepared, EvaluationSe
         values = {"loss": loss, "learning_rate": 3e-3, "examples_per_rung": 96, "batch_size": 16, "precision": "fp32"}
         average = {"average_decay": 0.7} if loss == "softmax" else {}
         trial = trial_config({**values, **average})
-        ledger.append(TrialStarted(trial=number, config=trial.model_dump(exclude_none=True)))
+        ledger.append(TrialStarted(trial=number, config=trial.model_dump(exclude_none=True), num_rungs=1))
         (result,) = engine.rungs(trial, bench, seed=number, num_rungs=1)
         save_point(folder / "points" / point_name(number, 1), bench.model, bench.head)
         points, labeled = (

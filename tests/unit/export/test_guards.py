@@ -52,7 +52,7 @@ def retrieval(folder: Path) -> GuardConfig:
     return GuardConfig(kind="retrieval", **paths)
 
 
-def test_sts_is_spearmans_correlation_under_the_models_own_similarity(tmp_path: Path, tiny_encoder: str) -> None:
+def test_sts_is_spearman_under_the_models_similarity(tmp_path: Path, tiny_encoder: str) -> None:
     guard = Guard.open("sts-b", sts(tmp_path))
     model = encoder.load(EncoderConfig(name=tiny_encoder))
     gold = [pair[2] for pair in SCORED_PAIRS]
@@ -93,13 +93,13 @@ def test_retrieval_is_ndcg_at_ten(tmp_path: Path, tiny_encoder: str) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("relevant", {"query": "q1", "document": "d9"}, "row 4 names 'd9', which is no id in "),
-        ("relevant", {"query": "q9", "document": "d1"}, "row 4 names 'q9', which is no id in "),
-        ("corpus", {"id": "d1", "text": "again"}, "row 5 has the id 'd1', which another row has"),
+        ("relevant", {"query": "q1", "document": "d9"}, "row 4: document is 'd9'; allowed: an id in "),
+        ("relevant", {"query": "q9", "document": "d1"}, "row 4: query is 'q9'; allowed: an id in "),
+        ("corpus", {"id": "d1", "text": "again"}, "row 5: id is 'd1'"),
         ("queries", {"id": "q3", "text": " "}, "row 3: text is empty"),
     ],
 )
-def test_files_that_do_not_fit_are_refused(file: str, content: dict[str, str], message: str, tmp_path: Path) -> None:
+def test_invalid_files_are_rejected(file: str, content: dict[str, str], message: str, tmp_path: Path) -> None:
     config = retrieval(tmp_path)
     with (tmp_path / f"{file}.jsonl").open("a") as stream:
         stream.write(json.dumps(content) + "\n")
@@ -109,18 +109,19 @@ def test_files_that_do_not_fit_are_refused(file: str, content: dict[str, str], m
     assert f"{file}.jsonl" in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_missing_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="guards.mine: .*nowhere.tsv"):
         check({"mine": GuardConfig(kind="sts", pairs=str(tmp_path / "nowhere.tsv"))}, pytest.fail)
 
 
-def test_pairs_without_a_score_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_pairs_without_a_score_are_counted_in_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "pairs.tsv"
     lines = [f"{score}\t{first}\t{second}\n" for first, second, score in SCORED_PAIRS]
     path.write_text("".join([*lines, "\tit rains\tit pours\n"]))
-    said: list[str] = []
-    check({"sts-b": GuardConfig(kind="sts", pairs=str(path)), "whole": sts(tmp_path)}, said.append)
-    assert said == ["guards.sts-b: 5 of 6 pairs have a score, and count; the others are left out"]
+    warnings: list[str] = []
+    check({"sts-b": GuardConfig(kind="sts", pairs=str(path)), "whole": sts(tmp_path)}, warnings.append)
+    (warning,) = warnings
+    assert warning.startswith("guards.sts-b: 5 of 6 pairs")
 
 
 WITHOUT_HEADER = "no header and in every line a pair: a score and two sentences, tabs between"
@@ -141,14 +142,14 @@ WITHOUT_HEADER = "no header and in every line a pair: a score and two sentences,
         ('"score"\tsentence1\tsentence2\n1\ta\tb\n2\ta\n', "row 2 "),
     ],
 )
-def test_a_tsv_whose_first_line_is_no_pair_is_told_of_both_forms(content: str, problem: str, tmp_path: Path) -> None:
+def test_invalid_tsv_is_rejected_with_both_forms(content: str, problem: str, tmp_path: Path) -> None:
     path = tmp_path / "pairs.tsv"
     path.write_text(content)
     with pytest.raises(InputError, match=f"^guards.x: {path}: {problem}"):
         check({"x": GuardConfig(kind="sts", pairs=str(path))}, pytest.fail)
 
 
-def test_a_guard_is_named_once(tmp_path: Path) -> None:
+def test_message_names_the_guard_once(tmp_path: Path) -> None:
     path = tmp_path / "pairs.tsv"
     path.write_text("\ta\tb\n\tb\tc\n")
     with pytest.raises(InputError) as caught:
@@ -156,7 +157,7 @@ def test_a_guard_is_named_once(tmp_path: Path) -> None:
     assert str(caught.value) == "guards.x: none of its 2 pairs is scored"
 
 
-def test_names_that_mean_something_else_are_taken(run: Path) -> None:
+def test_reserved_names_are_rejected(run: Path) -> None:
     from raysweep.api.functions import load_sweep
     from raysweep.report.choice import candidates_of
     from raysweep.report.tables import front_table
@@ -190,7 +191,7 @@ def test_names_that_mean_something_else_are_taken(run: Path) -> None:
         ("[sts]", "guards is ['sts']; allowed: a valid mapping"),
     ],
 )
-def test_settings_that_are_none_are_refused(guards: str, message: str) -> None:
+def test_invalid_settings_are_rejected(guards: str, message: str) -> None:
     from raysweep.config import sweep as configuration
     from raysweep.config.document import Document
 
@@ -201,7 +202,7 @@ def test_settings_that_are_none_are_refused(guards: str, message: str) -> None:
     assert message in str(caught.value)
 
 
-def test_a_limit_that_every_score_reaches_is_refused() -> None:
+def test_limit_that_every_score_reaches_is_rejected() -> None:
     guards = "{a: {kind: retrieval, queries: q, corpus: c, relevant: r, at_least: -0.5}}"
     with pytest.raises(InputError, match=r"--guards.a.at_least is -0.5; allowed: 0 to 1, since nDCG is never below 0"):
         load_space(SPACES / "smoke.yaml", [("guards", guards)])
@@ -224,7 +225,7 @@ def measured(run: Path, *scores: GuardScore) -> None:
     ledger.close()
 
 
-def test_a_member_that_misses_a_guard_is_marked_and_not_chosen(run: Path) -> None:
+def test_member_that_misses_a_guard_is_marked_and_not_chosen(run: Path) -> None:
     before = summarize(load(run))
     assert [member.is_knee for member in before.members] == [False, True, False]
     assert not any(member.guards for member in before.members)
@@ -279,7 +280,7 @@ def test_a_guard_that_is_not_measured_yet_can_be_asked_for(tmp_path: Path) -> No
     assert "2 of the 3 front members have no score of sts-b yet." in lines
 
 
-def test_guards_stand_in_the_terminals_table_where_there_is_room(run: Path) -> None:
+def test_guards_are_in_the_terminal_table_if_it_is_wide_enough(run: Path) -> None:
     measured(run, *(dataclasses.replace(SCORE, step=step, score=0.1) for step in (1, 2, 3)))
     summary = summarize(load(run))
     wide, small = (printed(table, width=80) for table in terminal_tables(summary))
@@ -289,7 +290,7 @@ def test_guards_stand_in_the_terminals_table_where_there_is_room(run: Path) -> N
     assert any(note.startswith("No point reaches what is asked for (sts-b ≥ 70.0)") for note in notes(summary))
 
 
-def test_where_all_miss_it_the_front_is_as_before(run: Path) -> None:
+def test_front_is_unchanged_if_all_members_miss_a_guard(run: Path) -> None:
     measured(run, *(dataclasses.replace(SCORE, step=step, score=0.1) for step in (1, 2, 3)))
     after = summarize(load(run))
     assert [member.is_knee for member in after.members] == [False, True, False]
@@ -304,7 +305,7 @@ def test_a_later_score_replaces_an_earlier_one_and_without_a_limit_none_is_misse
     assert all(member.is_feasible for member in summarize(load(run)).members)
 
 
-def test_a_resumed_run_is_held_to_what_its_last_session_asks_for(run: Path) -> None:
+def test_guards_of_the_last_session_apply(run: Path) -> None:
     def resumed_with(limits: dict[str, float | None]) -> bool:
         """Whether the first member, which scores 0.8, is feasible then."""
         ledger = Ledger(run)
@@ -322,7 +323,7 @@ def test_a_resumed_run_is_held_to_what_its_last_session_asks_for(run: Path) -> N
     assert load(run).guards == ()
 
 
-def test_a_score_that_is_no_number_is_refused(run: Path) -> None:
+def test_score_that_is_not_a_number_is_rejected(run: Path) -> None:
     measured(run, SCORE)
     path = run / "ledger.jsonl"
     path.write_text(path.read_text().replace('"score": 0.8', '"score": NaN'))

@@ -34,7 +34,7 @@ def reachable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["model", "a/b/c", "a/b c", "", "../x", "a/--", "https://x/a"])
-def test_a_name_that_is_none_is_refused_before_anything_is_written(name: str, tmp_path: Path) -> None:
+def test_invalid_name_is_rejected_before_export(name: str, tmp_path: Path) -> None:
     done = raysweep_here(tmp_path, "export", "nowhere", "model", "--push", name)
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: --push {name}: ")
@@ -42,12 +42,12 @@ def test_a_name_that_is_none_is_refused_before_anything_is_written(name: str, tm
     hub.check_name("owner/my-model.v2")
 
 
-def test_private_without_push_is_refused(tmp_path: Path) -> None:
+def test_private_without_push_is_rejected(tmp_path: Path) -> None:
     done = raysweep_here(tmp_path, "export", "nowhere", "model", "--private")
     assert (done.returncode, done.stderr) == (2, "error: --private requires --push OWNER/NAME\n")
 
 
-def test_without_a_network_one_line_says_so_and_the_folder_stays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_push_without_a_network_keeps_the_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # where nothing listens
     asking.reachable.cache_clear()
@@ -56,16 +56,14 @@ def test_without_a_network_one_line_says_so_and_the_folder_stays(folder: Path, m
         hub.push(folder, "owner/name", private=False)
     asking.reachable.cache_clear()
     assert time.monotonic() - began < asking.PROBE_SECONDS + 1
-    assert str(caught.value) == (
-        f"{folder} is written, but not pushed to owner/name: the hub cannot be reached; "
-        f"later: hf upload owner/name {folder} . --exclude raysweep.json"
-    )
+    assert str(caught.value).startswith(f"{folder} is written, but not pushed to owner/name: ")
+    assert str(caught.value).endswith(f"later: hf upload owner/name {folder} . --exclude raysweep.json")
     assert (folder / "README.md").is_file()
 
 
-def test_without_a_token_one_line_says_so(folder: Path, reachable: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_push_without_a_token_is_rejected(folder: Path, reachable: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huggingface_hub, "get_token", lambda: None)
-    with pytest.raises(InputError, match="there is no token of the hub; set HF_TOKEN"):
+    with pytest.raises(InputError, match="HF_TOKEN"):
         hub.push(folder, "owner/name", private=False)
 
 
@@ -92,9 +90,7 @@ class Hub:
         self.calls["upload_folder"] = options
 
 
-def test_all_but_the_file_with_paths_is_uploaded(
-    folder: Path, reachable: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_with_local_paths_is_not_uploaded(folder: Path, reachable: None, monkeypatch: pytest.MonkeyPatch) -> None:
     for private in (False, True):
         there = Hub(private=private)
         monkeypatch.setattr(huggingface_hub, "HfApi", there)
@@ -108,12 +104,12 @@ def test_all_but_the_file_with_paths_is_uploaded(
         assert (upload["repo_id"], upload["folder_path"]) == ("owner/name", folder)
 
 
-def test_what_is_to_be_private_is_not_sent_to_what_is_public(
+def test_private_push_to_a_public_repository_is_rejected(
     folder: Path, reachable: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = Hub(private=False)
     monkeypatch.setattr(huggingface_hub, "HfApi", there)
-    with pytest.raises(InputError, match="it is there already and public"):
+    with pytest.raises(InputError, match="already exists and is public"):
         hub.push(folder, "owner/name", private=True)
     assert "upload_folder" not in there.calls
 
@@ -139,7 +135,7 @@ def refusing() -> Iterator[str]:
     server.server_close()
 
 
-def test_a_hub_that_refuses_is_quoted_without_the_token(
+def test_message_of_the_hub_is_printed_without_the_token(
     folder: Path, reachable: None, refusing: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     from functools import partial

@@ -22,8 +22,8 @@ from raysweep.config.document import Document
 from raysweep.config.sweep import EncoderConfig
 from raysweep.data.prepared import Prepared
 from raysweep.evaluation.evaluation_set import EvaluationSet
-from raysweep.export.base_model import BaseModel, License
 from raysweep.export.export import export
+from raysweep.export.run_encoders import BaseModel, License
 from raysweep.metrics import retrieval
 from raysweep.report.choice import Wanted, choose
 from raysweep.report.choice_table import rows_as_json
@@ -35,7 +35,6 @@ from raysweep.results.query_scores import PackedScores, load_query_scores, name_
 from raysweep.results.reader import load
 from raysweep.results.types import GuardScore, Point
 from raysweep.storage.folder import LocalFolder
-from support.ledgers import read_lines, write_lines
 from support.paths import SPACES
 
 markdown = pytest.importorskip("markdown", reason="the docs extra is not installed")
@@ -96,7 +95,7 @@ def copied(run: Path, to: Path, data: dict[str, Any]) -> Path:
 
 
 @pytest.mark.parametrize("name", ["0:1:class_concat=0.1", "1:1:concat=0.3"])
-def test_its_figures_are_those_that_the_model_gives(
+def test_metrics_equal_scores_of_the_exported_model(
     name: str, run: Run, tmp_path: Path, all_on_the_front: None
 ) -> None:
     folder, prepared, dev = run
@@ -122,8 +121,8 @@ def test_its_figures_are_those_that_the_model_gives(
         assert not [row for row in page.rows if row[:1] == ["class probabilities"]]
 
 
-def test_guards_that_are_missed_or_not_measured_are_said_in_card_and_terminal(run: Run, tmp_path: Path) -> None:
-    """And the seed of the pool, with which it is drawn again."""
+def test_card_and_output_list_missed_and_unmeasured_guards(run: Run, tmp_path: Path) -> None:
+    """The card also has the seed that samples the pool again."""
     folder, prepared, dev = run
     other = tmp_path / "run"
     shutil.copytree(folder, other)
@@ -138,24 +137,23 @@ def test_guards_that_are_missed_or_not_measured_are_said_in_card_and_terminal(ru
         score = GuardScore(*place, name, "spearman_cosine", 0.93031, limits[name])
         ledger.append(GuardsMeasured(scores=(score,)))
     ledger.close()
-    missed = "This point misses a guard of its sweep: 0.93031 on missed, where at least 0.99 was asked for"
-    late = "Guards of the sweep that this point is not measured by: late"
-    said = export(other, knee.name, tmp_path / "model")
-    assert said.endswith(f". {missed}. {late}")
+    missed = "This point misses a guard of its sweep: 0.93031 on missed (required: at least 0.99)"
+    late = "Guards of the sweep that have not been measured for this point: late"
+    printed = export(other, knee.name, tmp_path / "model")
+    assert printed.endswith(f". {missed}. {late}")
     _, page, text = read(tmp_path / "model")
     assert f"{missed}. {late}." in text
-    assert "(at least 0.5 was asked for); 0.93031 on missed, by spearman_cosine (at least 0.99 was asked for)" in text
+    assert "(required: at least 0.5); 0.93031 on missed, by spearman_cosine (required: at least 0.99)" in text
     (seed,) = re.findall(r"--pool-seed (\d+)", page.cell("pool"))
     train = prepared.sentences.ids("train")
     drawn = train[retrieval.sample_pool(len(train), len(dev.queries), size=len(dev.pool), seed=int(seed))]
     assert drawn.tolist() == dev.pool.tolist()
-    unsaid = export(folder, knee.name, tmp_path / "plain")
-    assert "guard" not in unsaid.partition(" written to ")[0] and unsaid.endswith("plain")
-    assert "seed that is unknown" in read(tmp_path / "plain")[1].cell("pool")
+    without_guards = export(folder, knee.name, tmp_path / "plain")
+    assert "guard" not in without_guards.partition(" written to ")[0] and without_guards.endswith("plain")
 
 
 @pytest.mark.parametrize("test_scores", ["stored", "damaged"])
-def test_intervals_are_those_of_show_and_of_the_reports_table(run: Run, tmp_path: Path, test_scores: str) -> None:
+def test_intervals_equal_those_of_show_and_report(run: Run, tmp_path: Path, test_scores: str) -> None:
     """Of the knee, on dev and on a test split that is made up: the same encoder scores a little less there."""
     folder, _, _ = run
     other = tmp_path / "run"
@@ -200,7 +198,9 @@ def add_test_split(folder: Path, members: Sequence[Point]) -> None:
         points.append(scored)
     ledger = Ledger(folder)
     num_queries = {**results.info.num_queries, "test": 50}
-    ledger.append(SessionStarted(info=dataclasses.replace(results.info, num_queries=num_queries)))
+    num_pool = {**results.info.num_pool, "test": results.info.num_pool["dev"]}
+    info = dataclasses.replace(results.info, num_queries=num_queries, num_pool=num_pool)
+    ledger.append(SessionStarted(info=info))
     ledger.append(PointsScored(points=tuple(points)))
     ledger.close()
     for file, some in (("baselines", slice(0, 1)), ("members", slice(1, None))):
@@ -216,7 +216,7 @@ def certainty_cells(summary: Summary, point: Point) -> list[tuple[str, ...]]:
     return [table.columns, *(row for row in table.rows if row[:3] == name)]
 
 
-def test_it_says_where_the_model_comes_from(
+def test_card_describes_sources_and_licenses(
     run: Run, tmp_path: Path, all_on_the_front: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, prepared, _ = run
@@ -249,7 +249,7 @@ def test_it_says_where_the_model_comes_from(
     assert "Hermans" in text, "the loss's authors are cited"
 
 
-def test_it_names_no_folder_and_no_run_path(run: Run, tmp_path: Path, all_on_the_front: None) -> None:
+def test_card_has_no_local_paths(run: Run, tmp_path: Path, all_on_the_front: None) -> None:
     folder, _, _ = run
     other = copied(folder, tmp_path / "run", {"train": str(folder / "train.parquet")})
     export(other, "0:1", tmp_path / "model")
@@ -261,7 +261,7 @@ def test_it_names_no_folder_and_no_run_path(run: Run, tmp_path: Path, all_on_the
     assert "train.parquet" in page.cell("data")
 
 
-def test_its_picture_is_beside_it_and_hostile_names_stay_text(run: Run, tmp_path: Path, all_on_the_front: None) -> None:
+def test_picture_is_written_and_hostile_names_are_escaped(run: Run, tmp_path: Path, all_on_the_front: None) -> None:
     folder, _, _ = run
     name = "<script>alert(1)<b> | `x` *y* _v_ ![z](w) &lt;\\.csv"
     export(copied(folder, tmp_path / "run", {"train": f"/d/{name}"}), "0:1", tmp_path / "model")
@@ -273,7 +273,7 @@ def test_its_picture_is_beside_it_and_hostile_names_stay_text(run: Run, tmp_path
 
 
 @pytest.mark.parametrize("name", ["my-model", "my_model*", 'größe "2" <b>'])
-def test_its_code_loads_the_model(run: Run, tmp_path: Path, all_on_the_front: None, name: str) -> None:
+def test_code_in_card_loads_the_model(run: Run, tmp_path: Path, all_on_the_front: None, name: str) -> None:
     folder, _, _ = run
     export(folder, "0:1:class_concat=0.1", tmp_path / name)
     _, _, text = read(tmp_path / name)
@@ -288,22 +288,3 @@ def test_its_code_loads_the_model(run: Run, tmp_path: Path, all_on_the_front: No
     assert numbers == pytest.approx([float(each) for each in re.findall(r"\d\.\d+", printed.getvalue())], abs=2e-4)
     export(folder, "0:1", tmp_path / "pushed", "owner/my-model")
     assert 'SentenceTransformer("owner/my-model")' in read(tmp_path / "pushed")[2]
-
-
-def test_old_runs_have_a_card_too(run: Run, tmp_path: Path, all_on_the_front: None) -> None:
-    """Without settings, and of trials whose configuration this version refuses."""
-    folder, _, _ = run
-    old = tmp_path / "run"
-    old.mkdir()
-    for name in ("points", "prepared.json"):
-        (old / name).symlink_to(folder / name)
-    events = read_lines(folder)
-    for event in events:
-        if event["event"] == "trial":
-            event["config"]["unheard_of"] = 1
-    write_lines(old, events)
-    assert load(old).trials
-    export(old, "0:1", tmp_path / "model")
-    _, page, _ = read(tmp_path / "model")
-    assert page.cell("seeds") == "sweep 0, trial unknown"
-    assert page.cell("data").startswith("unknown; ")

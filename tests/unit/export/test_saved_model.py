@@ -65,12 +65,12 @@ def embed_queries_otherwise(folder: Path) -> None:
 UNSPOILT = SentenceTransformer.save
 
 SPOILT: dict[Spoil, str] = {
-    alter_a_weight: "encode of the saved model gives other vectors",
-    truncate_otherwise: "encode of the saved model gives other vectors",
-    put_numbers_out_of_range: "encode of the saved model gives other vectors",
+    alter_a_weight: "encode of the saved model returns other vectors",
+    truncate_otherwise: "encode of the saved model returns other vectors",
+    put_numbers_out_of_range: "encode of the saved model returns other vectors",
     lose_the_weights: "the saved model cannot be loaded",
-    compare_otherwise: "the saved model compares by manhattan, and was scored by (cosine|dot)",
-    embed_queries_otherwise: "encode_query of the saved model gives other vectors",
+    compare_otherwise: "similarity_fn_name of the saved model is manhattan; allowed: (cosine|dot)",
+    embed_queries_otherwise: "encode_query of the saved model returns other vectors",
 }
 
 
@@ -84,7 +84,7 @@ def spoil_saves(monkeypatch: pytest.MonkeyPatch, spoil: Spoil) -> None:
 
 @pytest.mark.parametrize("spoil", SPOILT, ids=lambda spoil: spoil.__name__)
 @pytest.mark.parametrize("point", ["0:1:class_concat=0.1", "1:1", "1:1:concat=0.3", "1:1:interpolate=0.4"])
-def test_a_spoilt_save_is_an_error_and_leaves_nothing(
+def test_damaged_save_is_rejected_and_removed(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, all_on_the_front: None, spoil: Spoil, point: str
 ) -> None:
     spoil_saves(monkeypatch, spoil)
@@ -97,22 +97,22 @@ def test_a_spoilt_save_is_an_error_and_leaves_nothing(
     assert not list((tmp_path / "exports").iterdir())
 
 
-def test_a_save_that_loses_the_prompt_is_an_error(
+def test_save_that_loses_the_prompt_is_rejected(
     prompted_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, all_on_the_front: None
 ) -> None:
     folder, prepared, _ = prompted_run
     spoil_saves(monkeypatch, lose_the_prompt)
     if prepared.model["prompt"]:
-        with pytest.raises(InputError, match="not written: encode of the saved model gives other vectors"):
+        with pytest.raises(InputError, match="not written: encode of the saved model returns other vectors"):
             export(folder, "1:1", tmp_path / "model")
         assert not list(tmp_path.iterdir())
     else:
         export(folder, "1:1", tmp_path / "model")
 
 
-def test_a_run_is_exported_without_its_artifacts(run: Run, tmp_path: Path, all_on_the_front: None) -> None:
+def test_export_without_artifacts(run: Run, tmp_path: Path, all_on_the_front: None) -> None:
     folder, prepared, _ = run
-    names = ("ledger.jsonl", "points", "prepared.json")
+    names = ("ledger.jsonl", "points", "prepared.json", "config.yaml")
     (tmp_path / "run").mkdir()
     for name in names:
         (shutil.copytree if (folder / name).is_dir() else shutil.copy)(folder / name, tmp_path / "run" / name)

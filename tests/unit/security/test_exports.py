@@ -107,7 +107,7 @@ def run(tmp_path: Path, tiny_encoder: str) -> Path:
 
 def write_prepared(run: Path, model: str, identity: str) -> None:
     values = {"model": {"name": model}, "model_identity": identity}
-    values |= {"reference": {"name": model}, "reference_identity": identity}
+    values |= {"reference": {"name": model}, "reference_identity": identity, "sentences": "sentences-0"}
     (run / "prepared.json").write_text(json.dumps(values))
 
 

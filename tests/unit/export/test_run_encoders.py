@@ -9,7 +9,7 @@ import pytest
 from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import locate as location
 from raysweep.encoders.locate import ModelSource
-from raysweep.export.base_model import UNKNOWN, BaseModel, License, joint_license
+from raysweep.export.run_encoders import UNKNOWN, BaseModel, License, joint_license
 
 CARDS = {
     "---\nlicense: apache-2.0\n---\n# Model\n": License("apache-2.0"),
