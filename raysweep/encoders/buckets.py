@@ -60,7 +60,7 @@ def training_buckets(
     if len(lengths) > MAX_WEIGHED:
         return list(buckets(lengths, max_tokens))
     bucket_cost = PACKED_BUCKET_COST if packed else BUCKET_COST.get(device, BUCKET_COST["cpu"])
-    return least_padded(lengths, max_tokens, bucket_cost)
+    return minimize_cost(lengths, max_tokens, bucket_cost)
 
 
 def packs(
@@ -70,19 +70,19 @@ def packs(
 
     Only a pack of a single bucket may be larger.
     """
-    found: list[list[npt.NDArray[np.integer]]] = []
+    all_packs: list[list[npt.NDArray[np.integer]]] = []
     num_cells = 0
     for bucket in in_buckets:
         size = len(bucket) * int(lengths[bucket].max())
-        if not found or num_cells + size > CELLS_PER_PACK:
-            found.append([])
+        if not all_packs or num_cells + size > CELLS_PER_PACK:
+            all_packs.append([])
             num_cells = 0
-        found[-1].append(bucket)
+        all_packs[-1].append(bucket)
         num_cells += size
-    return found
+    return all_packs
 
 
-def least_padded(lengths: npt.NDArray[np.integer], max_tokens: int, bucket_cost: int) -> list[npt.NDArray[np.int64]]:
+def minimize_cost(lengths: npt.NDArray[np.integer], max_tokens: int, bucket_cost: int) -> list[npt.NDArray[np.int64]]:
     """Return positions grouped by length, longest first, in the buckets of minimum total cost.
 
     The cost of a bucket is its number of padded cells plus ``bucket_cost``. Buckets have at most ``max_tokens`` cells
@@ -106,15 +106,15 @@ def _last_starts(longest_first: npt.NDArray[np.int64], max_tokens: int, bucket_c
     """Return the start of the last bucket in the best grouping of the n longest sentences, by n: (sentences + 1,)."""
     count = len(longest_first)
     # Indexed by the number of sentences, longest first: minimum cost of grouping them, and start of their last bucket.
-    least_cost = np.zeros(count + 1, np.int64)
+    min_cost = np.zeros(count + 1, np.int64)
     last_start = np.zeros(count + 1, np.int64)
     for end in range(1, count + 1):
         sizes = end - np.arange(end)  # of the last bucket, by its start
         cells = sizes * longest_first[:end]
         allowed = cells <= max_tokens
         allowed[-1] = True
-        costs = np.where(allowed, least_cost[:end] + cells, _NOT_ALLOWED)
+        costs = np.where(allowed, min_cost[:end] + cells, _NOT_ALLOWED)
         start = costs.argmin()
         last_start[end] = start
-        least_cost[end] = costs[start] + bucket_cost
+        min_cost[end] = costs[start] + bucket_cost
     return last_start

@@ -29,7 +29,7 @@ PROBES = (
 )
 """Sentences of different lengths for comparing two ways of embedding."""
 
-MOST_APART = 1e-3  # maximum relative difference: rounding is far below, a different setting far above
+MAX_DIFFERENCE = 1e-3  # maximum relative difference: rounding is far below, a different setting far above
 SHORTEST = 1e-12
 
 
@@ -56,21 +56,19 @@ def load(config: EncoderConfig, *, device: str = "cpu", source: ModelSource | No
             )
     except Exception as error:  # damaged or foreign folders fail in any layer below, with various errors
         raise InputError(f"model {config.name!r} cannot be loaded: {_reason(error)}") from None
-    _check_text_encoder(model, config)
+    if model.tokenizer is None:
+        raise InputError(f"model {config.name!r}: not a text encoder: it has no tokenizer")
+    if not model.preprocess(["a"]).keys() >= {"input_ids", "attention_mask"}:
+        raise InputError(f"model {config.name!r}: not a transformer: its tokens have no attention mask")
     if config.max_tokens is not None:
-        most = _num_positions(model)
-        if most is not None and config.max_tokens > most:
-            raise InputError(f"model {config.name!r}: max_tokens is {config.max_tokens}; allowed: at most {most}")
+        num_positions = _num_positions(model)
+        if num_positions is not None and config.max_tokens > num_positions:
+            raise InputError(
+                f"model {config.name!r}: max_tokens is {config.max_tokens}; allowed: at most {num_positions}"
+            )
         model.max_seq_length = config.max_tokens
     _check_agreement(model, config, source.prompt_of(config))
     return model.eval()
-
-
-def _check_text_encoder(model: "SentenceTransformer", config: EncoderConfig) -> None:
-    if model.tokenizer is None:
-        raise InputError(f"model {config.name!r} has no tokenizer, so it is no text encoder")
-    if not model.preprocess(["a"]).keys() >= {"input_ids", "attention_mask"}:
-        raise InputError(f"model {config.name!r} is no transformer: its tokens have no attention mask")
 
 
 def _check_agreement(model: "SentenceTransformer", config: EncoderConfig, prompt: str) -> None:
@@ -85,11 +83,12 @@ def _check_agreement(model: "SentenceTransformer", config: EncoderConfig, prompt
     own = model.encode(list(PROBES), prompt=prompt, show_progress_bar=False)
     if not np.isfinite(own).all():
         return  # reported by :func:`finite`
-    distance = float(np.abs(embeddings - own).max() / np.linalg.norm(own, axis=1).max().clip(min=SHORTEST))
-    if distance > MOST_APART:
+    longest = np.linalg.norm(own, axis=1).max().clip(min=SHORTEST)
+    difference = float(np.abs(embeddings - own).max() / longest)
+    if difference > MAX_DIFFERENCE:
         raise InputError(
-            f"model {config.name!r}: its encode gives other vectors than its modules do on padded batches (apart by "
-            f"{distance:.2g} of their length); allowed: models whose vectors do not depend on padding or a template"
+            f"model {config.name!r}: its encode returns other vectors than its modules on padded batches (relative "
+            f"difference: {difference:.2g}); allowed: models whose vectors do not depend on padding or a template"
         )
 
 
@@ -131,8 +130,8 @@ def _reason(error: Exception) -> str:
     text = " ".join(str(error).split())[:300]
     if "trust_remote_code" in str(error):  # suggested by the message, but never set by raysweep
         return (
-            "it brings code of its own, which is never run; allowed: modules of sentence-transformers, architectures of "
-            f"transformers ({text})"
+            "it contains custom code, which raysweep never runs; allowed: modules of sentence-transformers, architectures "
+            f"of transformers ({text})"
         )
     return text
 
@@ -187,11 +186,11 @@ def features(model: "SentenceTransformer", tokens: Tokens, ids: npt.NDArray[np.i
     import torch
 
     padded, mask = tokens.padded(ids, pad_id(model))
-    found = {"input_ids": torch.from_numpy(padded), "attention_mask": torch.from_numpy(mask)}
+    inputs = {"input_ids": torch.from_numpy(padded), "attention_mask": torch.from_numpy(mask)}
     if model.device.type != "cuda":
-        return found
+        return inputs
     # Copying from pinned memory does not block.
-    pinned = {name: value.pin_memory() for name, value in found.items()}
+    pinned = {name: value.pin_memory() for name, value in inputs.items()}
     return {name: value.to(model.device, non_blocking=True) for name, value in pinned.items()}
 
 
@@ -213,9 +212,9 @@ def embed(
     model.eval()
     width = embedding_width(model)
     embeddings = np.empty((len(ids), width), np.float32)
-    most_tokens = tokens_per_batch(model.device.type, arithmetic)
+    max_tokens = tokens_per_batch(model.device.type, arithmetic)
     with torch.inference_mode(), precision.autocast(arithmetic, model.device.type):
-        for bucket in buckets(tokens.lengths(ids), most_tokens):
+        for bucket in buckets(tokens.lengths(ids), max_tokens):
             bucket_ids = ids[bucket]
             context = batch_context(bucket_ids)
             rows = forward(model, tokens, bucket_ids, context).float()[:, :width]  # truncate_dim may limit the width

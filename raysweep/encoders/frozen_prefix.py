@@ -111,11 +111,11 @@ class Prefix:
             dtype=self.dtype,
             device=self._model.device,
         )
-        is_kept = self._layout.first_row[ids] >= 0
-        kept = np.flatnonzero(is_kept)
-        if len(kept):
-            self._copy_kept(ids, kept, hidden)
-        others = np.flatnonzero(~is_kept)
+        is_cached = self._layout.first_row[ids] >= 0
+        cached = np.flatnonzero(is_cached)
+        if len(cached):
+            self._copy_cached(ids, cached, hidden)
+        others = np.flatnonzero(~is_cached)
         if len(others):
             computed = self._compute(ids[others])
             hidden[self._index(others), : computed.shape[1]] = computed
@@ -137,13 +137,13 @@ class Prefix:
         end = start + int(lengths.sum())
         self._cache[start:end] = hidden[self._index(is_token)]
 
-    def _copy_kept(self, ids: npt.NDArray[np.integer], positions: npt.NDArray[np.integer], hidden: Tensor) -> None:
+    def _copy_cached(self, ids: npt.NDArray[np.integer], positions: npt.NDArray[np.integer], hidden: Tensor) -> None:
         """Copy the cached states of the sentences at these positions of ``ids`` to the same rows of ``hidden``."""
         lengths = self._tokens.lengths(ids[positions])
         number, column = np.nonzero(np.arange(hidden.shape[1]) < lengths[:, None])
         first_rows = self._layout.first_row[ids[positions]]
-        kept = self._cache[self._index(first_rows[number] + column)]
-        hidden[self._index(positions[number]), self._index(column)] = kept
+        states = self._cache[self._index(first_rows[number] + column)]
+        hidden[self._index(positions[number]), self._index(column)] = states
 
     def _index(self, array: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(self._model.device)
@@ -184,8 +184,12 @@ class Prefix:
 
         For several batches it is a packed pass, over the cells of all of them as one sequence.
         """
-        of_batches = [self.hidden(ids) for ids in batches]
-        hidden = of_batches[0] if len(batches) == 1 else torch.cat([each.flatten(0, 1) for each in of_batches])[None]
+        hidden_by_batch = [self.hidden(ids) for ids in batches]
+        if len(batches) == 1:
+            hidden = hidden_by_batch[0]
+        else:
+            cells = [states.flatten(0, 1) for states in hidden_by_batch]
+            hidden = torch.cat(cells)[None]
         modules = [*self._embeddings, *self._blocks]
         outputs: list[Any] = [hidden] * len(self._embeddings)
         for returns_tuple in self._returns_tuple:

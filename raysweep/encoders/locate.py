@@ -121,8 +121,8 @@ def locate_same(config: EncoderConfig, identity: str) -> ModelSource:
     source = locate(pinned)
     if source.identity != identity:
         raise InputError(
-            f"model {config.name!r}: {source.folder} on {socket.gethostname()} is not the encoder that the sweep began "
-            f"with: {source.identity[:24]} instead of {identity[:24]}; give each node the same files"
+            f"model {config.name!r}: {source.folder} on {socket.gethostname()} is not the sweep's encoder: "
+            f"{source.identity[:24]} instead of {identity[:24]}; allowed: the same files on every node"
         )
     return source
 
@@ -161,7 +161,7 @@ def _check_formats(folder: Path) -> None:
         if not any((weights.parent / name).is_file() for name in SAFE_WEIGHTS):
             name = weights.relative_to(folder)
             raise InputError(
-                f"model {str(folder)!r} cannot be loaded: {name} may run code as it is read; allowed: weights in "
+                f"model {str(folder)!r} cannot be loaded: reading {name} may execute code; allowed: weights in "
                 "model.safetensors"
             )
 
@@ -179,7 +179,7 @@ def _damaged(path: Path, problem: str) -> InputError:
 
 def _local(folder: Path) -> ModelSource:
     if not (folder / MODULES).is_file() and not (folder / "config.json").is_file():
-        raise InputError(f"model {str(folder)!r}: the folder holds no model (neither modules.json nor config.json)")
+        raise InputError(f"model {str(folder)!r}: no model in this folder (neither modules.json nor config.json)")
     return ModelSource(folder.absolute())
 
 
@@ -195,14 +195,14 @@ def _hub(config: EncoderConfig) -> ModelSource:
 
     name = config.name if "/" in config.name else f"sentence-transformers/{config.name}"
     unreachable = InputError(
-        f"model {config.name!r}: no such folder, not in the local hub cache, and the hub cannot be reached; "
-        "give a folder, or 'demo' for the built-in encoder"
+        f"model {config.name!r}: no such folder, not in the local Hub cache, and the Hub is unreachable; "
+        "allowed: a folder, or 'demo' for the built-in encoder"
     )
     try:
         # Prefer the cached commit, so that a sweep makes no unnecessary network requests.
         folder = snapshot_download(name, revision=config.revision, local_files_only=True, ignore_patterns=UNUSED_FILES)
     except HFValidationError:
-        raise InputError(f"model {config.name!r}: no such folder, and not a name the hub allows") from None
+        raise InputError(f"model {config.name!r}: no such folder, and not a valid Hub name") from None
     except (LocalEntryNotFoundError, OSError):
         if not hub.reachable():
             raise unreachable from None
@@ -211,11 +211,11 @@ def _hub(config: EncoderConfig) -> ModelSource:
                 name, revision=config.revision, ignore_patterns=UNUSED_FILES, etag_timeout=hub.PROBE_SECONDS
             )
         except RepositoryNotFoundError:
-            raise InputError(f"model {config.name!r}: no such folder, and unknown to the hub") from None
+            raise InputError(f"model {config.name!r}: no such folder, and not on the Hub") from None
         except RevisionNotFoundError:
-            raise InputError(f"model {config.name!r}: the hub has no revision {config.revision!r}") from None
+            raise InputError(f"model {config.name!r}: revision {config.revision!r} is not on the Hub") from None
         except HfHubHTTPError as error:
-            raise InputError(f"model {config.name!r}: the hub answered {error}") from None
+            raise InputError(f"model {config.name!r}: the Hub returned {error}") from None
         except (LocalEntryNotFoundError, OSError):
             raise unreachable from None
     return ModelSource(Path(folder), f"{_HUB}{name}@{Path(folder).name}")

@@ -61,23 +61,22 @@ class _Bucket:
 
 def is_packable(model: "SentenceTransformer") -> bool:
     """Return whether packed passes save time and equal the model's own: on a CPU, for known architectures."""
-    inner = getattr(model[0], "auto_model", None)
-    config = getattr(inner, "config", None)
+    transformer: Any = getattr(model[0], "auto_model", None)
+    if transformer is None:
+        return False
+    config = getattr(transformer, "config", None)
+    # Gradient checkpointing reruns layers in the backward pass, after the packed pass has ended.
+    recomputes = any(getattr(module, "gradient_checkpointing", False) for module in transformer.modules())
     return (
         model.device.type == "cpu"
         and getattr(config, "model_type", None) in COUNTED_FROM_0 | COUNTED_FROM_PADDING
         and getattr(config, "_attn_implementation", None) == "sdpa"
         and getattr(config, "position_embedding_type", "absolute") == "absolute"
         and not getattr(config, "is_decoder", False)
-        and not _recomputes(inner)
+        and not recomputes
         and getattr(model[0], "module_output_name", None) == "token_embeddings"
         and all(type(module).__name__ in MODULES_BEHIND for module in list(model)[1:])
     )
-
-
-def _recomputes(transformer: Any) -> bool:
-    """Return whether gradient checkpointing reruns layers in the backward pass, after the packed pass has ended."""
-    return any(getattr(module, "gradient_checkpointing", False) for module in transformer.modules())
 
 
 def forward(
@@ -166,8 +165,8 @@ def _attend(  # noqa: PLR0913 - the signature of transformers' AttentionInterfac
     attended = []
     for bucket, *of_bucket in zip(buckets, *projections, strict=True):
         q, k, v = (cells.unflatten(0, bucket.shape).transpose(1, 2) for cells in of_bucket)
-        found = torch.nn.functional.scaled_dot_product_attention(
+        heads = torch.nn.functional.scaled_dot_product_attention(
             q, k, v, attn_mask=bucket.mask, dropout_p=dropout, scale=scaling
         )
-        attended.append(found.transpose(1, 2).flatten(0, 1))
+        attended.append(heads.transpose(1, 2).flatten(0, 1))
     return torch.cat(attended)[None], None

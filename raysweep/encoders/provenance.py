@@ -47,7 +47,7 @@ class Provenance:
         if not path.is_file():
             return None
         with contextlib.suppress(OSError, ValidationError):
-            found = TypeAdapter(cls).validate_json(path.read_bytes())
-            if all(map(str.isprintable, found.tuned_on)):  # they may be printed to a terminal
-                return found
-        raise InputError(f"{path}: damaged; remove it, and name the data with --tuned-on")
+            provenance = TypeAdapter(cls).validate_json(path.read_bytes())
+            if all(map(str.isprintable, provenance.tuned_on)):  # they may be printed to a terminal
+                return provenance
+        raise InputError(f"{path}: damaged; remove it and pass the data as --tuned-on")

@@ -45,8 +45,8 @@ def _num_values(path: Path) -> int:
 def _config(folder: Path) -> dict[str, int]:
     """Return the sizes in the transformer's configuration, which may be in any subfolder."""
     for path in sorted(folder.rglob("config.json"), key=lambda path: len(path.parts)):
-        found = json.loads(path.read_text(encoding="utf-8"))
-        sizes = {key: found[key] for key in ("num_hidden_layers", "hidden_size") if isinstance(found.get(key), int)}
-        if len(sizes) == 2:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        sizes = {key: config.get(key) for key in ("num_hidden_layers", "hidden_size")}
+        if all(isinstance(size, int) for size in sizes.values()):
             return sizes
     return {}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 TEXTS_PER_CALL = 1024
-MOST_TOKENS_IN_MEMORY = 2**23  # 32 MiB: about 400,000 sentences of 20 tokens
+MAX_TOKENS_IN_MEMORY = 2**23  # 32 MiB: about 400,000 sentences of 20 tokens
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Tokens:
     def open(cls, folder: Path) -> "Tokens":
         """Open the tokens of an artifact, in memory for fast batches if they are few, otherwise memory-mapped."""
         flat, offsets = OpenShards(folder).lists("tokens")
-        if len(flat) <= MOST_TOKENS_IN_MEMORY:
+        if len(flat) <= MAX_TOKENS_IN_MEMORY:
             return cls(np.asarray(flat), offsets)
         return cls(flat, offsets)
 
@@ -85,8 +85,8 @@ def tokenize(model: "SentenceTransformer", texts: Sequence[str], prompt: str = "
     """
     if prompt and any(getattr(module, "include_prompt", True) is False for module in model.modules()):
         raise InputError(
-            f"prompt is {prompt!r}, but its pooling leaves prompts out (include_prompt is false), which is not supported; "
-            "allowed: '', no prompt"
+            f"prompt is {prompt!r}, but the model's pooling excludes prompts (include_prompt is false); allowed: '' for no "
+            "prompt"
         )
     sequences: list[npt.NDArray[np.int32]] = []
     for start in range(0, len(texts), TEXTS_PER_CALL):

@@ -12,10 +12,10 @@ from raysweep.evaluation.operating_points import Head
 from raysweep.metrics.arrays import Float32Array, Float64Array
 from raysweep.results.types import Calibration, ScoredSplit
 
-LEAST_TEMPERATURE = 0.05
+MIN_TEMPERATURE = 0.05
 """Minimum temperature. It is the result if every sentence is classified correctly: the log loss has no minimum."""
 
-MOST_TEMPERATURE = 20.0
+MAX_TEMPERATURE = 20.0
 """Maximum temperature. It is the result for heads worse than random, such as one that errs on most sentences."""
 
 NUM_BINS = 15
@@ -33,18 +33,18 @@ def fit_temperature(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.int
     from scipy.optimize import brentq
 
     exact = np.asarray(logits, dtype=np.float64)
-    of_label = exact[np.arange(len(labels)), labels]
+    label_logits = exact[np.arange(len(labels)), labels]
 
     def slope(inverse: float) -> float:
         expected = (_softmax(inverse * exact) * exact).sum(axis=1)
-        return float((expected - of_label).mean())
+        return float((expected - label_logits).mean())
 
-    least, most = 1 / MOST_TEMPERATURE, 1 / LEAST_TEMPERATURE
-    if slope(most) <= 0:
-        return LEAST_TEMPERATURE
-    if slope(least) >= 0:
-        return MOST_TEMPERATURE
-    return float(1 / brentq(slope, least, most, xtol=_EXACT))
+    low, high = 1 / MAX_TEMPERATURE, 1 / MIN_TEMPERATURE  # of the inverse temperature
+    if slope(high) <= 0:
+        return MIN_TEMPERATURE
+    if slope(low) >= 0:
+        return MAX_TEMPERATURE
+    return float(1 / brentq(slope, low, high, xtol=_EXACT))
 
 
 def cross_entropy(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.integer]) -> float:
@@ -52,8 +52,8 @@ def cross_entropy(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.integ
     exact = np.asarray(logits, dtype=np.float64)
     greatest = exact.max(axis=1)
     log_sums = greatest + np.log(np.exp(exact - greatest[:, None]).sum(axis=1))
-    of_label = exact[np.arange(len(labels)), labels]
-    return float((log_sums - of_label).mean())
+    label_logits = exact[np.arange(len(labels)), labels]
+    return float((log_sums - label_logits).mean())
 
 
 def calibration_error(probabilities: npt.NDArray[np.floating], labels: npt.NDArray[np.integer]) -> float:
@@ -68,7 +68,7 @@ def calibration_error(probabilities: npt.NDArray[np.floating], labels: npt.NDArr
     is_right = (predicted == labels).astype(np.float64)
     gap = (is_right - confidence)[np.argsort(confidence, kind="stable")]
     bins = np.array_split(gap, NUM_BINS)
-    return float(sum(abs(each.sum()) for each in bins) / len(gap))
+    return float(sum(abs(gaps.sum()) for gaps in bins) / len(gap))
 
 
 def calibrated(head: Head, embeddings: Float32Array, labels: npt.NDArray[np.integer]) -> Head:
@@ -79,7 +79,7 @@ def calibrated(head: Head, embeddings: Float32Array, labels: npt.NDArray[np.inte
     """
     logits = head.logits(embeddings)
     if not np.isfinite(logits).all():
-        raise TrialDivergedError("the weights of the softmax head are no longer finite numbers")
+        raise TrialDivergedError("the softmax head has weights that are not finite")
     return head.at_temperature(fit_temperature(logits, labels))
 
 

@@ -48,8 +48,8 @@ class EvaluationSet:
         sentences = prepared.sentences
         train = sentences.ids("train")
         queries = sentences.ids(split)
-        drawn = retrieval.sample_pool(len(train), len(queries), size=config.num_pool, seed=config.pool_seed)
-        pool = train[drawn]
+        rows = retrieval.sample_pool(len(train), len(queries), size=config.num_pool, seed=config.pool_seed)
+        pool = train[rows]
         retrieval.check_k(config.k, len(pool))
         return cls(
             split=split,
@@ -84,12 +84,12 @@ class EvaluationSet:
     def score_several(self, found: Sequence[npt.NDArray[np.int64]]) -> list[retrieval.Scores]:
         """Return the scores of several retrievals, each as in :meth:`score_found`."""
         cosines = retrieval.cosines_of_several(found, self.reference_queries, self.reference_pool)
-        return [self._score_one(*each) for each in zip(found, cosines, strict=True)]
-
-    def _score_one(self, found: npt.NDArray[np.int64], cosines: npt.NDArray[np.float64]) -> retrieval.Scores:
-        scores = retrieval.score(found, cosines, self.query_labels, self.pool_labels, self.weights)
-        retrieved = found[self.readable].astype(np.int32)
-        return replace(scores, retrieved=retrieved)
+        all_scores = []
+        for positions, cosines_of_retrieved in zip(found, cosines, strict=True):
+            scores = retrieval.score(positions, cosines_of_retrieved, self.query_labels, self.pool_labels, self.weights)
+            retrieved = positions[self.readable].astype(np.int32)
+            all_scores.append(replace(scores, retrieved=retrieved))
+        return all_scores
 
     @cached_property
     def readable(self) -> npt.NDArray[np.int64]:
@@ -98,10 +98,10 @@ class EvaluationSet:
 
     def reading(self, scores: Mapping[PointName, retrieval.Scores]) -> Reading:
         """Return the sentences that points retrieve for the readable queries. Their scores must include them."""
-        found = np.stack([each.retrieved for each in scores.values() if each.retrieved is not None])
+        retrieved = [point.retrieved for point in scores.values() if point.retrieved is not None]
         queries = self.reference_queries[self.readable]
-        cosines = np.stack([retrieval.cosines_of_retrieved(each, queries, self.reference_pool) for each in found])
-        return Reading(tuple(scores), self.pool[found], cosines.astype(np.float32))
+        cosines = [retrieval.cosines_of_retrieved(positions, queries, self.reference_pool) for positions in retrieved]
+        return Reading(tuple(scores), self.pool[np.stack(retrieved)], np.stack(cosines).astype(np.float32))
 
     def point(self, scores: retrieval.Scores, **where: Any) -> Point:
         """Return the operating point with these scores; ``where`` gives trial, step, kind, value and width."""

@@ -59,8 +59,8 @@ class Head:
     def logits(self, embeddings: Float32Array) -> Float32Array:
         """Return logits (n, classes) of unit embeddings (n, width), like :func:`raysweep.training.losses.logits`."""
         scale = np.float32(self.weight.shape[1] ** 0.5)
-        found: Float32Array = embeddings @ (self.weight.T * scale) + self.bias
-        return found
+        logits: Float32Array = embeddings @ (self.weight.T * scale) + self.bias
+        return logits
 
     def probabilities(self, embeddings: Float32Array) -> Float32Array:
         """Return the class probabilities (n, classes) of unit embeddings (n, width)."""
@@ -139,7 +139,7 @@ def encode(tuned: TunedEncoder, evaluation: EvaluationSet) -> Encoded:
     queries = embed(tuned.model, tuned.tokens, evaluation.queries, batch_context=tuned.batch_context)
     pool = embed(tuned.model, tuned.tokens, evaluation.pool, batch_context=tuned.batch_context)
     if not (np.isfinite(queries).all() and np.isfinite(pool).all()):
-        raise TrialDivergedError("the embeddings are no longer finite numbers")
+        raise TrialDivergedError("the embeddings are not finite")
     return Encoded(queries, pool).under(tuned.head)
 
 
@@ -172,14 +172,14 @@ def score_encoded(
     """Return the per-query scores of points that need no other encoding: all kinds but ``interpolate``."""
     num_queries = len(encoded.queries)
     shape = (num_queries, evaluation.k)
-    found = {key: np.empty(shape, np.int64) for key in keys}
+    retrieved = {key: np.empty(shape, np.int64) for key in keys}
     for start in range(0, num_queries, retrieval.QUERIES_PER_BLOCK):
         block = slice(start, start + retrieval.QUERIES_PER_BLOCK)
         products = _Products.of(encoded, evaluation, block)
-        for key, retrieved in products.retrieve(keys, evaluation.k).items():
-            found[key][block] = retrieved
-    scores = evaluation.score_several(list(found.values()))
-    return dict(zip(found, scores, strict=True))
+        for key, positions in products.retrieve(keys, evaluation.k).items():
+            retrieved[key][block] = positions
+    scores = evaluation.score_several(list(retrieved.values()))
+    return dict(zip(retrieved, scores, strict=True))
 
 
 @dataclass(frozen=True)
@@ -201,17 +201,18 @@ class _Products:
 
     def retrieve(self, keys: Sequence[PointKey], k: int) -> dict[PointKey, npt.NDArray[np.int64]]:
         """Return the positions (queries, k) in the pool that each operating point retrieves."""
-        found: dict[PointKey, npt.NDArray[np.int64]] = {}
+        retrieved: dict[PointKey, npt.NDArray[np.int64]] = {}
         if ("plain", None) in keys:
-            found["plain", None] = retrieval.top_k(self.tuned, k)
+            retrieved["plain", None] = retrieval.top_k(self.tuned, k)
         for kind in ("concat", "class_concat", LABELED):
-            values = [value for own_kind, value in keys if own_kind == kind and value is not None]
+            values = [value for key_kind, value in keys if key_kind == kind and value is not None]
             if values:
-                retrieved = retrieval.top_k_of_sums(self.reference, self._added(kind), values, k)
-                found |= {(kind, value): each for value, each in zip(values, retrieved, strict=True)}
-        return found
+                positions = retrieval.top_k_of_sums(self.reference, self._added_term(kind), values, k)
+                kind_keys = [(kind, value) for value in values]
+                retrieved.update(zip(kind_keys, positions, strict=True))
+        return retrieved
 
-    def _added(self, kind: str) -> Float32Array:
+    def _added_term(self, kind: str) -> Float32Array:
         """Return the term that a point of this kind adds to cos_R, before multiplication by its value."""
         if kind == "concat":
             return self.tuned

@@ -10,31 +10,31 @@ from raysweep.evaluation.operating_points import Encoded, Head, score_encoded
 from raysweep.metrics.arrays import Float32Array
 from raysweep.metrics.retrieval import Scores
 
-MOST_SENTENCES = 100_000
+MAX_SENTENCES = 100_000
 """Maximum number of sentences for the fit; larger sets are sampled, to limit the driver's memory and time."""
 
-MOST_CLASSES = 2**10
+MAX_CLASSES = 2**10
 """Maximum number of classes for a probe; more would take the driver hours and leave too few sentences."""
 
-_MOST_NUMBERS = 2**27  # values of the sample's embeddings: 512 MiB
-_MOST_PROBABILITIES = 2**24  # of the sample; the solver keeps several copies and recomputes them at each step
+_MAX_VALUES = 2**27  # values of the sample's embeddings: 512 MiB
+_MAX_PROBABILITIES = 2**24  # of the sample; the solver keeps several copies and recomputes them at each step
 
 _SAMPLE = (0, 0, 1)  # random stream that nothing else samples from
 
-MOST_STEPS = 1000  # maximum for the solver, which usually takes dozens
+MAX_STEPS = 1000  # maximum for the solver, which usually takes dozens
 
 
-def most_sentences(width: int, num_classes: int) -> int:
-    """Return ``MOST_SENTENCES``, or fewer if embeddings are wide or there are many classes."""
-    return min(MOST_SENTENCES, _MOST_NUMBERS // width, _MOST_PROBABILITIES // num_classes)
+def max_sentences(width: int, num_classes: int) -> int:
+    """Return ``MAX_SENTENCES``, or fewer if embeddings are wide or there are many classes."""
+    return min(MAX_SENTENCES, _MAX_VALUES // width, _MAX_PROBABILITIES // num_classes)
 
 
-def sample(num_sentences: int, most: int, seed: int) -> npt.NDArray[np.int64]:
-    """Return the rows to fit a probe on, ascending: all, or a random sample of ``most`` rows."""
-    if num_sentences <= most:
+def sample(num_sentences: int, max_rows: int, seed: int) -> npt.NDArray[np.int64]:
+    """Return the rows to fit a probe on, ascending: all, or a random sample of ``max_rows`` rows."""
+    if num_sentences <= max_rows:
         return np.arange(num_sentences)
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=_SAMPLE))
-    return np.sort(rng.choice(num_sentences, most, replace=False))
+    return np.sort(rng.choice(num_sentences, max_rows, replace=False))
 
 
 def fit(embeddings: Float32Array, labels: npt.NDArray[np.integer]) -> Head | None:
@@ -46,7 +46,7 @@ def fit(embeddings: Float32Array, labels: npt.NDArray[np.integer]) -> Head | Non
 
     if len(np.unique(labels)) < 2:
         return None
-    regression = LogisticRegression(max_iter=MOST_STEPS).fit(embeddings, labels)
+    regression = LogisticRegression(max_iter=MAX_STEPS).fit(embeddings, labels)
     weight, bias = regression.coef_, regression.intercept_
     if len(weight) == 1:  # for two classes, the solver returns the logit of the second; the first one's is 0
         weight = np.vstack([np.zeros_like(weight), weight])

@@ -164,7 +164,7 @@ def _sample_pool(
     """Return the rows to retrieve from, or raise InputError if a k exceeds their number."""
     num_train = len(train.texts)
     if settings.num_pool is not None and settings.num_pool > num_train:
-        display.warn(f"the pool is all {num_train} rows of {files.train}, fewer than the {settings.num_pool} asked for")
+        display.warn(f"--num-pool is {settings.num_pool}; using all {num_train} rows of {files.train}")
     drawn = retrieval.sample_pool(num_train, num_queries, size=settings.num_pool, seed=settings.pool_seed)
     for k in settings.ks:
         retrieval.check_k(k, len(drawn))
@@ -180,9 +180,7 @@ def _check_labels(files: LabeledFiles, train: _Labeled, queries: _Labeled, displ
         display.warn(merged)
     num_conflicts = _num_conflicts(train)
     if num_conflicts:
-        display.warn(
-            f"{files.train}: {num_conflicts} texts carry different labels; kept, as evaluate scores rows as they are"
-        )
+        display.warn(f"{files.train}: {num_conflicts} texts have different labels; all rows are kept")
     _check_query_labels(files, queries, known, display)
 
 
@@ -196,11 +194,11 @@ def _check_query_labels(files: LabeledFiles, queries: _Labeled, known: list[str]
     listed = ", ".join(map(repr, known[:10]))
     if len(known) > 10:
         listed += ", ..."
-    example = f"row {first + 1} has the label {queries.labels[first]!r}, which train lacks; train has {listed}"
+    example = f"row {first + 1}: label is {queries.labels[first]!r}; labels of train: {listed}"
     num_queries = len(queries.labels)
     if len(unknown) == num_queries:
         raise InputError(f"{files.test}: no row has a label of train: {example}")
-    display.warn(f"{files.test}: {len(unknown)} of {num_queries} rows have labels that train lacks: {example}")
+    display.warn(f"{files.test}: {len(unknown)} of {num_queries} rows have labels that are not in train: {example}")
 
 
 def _num_conflicts(rows: _Labeled) -> int:

@@ -130,12 +130,12 @@ class Baselines:
             return
         sentences = self.prepared.sentences
         num_classes = len(sentences.label_names)
-        if num_classes > probe.MOST_CLASSES:
-            self.warn(f"baselines.probe: not scored; {num_classes:,} classes; allowed: at most {probe.MOST_CLASSES:,}")
+        if num_classes > probe.MAX_CLASSES:
+            self.warn(f"baselines.probe: not scored; {num_classes:,} classes; allowed: at most {probe.MAX_CLASSES:,}")
             return
         train = sentences.ids("train")
-        most = probe.most_sentences(self.prepared.reference_embeddings.shape[1], num_classes)
-        rows = train[probe.sample(len(train), most, self.seed)]
+        max_rows = probe.max_sentences(self.prepared.reference_embeddings.shape[1], num_classes)
+        rows = train[probe.sample(len(train), max_rows, self.seed)]
         embeddings = np.asarray(self.prepared.reference_embeddings[rows])
         head = probe.fit(embeddings, np.asarray(sentences.labels[rows]))
         if head is None:

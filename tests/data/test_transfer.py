@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from raysweep.data import sources
-from raysweep.evaluation.tasks import shared_sentences, tasks
-from raysweep.evaluation.tasks.compare import Settings, compare
+from raysweep.evaluation.tasks import tasks
+from raysweep.evaluation.tasks.compare import Settings, TunedOn, compare, find_shared, sentence_key
 from raysweep.evaluation.tasks.scored_pairs import ScoredPairs
-from raysweep.evaluation.tasks.shared_sentences import TunedOn
 from support.displays import ListDisplay
 from support.paths import DATA
 
@@ -25,8 +24,8 @@ def there(path: Path) -> Path:
 def num_shared(path: Path, other: Path) -> tuple[int, int]:
     """How many rows of a file stand in another one, and how many rows it has."""
     texts = [text for batch in sources.read(str(there(path))) for text in batch.texts]
-    found = shared_sentences.found_in(TunedOn((str(there(other)),)), texts)
-    return sum(shared_sentences.key(text) in found for text in texts), len(texts)
+    found = find_shared(TunedOn((str(there(other)),)), texts)
+    return sum(sentence_key(text) in found for text in texts), len(texts)
 
 
 def test_half_of_mr_stands_in_the_training_rows_of_sst2_and_most_of_the_test_rows_in_mr() -> None:

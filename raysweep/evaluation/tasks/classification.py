@@ -23,7 +23,7 @@ STRENGTHS = tuple(4.0**power for power in range(-6, 1))
 """The values of C, from the strongest regularization to the weakest."""
 
 NUM_INNER_FOLDS = 5
-MOST_STEPS = 1000  # maximum for the solver, which usually takes dozens
+MAX_STEPS = 1000  # maximum for the solver, which usually takes dozens
 
 
 Labels = npt.NDArray[np.intp]
@@ -64,17 +64,13 @@ class Predicted:
         return accuracy(self.is_right if rows is None else self.is_right[rows])
 
 
-def _nothing() -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class Classifier:
     """Logistic regression with a test split or ``num_folds`` seeded folds. ``on_fit`` is called after each fit."""
 
     num_folds: int
     seed: int
-    on_fit: Callable[[], None] = _nothing
+    on_fit: Callable[[], None] = lambda: None
 
     def num_fits(self, *, is_split: bool, has_dev: bool) -> int:
         """Return the number of regressions that a task takes."""
@@ -98,7 +94,11 @@ class Classifier:
 
         Without ``dev``, C is the best in the inner folds of ``train``. Ties are resolved in favor of the smallest C.
         """
-        strength = self._choose_on_folds(train) if dev is None else self._choose_on_dev(train, dev)
+        if dev is None:
+            strength = self._choose_on_folds(train)
+        else:
+            shares = [is_right.mean() for is_right in self._answers(train, dev, STRENGTHS)]
+            strength = STRENGTHS[int(np.argmax(shares))]
         (is_right,) = self._answers(train, test, [strength])
         return Predicted(is_right, np.zeros(len(is_right), np.intp), (strength,))
 
@@ -109,10 +109,6 @@ class Classifier:
             shares.append([is_right.mean() for is_right in answers])
         means = np.mean(shares, axis=0)
         return STRENGTHS[int(means.argmax())]
-
-    def _choose_on_dev(self, train: Rows, dev: Rows) -> float:
-        shares = [is_right.mean() for is_right in self._answers(train, dev, STRENGTHS)]
-        return STRENGTHS[int(np.argmax(shares))]
 
     def _split(self, rows: Rows, num_folds: int) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
         folds = StratifiedKFold(num_folds, shuffle=True, random_state=self.seed)
@@ -126,6 +122,6 @@ class Classifier:
         scale = float(centered.std()) or 1.0
         fitted, tested = centered / scale, (test.embeddings - mean) / scale
         for strength in strengths:
-            regression = LogisticRegression(C=strength, max_iter=MOST_STEPS).fit(fitted, train.labels)
+            regression = LogisticRegression(C=strength, max_iter=MAX_STEPS).fit(fitted, train.labels)
             yield regression.predict(tested) == test.labels
             self.on_fit()

@@ -1,27 +1,38 @@
-"""The command ``transfer``, which compares frozen encoders on tasks that they were not tuned for."""
+"""The command ``transfer``, which compares frozen encoders on tasks that they were not tuned for.
 
+Task sentences that also occur in the data that a model was tuned on are counted, and scores without them are added.
+Two sentences are equal if their letters and digits are, ignoring case, spacing and punctuation. If most letters of a
+sentence are ASCII, only ASCII letters and digits are compared, because corpora lose and mangle the others: ``touché !``
+in one is ``Touch`` in another. Otherwise all letters and digits are compared, in the Unicode form NFKC.
+"""
+
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
+from unicodedata import normalize
 
 import numpy as np
 
 from raysweep.config import packages
 from raysweep.config.sweep import EncoderConfig
+from raysweep.data import files, sources
+from raysweep.encoders import encoder
 from raysweep.encoders.locate import locate
 from raysweep.encoders.provenance import Provenance
 from raysweep.errors import InputError
-from raysweep.evaluation.tasks import shared_sentences, tasks
+from raysweep.evaluation.tasks import tasks
 from raysweep.evaluation.tasks.classification import Classifier, Predicted, Rows
-from raysweep.evaluation.tasks.embedded import Embedded
 from raysweep.evaluation.tasks.scored_pairs import ScoredPairs
 from raysweep.evaluation.tasks.scores import Flags, Score, Values, spearman
-from raysweep.evaluation.tasks.shared_sentences import TunedOn
 from raysweep.evaluation.tasks.tasks import Classification, Columns, Task
+from raysweep.metrics.arrays import Float32Array
 from raysweep.storage.location import expanded, is_uri
 from raysweep.terminal import Advance, Display
+
+_NOT_ASCII = re.compile("[^a-z0-9]+")
 
 
 @dataclass(frozen=True)
@@ -33,6 +44,57 @@ class Settings:
     seed: int = 0
     prompt: str | None = None
     precision: Literal["fp32", "bf16"] = "fp32"
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Embeddings of distinct sentences, (sentences, width), equal to those of the model's ``encode``.
+
+    ``rows`` maps sentences to rows. ``by_inner_product`` is True if the model compares sentences by inner product
+    instead of cosine.
+    """
+
+    embeddings: Float32Array
+    rows: dict[str, int]
+    by_inner_product: bool
+
+    @classmethod
+    def of(cls, config: EncoderConfig, sentences: Iterable[str], display: Display) -> "Embedded":
+        """Load an encoder and embed each sentence once, after the configured prompt or else the model's default.
+
+        Raises:
+            InputError: If the encoder cannot be loaded, or an embedding is not finite.
+        """
+        rows: dict[str, int] = {}
+        for sentence in sentences:
+            rows.setdefault(sentence, len(rows))
+        with display.stage(f"transfer: {config.name}") as advance:
+            source = locate(config)
+            model = encoder.load(config, device=encoder.best_device(), source=source)
+            embeddings = encoder.embed_texts(
+                model,
+                list(rows),
+                source.prompt_of(config),
+                arithmetic=config.precision,
+                unit=False,
+                advance=advance,
+            )
+        return cls(encoder.finite(embeddings, config), rows, model.similarity_fn_name == "dot")
+
+    def of_sentences(self, sentences: Sequence[str]) -> Float32Array:
+        """Return the embeddings of these sentences, (len(sentences), width)."""
+        return self.embeddings[[self.rows[sentence] for sentence in sentences]]
+
+    def similarities(self, first: Sequence[str], second: Sequence[str]) -> Values:
+        """Return the cosines, or inner products, of pairs of first and second sentences, float64 (pairs,)."""
+        left = self.of_sentences(first).astype(np.float64)
+        right = self.of_sentences(second).astype(np.float64)
+        products: Values = np.einsum("ij,ij->i", left, right)
+        if self.by_inner_product:
+            return products
+        lengths = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
+        cosines: Values = products / np.maximum(lengths, np.finfo(np.float64).tiny)
+        return cosines
 
 
 @dataclass(frozen=True)
@@ -53,6 +115,70 @@ Outcome = Predicted | Correlated
 
 
 @dataclass(frozen=True)
+class TunedOn:
+    """Data that models were tuned on: sources and their text column. ``models`` name this data in their provenance.
+
+    ``subset`` is the configuration name of a source on the Hub.
+    """
+
+    source: tuple[str, ...]
+    text_column: str = "text"
+    subset: str | None = None
+    models: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return sources.shown(self.source)
+
+    @property
+    def pieces(self) -> list[sources.Piece]:
+        """Return the pieces of the sources, or raise InputError if one does not exist."""
+        return sources.pieces(self.source, subset=self.subset)
+
+    def check(self) -> None:
+        """Raise InputError if a source does not exist or lacks the column. The Hub is not contacted yet."""
+        for piece in self.pieces:
+            if piece.file is not None:
+                files.positions(piece.name, sources.column_names(piece), (self.text_column,))
+
+    def with_model(self, model: str) -> "TunedOn":
+        """Return the same data with this model added."""
+        return replace(self, models=(*self.models, model))
+
+
+def sentence_key(sentence: str) -> str:
+    """Return the part of a sentence that is compared; "" (never equal) without letters and digits."""
+    folded = normalize("NFKC", sentence).casefold()
+    ascii_only = _NOT_ASCII.sub("", folded)
+    if folded.isascii():
+        return ascii_only
+    everything = "".join(filter(str.isalnum, folded))
+    letters = list(filter(str.isalpha, everything))
+    num_ascii = sum(map(str.isascii, letters))
+    return ascii_only if num_ascii > len(letters) / 2 else everything
+
+
+def find_shared(data: TunedOn, sentences: Iterable[str], advance: Advance = lambda done, total, unit: None) -> set[str]:
+    """Return the keys of the sentences that occur in the data, which is read once, in bounded memory.
+
+    ``advance`` is called with the number of rows read.
+
+    Raises:
+        InputError: If the data cannot be read.
+    """
+    keys = {sentence_key(sentence) for sentence in sentences} - {""}
+    shared: set[str] = set()
+    num_rows = 0
+    for piece in data.pieces:
+        for (texts,) in sources.read_values(piece, (data.text_column,)):
+            keys_of_rows = {sentence_key(text) for text in texts if isinstance(text, str)}
+            shared |= keys & keys_of_rows
+            num_rows += len(texts)
+            advance(num_rows, 0, "rows")
+    return shared
+
+
+@dataclass(frozen=True)
 class Overlap:
     """The sentences that a task shares with data that models were tuned on.
 
@@ -65,16 +191,16 @@ class Overlap:
     is_unseen: Flags
 
     @classmethod
-    def of(cls, data: TunedOn, found: set[str], task: Task) -> "Overlap":
+    def of(cls, data: TunedOn, shared: set[str], task: Task) -> "Overlap":
         """Return the overlap, given the keys of the sentences that occur in the data."""
 
-        def is_found(sentences: Sequence[str]) -> Flags:
-            return np.array([shared_sentences.key(sentence) in found for sentence in sentences], bool)
+        def is_shared(sentences: Sequence[str]) -> Flags:
+            return np.array([sentence_key(sentence) in shared for sentence in sentences], bool)
 
-        num_shared = {part: int(is_found(sentences).sum()) for part, sentences in task.sentences.items()}
+        num_shared = {part: int(is_shared(sentences).sum()) for part, sentences in task.sentences.items()}
         if isinstance(task, ScoredPairs):
-            return cls(data, num_shared, ~(is_found(task.first) | is_found(task.second)))
-        return cls(data, num_shared, ~is_found(task.tested.texts))
+            return cls(data, num_shared, ~(is_shared(task.first) | is_shared(task.second)))
+        return cls(data, num_shared, ~is_shared(task.tested.texts))
 
 
 @dataclass(frozen=True)
@@ -82,7 +208,7 @@ class TaskResults:
     """A task, its overlap with each data set, and each model's result."""
 
     task: Task
-    overlaps: Sequence[Overlap]
+    overlaps: list[Overlap]
     outcomes: dict[str, Outcome]  # by model name
 
 
@@ -109,24 +235,33 @@ def compare(
     configs = _configs(models, settings)
     _check_packages(configs, spelled, tuned_on)
     folders = {name: locate(config).folder for name, config in configs.items()}
-    found = tasks.read(spelled, settings.columns, settings.num_folds)
-    for task in found:
+    all_tasks = tasks.read(spelled, settings.columns, settings.num_folds)
+    for task in all_tasks:
         _warn(task, settings, display)
-    data = _data_of(folders, tuned_on, settings, display)
-    overlaps = _overlaps(found, data, display)
-    results = [TaskResults(task, overlaps[task.name], {}) for task in found]
-    sentences = _all_sentences(found)
+    tuning_data = _tuning_data(folders, tuned_on, settings, display)
+    sentences: list[str] = []
+    for task in all_tasks:
+        for part in task.sentences.values():
+            sentences += part
+    results = [TaskResults(task, [], {}) for task in all_tasks]
+    for data in tuning_data:
+        with display.stage(f"transfer: {data.name}") as advance:
+            shared = find_shared(data, sentences, advance)
+        for result in results:
+            result.overlaps.append(Overlap.of(data, shared, result.task))
     for name, config in configs.items():
         embedded = Embedded.of(config, sentences, display)
-        for each in results:
-            each.outcomes[name] = _outcome(name, embedded, each.task, settings, display)
-    return Comparison(settings, list(models), data, results)
+        for result in results:
+            result.outcomes[name] = _outcome(name, embedded, result.task, settings, display)
+    return Comparison(settings, list(models), tuning_data, results)
 
 
 def _check_packages(configs: Mapping[str, EncoderConfig], spelled: Sequence[str], tuned_on: Sequence[str]) -> None:
-    needs = [need for config in configs.values() for need in packages.needs_of_encoder("MODEL", config)]
-    task_sources = [source for each in spelled for source in tasks.sources_of(each)]
-    needs += packages.needs_of_sources("--tasks", task_sources)
+    needs: list[packages.Need] = []
+    for config in configs.values():
+        needs += packages.needs_of_encoder("MODEL", config)
+    for task in spelled:
+        needs += packages.needs_of_sources("--tasks", tasks.sources_of(task))
     needs += packages.needs_of_sources("--tuned-on", tuned_on)
     packages.check(needs)
 
@@ -135,12 +270,8 @@ def _configs(models: Sequence[str], settings: Settings) -> dict[str, EncoderConf
     """Return the models by name, or raise InputError if one is given twice."""
     for name, count in Counter(models).items():
         if count > 1:
-            raise InputError(f"MODEL: {name!r} is named more than once")
+            raise InputError(f"MODEL: {name!r} is given {count} times; allowed: each model once")
     return {name: EncoderConfig(name=name, prompt=settings.prompt, precision=settings.precision) for name in models}
-
-
-def _all_sentences(found: Sequence[Task]) -> list[str]:
-    return [sentence for task in found for sentences in task.sentences.values() for sentence in sentences]
 
 
 def _warn(task: Task, settings: Settings, display: Display) -> None:
@@ -153,39 +284,44 @@ def _warn(task: Task, settings: Settings, display: Display) -> None:
         counts = Counter(task.tested.labels)
         small = sorted(label for label, count in counts.items() if count < settings.num_folds)
         if small:
-            display.warn(f"{task.name}: fewer rows than folds have the labels {', '.join(small)}")
+            display.warn(f"{task.name}: labels with fewer rows than folds: {', '.join(small)}")
         return
     known = set(task.parts["train"].labels)
     unknown = [label for label in task.tested.labels if label not in known]
     if unknown:
-        display.warn(f"{task.name}: {len(unknown)} rows of test have labels that train lacks, such as {unknown[0]!r}")
+        display.warn(
+            f"{task.name}: {len(unknown)} rows of test have labels that are not in train, such as {unknown[0]!r}"
+        )
 
 
-def _data_of(folders: Mapping[str, Path], given: Sequence[str], settings: Settings, display: Display) -> list[TunedOn]:
-    """Return the given sources, and those that models name themselves if available, each once."""
-    text_column = settings.columns.text
-    found: dict[tuple[str, ...], TunedOn] = {(_absolute(source),): TunedOn((source,), text_column) for source in given}
-    for data in found.values():
+def _tuning_data(
+    folders: Mapping[str, Path], tuned_on: Sequence[str], settings: Settings, display: Display
+) -> list[TunedOn]:
+    """Return the sources ``tuned_on``, and those that models name themselves if available, each once."""
+    data_by_sources: dict[tuple[str, ...], TunedOn] = {}
+    for source in tuned_on:
+        data_by_sources[(_absolute(source),)] = TunedOn((source,), settings.columns.text)
+    for data in data_by_sources.values():
         data.check()
     for model, folder in folders.items():
         provenance = Provenance.read(folder)
         if provenance is None or not provenance.tuned_on:
             continue
-        same = tuple(map(_absolute, provenance.tuned_on))
-        if same not in found:
+        key = tuple(map(_absolute, provenance.tuned_on))
+        if key not in data_by_sources:
             data = TunedOn(provenance.tuned_on, provenance.text_column, provenance.subset)
             if problem := _problem(data):
-                display.warn(f"{model} was tuned on {data.name}, in which nothing is counted: {problem}")
+                display.warn(f"{model}: tuned on {data.name}, which is not compared with the tasks: {problem}")
                 continue
-            found[same] = data
-        found[same] = found[same].of_model(model)
-    return list(found.values())
+            data_by_sources[key] = data
+        data_by_sources[key] = data_by_sources[key].with_model(model)
+    return list(data_by_sources.values())
 
 
 def _problem(data: TunedOn) -> str:
     """Return why data that a model names cannot be read, "" if it can."""
     if any(map(_is_elsewhere, data.source)):  # models are untrusted: they must not trigger network requests
-        return "it is not on this machine; --tuned-on has it read all the same"
+        return "not on this machine; to read it anyway, pass --tuned-on"
     try:
         data.check()
     except InputError as error:
@@ -202,26 +338,14 @@ def _absolute(source: str) -> str:
     return str(expanded(source).absolute()) if is_path else source
 
 
-def _overlaps(found: Sequence[Task], data: Sequence[TunedOn], display: Display) -> dict[str, list[Overlap]]:
-    """Return the overlap of each task with each data set, by task name."""
-    overlaps: dict[str, list[Overlap]] = {task.name: [] for task in found}
-    sentences = _all_sentences(found)
-    for each in data:
-        with display.stage(f"transfer: {each.name}") as advance:
-            shared = shared_sentences.found_in(each, sentences, advance)
-        for task in found:
-            overlaps[task.name].append(Overlap.of(each, shared, task))
-    return overlaps
-
-
 def _outcome(model: str, embedded: Embedded, task: Task, settings: Settings, display: Display) -> Outcome:
     if isinstance(task, ScoredPairs):
         return Correlated(task.gold, embedded.similarities(task.first, task.second))
     with display.stage(f"transfer: {model} on {task.name}") as advance:
-        return _predicted(_rows_of(task, embedded), settings, advance)
+        return _predict(_embedded_parts(task, embedded), settings, advance)
 
 
-def _rows_of(task: Classification, embedded: Embedded) -> dict[str, Rows]:
+def _embedded_parts(task: Classification, embedded: Embedded) -> dict[str, Rows]:
     """Return the embeddings of each part of a task, with the same class numbers in all parts."""
     label_names = {label for labeled in task.parts.values() for label in labeled.labels}
     numbers = {label: number for number, label in enumerate(sorted(label_names))}
@@ -232,7 +356,7 @@ def _rows_of(task: Classification, embedded: Embedded) -> dict[str, Rows]:
     return rows
 
 
-def _predicted(parts: Mapping[str, Rows], settings: Settings, advance: Advance) -> Predicted:
+def _predict(parts: Mapping[str, Rows], settings: Settings, advance: Advance) -> Predicted:
     num_done = 0
 
     def on_fit() -> None:

@@ -17,9 +17,9 @@ from raysweep.data.source_files import format_of
 from raysweep.errors import InputError
 from raysweep.evaluation.tasks.scores import Values
 
-_MOST_CELLS = 4  # per line, in messages
-_MOST_SHOWN = 30  # characters per cell, in messages
-_ALLOWED = "allowed: a number, or nothing for a pair that is not scored"
+_MAX_CELLS = 4  # per line, in messages
+_MAX_SHOWN = 30  # characters per cell, in messages
+_ALLOWED = "allowed: a number, or empty for a pair without a score"
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ def is_without_header(piece: sources.Piece) -> bool:
 def _is_tab_separated(piece: sources.Piece) -> bool:
     if piece.file is None:
         return False
-    found = format_of(piece.name)
-    return found is not None and found.suffix == ".tsv"
+    file_format = format_of(piece.name)
+    return file_format is not None and file_format.suffix == ".tsv"
 
 
 def _is_score(cell: str) -> bool:
@@ -105,7 +105,7 @@ def read(name: str, pieces: Sequence[sources.Piece], columns: PairColumns) -> Sc
             second.append(pair.second)
             gold.append(score)
     if not gold:
-        raise InputError(f"{name}: none of its {num_pairs} pairs is scored")
+        raise InputError(f"{name}: none of its {num_pairs} pairs has a score")
     if len(set(gold)) == 1:
         raise InputError(f"{name}: every scored pair has the score {gold[0]:g}; a correlation needs two scores")
     return ScoredPairs(name, first, second, np.array(gold), num_pairs)
@@ -119,7 +119,7 @@ def _lines(piece: sources.Piece) -> Iterator[_Pair]:
         where = f"{piece.name}: line {number}"
         if len(cells) != 3:
             raise InputError(
-                f"{where} has {len(cells)} cells; a pair has 3, its score and two sentences, with tabs between"
+                f"{where} has {len(cells)} cells; allowed: 3 cells, a score and two sentences, separated by tabs"
             )
         score, first, second = cells
         sources.check_texts(piece.name, number, [first], "first sentence")
@@ -144,7 +144,7 @@ def _problem_of_first_line(piece: sources.Piece, columns: PairColumns) -> str:
     """Return why the first line of a ``.tsv`` is neither a header nor a pair, "" if it is a header."""
     names = ", ".join(columns.names)
     allowed = (
-        f"allowed: columns {names}, or no header and in every line a pair: a score and two sentences, tabs between"
+        f"allowed: columns {names}, or no header and a pair in every line: a score and two sentences, separated by tabs"
     )
     first = next(sources.lines(piece), "")
     if not first.strip():
@@ -152,7 +152,7 @@ def _problem_of_first_line(piece: sources.Piece, columns: PairColumns) -> str:
     cells = [cell.strip().strip('"') for cell in first.split("\t")]
     if set(columns.names) <= set(cells):
         return ""
-    shown = ", ".join(repr(cell[:_MOST_SHOWN]) for cell in cells[:_MOST_CELLS])
+    shown = ", ".join(repr(cell[:_MAX_SHOWN]) for cell in cells[:_MAX_CELLS])
     return f"line 1 is {shown}, which is neither a header nor a pair; {allowed}"
 
 
@@ -168,14 +168,14 @@ def _rows(piece: sources.Piece, columns: PairColumns) -> Iterator[_Pair]:
 
 def _score(pair: _Pair, columns: PairColumns) -> float | None:
     """Return the gold score or None if empty, or raise InputError if it is not a number."""
-    given = pair.score
-    if given is None or given != given or (isinstance(given, str) and not given.strip()):
+    value = pair.score
+    if value is None or value != value or (isinstance(value, str) and not value.strip()):
         return None
-    is_number = isinstance(given, str | int | float | Decimal) and not isinstance(given, bool)
+    is_number = isinstance(value, str | int | float | Decimal) and not isinstance(value, bool)
     try:
-        score = float(given) if is_number else math.nan
+        score = float(value) if is_number else math.nan
     except ValueError:
         score = math.nan
     if not math.isfinite(score):
-        raise InputError(f"{pair.where}: {columns.score} is {given!r}; {_ALLOWED}")
+        raise InputError(f"{pair.where}: {columns.score} is {value!r}; {_ALLOWED}")
     return score

@@ -41,9 +41,12 @@ def accuracy(is_right: Flags) -> Score:
     share = float(is_right.mean())
     shrinkage = 1 / (1 + _Z**2 / n)
     center = shrinkage * (share + _Z**2 / (2 * n))
-    variance = share * (1 - share) / n + _Z**2 / (4 * n**2)
-    half = shrinkage * _Z * math.sqrt(variance)
-    return Score(share, max(0.0, center - half), min(1.0, center + half), n)
+    binomial_variance = share * (1 - share) / n
+    variance = binomial_variance + _Z**2 / (4 * n**2)
+    half_width = shrinkage * _Z * math.sqrt(variance)
+    low = max(0.0, center - half_width)
+    high = min(1.0, center + half_width)
+    return Score(share, low, high, n)
 
 
 def spearman(gold: Values, predicted: Values) -> Score:
@@ -63,8 +66,9 @@ def spearman(gold: Values, predicted: Values) -> Score:
     if abs(r) == 1:
         return Score(r, r, r, n)
     z = math.atanh(r)
-    half = _Z * math.sqrt((1 + r**2 / 2) / (n - 3))
-    return Score(r, math.tanh(z - half), math.tanh(z + half), n)
+    standard_error = math.sqrt((1 + r**2 / 2) / (n - 3))
+    half_width = _Z * standard_error
+    return Score(r, math.tanh(z - half_width), math.tanh(z + half_width), n)
 
 
 def _centered_ranks(values: Values) -> Values:

@@ -76,11 +76,11 @@ def read(spelled: Sequence[str], columns: Columns, num_folds: int) -> list[Task]
     Raises:
         InputError: If a task cannot be read or scored.
     """
-    found = [_read(each, columns, num_folds) for each in spelled]
-    for name, count in Counter(task.name for task in found).items():
+    tasks = [_read(specification, columns, num_folds) for specification in spelled]
+    for name, count in Counter(task.name for task in tasks).items():
         if count > 1:
-            raise InputError(f"--tasks: {count} tasks are called {name!r}; give them names, as in NAME=FILE")
-    return found
+            raise InputError(f"--tasks: {count} tasks are called {name!r}; allowed: different names, as in NAME=FILE")
+    return tasks
 
 
 def sources_of(spelled: str) -> list[str]:
@@ -93,24 +93,24 @@ def _read(spelled: str, columns: Columns, num_folds: int) -> Task:
     match = _NAMED.fullmatch(spelled)
     listed = sources_of(spelled)
     if len(listed) not in _PARTS or "" in listed:
-        raise InputError(
-            f"--tasks: {spelled!r} is none; allowed: [NAME=]FILE, [NAME=]TRAIN,TEST and [NAME=]TRAIN,DEV,TEST"
-        )
-    pieces = {part: _pieces(source, part) for part, source in zip(_PARTS[len(listed)], listed, strict=True)}
+        raise InputError(f"--tasks is {spelled!r}; allowed: [NAME=]FILE, [NAME=]TRAIN,TEST and [NAME=]TRAIN,DEV,TEST")
+    pieces: dict[str, list[sources.Piece]] = {}
+    for part, source in zip(_PARTS[len(listed)], listed, strict=True):
+        pieces[part] = find_pieces(source, part)
     name = match["name"].strip() if match else _name_of(listed[0])
-    kinds = {part: _holds_pairs(pieces[part][0], columns) for part in pieces}
-    if not any(kinds.values()):
+    has_pairs = [_holds_pairs(pieces_of_part[0], columns) for pieces_of_part in pieces.values()]
+    if not any(has_pairs):
         spellings: set[tuple[str, str]] = set()
         parts = {part: _labeled(pieces[part], columns, spellings) for part in pieces}
         task = Classification(name, parts, sources.describe_merged_labels(sorted(spellings)))
         _check(task, num_folds)
         return task
     if len(listed) > 1:
-        raise InputError(f"--tasks: {spelled!r}: scored pairs have no split; give each file as a task of its own")
+        raise InputError(f"--tasks is {spelled!r}; allowed for scored pairs: one file per task, without a split")
     return scored_pairs.read(name, pieces["all"], columns.pairs)
 
 
-def _pieces(source: str, part: str) -> list[sources.Piece]:
+def find_pieces(source: str, part: str) -> list[sources.Piece]:
     """Return the pieces of a source. If it has its own splits, the one for the part is selected."""
     return sources.pieces(source, split=_SPLITS[part])
 
@@ -118,10 +118,10 @@ def _pieces(source: str, part: str) -> list[sources.Piece]:
 def _name_of(source: str) -> str:
     """Return the file's name without its format's suffixes, such as ``2012.OnWN`` for ``sts/2012.OnWN.tsv.gz``."""
     path = PurePosixPath(without_options(source).removeprefix("hub:"))
-    found = format_of(path.name)
-    if found and found.compression:
+    file_format = format_of(path.name)
+    if file_format and file_format.compression:
         path = path.with_suffix("")
-    return path.stem if found else path.name.partition(":")[0]
+    return path.stem if file_format else path.name.partition(":")[0]
 
 
 def _holds_pairs(piece: sources.Piece, columns: Columns) -> bool:
@@ -134,7 +134,7 @@ def _holds_pairs(piece: sources.Piece, columns: Columns) -> bool:
     if is_labeled != has_pairs:
         return has_pairs
     if not present:
-        raise InputError(f"{piece.name}: holds no rows")
+        raise InputError(f"{piece.name}: has no rows")
     both, joined_by = ("both", "and") if is_labeled else ("neither", "nor")
     labeled = f"the columns of labeled sentences ({columns.text!r}, {columns.label!r})"
     pairs = f"those of scored pairs ({', '.join(map(repr, columns.pairs.names))})"
@@ -160,18 +160,18 @@ def _check(task: Classification, num_folds: int) -> None:
         raise InputError(f"{task.name}: every row has the label {counts[0][0]!r}; a classifier needs two classes")
     if not task.is_split and len(fitted.labels) < num_folds:
         raise InputError(f"{task.name}: has {len(fitted.labels)} rows, fewer than the {num_folds} folds")
-    least = _least_rows(task, num_folds)
+    min_rows = _min_rows(task, num_folds)
     second, num_rows = counts[1]
-    if num_rows < least:
+    if num_rows < min_rows:
         raise InputError(
-            f"{task.name}: two classes need {least} rows each to be put into folds; {second!r}, the second largest, has "
-            f"{num_rows}"
+            f"{task.name}: {second!r}, the second largest class, has {num_rows} rows; allowed: at least {min_rows}, so that "
+            "each fold has two classes"
         )
     if not set(task.tested.labels) & set(fitted.labels):
-        raise InputError(f"{task.name}: no row of test has a label of train: {task.tested.labels[0]!r}")
+        raise InputError(f"{task.name}: no row of test has a label of train; test has {task.tested.labels[0]!r}")
 
 
-def _least_rows(task: Classification, num_folds: int) -> int:
+def _min_rows(task: Classification, num_folds: int) -> int:
     """Return the minimum number of rows of two classes, so that all inner folds train on both."""
     if not task.is_split:
         return max(num_folds, 2 * NUM_INNER_FOLDS)

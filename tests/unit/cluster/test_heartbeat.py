@@ -28,13 +28,13 @@ def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "IDLE_SECONDS", 1.0)
 
 
-def test_a_process_that_computes_does_something_until_it_is_stopped(busy: subprocess.Popen[bytes]) -> None:
+def test_computing_process_is_idle_once_stopped(busy: subprocess.Popen[bytes]) -> None:
     assert not heartbeat.is_idle(busy.pid)
     os.kill(busy.pid, signal.SIGSTOP)
     assert heartbeat.is_idle(busy.pid)
 
 
-def test_of_a_process_that_has_ended_nothing_is_told() -> None:
+def test_ended_process_is_not_idle() -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     assert not heartbeat.is_idle(ended.pid)

@@ -68,7 +68,7 @@ def no_cloud(monkeypatch: pytest.MonkeyPatch) -> None:
     ("vendor", "variable", "prefix"),
     [("Amazon EC2", "AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://"), ("Google", "GCE_METADATA_HOST", "")],
 )
-def test_an_end_is_announced(
+def test_preemption_notice(
     vendor: str, variable: str, prefix: str, metadata: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, prefix + metadata)
@@ -80,7 +80,7 @@ def test_an_end_is_announced(
     assert end_is_announced(cloud)
 
 
-def test_a_server_that_does_not_answer_announces_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_notice_without_a_metadata_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GCE_METADATA_HOST", "127.0.0.1:9")
     cloud = this_cloud()
     assert cloud is not None
@@ -88,7 +88,7 @@ def test_a_server_that_does_not_answer_announces_nothing(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("vendor", ["Amazon EC2", "Google"])
-def test_a_cloud_is_known_by_its_firmware(vendor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cloud_is_detected_by_firmware(vendor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "sys_vendor"
     file.write_text(vendor + "\n")
     monkeypatch.setattr(nodes, "VENDOR_FILE", str(file))
@@ -97,5 +97,5 @@ def test_a_cloud_is_known_by_its_firmware(vendor: str, tmp_path: Path, monkeypat
     assert cloud.vendor == vendor
 
 
-def test_elsewhere_nothing_is_asked() -> None:
+def test_no_cloud_on_other_machines() -> None:
     assert this_cloud() is None

@@ -41,7 +41,7 @@ def capacity(*nodes: tuple[float, float]) -> Capacity:
         (((8, 1), (8, 1), (4, 0)), (1, 1, 2), (1, 1, 2)),
     ],
 )
-def test_requests_fit_the_nodes_that_are_there(
+def test_requests_fit_the_present_nodes(
     nodes: tuple[tuple[float, float], ...], encoders: tuple[float, float, int], trials: tuple[float, float, int]
 ) -> None:
     there = capacity(*nodes)
@@ -51,7 +51,7 @@ def test_requests_fit_the_nodes_that_are_there(
     assert (asked.cpus, asked.gpus, asked.count) == trials
 
 
-def test_encoders_have_one_thread_each_where_there_are_chunks_enough_for_all_of_them() -> None:
+def test_encoders_are_single_threaded_if_there_are_enough_chunks() -> None:
     there = capacity((2, 0), (3.5, 0))
     assert there.encoders(19) == there.processors()
     asked = there.encoders(20)
@@ -69,13 +69,11 @@ def test_encoders_have_one_thread_each_where_there_are_chunks_enough_for_all_of_
         (Capacity((NodeSize(2, 0),)), False),
     ],
 )
-def test_a_cluster_has_several_nodes_if_work_may_run_elsewhere_than_the_driver(
-    capacity: Capacity, expected: bool
-) -> None:
+def test_has_several_nodes(capacity: Capacity, expected: bool) -> None:
     assert capacity.has_several_nodes == expected
 
 
-def test_a_cluster_that_scales_from_nothing_is_told_how_far() -> None:
+def test_cluster_without_workers_needs_max_concurrent_trials() -> None:
     head = [{"memory": 1.0}]
     with pytest.raises(InputError, match=r"resources\.max_concurrent_trials.*no workers"):
         worker_nodes(head, ResourcesConfig())
@@ -85,17 +83,17 @@ def test_a_cluster_that_scales_from_nothing_is_told_how_far() -> None:
     assert (trials.gpus, trials.count) == (0.5, 4)
 
 
-def test_no_gpu_is_used_when_trials_are_to_have_none() -> None:
+def test_no_gpus_are_used_with_gpus_per_trial_0() -> None:
     nodes = worker_nodes([{"CPU": 8, "GPU": 1}], ResourcesConfig(gpus_per_trial=0))
     assert Capacity(nodes).encoders().gpus == 0
 
 
-def test_trials_without_a_gpu_share_out_the_cpus_of_a_node_that_has_one() -> None:
+def test_cpu_trials_share_the_cpus_of_a_gpu_node() -> None:
     asked = capacity((16, 1)).trials(ResourcesConfig(gpus_per_trial=0))
     assert (asked.cpus, asked.gpus, asked.count) == (8, 0, 2)
 
 
-def test_several_trials_share_a_gpu_or_a_node_when_told_to() -> None:
+def test_fractional_requests_share_a_gpu_or_a_node() -> None:
     asked = capacity((8, 2)).trials(ResourcesConfig(gpus_per_trial=0.2, cpus_per_trial=0.8))
     assert (asked.gpus, asked.count) == (0.2, 10)
     asked = capacity((2, 0)).trials(ResourcesConfig(cpus_per_trial=1.0))
@@ -104,7 +102,7 @@ def test_several_trials_share_a_gpu_or_a_node_when_told_to() -> None:
         capacity((2, 0)).trials(ResourcesConfig(cpus_per_trial=3.0))
 
 
-def test_trials_are_packed_on_a_gpu_by_what_they_take() -> None:
+def test_trials_are_packed_on_a_gpu_by_memory() -> None:
     one = capacity((16, 1), (16, 1)).trials(ResourcesConfig(gpus_per_trial="measured", cache_gib=1))
     assert (one.gpus, one.count) == (1, 2)
     packed = one.packed(peak_bytes=5 << 30, gpu_bytes=80 << 30)
@@ -123,7 +121,7 @@ def with_memory(*nodes: tuple[float, float, float]) -> Capacity:
     return Capacity(tuple(NodeSize(cpus, gpus, gib * GIB) for cpus, gpus, gib in nodes))
 
 
-def test_no_more_trials_run_at_a_time_than_have_memory() -> None:
+def test_memory_limits_concurrent_trials() -> None:
     there = with_memory((8, 0, 10), (4, 0, 100))
     trials = there.trials(ResourcesConfig(cpus_per_trial=1))
     assert (trials.count, trials.memory_bytes) == (12, 0)
@@ -133,7 +131,7 @@ def test_no_more_trials_run_at_a_time_than_have_memory() -> None:
     assert "memory" not in trials.resources
 
 
-def test_a_trial_never_asks_for_more_memory_than_a_node_has_that_it_fits_on() -> None:
+def test_memory_request_is_at_most_that_of_the_largest_fitting_node() -> None:
     there = with_memory((8, 0, 10), (1, 0, 500))
     trials = there.trials(ResourcesConfig(cpus_per_trial=2))
     asked = there.with_memory(trials, 30 * GIB)
@@ -150,13 +148,13 @@ def test_memory_does_not_stop_a_cluster_from_scaling() -> None:
     assert to_come.with_memory(trials, 5 * GIB) == trials
 
 
-def test_the_memory_of_a_node_is_what_ray_says() -> None:
+def test_node_memory_is_that_of_ray() -> None:
     (node,) = worker_nodes([{"CPU": 8, "GPU": 1, "memory": 5e9}], ResourcesConfig(gpus_per_trial=0))
     assert node == NodeSize(8, 0, 5e9)
 
 
 @pytest.mark.parametrize(("sentences", "measured_mib"), [(64, 1132), (256, 1643), (512, 2365)])
-def test_what_a_trial_of_minilm_needs_is_what_was_measured(sentences: int, measured_mib: float) -> None:
+def test_trial_bytes_equal_measured_memory(sentences: int, measured_mib: float) -> None:
     tokens = round(sentences * 17.67)
     needed = trial_bytes(90_854_912, num_layers=6, width=384, tokens_of_batch=tokens, cache_bytes=0)
     assert needed / 2**20 == pytest.approx(measured_mib, rel=0.05)
@@ -164,13 +162,13 @@ def test_what_a_trial_of_minilm_needs_is_what_was_measured(sentences: int, measu
     assert cached == needed + GIB
 
 
-def test_encoders_and_shards_need_what_was_measured() -> None:
+def test_encoder_and_shard_bytes_equal_measured_memory() -> None:
     assert encoder_bytes(90_854_912, width=384) / 2**20 == pytest.approx(568, rel=0.1)
     vectors = 200_000 * 384 * 4
     assert vectors < shard_bytes(200_000, width=384) < vectors + 256 * 2**20
 
 
-def test_the_token_is_never_readable_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_is_readable_by_its_user_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
         monkeypatch.delenv(name, raising=False)
@@ -202,7 +200,7 @@ def test_the_token_is_never_readable_by_others(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("name", "value"), [("RAY_AUTH_MODE", "disabled"), ("RAY_AUTH_TOKEN", "t"), ("RAY_AUTH_TOKEN_PATH", "/x")]
 )
-def test_no_token_is_made_where_the_environment_decides(
+def test_no_token_is_created_if_the_environment_configures_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
@@ -211,7 +209,7 @@ def test_no_token_is_made_where_the_environment_decides(
     assert not list(tmp_path.iterdir())
 
 
-def test_ray_client_is_refused_with_the_reason() -> None:
+def test_ray_client_is_rejected() -> None:
     with (
         pytest.raises(InputError, match=r"resources.address is ray://head:10001.*ray job submit"),
         connected(ResourcesConfig(address="ray://head:10001")),
@@ -219,7 +217,7 @@ def test_ray_client_is_refused_with_the_reason() -> None:
         pass
 
 
-def test_a_cluster_file_that_is_not_there_is_refused_before_anything_is_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_cluster_file_is_rejected_before_joining(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAYSWEEP_CLUSTER_FILE", "clusters/mine.yaml")
     with (
         pytest.raises(InputError, match=r"RAYSWEEP_CLUSTER_FILE is clusters/mine.yaml"),
@@ -233,7 +231,7 @@ CPUS = NodeGroup("cpus", NodeSize(64, 0), 2)
 HEAD = NodeGroup("head", NodeSize(0, 0), 1)
 
 
-def test_what_an_autoscaler_may_bring_counts_as_what_is_there() -> None:
+def test_autoscaled_nodes_count_as_present() -> None:
     nodes = worker_nodes([{"CPU": 2.0}], ResourcesConfig(), [HEAD, SPOT, CPUS])
     assert sorted(nodes) == sorted([NodeSize(2, 0), *[NodeSize(8, 1)] * 4, *[NodeSize(64, 0)] * 2])
     trials = Capacity(nodes).trials(ResourcesConfig())
@@ -244,7 +242,7 @@ def test_what_an_autoscaler_may_bring_counts_as_what_is_there() -> None:
 
 
 @pytest.mark.parametrize(("cpus", "gpus"), [(9, 1), (65, 0)])
-def test_what_no_node_type_can_serve_is_refused_at_once(cpus: float, gpus: float) -> None:
+def test_trial_that_fits_no_node_type_is_rejected(cpus: float, gpus: float) -> None:
     asked = ResourcesConfig(cpus_per_trial=cpus, gpus_per_trial=gpus)
     there = Capacity(worker_nodes([], asked, [HEAD, SPOT, CPUS]))
     largest = "8 and 1" if gpus else "64 and 0"
@@ -265,7 +263,7 @@ def test_node_types_are_read_from_the_file_of_the_head(tmp_path: Path) -> None:
     assert node_groups(file) == [NodeGroup("gpu", NodeSize(8, 2, 5000), 3), NodeGroup("any", NodeSize(1, 0), 5)]
 
 
-def test_a_resource_that_one_type_has_alone_marks_it(tmp_path: Path) -> None:
+def test_own_resource_marks_a_node_type(tmp_path: Path) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text(
         "max_workers: 9\nhead_node_type: head\navailable_node_types:\n"
@@ -283,7 +281,7 @@ def test_a_resource_that_one_type_has_alone_marks_it(tmp_path: Path) -> None:
     }
 
 
-def test_node_groups_of_odd_files(tmp_path: Path) -> None:
+def test_node_groups_of_unusual_files(tmp_path: Path) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text(
         "max_workers: 5\navailable_node_types: {a: , b: {resources: {}}, c: {max_workers: 0, resources: {CPU: 1}}}\n"
@@ -301,7 +299,7 @@ def test_node_groups_of_odd_files(tmp_path: Path) -> None:
             node_groups(file)
 
 
-def test_sigterm_is_ignored_again_though_ray_resets_it_as_it_shuts_down(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sigterm_stays_ignored_during_shutdown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray's core does so to the process behind Python's back, in a thread that is not the main one."""
     ours = signal.getsignal(signal.SIGTERM)
     c_library = ctypes.CDLL(None)

@@ -27,7 +27,7 @@ def status(**values: Any) -> Any:
     return schema.ClusterStatus(resource_demands=demands, **values)
 
 
-def test_scouts_are_no_work_that_waits() -> None:
+def test_probe_tasks_are_not_pending_work() -> None:
     from ray.autoscaler.v2 import schema
 
     def waits_for(bundle: dict[str, float]) -> bool:
@@ -41,7 +41,7 @@ def test_scouts_are_no_work_that_waits() -> None:
     assert waits_for({"bundle_group_1": 0.001})
 
 
-def test_what_is_waited_for_is_said_with_the_nodes_that_are_on_their_way() -> None:
+def test_description_of_pending_work_and_starting_nodes() -> None:
     from ray.autoscaler.v2 import schema
 
     assert described_waiting(schema.ClusterStatus()) is None
@@ -81,7 +81,7 @@ def test_what_is_waited_for_is_said_with_the_nodes_that_are_on_their_way() -> No
         ([Request(4, 1, 1)], [SPOT._replace(mark="spot")], {}),
     ],
 )
-def test_nodes_of_another_type_are_as_many_as_the_work_needs(
+def test_number_of_alternative_nodes(
     demands: list[Request], groups: list[NodeGroup], expected: dict[NodeGroup, int]
 ) -> None:
     assert find_alternatives(Waiting("", False, tuple(demands), frozenset({"spot"})), groups) == expected
@@ -101,7 +101,7 @@ class Sent:
         self.num_canceled += 1
 
 
-def test_other_nodes_are_asked_for_after_two_minutes_once_and_again_after_something_moved(
+def test_alternative_nodes_are_requested_once_per_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [1000.0]

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raysweep.encoders.buckets import buckets, least_padded
+from raysweep.encoders.buckets import buckets, minimize_cost
 
 LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=9).map(np.array)
 
@@ -17,7 +17,7 @@ def cost(cut: list[np.ndarray], lengths: np.ndarray, bucket_cost: int) -> int:
 
 @settings(max_examples=150, deadline=None)
 @given(LENGTHS, st.integers(10, 120), st.integers(0, 20))
-def test_least_padded_is_the_best_of_all_cuts(lengths: np.ndarray, most: int, bucket_cost: int) -> None:
+def test_minimize_cost_finds_the_best_of_all_cuts(lengths: np.ndarray, most: int, bucket_cost: int) -> None:
     order = np.argsort(-lengths, kind="stable")
     allowed = (
         cut
@@ -25,7 +25,7 @@ def test_least_padded_is_the_best_of_all_cuts(lengths: np.ndarray, most: int, bu
         for cut in ([*np.split(order, places)] for places in itertools.combinations(range(1, len(lengths)), parts))
         if all(len(bucket) == 1 or len(bucket) * lengths[bucket].max() <= most for bucket in cut)
     )
-    found = least_padded(lengths, most, bucket_cost)
+    found = minimize_cost(lengths, most, bucket_cost)
     assert np.concatenate(found).tolist() == order.tolist()
     assert all(len(bucket) == 1 or len(bucket) * lengths[bucket].max() <= most for bucket in found)
     assert cost(found, lengths, bucket_cost) == min(cost(cut, lengths, bucket_cost) for cut in allowed)
@@ -39,4 +39,4 @@ def test_buckets_hold_each_sentence_once_within_the_limit(lengths: np.ndarray, m
 
 
 def test_an_empty_batch_has_no_bucket() -> None:
-    assert least_padded(np.array([], np.int64), 512, 10) == []
+    assert minimize_cost(np.array([], np.int64), 512, 10) == []

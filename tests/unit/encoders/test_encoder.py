@@ -27,7 +27,7 @@ def model():  # type: ignore[no-untyped-def]
     return encoder.load(EncoderConfig(name="demo"))
 
 
-def test_embeddings_equal_the_librarys(model) -> None:  # type: ignore[no-untyped-def]
+def test_embeddings_equal_those_of_sentence_transformers(model) -> None:  # type: ignore[no-untyped-def]
     tokens = encoder_tokens.tokenize(model, TEXTS)
     ours = encoder.embed(model, tokens, np.arange(len(TEXTS)))
     theirs = model.encode(TEXTS, normalize_embeddings=True)
@@ -51,7 +51,7 @@ def test_prompt_and_limit_change_the_tokens(model) -> None:  # type: ignore[no-u
     assert encoder_tokens.tokenize(short, TEXTS).lengths(np.arange(len(TEXTS))).max() == 8
 
 
-def test_a_prompt_that_pooling_leaves_out_is_refused(tmp_path: Path) -> None:
+def test_prompt_that_pooling_excludes_is_rejected(tmp_path: Path) -> None:
     """As models of INSTRUCTOR's kind have it; without a prompt they are encoders like any other."""
     made = encoder.load(EncoderConfig(name="demo"))
     (pooling,) = (module for module in made if hasattr(module, "include_prompt"))
@@ -63,13 +63,13 @@ def test_a_prompt_that_pooling_leaves_out_is_refused(tmp_path: Path) -> None:
     assert encoder_tokens.tokenize(loaded, TEXTS).lengths(np.arange(1))[0] > 2
 
 
-def test_more_tokens_than_the_encoder_has_positions_are_refused() -> None:
+def test_max_tokens_beyond_the_position_table_is_rejected() -> None:
     assert encoder.load(EncoderConfig(name="demo", max_tokens=512)).max_seq_length == 512
     with pytest.raises(InputError, match=r"model 'demo': max_tokens is 513; allowed: at most 512"):
         encoder.load(EncoderConfig(name="demo", max_tokens=513))
 
 
-def test_an_encoder_without_attention_is_refused(tmp_path: Path) -> None:
+def test_encoder_without_attention_mask_is_rejected(tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
     from tokenizers import Tokenizer
@@ -78,11 +78,11 @@ def test_an_encoder_without_attention_is_refused(tmp_path: Path) -> None:
     tokenizer = Tokenizer.from_str(made.tokenizer.backend_tokenizer.to_str())
     static = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=8)], device="cpu")
     static.save(str(tmp_path), create_model_card=False)
-    with pytest.raises(InputError, match="is no transformer: its tokens have no attention mask"):
+    with pytest.raises(InputError, match="not a transformer"):
         encoder.load(EncoderConfig(name=str(tmp_path)))
 
 
-def test_loading_shows_nothing_and_leaves_the_bars_as_they_were(capfd) -> None:  # type: ignore[no-untyped-def]
+def test_loading_hides_progress_bars_and_restores_them(capfd) -> None:  # type: ignore[no-untyped-def]
     from transformers.utils import logging as library
 
     library.enable_progress_bar()

@@ -58,7 +58,7 @@ def prefix_of(model: Any, level: str, tokens: Tokens, max_bytes: int = 1 << 20) 
 
 
 @pytest.mark.parametrize(("level", "num_blocks"), [("emb+B0", 1), ("emb+B0-1", 2)])
-def test_kept_states_are_transformers_hidden_states(model: Any, level: str, num_blocks: int) -> None:
+def test_cached_states_equal_hidden_states_of_transformers(model: Any, level: str, num_blocks: int) -> None:
     tokens = tokens_of(LENGTHS)
     prefix = prefix_of(model, level, tokens)
     ids = np.array([6, 0, 3, 4, 6])
@@ -77,7 +77,7 @@ def test_kept_states_are_transformers_hidden_states(model: Any, level: str, num_
 
 @pytest.mark.parametrize("level", ["emb+B0", "emb+B0-1"])
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_replayed_embeddings_and_gradients_are_the_ordinary_ones(model: Any, level: str, share: float) -> None:
+def test_replayed_embeddings_and_gradients_equal_ordinary_ones(model: Any, level: str, share: float) -> None:
     """With room for all sentences, for half of their tokens and for none; once as they are computed and once as kept."""
     tokens = tokens_of(LENGTHS)
     prefix = prefix_of(model, level, tokens, int(share * sum(LENGTHS) * WIDTH * 4))
@@ -103,7 +103,7 @@ def test_replayed_embeddings_and_gradients_are_the_ordinary_ones(model: Any, lev
     assert (encoder.forward(model, tokens, ids) - expected).abs().max() < 1e-6, "the model is left as it was"
 
 
-def test_what_is_kept_is_not_computed_again(model: Any) -> None:
+def test_cached_states_are_not_computed_again(model: Any) -> None:
     tokens, ids = tokens_of(LENGTHS), np.array([1, 0, 6, 3])
     prefix = prefix_of(model, "emb+B0", tokens)
     table = encoder.word_table(model)
@@ -119,7 +119,7 @@ def test_what_is_kept_is_not_computed_again(model: Any) -> None:
 
 
 @pytest.mark.parametrize("level", ["emb+B0", "emb+B0-1"])
-def test_a_frozen_part_at_rest_gives_in_training_what_is_kept(model: Any, level: str) -> None:
+def test_cached_states_are_those_of_evaluation_mode(model: Any, level: str) -> None:
     """With dropout in what trains, none in the frozen part: so a trial is the same with kept states and without."""
     tokens, ids = tokens_of(LENGTHS), np.array([1, 1, 6])
     prefix = prefix_of(model, level, tokens)

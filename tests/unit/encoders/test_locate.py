@@ -20,7 +20,7 @@ def test_identity_changes_with_the_weights(tmp_path: Path, demo_package: ModuleT
     assert locate(EncoderConfig(name=str(tmp_path / "copy"))).identity != first.identity
 
 
-def test_other_weights_under_the_same_name_are_refused(tmp_path: Path, demo_package: ModuleType) -> None:
+def test_other_weights_under_the_same_name_are_rejected(tmp_path: Path, demo_package: ModuleType) -> None:
     folder = tmp_path / "model"
     encoder.load(EncoderConfig(name="demo")).save(str(folder))
     config = EncoderConfig(name=str(folder))
@@ -30,13 +30,11 @@ def test_other_weights_under_the_same_name_are_refused(tmp_path: Path, demo_pack
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(content)
-    with pytest.raises(
-        InputError, match=r"model on .* is not the encoder that the sweep began with: sha256:.* instead of"
-    ):
+    with pytest.raises(InputError, match=r"model on .* is not the sweep's encoder: sha256:.* instead of"):
         locate_same(config, source.identity)
 
 
-def test_of_the_hub_the_very_commit_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_hub_model_is_located_at_its_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its main branch may have moved since the driver looked."""
     asked = []
 
@@ -49,7 +47,7 @@ def test_of_the_hub_the_very_commit_is_asked_for(monkeypatch: pytest.MonkeyPatch
     assert asked == ["0123abc"]
 
 
-def test_weights_in_a_format_that_may_run_code_are_refused(tmp_path: Path, demo_package: ModuleType) -> None:
+def test_weights_that_may_execute_code_are_rejected(tmp_path: Path, demo_package: ModuleType) -> None:
     import torch
     from safetensors.torch import load_file
 
@@ -67,17 +65,17 @@ def test_weights_in_a_format_that_may_run_code_are_refused(tmp_path: Path, demo_
         ("./nowhere", "no such folder"),
         ("/nowhere/model", "no such folder"),
         ("a/b/c", "no such folder"),
-        ("nobody/has-this-model", "cannot be reached"),
-        ("not a name!", "not a name the hub allows"),
+        ("nobody/has-this-model", "Hub is unreachable"),
+        ("not a name!", "not a valid Hub name"),
     ],
 )
-def test_unknown_models_are_refused(name: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_models_are_rejected(name: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(InputError, match=message) as caught:
         locate(EncoderConfig(name=name))
     assert repr(name) in str(caught.value)
 
 
-def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no model"):
+def test_folder_without_a_model_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no model in this folder"):
         locate(EncoderConfig(name=str(tmp_path)))

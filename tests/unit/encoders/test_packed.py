@@ -64,7 +64,9 @@ def gradients(model: Any, embeddings: torch.Tensor) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
-def test_embeddings_and_gradients_are_those_of_each_sentence_alone(model: Any, tokens: Tokens, pooling: str) -> None:
+def test_packed_embeddings_and_gradients_equal_those_of_single_sentences(
+    model: Any, tokens: Tokens, pooling: str
+) -> None:
     pooled = pooled_otherwise(model, pooling)
     pooled.eval()
     assert packed.is_packable(pooled)
@@ -80,7 +82,7 @@ def test_embeddings_and_gradients_are_those_of_each_sentence_alone(model: Any, t
     assert model[0].auto_model.config._attn_implementation == "sdpa"
 
 
-def test_a_pass_begins_with_kept_hidden_states(model: Any, tokens: Tokens) -> None:
+def test_packed_pass_starts_from_cached_states(model: Any, tokens: Tokens) -> None:
     model.eval()
     parameters = [name for name, _ in model.named_parameters()]
     names = prefix_names(parameters, [name for name, _ in model.named_modules()], "emb+B0")
@@ -98,7 +100,7 @@ def test_a_pass_begins_with_kept_hidden_states(model: Any, tokens: Tokens) -> No
     assert (kept - whole).abs().max() < 1e-5
 
 
-def test_attention_has_its_dropout(model: Any, tokens: Tokens) -> None:
+def test_packed_attention_applies_dropout(model: Any, tokens: Tokens) -> None:
     rates = {}
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Dropout):
@@ -129,7 +131,7 @@ NOT_PACKABLE = [
 
 
 @pytest.mark.parametrize(("name", "value"), NOT_PACKABLE)
-def test_nor_are_encoders_configured_otherwise(
+def test_other_configurations_are_not_packed(
     model: Any, name: str, value: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert packed.is_packable(model)
@@ -137,7 +139,7 @@ def test_nor_are_encoders_configured_otherwise(
     assert not packed.is_packable(model)
 
 
-def test_nor_are_encoders_that_compute_activations_again(model: Any) -> None:
+def test_gradient_checkpointing_is_not_packed(model: Any) -> None:
     """Whose layers would run after the packed pass has ended."""
     model[0].auto_model.gradient_checkpointing_enable()
     try:
@@ -147,7 +149,7 @@ def test_nor_are_encoders_that_compute_activations_again(model: Any) -> None:
     assert packed.is_packable(model)
 
 
-def test_nor_are_encoders_with_other_modules_behind(model: Any) -> None:
+def test_other_modules_after_the_transformer_are_not_packed(model: Any) -> None:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import LayerNorm
 
@@ -155,7 +157,7 @@ def test_nor_are_encoders_with_other_modules_behind(model: Any) -> None:
 
 
 @pytest.mark.parametrize("output", [["hidden_states", -2], "last_hidden_state"])
-def test_hidden_states_are_those_that_the_model_names(output: Any, tokens: Tokens, model: Any) -> None:
+def test_hidden_states_by_name_of_the_module_output(output: Any, tokens: Tokens, model: Any) -> None:
     transformer = model[0]
     usual = transformer.modality_config
     transformer.modality_config = {"text": {"method": "forward", "method_output_name": output}}
@@ -167,7 +169,7 @@ def test_hidden_states_are_those_that_the_model_names(output: Any, tokens: Token
     assert (found - expected).abs().max() < 1e-5
 
 
-def test_an_encoder_without_hidden_states_is_not_packed(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoder_without_token_embeddings_is_not_packed(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model[0], "module_output_name", "sentence_embedding")
     assert not packed.is_packable(model)
 

@@ -8,12 +8,12 @@ import torch
 from raysweep.encoders import precision
 
 
-def test_what_is_asked_for_is_taken() -> None:
+def test_explicit_precision_is_used() -> None:
     assert [precision.resolve(name, "cpu") for name in ("fp32", "bf16")] == ["fp32", "bf16"]
 
 
 @pytest.mark.parametrize(("gain", "taken"), [(0.0, "fp32"), (0.5, "fp32"), (1.2, "fp32"), (1.3, "bf16"), (6.0, "bf16")])
-def test_auto_takes_what_is_faster(gain: float, taken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_selects_the_faster_precision(gain: float, taken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "bf16_gain", lambda device: gain)
     assert precision.resolve("auto", "cuda:0") == taken
 

@@ -20,9 +20,7 @@ TEXTS = ["a warm room", "Cold soup, and a spoon of it for everybody who had come
 
 @pytest.mark.parametrize("kind", PROMPTED)
 @pytest.mark.parametrize("prompt", [None, "", "review: "])
-def test_sentences_are_embedded_as_the_model_encodes_them(
-    tiny_encoder: str, tmp_path: Path, kind: str, prompt: str | None
-) -> None:
+def test_embeddings_equal_encode_with_prompts(tiny_encoder: str, tmp_path: Path, kind: str, prompt: str | None) -> None:
     folder = write_with_prompts(tiny_encoder, tmp_path / "model", kind)
     model = SentenceTransformer(folder, device="cpu")
     expected = model.encode(TEXTS) if prompt is None else model.encode([prompt + text for text in TEXTS], prompt="")
@@ -65,7 +63,7 @@ SETTINGS_OF_A_FOLDER = {
 
 
 @pytest.mark.parametrize("name", SETTINGS_OF_A_FOLDER)
-def test_settings_of_a_folder_count(tiny_encoder: str, tmp_path: Path, name: str) -> None:
+def test_settings_of_a_folder_are_read(tiny_encoder: str, tmp_path: Path, name: str) -> None:
     model = SentenceTransformer(tiny_encoder, device="cpu")
     SETTINGS_OF_A_FOLDER[name](model)
     model.save(str(tmp_path / "model"), create_model_card=False)
@@ -78,7 +76,7 @@ def test_a_model_whose_vectors_depend_on_padding_is_rejected(tiny_encoder: str, 
     model = SentenceTransformer(tiny_encoder, device="cpu")
     model.tokenizer.padding_side = "left"
     model.save(str(tmp_path / "model"), create_model_card=False)
-    with pytest.raises(InputError, match="its encode gives other vectors"):
+    with pytest.raises(InputError, match="its encode returns other vectors"):
         encoder.load(EncoderConfig(name=str(tmp_path / "model")))
 
 

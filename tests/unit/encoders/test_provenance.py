@@ -8,7 +8,7 @@ from raysweep.encoders.provenance import Provenance
 from raysweep.errors import InputError
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_provenance_round_trip(tmp_path: Path) -> None:
     assert Provenance.read(tmp_path) is None
     written = Provenance("runs/a", "3:6:concat=0.3", "demo", ("a.csv", "hub:b"), "subset", "review")
     written.write(tmp_path)
@@ -26,7 +26,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         b"\xff",
     ],
 )
-def test_a_damaged_file_is_refused(content: bytes, tmp_path: Path) -> None:
+def test_damaged_file_is_rejected(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "raysweep.json").write_bytes(content)
-    with pytest.raises(InputError, match=r"raysweep.json: damaged; remove it, and name the data with --tuned-on"):
+    with pytest.raises(InputError, match=r"raysweep.json: damaged.*--tuned-on"):
         Provenance.read(tmp_path)

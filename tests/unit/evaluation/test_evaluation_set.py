@@ -37,7 +37,7 @@ def test_a_reading_has_the_sentences_and_their_cosines_in_the_order_of_their_ran
     assert weighted.mean() == pytest.approx(dev.score(*other).similarity.mean(), abs=1e-6)
 
 
-def test_of_very_many_queries_some_are_read(dev: EvaluationSet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readings_of_many_queries_are_limited(dev: EvaluationSet, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = dev.reading({REFERENCE: dev.reference_scores})
     monkeypatch.setattr(evaluation_set, "readable_rows", lambda num_queries: np.array([0, 5, num_queries - 1]))
     some = EvaluationSet(**{name: value for name, value in vars(dev).items() if name in dev.__dataclass_fields__})

@@ -76,7 +76,7 @@ def test_sums_of_cosines_are_inner_products_of_composite_vectors(seed: int, clas
 
 
 @pytest.mark.parametrize("num_queries", [7, 2100])  # in one block, and in several
-def test_many_points_are_each_the_retrieval_of_its_own_sum(num_queries: int) -> None:
+def test_each_point_retrieves_by_its_own_sum(num_queries: int) -> None:
     """To the last id and bit; classes are nearly certain, as of a pool that was trained on, so that sums are often equal."""
     rng = np.random.default_rng(num_queries)
     ids = np.arange(num_queries + 90)
@@ -116,7 +116,7 @@ def test_many_points_are_each_the_retrieval_of_its_own_sum(num_queries: int) -> 
             np.testing.assert_array_equal(scores[kind, value].polarity[block], polarity @ dev.weights)
 
 
-def test_points_of_a_trial_are_retrieval_by_the_librarys_embeddings(tiny_bench: workbench.Workbench) -> None:
+def test_points_equal_retrieval_by_sentence_transformers(tiny_bench: workbench.Workbench) -> None:
     """From texts to scores, by sentence-transformers' own encode and a head in double precision."""
     config = trial(loss="softmax", learning_rate=3e-4, examples_per_rung=80)
     (result,) = engine.rungs(config, tiny_bench, seed=0, num_rungs=1)
@@ -144,7 +144,7 @@ def test_points_of_a_trial_are_retrieval_by_the_librarys_embeddings(tiny_bench: 
     assert {kind for kind, _ in result.points} == {"plain", "concat", "class_concat"}
 
 
-def test_probabilities_are_torchs_softmax_of_the_losss_logits() -> None:
+def test_probabilities_equal_softmax_of_torch() -> None:
     from raysweep.training.losses import SoftmaxLoss, logits
 
     torch.manual_seed(0)
@@ -155,7 +155,7 @@ def test_probabilities_are_torchs_softmax_of_the_losss_logits() -> None:
     np.testing.assert_allclose(head.probabilities(embeddings.numpy()), expected.detach().numpy(), atol=1e-6)
 
 
-def test_points_that_a_trial_can_give() -> None:
+def test_available_points() -> None:
     grid = PointsConfig(concat=[0.5], class_concat=[0.1, 1.0], interpolate=[0.4])
     assert operating_points.wanted(grid, has_head=False) == [("plain", None), ("concat", 0.5), ("interpolate", 0.4)]
     assert operating_points.wanted(grid, has_head=True) == [
@@ -163,7 +163,7 @@ def test_points_that_a_trial_can_give() -> None:
     ]
 
 
-def test_points_that_are_told_labels_are_apart_from_the_others(tiny_prepared: Any) -> None:
+def test_labeled_points_are_separate(tiny_prepared: Any) -> None:
     grid = PointsConfig(concat=[], class_concat=[0.2], labeled=[0.2, 1.0])
     assert ("labeled", 0.2) not in operating_points.wanted(grid, has_head=True)
     assert operating_points.wanted_labeled(grid, has_head=True) == [("labeled", 0.2), ("labeled", 1.0)]
@@ -186,7 +186,7 @@ def test_points_that_are_told_labels_are_apart_from_the_others(tiny_prepared: An
     assert width == dev.reference_pool.shape[1] + classes.shape[1]
 
 
-def test_interpolated_weights_and_the_tuned_ones_afterwards(tiny_prepared: Any) -> None:
+def test_interpolation_restores_the_tuned_weights(tiny_prepared: Any) -> None:
     evaluation = EvaluationConfig(k=4, num_pool=60, points=PointsConfig(concat=[], interpolate=[0.3]))
     bench = workbench.Workbench(tiny_prepared, evaluation)
     (result,) = engine.rungs(trial(learning_rate=1e-2, freezing="emb"), bench, seed=0, num_rungs=1)

@@ -31,9 +31,7 @@ def saved(tiny_encoder: str, tmp_path: Path, canary: Canary) -> Path:
     return folder
 
 
-def test_a_body_is_scored_as_the_library_encodes_and_its_head_is_not_opened(
-    tiny_prepared: Prepared, saved: Path, canary: Canary
-) -> None:
+def test_setfit_body_is_scored_without_opening_its_head(tiny_prepared: Prepared, saved: Path, canary: Canary) -> None:
     from sentence_transformers import SentenceTransformer
 
     dev = EvaluationSet.of(tiny_prepared, "dev", EvaluationConfig(k=8, num_pool=200))
@@ -55,23 +53,23 @@ def test_a_body_is_scored_as_the_library_encodes_and_its_head_is_not_opened(
     assert found.width == 64
 
 
-def test_a_body_that_is_a_pickle_too_is_refused(tiny_prepared: Prepared, saved: Path, canary: Canary) -> None:
+def test_pickled_body_is_rejected(tiny_prepared: Prepared, saved: Path, canary: Canary) -> None:
     next(saved.rglob("model.safetensors")).unlink()
     (saved / "pytorch_model.bin").write_bytes(canary.pickle)
     config = EncoderConfig(name=str(saved))
-    with pytest.raises(InputError, match=r"pytorch_model.bin may run code as it is read; allowed: weights in"):
+    with pytest.raises(InputError, match=r"reading pytorch_model.bin may execute code; allowed: weights in"):
         other_encoder.check(config)
-    with pytest.raises(InputError, match=r"pytorch_model.bin may run code as it is read"):
+    with pytest.raises(InputError, match=r"reading pytorch_model.bin may execute code"):
         other_encoder.score(config, tiny_prepared.sentences, [])
     assert not canary.path.exists()
 
 
-def test_a_folder_that_is_not_there_is_refused_before_anything_takes_long(tmp_path: Path) -> None:
+def test_missing_folder_is_rejected_early(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such folder"):
         other_encoder.check(EncoderConfig(name=str(tmp_path / "gone")))
 
 
-def test_an_encoder_that_gives_no_numbers_is_refused(
+def test_embeddings_that_are_not_finite_are_rejected(
     tiny_prepared: Prepared, tiny_encoder: str, tmp_path: Path
 ) -> None:
     broken = write_nan_encoder(tiny_encoder, tmp_path)
@@ -80,7 +78,7 @@ def test_an_encoder_that_gives_no_numbers_is_refused(
         other_encoder.score(EncoderConfig(name=broken), tiny_prepared.sentences, [dev])
 
 
-def test_a_model_of_the_package_itself(tiny_prepared: Prepared, tiny_encoder: str, tmp_path: Path) -> None:
+def test_demo_encoder(tiny_prepared: Prepared, tiny_encoder: str, tmp_path: Path) -> None:
     """Its body is untrained, so its scores are those of the reference, and the head that it saves is of no use here."""
     setfit = pytest.importorskip("setfit", reason="the setfit extra is not installed")
     model = setfit.SetFitModel.from_pretrained(tiny_encoder)

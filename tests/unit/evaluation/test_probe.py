@@ -31,7 +31,7 @@ def brute_force(queries: np.ndarray, pool: np.ndarray, test: EvaluationSet) -> t
 
 @pytest.mark.parametrize("num_classes", [2, 3])
 @pytest.mark.parametrize("seed", range(4))
-def test_points_are_retrieval_by_embeddings_beside_the_regressions_probabilities(num_classes: int, seed: int) -> None:
+def test_probe_points_equal_retrieval_with_scikit_learn_probabilities(num_classes: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, num_classes, 400)
     embeddings = unit(rng, labels)
@@ -64,7 +64,7 @@ def test_points_are_retrieval_by_embeddings_beside_the_regressions_probabilities
         )  # one near-tie may fall either way
 
 
-def test_there_is_nothing_to_learn_of_one_class() -> None:
+def test_one_class_has_no_probe() -> None:
     assert probe.fit(np.eye(4, dtype=np.float32), np.ones(4, np.int64)) is None
 
 
@@ -75,7 +75,7 @@ def test_labels_need_not_begin_at_0_or_follow_each_other() -> None:
     assert head is not None and head.weight.shape == (2, WIDTH)
 
 
-def test_of_many_sentences_a_sample_is_learned_from_by_the_sweeps_seed() -> None:
+def test_probe_is_fitted_on_a_seeded_sample() -> None:
     assert probe.sample(100, 100, 0).tolist() == list(range(100))
     drawn = probe.sample(1000, 100, 0)
     assert len(set(drawn.tolist())) == 100 and drawn.max() >= 500
@@ -86,7 +86,5 @@ def test_of_many_sentences_a_sample_is_learned_from_by_the_sweeps_seed() -> None
 @pytest.mark.parametrize(
     ("width", "num_classes", "most"), [(384, 2, 100_000), (1024, 128, 100_000), (4096, 2, 32_768), (384, 1024, 16_384)]
 )
-def test_wide_embeddings_and_many_classes_are_learned_from_fewer_sentences(
-    width: int, num_classes: int, most: int
-) -> None:
-    assert probe.most_sentences(width, num_classes) == most
+def test_sample_size_by_width_and_classes(width: int, num_classes: int, most: int) -> None:
+    assert probe.max_sentences(width, num_classes) == most

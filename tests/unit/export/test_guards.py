@@ -124,7 +124,7 @@ def test_pairs_without_a_score_are_counted_in_a_warning(tmp_path: Path) -> None:
     assert warning.startswith("guards.sts-b: 5 of 6 pairs")
 
 
-WITHOUT_HEADER = "no header and in every line a pair: a score and two sentences, tabs between"
+WITHOUT_HEADER = "no header and a pair in every line"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ WITHOUT_HEADER = "no header and in every line a pair: a score and two sentences,
         ("x\ta\tb\n4.0\tb\tc\n", f"line 1 is 'x', 'a', 'b', which is neither a header nor a pair; .*{WITHOUT_HEADER}"),
         ("", f"is empty, .*{WITHOUT_HEADER}"),
         ("\n", f"is empty, .*{WITHOUT_HEADER}"),
-        ("3.0\ta\tb\n4.0\tb\n", "line 2 has 2 cells; a pair has 3"),
+        ("3.0\ta\tb\n4.0\tb\n", "line 2 has 2 cells; allowed: 3"),
         ("score\tsentence1\tsentence2\nx\ta\tb\n", "row 1: score is 'x'; allowed: a number"),
         ('"score"\tsentence1\tsentence2\n1\ta\tb\n2\ta\n', "row 2 "),
     ],
@@ -154,7 +154,7 @@ def test_message_names_the_guard_once(tmp_path: Path) -> None:
     path.write_text("\ta\tb\n\tb\tc\n")
     with pytest.raises(InputError) as caught:
         check({"x": GuardConfig(kind="sts", pairs=str(path))}, pytest.fail)
-    assert str(caught.value) == "guards.x: none of its 2 pairs is scored"
+    assert str(caught.value).startswith("guards.x: none of its 2 pairs")
 
 
 def test_reserved_names_are_rejected(run: Path) -> None:

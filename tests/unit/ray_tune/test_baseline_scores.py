@@ -31,7 +31,7 @@ def scored(prepared: Prepared, dev: EvaluationSet, scores: BaselineScores) -> li
     return [*limit_points(dev, scores.take), *baselines.points()]
 
 
-def test_they_have_the_means_that_the_ledger_gets(tiny_prepared: Prepared, dev: EvaluationSet, tmp_path: Path) -> None:
+def test_means_of_stored_scores_equal_the_points(tiny_prepared: Prepared, dev: EvaluationSet, tmp_path: Path) -> None:
     run = LocalFolder(tmp_path)
     scores = BaselineScores(run)
     points = scored(tiny_prepared, dev, scores)
@@ -52,7 +52,7 @@ def test_they_have_the_means_that_the_ledger_gets(tiny_prepared: Prepared, dev: 
             )
 
 
-def test_the_oracle_without_a_bonus_is_the_reference_query_by_query(dev: EvaluationSet, tmp_path: Path) -> None:
+def test_oracle_with_bonus_0_equals_the_reference_per_query(dev: EvaluationSet, tmp_path: Path) -> None:
     scores = BaselineScores(LocalFolder(tmp_path))
     list(limit_points(dev, scores.take))
     scores.keep()
@@ -62,7 +62,7 @@ def test_the_oracle_without_a_bonus_is_the_reference_query_by_query(dev: Evaluat
     assert (np.diff(polarity[1:], axis=0) >= 0).all()  # a greater bonus retrieves no fewer of the class, for any query
 
 
-def test_new_ones_join_those_that_are_stored_and_damaged_ones_are_written_anew(
+def test_new_scores_join_stored_ones_and_damaged_files_are_replaced(
     tiny_prepared: Prepared, dev: EvaluationSet, tmp_path: Path
 ) -> None:
     run = LocalFolder(tmp_path)

@@ -96,10 +96,10 @@ def test_the_probe_learns_from_all_training_sentences_and_is_scored_at_each_valu
         assert point.accuracy is not None and point.label is None
 
 
-def test_there_is_no_probe_of_very_many_classes(
+def test_probe_is_skipped_with_too_many_classes(
     tiny_prepared: Prepared, dev: EvaluationSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe, "MOST_CLASSES", 1)
+    monkeypatch.setattr(probe, "MAX_CLASSES", 1)
     warnings: list[str] = []
     assert list(Baselines(BaselinesConfig(), tiny_prepared, [dev], 0, warnings.append).points()) == []
     assert warnings == ["baselines.probe: not scored; 2 classes; allowed: at most 1"]
@@ -156,7 +156,7 @@ def test_published_scores_under_another_reference_are_not_shown(
     assert "and of the untuned all-MiniLM-L6-v2 46.6: sst2 was measured with another reference" in warning
 
 
-def test_a_missing_setfit_model_is_refused_at_once(tmp_path: Any) -> None:
+def test_missing_setfit_model_is_rejected_early(tmp_path: Any) -> None:
     Baselines.check(BaselinesConfig())
     with pytest.raises(InputError, match="no such folder"):
         Baselines.check(BaselinesConfig(setfit=EncoderConfig(name=str(tmp_path / "gone"))))

@@ -31,7 +31,7 @@ NODE = "The actor died because its node has died. Node Id: 6ed7"
         (TRACEBACK + "The actor died because of an error raised in its creation task", False, Blame.PROCESS, False),
     ],
 )
-def test_who_is_to_blame(text: str, had_begun: bool, blame: Blame, needs_memory: bool) -> None:
+def test_blame_for_a_lost_actor(text: str, had_begun: bool, blame: Blame, needs_memory: bool) -> None:
     error = _Error(text, had_begun, None)
     assert not error.is_raised
     loss = error.loss
@@ -40,11 +40,11 @@ def test_who_is_to_blame(text: str, had_begun: bool, blame: Blame, needs_memory:
     assert loss.needs_memory or not had_begun or text.splitlines()[-1] in loss.reason
 
 
-def test_the_reason_for_which_a_process_was_killed_goes_before_what_ray_says() -> None:
+def test_reason_for_a_kill_replaces_the_message_of_ray() -> None:
     assert _Error(TRACEBACK + NODE, True, "it was silent").loss.reason == "it was silent"
 
 
-def test_a_trial_whose_process_was_killed_for_memory_goes_on_with_less(tmp_path: Path) -> None:
+def test_trial_killed_for_memory_resumes_with_recomputation(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
     request_handler = RequestHandler(sweep, RequestQueue(sweep.run), list)
     searcher = TuneSearcher(sweep, FrontScores(sweep, has_test=False), request_handler)

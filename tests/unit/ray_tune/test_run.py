@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,8 @@ from raysweep.cluster.resources import Capacity, NodeSize
 from raysweep.errors import InputError
 from raysweep.ray_tune import run
 from raysweep.results.reader import load
-from support.sweeps import make, play
+from support.displays import ListDisplay
+from support.sweeps import make, play, settings
 
 
 @contextmanager
@@ -77,3 +79,32 @@ def test_given_up_sweep_has_failed_for_good(end_sweep: Any, tmp_path: Path) -> N
 def test_local_folder_on_several_nodes_is_warned_of_once(end_sweep: Any) -> None:
     end_sweep()
     assert end_sweep.printed().count("warning: storage.runs is ") == 1
+
+
+@pytest.fixture
+def resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function that checks and plans a resumed run with these missing stages, and does not execute it."""
+
+    def check_and_plan(missing: list[str], **overrides: str) -> None:
+        config, space = settings(tmp_path, "smoke", storage__runs=str(tmp_path), **overrides)
+        ledger = SimpleNamespace(close=lambda: None)
+        resumed: Any = SimpleNamespace(ledger=ledger, points=[], prepared=object(), check_data=lambda *_: None)
+        stages = [SimpleNamespace(kind=kind) for kind in missing]
+        monkeypatch.setattr(run, "make_plan", lambda *_: SimpleNamespace(missing=stages, prepared=None))
+        monkeypatch.setattr(run, "execute", lambda *_: None)
+        run.run(config, space, ListDisplay(), resumed=resumed)
+
+    return check_and_plan
+
+
+def test_resumed_run_needs_faiss_only_for_missing_neighbors(resume: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    resume([])
+    resume(["examples"])
+    with pytest.raises(InputError, match="faiss"):
+        resume(["neighbors", "examples"])
+
+
+def test_changed_setfit_model_of_a_resumed_run_is_checked_early(resume: Any, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such folder"):
+        resume([], baselines__setfit=str(tmp_path / "missing"))

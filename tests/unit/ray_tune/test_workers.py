@@ -25,9 +25,7 @@ def test_the_most_demanding_trial_counts(tiny_prepared: Prepared, tmp_path: Path
     assert 450 * MIB < one < several == largest
 
 
-def test_averages_are_one_more_copy_of_the_weights_and_second_passes_keep_twice_as_much(
-    tiny_prepared: Prepared, tmp_path: Path
-) -> None:
+def test_memory_of_averages_and_second_passes(tiny_prepared: Prepared, tmp_path: Path) -> None:
     softmax = {"space__loss": "softmax", "space__batch_size": "64"}
     one = needed_by_trial(tiny_prepared, smoke(tmp_path, **softmax), 0)
     averaged = needed_by_trial(tiny_prepared, smoke(tmp_path, **softmax, space__average_decay="0.9"), 0)
@@ -39,7 +37,7 @@ def test_averages_are_one_more_copy_of_the_weights_and_second_passes_keep_twice_
     assert one < twice == doubled
 
 
-def test_a_cache_counts_as_far_as_sentences_can_fill_it(tiny_prepared: Prepared, tmp_path: Path) -> None:
+def test_cache_counts_up_to_the_states_of_all_sentences(tiny_prepared: Prepared, tmp_path: Path) -> None:
     without = needed_by_trial(tiny_prepared, smoke(tmp_path), 0)
     assert needed_by_trial(tiny_prepared, smoke(tmp_path), 1000) == without + 1000
     filled = needed_by_trial(tiny_prepared, smoke(tmp_path), 2**40)

@@ -106,16 +106,16 @@ def change(file: Path, **values: Any) -> None:
 Spoil = Callable[[Path, Canary], None]
 
 SPOILT: dict[Spoil, str] = {
-    pickled_weights: "pytorch_model.bin may run code as it is read; allowed: weights in model.safetensors",
-    pickled_weights_in_parts: "pytorch_model-00001-of-00001.bin may run code as it is read; allowed: weights in",
-    pickled_weights_of_a_dense_module: "9_Dense/pytorch_model.bin may run code as it is read; allowed: weights in",
+    pickled_weights: "reading pytorch_model.bin may execute code; allowed: weights in model.safetensors",
+    pickled_weights_in_parts: "reading pytorch_model-00001-of-00001.bin may execute code; allowed: weights in",
+    pickled_weights_of_a_dense_module: "reading 9_Dense/pytorch_model.bin may execute code; allowed: weights in",
     pickle_named_safetensors: "header",
     huge_header_of_safetensors: "header",
-    module_in_the_folder: "it brings code of its own, which is never run; allowed: ",
-    installed_module: "it brings code of its own, which is never run; allowed: ",
+    module_in_the_folder: "it contains custom code, which raysweep never runs; allowed: ",
+    installed_module: "it contains custom code, which raysweep never runs; allowed: ",
     module_behind_the_library: "sentence_transformers.util.misc",
     unpickler_behind_the_library: "",
-    architecture_in_the_folder: "it brings code of its own, which is never run; allowed: ",
+    architecture_in_the_folder: "it contains custom code, which raysweep never runs; allowed: ",
     nested_modules: "",
     modules_that_are_pickled: "",
 }

@@ -67,7 +67,7 @@ def test_lengths_and_a_common_offset_of_embeddings_change_nothing() -> None:
     assert (found.is_right != of_moved.is_right).sum() <= 1
 
 
-def test_each_fit_is_told() -> None:
+def test_on_fit_is_called_for_each_fit() -> None:
     rows = noisy(60, 2, 9)
     told = [0]
 
@@ -85,6 +85,6 @@ def test_each_fit_is_told() -> None:
     assert told == [classifier.num_fits(is_split=True, has_dev=True)]
 
 
-def test_embeddings_that_are_all_the_same_give_the_largest_class() -> None:
+def test_constant_embeddings_predict_the_largest_class() -> None:
     rows = Rows(np.ones((40, 3), np.float32), np.repeat([0, 1], [15, 25]))
     assert Classifier(4, 0).cross_validate(rows).score().value == 25 / 40

@@ -21,7 +21,7 @@ def read(*paths: Path, columns: PairColumns | None = None) -> ScoredPairs:
     return scored_pairs.read("task", pieces, columns or PairColumns())
 
 
-def test_an_sts_file_is_read_as_it_stands(tmp_path: Path) -> None:
+def test_sts_file_is_read_verbatim(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text(LINES)
     found = read(tmp_path / "a.tsv")
     assert found.gold.tolist() == [4.5, 0, 2.25]
@@ -61,11 +61,11 @@ def test_pairs_of_several_files_are_one_task(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.tsv", "1\ta\tb\n2\tc\n", r"a.tsv: line 2 has 2 cells; a pair has 3, its score and two sentences"),
-        ("a.tsv", "1\ta\tb\nhigh\tc\td\n", r"a.tsv: line 2: score is 'high'; allowed: a number, or nothing for a pair"),
+        ("a.tsv", "1\ta\tb\n2\tc\n", r"a.tsv: line 2 has 2 cells; allowed: 3 cells"),
+        ("a.tsv", "1\ta\tb\nhigh\tc\td\n", r"a.tsv: line 2: score is 'high'; allowed: a number"),
         ("a.tsv", "1\ta\tb\ninf\tc\td\n", r"a.tsv: line 2: score is 'inf'"),
         ("a.tsv", "1\ta\tb\n2\t \td\n", r"a.tsv: row 2: column 'first sentence' is empty"),
-        ("a.tsv", "\ta\tb\n\tc\td\n", r"task: none of its 2 pairs is scored"),
+        ("a.tsv", "\ta\tb\n\tc\td\n", r"task: none of its 2 pairs"),
         ("a.tsv", "3\ta\tb\n3.0\tc\td\n", r"task: every scored pair has the score 3; a correlation needs two scores"),
         ("a.csv", "score,sentence1,sentence2\n1,a,b\nx,c,d\n", r"a.csv: row 2: score is 'x'"),
         ("a.csv", "score,sentence1,sentence2\n1,a,\n", r"a.csv: row 1: column 'sentence2' is empty"),
@@ -73,7 +73,7 @@ def test_pairs_of_several_files_are_one_task(tmp_path: Path) -> None:
         ("a.jsonl", '{"score": 1, "sentence1": "a"}\n', r"a.jsonl: line 1: column 'sentence2' is missing"),
     ],
 )
-def test_what_is_no_scored_pair_is_refused(name: str, content: str, message: str, tmp_path: Path) -> None:
+def test_invalid_pairs_are_rejected(name: str, content: str, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(InputError, match=message):
         read(tmp_path / name)

@@ -14,7 +14,7 @@ VALUES = st.integers(0, 6).map(float)  # so few that many are equal
 
 
 @given(st.integers(1, 400), st.data())
-def test_accuracy_has_wilsons_interval(num_rows: int, data: st.DataObject) -> None:
+def test_accuracy_interval_is_wilson(num_rows: int, data: st.DataObject) -> None:
     num_right = data.draw(st.integers(0, num_rows))
     score = accuracy(np.arange(num_rows) < num_right)
     interval = binomtest(num_right, num_rows).proportion_ci(0.95, method="wilson")
@@ -40,7 +40,7 @@ def test_spearman_of_real_numbers_is_scipys() -> None:
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
-def test_the_interval_of_a_correlation_holds_the_true_one_as_often_as_it_says(correlation: float) -> None:
+def test_coverage_of_the_correlation_interval(correlation: float) -> None:
     rng = np.random.default_rng(1)
     true = 6 / math.pi * math.asin(correlation / 2)  # Spearman's of a normal pair with this correlation of Pearson's
     num_samples = 1000
@@ -53,7 +53,7 @@ def test_the_interval_of_a_correlation_holds_the_true_one_as_often_as_it_says(co
     assert 0.92 < num_paused / num_samples < 0.98
 
 
-def test_what_is_not_defined_is_nan() -> None:
+def test_undefined_scores_are_nan() -> None:
     assert math.isnan(accuracy(np.zeros(0, bool)).value)
     assert math.isnan(spearman(np.array([1.0, 2.0]), np.array([3.0, 3.0])).value)
     three = spearman(np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0]))

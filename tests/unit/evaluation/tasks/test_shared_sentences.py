@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raysweep.errors import InputError
-from raysweep.evaluation.tasks.shared_sentences import TunedOn, found_in, key
+from raysweep.evaluation.tasks.compare import TunedOn, find_shared, sentence_key
 
 SPELLINGS = [
     "It's good",
@@ -27,13 +27,13 @@ SPELLINGS = [
 
 
 @given(st.lists(st.sampled_from(SPELLINGS)), st.lists(st.sampled_from(SPELLINGS)))
-def test_found_are_those_with_the_letters_and_digits_of_a_row(sentences: list[str], rows: list[str]) -> None:
+def test_shared_sentences_have_equal_letters_and_digits(sentences: list[str], rows: list[str]) -> None:
     def plain(text: str) -> str:
         return re.sub("[^a-z0-9]", "", text.lower())
 
     expected = [any(plain(sentence) and plain(sentence) == plain(row) for row in rows) for sentence in sentences]
-    keys = {key(row) for row in rows} - {""}
-    assert [key(sentence) in keys for sentence in sentences] == expected
+    keys = {sentence_key(row) for row in rows} - {""}
+    assert [sentence_key(sentence) in keys for sentence in sentences] == expected
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_found_are_those_with_the_letters_and_digits_of_a_row(sentences: list[st
     ],
 )
 def test_other_scripts_are_compared_too(first: str, second: str, is_same: bool) -> None:
-    assert (bool(key(first)) and key(first) == key(second)) == is_same
+    assert (bool(sentence_key(first)) and sentence_key(first) == sentence_key(second)) == is_same
 
 
 def test_data_is_read_from_every_source_by_its_column_alone(tmp_path: Path) -> None:
@@ -59,10 +59,10 @@ def test_data_is_read_from_every_source_by_its_column_alone(tmp_path: Path) -> N
     pd.DataFrame({"review": ["THREE", "four"]}).to_json(tmp_path / "b.jsonl", orient="records", lines=True)
     data = TunedOn((str(tmp_path / "a.parquet"), str(tmp_path / "b.jsonl")), "review")
     data.check()
-    told: list[int] = []
-    found = found_in(data, ["one", "three!", "Five", "!"], lambda done, total, unit: told.append(done))
-    assert found == {"one", "three"}
-    assert told == [3, 5]
+    num_rows: list[int] = []
+    shared = find_shared(data, ["one", "three!", "Five", "!"], lambda done, total, unit: num_rows.append(done))
+    assert shared == {"one", "three"}
+    assert num_rows == [3, 5]
 
 
 def test_the_demo_has_its_training_sentences() -> None:
@@ -71,12 +71,12 @@ def test_the_demo_has_its_training_sentences() -> None:
     train, test = demo.generate()
     data = TunedOn(("demo",))
     data.check()
-    assert len(found_in(data, [row.text for row in train])) == len({key(row.text) for row in train})
-    in_train = {key(row.text) for row in train}
-    assert found_in(data, [row.text for row in test]) == in_train & {key(row.text) for row in test}
+    assert len(find_shared(data, [row.text for row in train])) == len({sentence_key(row.text) for row in train})
+    in_train = {sentence_key(row.text) for row in train}
+    assert find_shared(data, [row.text for row in test]) == in_train & {sentence_key(row.text) for row in test}
 
 
-def test_data_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_missing_data_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"gone.csv: no such file"):
         TunedOn((str(tmp_path / "gone.csv"),)).check()
     (tmp_path / "a.csv").write_text("sentence,label\na,1\n")

@@ -34,7 +34,7 @@ def test_a_task_is_a_file_or_a_split_and_has_a_name(tmp_path: Path) -> None:
         assert task.tested == Labeled(*map(list, zip(*expected, strict=True)))
 
 
-def test_the_demo_and_sources_with_splits_are_asked_for_the_split_that_a_part_needs() -> None:
+def test_split_of_each_part() -> None:
     whole, split = read("whole=demo", "demo,demo")
     assert isinstance(whole, Classification) and isinstance(split, Classification)
     assert (whole.name, split.name) == ("whole", "demo")
@@ -60,7 +60,7 @@ def test_a_name_is_the_files_without_its_suffixes(name: str, tmp_path: Path) -> 
     assert task.name == ("a.b" if "jsonl" in name else "a")
 
 
-def test_the_columns_say_which_kind_a_task_is(tmp_path: Path) -> None:
+def test_kind_of_a_task_follows_from_its_columns(tmp_path: Path) -> None:
     (tmp_path / "2012.OnWN.test.tsv").write_text("1\ta\tb\n2\tc\td\n")
     (tmp_path / "pairs.csv").write_text("score,sentence1,sentence2\n1,a,b\n2,c,d\n")
     (tmp_path / "labeled.tsv").write_text("text\tlabel\n" + "a\tx\nb\ty\n" * 10)
@@ -80,20 +80,20 @@ def test_the_columns_say_which_kind_a_task_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("part", "split"), [("train", "train"), ("dev", "validation"), ("test", "test"), ("all", "train")]
 )
-def test_a_hub_source_is_asked_for_the_split_of_the_part(part: str, split: str) -> None:
-    (piece,) = tasks._pieces("hub:stanfordnlp/sst2", part)
+def test_hub_split_of_each_part(part: str, split: str) -> None:
+    (piece,) = tasks.find_pieces("hub:stanfordnlp/sst2", part)
     assert piece.split == split
-    (piece,) = tasks._pieces("hub:stanfordnlp/sst2:other", part)
+    (piece,) = tasks.find_pieces("hub:stanfordnlp/sst2:other", part)
     assert hub.parse(piece.name, piece.split)[-1] == "other"
 
 
 @pytest.mark.parametrize("spelled", ["a.csv,", "x=,a.csv", "a,b,c,d"])
-def test_what_is_no_task_is_refused(spelled: str) -> None:
-    with pytest.raises(InputError, match=r"--tasks: '.*' is none; allowed: \[NAME=\]FILE, \[NAME=\]TRAIN,TEST and "):
+def test_invalid_specification_is_rejected(spelled: str) -> None:
+    with pytest.raises(InputError, match=r"--tasks is '.*'; allowed: \[NAME=\]FILE, \[NAME=\]TRAIN,TEST and "):
         read(spelled)
 
 
-def test_what_cannot_be_scored_is_refused(tmp_path: Path) -> None:
+def test_unscorable_tasks_are_rejected(tmp_path: Path) -> None:
     def refusal(*spelled: str, num_folds: int = 10) -> str:
         with pytest.raises(InputError) as refused:
             read(*spelled, num_folds=num_folds)
@@ -107,13 +107,9 @@ def test_what_cannot_be_scored_is_refused(tmp_path: Path) -> None:
     few = write(tmp_path / "few.csv", a=4, b=5)
     assert refusal(few) == "few: has 9 rows, fewer than the 10 folds"
     uneven = write(tmp_path / "uneven.csv", a=90, b=11, c=3)
-    assert "two classes need 12 rows each to be put into folds; 'b', the second largest, has 11" in refusal(
-        uneven, num_folds=12
-    )
+    assert "'b', the second largest class, has 11 rows; allowed: at least 12" in refusal(uneven, num_folds=12)
     read(uneven, num_folds=11)
-    assert "two classes need 5 rows each to be put into folds; 'a', the second largest, has 4" in refusal(
-        f"t={few},{good}"
-    )
+    assert "'a', the second largest class, has 4 rows; allowed: at least 5" in refusal(f"t={few},{good}")
     read(f"t={few},{good},{good}")  # where C is chosen on dev
     other = write(tmp_path / "other.csv", c=5)
     assert refusal(f"t={good},{other}") == "t: no row of test has a label of train: 'c'"
