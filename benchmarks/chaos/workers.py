@@ -129,7 +129,7 @@ def kill_idle(setting: Setting) -> Outcome:
             for _ in range(setting.times):
                 recoveries.append(_kill_idle(cluster, sweep))
             code = sweep.end()
-        num_idle = plan.output.read_text().count("its process died before the trial started")
+        num_idle = plan.output.read_text().count("its worker ended before the trial started")
         found = outcome(plan, recoveries, _start_seconds(plan), killed_while_idle=num_idle)
     if code:
         found.problems.append(f"the driver ended with {code}")

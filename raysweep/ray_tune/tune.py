@@ -299,7 +299,7 @@ class _Error:
         if self.reason is not None:
             return Loss(Blame.PROCESS, self.reason)
         if not self.had_begun and CREATION not in self.text:
-            return Loss(Blame.NODE, "its process died before the trial started")
+            return Loss(Blame.NODE, "its worker ended before the trial started")
         if SHORT_OF_MEMORY in self.text:
             reason = "its node ran low on memory, and Ray killed its process"
             return Loss(Blame.PROCESS, reason, needs_memory=True)

@@ -114,7 +114,7 @@ def test_an_idle_process_that_died_costs_the_next_trial_nothing(cluster: Cluster
     _, printed = search(tmp_path, actor=KilledWhenIdle, budget__trials="1", resources__max_failures="0")
     (trial,) = load(tmp_path).trials
     assert str(trial.status) == "completed"
-    assert "trial 0: its process died before the trial started; it goes on from its checkpoint" in printed
+    assert "trial 0: its worker ended before the trial started; it goes on from its checkpoint" in printed
     assert (tmp_path / "attempts-0").stat().st_size == 2
 
 
