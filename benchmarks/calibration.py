@@ -1,19 +1,24 @@
-"""Whether 90% intervals hold what they say: simulated sweeps with known true scores, and how often intervals cover them.
+"""Measure how often 90% intervals cover the truth, in simulated sweeps with known true scores.
 
-(a) ``queries``: 24 points of 6 encoders. (b) ``2 runs`` and so on: queries and seeds, 8 configurations of 3 points each; the
-truth is what a configuration scores on average over seeds. (c) ``selected``: 256 trials of 4 points each; the front is
-selected on dev, and its members are measured on test; the truth is that of the encoders that were selected. Of hypervolume
-and oracle share the truth is always that of the same points at their true P and S. The three settings differ in queries, k,
-spread of trials and noise. Scores are invented (:mod:`benchmarks.simulated_scores`), the intervals are those of a report.
+Cases:
 
-Coverages are means over all members of all sweeps. Also printed of (c): intervals from dev itself, on which the front was
-selected, as they are and moved by what nested resampling says that selection adds; that estimate beside what selection did
-add; and how many points of a given stability on dev truly are on the front, which stability does not promise. These are from
-every fourth sweep.
+- ``queries``: 24 points of 6 encoders.
+- ``2 runs`` and so on: queries and seeds, 8 configurations of 3 points each; the truth is a configuration's mean over seeds.
+- ``selected``: 256 trials of 4 points each; the front is selected on dev, and its members are measured on test; the truth is
+  that of the selected encoders.
 
-Last, sweeps whose front's configurations are trained several times, as replicates are, and whose front is then chosen of all
-runs: intervals of hypervolume and share on dev, and on test, where only the front's own runs are scored; and beside them
-those by queries alone, which do not promise to hold. The truth is the configurations' over all seeds.
+The truth of hypervolume and oracle share is that of the same points at their true P and S. The three settings differ in
+queries, k, spread of trials and noise. Scores are simulated (:mod:`benchmarks.simulated_scores`); the intervals are those
+of a report.
+
+Coverages are means over all members of all sweeps. For ``selected``, every fourth sweep also yields: intervals from dev
+itself, on which the front was selected, unchanged and corrected by nested resampling; that correction next to the true
+effect of selection; and how many points of a given stability on dev truly are on the front, which stability does not
+estimate.
+
+In the last cases, the configurations of a sweep's front are trained several times, like replicates, and the front is then
+selected from all runs: intervals of hypervolume and share on dev, and on test, where only the front's own runs are scored;
+and, for comparison, intervals over queries alone. The truth is the configurations' over all seeds.
 """
 
 import itertools
@@ -54,7 +59,9 @@ Found = dict[str, list[float]]  # values of each quantity, sweep by sweep
 def main() -> None:
     parser = measure.parser("benchmarks.calibration", __doc__)
     parser.add_argument("--sweeps", type=int, help="of each case and setting: 1000; with --quick 12")
-    parser.add_argument("--seed", type=int, default=1, help="of the simulation; figures are from a seed not tuned on")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="seed of the simulation; figures are from a seed not tuned on"
+    )
     names = ", ".join(f"{number} is {setting.name}" for number, setting in enumerate(SETTINGS))
     parser.add_argument("--settings", type=int, nargs="*", default=range(len(SETTINGS)), help=f"only some: {names}")
     parser.add_argument(
@@ -97,7 +104,7 @@ CASES = (
 
 
 def play(case: str, setting: Setting, sweeps: int, seed: int) -> tuple[dict[str, float], list[Any]]:
-    """Means over simulated sweeps of one case, and the rows of the table of stability, which only ``selected`` has."""
+    """Return means over simulated sweeps of one case, and the rows of the stability table, only for ``selected``."""
     found: Found = defaultdict(list)
     stability: list[tuple[float, bool]] = []
     for index in range(sweeps):
@@ -121,14 +128,14 @@ def _play_queries(setting: Setting, rng: np.random.Generator, found: Found) -> N
 
 
 def _measure(encoders: Encoders, setting: Setting, trials: int, rng: np.random.Generator, found: Found) -> None:
-    """Score the encoders on new queries, and note whether intervals cover the truth."""
+    """Score the encoders on new queries, and record whether intervals cover the truth."""
     everything = encoders.joined(limits(setting, trials))
     scores = Queries.draw(setting, trials + 1, rng).scores(everything, rng)
     _note(encoders.truth, everything.truth, scores, found)
 
 
 def _note(truth: Float64Array, of_all: Float64Array, scores: Float64Array, found: Found) -> None:
-    """``truth`` (points, 2) are the members', and R and the oracle follow them in ``of_all`` and ``scores``."""
+    """Record coverages. ``truth`` (points, 2) are the members; R and the oracle follow in ``of_all`` and ``scores``."""
     num = len(truth)
     result = front.assess(_judged(scores, num), seed=0)
     points = list(result.members.values())
@@ -140,7 +147,7 @@ def _note(truth: Float64Array, of_all: Float64Array, scores: Float64Array, found
 
 
 def _judged(scores: Float64Array, num: int, trained: Trained | None = None) -> front.FrontScores:
-    """``num`` members, and then R and the oracle."""
+    """Return ``num`` members, then R and the oracle."""
     members = list(range(num))
     return front.FrontScores(
         names=[(row, None, "plain", None) for row in range(len(scores))],
@@ -198,7 +205,7 @@ def _play_runs(setting: Setting, runs: int, rng: np.random.Generator, found: Fou
 
 
 def _play_selected_runs(setting: Setting, runs: int, rng: np.random.Generator, found: Found) -> None:
-    """Every configuration is trained once, those on the front as often as ``runs`` says, and the front is chosen of all."""
+    """Train every configuration once and those on the front ``runs`` times, and select the front from all."""
     trials, points = 40, 3
     numbers = np.repeat(np.arange(trials), points)
     encoders = Encoders.of_scores(setting, trial_scores(setting, trials, points, rng), numbers, setting.shared)
@@ -225,7 +232,7 @@ def _play_selected_runs(setting: Setting, runs: int, rng: np.random.Generator, f
 
 
 class _SeedMoves:
-    """How far a seed moves encoders: standard deviations (points,) of logits and S. Points of a run move much alike."""
+    """Effects of a seed on encoders: standard deviations (points,) of logits and S. Points of a run move together."""
 
     def __init__(self, logits: Float64Array, similarity: Float64Array) -> None:
         self.logits, self.similarity = logits, similarity
@@ -241,7 +248,7 @@ class _SeedMoves:
 def _play_selected(
     setting: Setting, rng: np.random.Generator, found: Found, *, on_dev: bool
 ) -> list[tuple[float, bool]]:
-    """What holds on test and, if asked for, on dev: of each rival its stability, and whether it truly is on the front."""
+    """Record coverages on test and, if requested, on dev: each rival's stability, and whether it truly is on the front."""
     trials, points = 256, 4
     numbers = np.repeat(np.arange(trials), points)
     encoders = Encoders.of_scores(setting, trial_scores(setting, trials, points, rng), numbers, setting.shared)
@@ -268,7 +275,7 @@ def _play_selected(
 
 
 def _note_on_dev(name: str, truth: Float64Array, of_all: Float64Array, scores: Float64Array, found: Found) -> None:
-    """As for :func:`_note`, under a name of its own."""
+    """Record coverages like :func:`_note`, under separate names."""
     own: Found = defaultdict(list)
     _note(truth, of_all, scores, own)
     for quantity in QUANTITIES:
@@ -276,7 +283,7 @@ def _note_on_dev(name: str, truth: Float64Array, of_all: Float64Array, scores: F
 
 
 def _near_front(means: Float64Array, errors: Float64Array) -> Any:
-    """Rows of the points that three standard errors more would put on the front."""
+    """Return the rows of points that would be on the front with three standard errors more."""
     members = means[non_dominated(means)]
     better = means + 3 * errors
     is_far = (members[None] > better[:, None]).all(axis=-1).any(axis=-1)

@@ -1,4 +1,4 @@
-"""Several trials at once on one GPU, and what share of its bf16 peak they reach; an encoder large enough to ask."""
+"""Several trials at once on one GPU: the share of its bf16 peak that they reach, with an encoder of realistic size."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,10 +43,10 @@ def random_bert(folder: Path) -> str:
 
 
 def report(task: "Task", counts: Sequence[int], device: str) -> list[dict[str, Any]]:
-    """Print and return what so many copies of a trial reach together.
+    """Print and return the throughput of several copies of a trial at once.
 
-    FLOPs are 6 for each parameter that multiplies tokens and each token of a batch's distinct sentences, padding and
-    attention's own products left out: useful work only, counted alike for both peers.
+    FLOPs are 6 for each parameter that multiplies tokens and each token of a batch's distinct sentences, without padding
+    and attention's own products: useful work only, counted alike for both peers.
     """
     from benchmarks import training_peers
 
@@ -77,7 +77,7 @@ def report(task: "Task", counts: Sequence[int], device: str) -> list[dict[str, A
 
 
 def count_parameters(model: dict[str, Any]) -> int:
-    """Of the encoder that this configuration names."""
+    """Return the number of parameters of the encoder of this configuration."""
     from benchmarks.training_peers import working_parameters
     from raysweep.config.sweep import EncoderConfig
     from raysweep.encoders import encoder
@@ -87,7 +87,7 @@ def count_parameters(model: dict[str, Any]) -> int:
 
 
 def _restless(task: "Task") -> "Task":
-    """The same without a pause: trials that run at once take no turns."""
+    """Run without pauses: trials that run at once take no turns."""
     from dataclasses import replace
 
     return replace(task, per_turn=len(task.triplets) // 64 + 1)

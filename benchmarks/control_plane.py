@@ -1,13 +1,13 @@
-"""Trials without work on Ray Tune, through raysweep's own search: what hands them out, holds, revives and keeps account.
+"""Overhead of raysweep's search on Ray Tune, with trials that do no work.
 
-First 500 trials, 16 at a time, on four fake nodes of four CPUs each (``ray.cluster_utils.Cluster``). Each trial is paused
-after its first rung and revived once 16 others have been, so it is twice on a worker: two assignments. A trial is lost
-that did not complete, and doubled if an event that belongs to it once is in the ledger twice, or a worker did a rung or
-an assignment again. The memory is what belongs to the driver's process alone; its growth per assignment is the slope
-over the last four fifths of the assignments, with all that the sweep, the sampler and Ray Tune keep of trials.
+First 500 trials, 16 at a time, on four fake nodes of four CPUs each (``ray.cluster_utils.Cluster``). Each trial pauses
+after its first rung and resumes once 16 others have paused, so it has two assignments to a worker. A trial is lost if it
+did not complete, and doubled if an event that belongs to it once is in the ledger twice, or a worker repeated a rung or an
+assignment. The memory is the private memory of the driver's process; its growth per assignment is the slope over the last
+four fifths of the assignments, including everything that the sweep, the sampler and Ray Tune store per trial.
 
-Then 200 trials that sleep for a second each, on two slots of a local Ray. The floor is 100 s. ``ratio`` is the floor over
-what the search took, from the call to its end: starting processes, proposals, the ledger and messages included.
+Then 200 trials that sleep for a second each, in two slots of a local Ray. The floor is 100 s. ``ratio`` is the floor over
+the search's duration, from the call to its end, including process starts, proposals, the ledger and messages.
 """
 
 import argparse
@@ -46,7 +46,7 @@ SPACE = {
 
 @dataclass(frozen=True)
 class Size:
-    """How many trials are paused and revived, how many of them at a time, and how many take a second."""
+    """The numbers of trials that pause and resume, of those at a time, and of trials that take a second."""
 
     paused: int
     concurrent: int
@@ -143,7 +143,7 @@ def _of_one_second(size: Size, arguments: argparse.Namespace, folder: Path) -> d
 
 
 def _sweep(folder: Path, num_trials: int, *, num_rungs: int, sampler: str) -> workless.WatchedSweep:
-    """A sweep of the real parts, early stopping aside: none."""
+    """Return a sweep of the real parts, without early stopping."""
     from rich.console import Console
 
     from raysweep.controller.budget import CostTracker
@@ -167,7 +167,7 @@ def _sweep(folder: Path, num_trials: int, *, num_rungs: int, sampler: str) -> wo
 
 @contextlib.contextmanager
 def _fake_nodes(num_cpus: int) -> Iterator[ResourcesConfig]:
-    """Nodes of one machine, beside a head without CPUs, which have so many CPUs in all."""
+    """Start nodes on one machine with ``num_cpus`` CPUs in all, in addition to a head without CPUs."""
     from ray.cluster_utils import Cluster
 
     head: dict[str, Any] = {"num_cpus": 0, "object_store_memory": OBJECT_STORE_BYTES, "include_dashboard": False}
@@ -188,7 +188,7 @@ def _search(
     *,
     patient: bool,
 ) -> dict[str, float]:
-    """Run the sweep's trials, so many at a time: the seconds that took, until the first began, and the share of others."""
+    """Run the sweep's trials and return the duration, the time to the first start, and the CPU share of other processes."""
     from raysweep.ray_tune import tune
     from raysweep.ray_tune.workers import WorkbenchSpec
 
@@ -209,7 +209,7 @@ def _search(
 
 
 def _accounted(folder: Path, num_trials: int, *, num_rungs: int, num_holds: int) -> dict[str, int]:
-    """How many trials were lost, and how many of them or of their rungs there are twice."""
+    """Return how many trials were lost, and how many trials or rungs occur twice."""
     found: Counter[tuple[str, int]] = Counter()
     completed = set()
     for event in read_events(folder / "ledger.jsonl"):

@@ -102,7 +102,7 @@ def _slices(texts: Sequence[str]) -> list[list[str]]:
 
 
 def encode_stock(turns: Turns, texts: Sequence[str], device: str) -> tuple[Floats, list[float]]:
-    """Embeddings, and the rate of each slice without the time spent on making tokens."""
+    """Return embeddings, and the rate of each slice without the time of tokenization."""
     from raysweep.config.sweep import EncoderConfig
     from raysweep.encoders import encoder
 
@@ -131,7 +131,7 @@ def encode_stock(turns: Turns, texts: Sequence[str], device: str) -> tuple[Float
 
 
 def encode_ours(turns: Turns, texts: Sequence[str], device: str, arithmetic: str) -> tuple[Floats, list[float]]:
-    """Embeddings, and the rate of each slice over tokens made beforehand."""
+    """Return embeddings, and the rate of each slice over precomputed tokens."""
     from raysweep.config.sweep import EncoderConfig
     from raysweep.encoders import encoder
     from raysweep.encoders import tokens as encoder_tokens

@@ -1,14 +1,14 @@
-"""Which options of training raise the front of one softmax trial: share of the oracle's hypervolume on test, seed by seed.
+"""Training options that raise the front of one softmax trial: share of the oracle's hypervolume on test, seed by seed.
 
-A trial of the space `front` is trained in this process for each task, seed and option, with everything else as the space has
-it. Its temperature is fitted on dev, and all values of g of the space are measured on test. One training gives several rows,
-for its last weights and for averages of them, since averages change nothing of the training.
+A trial of the space `front` is trained in this process for each task, seed and option, with all other settings of the
+space. Its temperature is fitted on dev, and all values of g of the space are measured on test. One training yields several
+rows, for its last weights and for averages of them, since averages do not change the training.
 
-Every seed has a test split, a dev split and a training of its own. Tasks without a test split of their own (MR, SUBJ) give a
-tenth of their rows, drawn by the seed. Differences to the baseline (no option, last weights) are paired by seed; their 90%
-intervals are Student's, over seeds. `share` is the hypervolume of the points on test over that of the oracle's hull, as in
-a report. Sentences are encoded in bf16 where that pays, which moves cosines by 0.00002. Rows may be collected from several
-calls: --keep appends them to a file, --summarize reads such files.
+Every seed has its own test split, dev split and training. Tasks without a test split (MR, SUBJ) use a tenth of their rows,
+drawn by the seed. Differences from the baseline (no option, last weights) are paired by seed; their 90% intervals are
+Student's, over seeds. `share` is the hypervolume of the points on test over that of the oracle's hull, as in a report.
+Sentences are encoded in bf16 if that is faster, which moves cosines by 0.00002. Rows may be collected from several calls:
+--keep appends them to a file, --summarize reads such files.
 """
 
 import argparse
@@ -41,14 +41,14 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 """What each option changes in a trial's configuration, or in the number of its rungs."""
 
 DECAYS = (0.99,)
-"""Of the moving averages of weights that are measured beside the last weights of each training."""
+"""Decays of the moving averages of weights that are measured in addition to the last weights of each training."""
 
 BATCH_SIZE = 64
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How often a trial takes its training sentences, and at most how many each time."""
+    """How often a trial uses its training sentences, and the maximum number each time."""
 
     epochs: int
     most_sentences: int | None = None
@@ -84,7 +84,7 @@ HEADER = (
 
 @dataclass(frozen=True)
 class Row:
-    """One front: of which task, seed, option and weights; scores on test, calibration there before and after."""
+    """One front: task, seed, option and weights; scores on test, calibration there before and after."""
 
     task: str
     seed: int
@@ -144,7 +144,7 @@ class Task:
     test: str | None = None
 
     def sources(self, data: Path, folder: Path, seed: int, most: int | None) -> tuple[str, str | None]:
-        """The sources of train, with at most so many rows, and of test; what is drawn by the seed lies in ``folder``."""
+        """Return the sources of train, with at most ``max_train`` rows, and of test; samples are stored in ``folder``."""
         if self.train == "demo":
             return "demo", None
         with (data / self.train).open(encoding="utf-8", newline="") as file:
@@ -183,7 +183,7 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> Iterator[Row]:
 
 
 class Experiment:
-    """The artifacts of a task and a seed, the sets that its fronts are measured on, and a place to train."""
+    """The artifacts of a task and a seed, the sets that its fronts are measured on, and a trainer."""
 
     def __init__(self, sources: tuple[str, str | None], artifacts: Path, seed: int) -> None:
         import torch
@@ -204,7 +204,7 @@ class Experiment:
         self.limit = _Limit.of(self.test)
 
     def rows(self, option: Mapping[str, Any], schedule: Schedule) -> Iterator[tuple[str, dict[str, float]]]:
-        """Train once, and measure the last weights and averages of them: names of weights, and what was measured."""
+        """Train once, and measure the last weights and averages of them, by name."""
         from raysweep.config.trial import trial_config
         from raysweep.training.optimization import WeightAverage
         from raysweep.training.trainer import Training
@@ -234,7 +234,7 @@ class Experiment:
                 yield name, {**self._measured(training), "train_seconds": seconds}
 
     def _measured(self, training: "Training") -> dict[str, float]:
-        """The front of the weights in the model now."""
+        """Return the front of the model's current weights."""
         from raysweep.evaluation import operating_points
         from raysweep.evaluation.calibration import calibrated, calibration_of
         from raysweep.evaluation.operating_points import Encoded
@@ -269,7 +269,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class _Limit:
-    """Where hypervolumes begin, and the one of the oracle's hull."""
+    """The reference point of hypervolumes, and the hypervolume of the oracle's hull."""
 
     begin: tuple[float, float]
     area: float
@@ -326,7 +326,7 @@ def _line(row: Row) -> str:
 
 
 def _by_name(rows: Sequence[Row], task: str) -> dict[tuple[str, str], dict[int, Row]]:
-    """The rows of a task by option and weights, and then by seed."""
+    """Group the rows of a task by option and weights, then by seed."""
     found: dict[tuple[str, str], dict[int, Row]] = {}
     for row in rows:
         if row.task == task:
@@ -335,7 +335,7 @@ def _by_name(rows: Sequence[Row], task: str) -> dict[tuple[str, str], dict[int, 
 
 
 def _differences(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """By task, option and weights: the mean share less the baseline's over seeds, and its 90% interval."""
+    """Return the mean difference in share from the baseline and its 90% interval, by task, option and weights."""
     return [
         {"task": task, "option": name[0], "weights": name[1], **_paired(by_seed, found[BASELINE])}
         for task in dict.fromkeys(row.task for row in rows)
@@ -360,7 +360,7 @@ def _paired(rows: Mapping[int, Row], baseline: Mapping[int, Row]) -> dict[str, A
 
 
 def _kept(rows: Sequence[Row]) -> list[str]:
-    """What raises the share on every task there is, at least two: its interval lies above 0 on each."""
+    """Return the options that raise the share on every task, at least two: the interval is above 0 on each."""
     differences = _differences(rows)
     tasks = {each["task"] for each in differences}
     helps_on: dict[tuple[str, str], set[str]] = {}
@@ -371,7 +371,7 @@ def _kept(rows: Sequence[Row]) -> list[str]:
 
 
 def _summary(rows: Sequence[Row]) -> str:
-    """A table for each task, and what is kept."""
+    """Return a table for each task, and the options to keep."""
     differences = {(each["task"], each["option"], each["weights"]): each for each in _differences(rows)}
     tables = []
     for task in dict.fromkeys(row.task for row in rows):

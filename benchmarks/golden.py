@@ -6,7 +6,7 @@
 Three parts are recorded:
 
 - ``smoke``: every rung's loss and points of the shipped space ``smoke``, in fp32, one trial at a time, and the front.
-- ``replay``: which configurations each search of a recorded table proposes, and which trials it pauses and resumes.
+- ``replay``: which configurations each search of a recording proposes, and which trials it pauses and resumes.
 - ``export``: the scores and an embedding digest of the sweep's knee point, exported.
 
 Floats are stored as hexadecimal text. Entries are named by the configurations and points that they describe, not by events,
@@ -30,7 +30,7 @@ from benchmarks import measure
 
 RUN = ("run", "smoke", "--seed=1", "--space.precision=fp32", "--resources.num_cpus=1", "--resources.stall_seconds=3600")
 SCORES = ("polarity", "similarity", "retention", "accuracy")
-TABLE = measure.ROOT / "benchmarks" / "recordings" / "trec.parquet"
+RECORDING = measure.ROOT / "benchmarks" / "recordings" / "trec.parquet"
 POLICIES = ("growth", "pareto", "asha", "median", "none")
 SEEDS = (0, 1)
 NUM_WORKERS = 2
@@ -143,8 +143,8 @@ def _replay_decisions(policy: Any, seed: int) -> list[str]:
             decisions.append(f"rung: {trial} {budget} {'rests' if rests else 'continues'}")
             return rests
 
-    table = read(TABLE)
-    for step in replay(table, Recorder(table, SearchSettings("mfgp", policy, "front"), seed), NUM_WORKERS):
+    recording = read(RECORDING)
+    for step in replay(recording, Recorder(recording, SearchSettings("mfgp", policy, "front"), seed), NUM_WORKERS):
         decisions.append(f"area: {step.area.hex()} after {step.budget}")
     return decisions
 

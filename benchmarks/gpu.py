@@ -1,14 +1,14 @@
-"""All that needs a GPU, one step after the other, into one folder; ``make gpu`` installs what it takes and calls this.
+"""All checks that need a GPU, in sequence, into one folder; ``make gpu`` installs the requirements and calls this.
 
     tests       the tests' gpu lane
     throughput  trial_throughput with an encoder of BERT-base's shape, and 1, 2 and 4 trials at once on one GPU
     measured    a sweep of the built-in sentences with as many trials on each GPU as were measured to fit
-    polarity    the search space ``polarity`` on SST-2, of the folder that RAYSWEEP_DATA_DIR names
+    polarity    the search space ``polarity`` on SST-2, from the folder in RAYSWEEP_DATA_DIR
 
-``machine.json`` says what the machine is. What a step printed is in NAME.txt, with its command, the commit and its seconds
-on top, once it has ended well; such a step is not done again, so the same command goes on after an interruption, and a sweep
-goes on within. Runs and their reports are in ``runs``, artifacts in ``runs/artifacts``. Without a GPU nothing is done, and
-the exit code is 2; where steps failed, or SST-2 is missing, it is 1.
+``machine.json`` describes the machine. NAME.txt has the output of a finished step, after its command, commit and duration;
+finished steps are not repeated, so the same command resumes after an interruption, as do the sweeps within steps. Runs and
+their reports are in ``runs``, artifacts in ``runs/artifacts``. Without a GPU the exit code is 2; if steps failed, or SST-2
+is missing, it is 1.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def steps(folder: Path, data: sst2.Data) -> list[Step]:
-    """All there is to do, the quickest first."""
+    """Return all steps, the fastest first."""
     throughput = ("--encoder", "bert-base", "--trials-per-gpu", "1,2,4", "--json")
     packed = ("--resources.gpus_per_trial", "measured")
     on_sst2 = ("--data.train", data.train, "--data.test", data.test)
@@ -78,13 +78,13 @@ def steps(folder: Path, data: sst2.Data) -> list[Step]:
 
 
 def _sweep(space: str, name: str, folder: Path) -> tuple[str, ...]:
-    """A sweep that goes on where it was left."""
+    """Return a sweep that resumes from its last state."""
     runs = ("--storage.runs", str(folder / "runs"))
     return ("-m", "raysweep", "run", space, "--name", name, "--resume-or-start", *runs)
 
 
 def _check_gpu() -> None:
-    """End this process where nothing can be done."""
+    """Exit if no GPU can be used."""
     import torch
 
     if not torch.cuda.is_available():
@@ -97,22 +97,22 @@ def _check_gpu() -> None:
 
 
 def run(found: Sequence[Step], folder: Path) -> int:
-    """Do the steps that have no output yet: the exit code."""
+    """Run the steps without output and return the exit code."""
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / "machine.json", json.dumps({**measure.machine(), "gpus": _gpus()}, indent=1) + "\n")
     failed = [step.name for step in found if not _done(step, folder)]
     if failed:
-        print(f"failed: {', '.join(failed)}; the same command does them again")
+        print(f"failed: {', '.join(failed)}; the same command repeats them")
     else:
-        print(f"all is done: {folder}")
+        print(f"all steps are finished: {folder}")
     return FAILED if failed else 0
 
 
 def _done(step: Step, folder: Path) -> bool:
-    """Do a step unless it is done; whether it is now."""
+    """Run a step unless it is finished; return whether it is finished now."""
     output = folder / f"{step.name}.txt"
     if output.exists():
-        print(f"{step.name}: done before, {output}")
+        print(f"{step.name}: already finished, {output}")
         return True
     print(f"{step.name}: {shlex.join(step.command)}", flush=True)
     began = time.monotonic()
@@ -129,14 +129,14 @@ def _done(step: Step, folder: Path) -> bool:
 
 
 def _write(file: Path, text: str) -> None:
-    """Whole or not at all."""
+    """Write a file atomically."""
     unfinished = file.with_suffix(".unfinished")
     unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(file)
 
 
 def _gpus() -> list[str]:
-    """The name, driver and memory of each GPU, as nvidia-smi has them."""
+    """Return the name, driver and memory of each GPU, from nvidia-smi."""
     command = shutil.which("nvidia-smi")
     if command is None:
         return []

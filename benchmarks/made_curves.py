@@ -1,9 +1,9 @@
-"""Made learning curves whose truth is known: what trials score rung after rung, without and with noise.
+"""Simulated learning curves: true and noisy scores of trials by rung.
 
-Rungs are counted from 1, and time in rungs. An untrained trial scores ``REFERENCE``. With training P rises and S falls, each
-on its way to a level of the trial's own; how fast is the trial's family: exponentials, power laws, and exponentials whose
-speed falls with the level that they reach, so that curves cross. Each rung has three operating points, from the tuned
-encoder toward the untrained one, as interpolations have.
+Rungs are counted from 1, and time in rungs. An untrained trial scores ``REFERENCE``. With training, P rises and S falls,
+each toward a level of the trial's own; the speed depends on the trial's family: exponentials, power laws, and exponentials
+whose speed falls with their final level, so that curves cross. Each rung has three operating points, from the tuned encoder
+toward the untrained one, like interpolations.
 """
 
 from dataclasses import dataclass
@@ -27,14 +27,14 @@ NUM_ORDINARY = 2000  # curves that are drawn, more than any search begins
 
 @dataclass(frozen=True)
 class Curve:
-    """One trial's truth: what P gains and S loses in the end, and how much of it is there after each rung (rungs,)."""
+    """The true curve of one trial: the final gain of P and loss of S, and the share reached after each rung (rungs,)."""
 
     gain: float
     loss: float
     progress: Float64Array
 
     def points(self, rung: int) -> list[Pair]:
-        """Of a rung, without noise."""
+        """Return the true points of a rung."""
         reached = self.progress[rung - 1]
         polarity, similarity = REFERENCE
         points = []
@@ -46,7 +46,7 @@ class Curve:
 
 
 class Curves:
-    """The curves of a search's trials, by number. ``planted`` stand in place of ordinary ones."""
+    """The curves of a search's trials, by number. ``planted`` curves replace ordinary ones."""
 
     def __init__(self, family: Family, seed: int) -> None:
         self.planted: dict[int, Curve] = {}
@@ -58,7 +58,7 @@ class Curves:
         return self.planted.get(trial) or self._ordinary[trial % NUM_ORDINARY]
 
     def measured(self, trial: int, rung: int) -> list[Pair]:
-        """The points of a rung with noise, the same whenever they are asked for."""
+        """Return the points of a rung with noise, the same in every call."""
         random = np.random.default_rng([self._seed, trial, rung])
         shared = random.standard_normal(2)
         own = random.standard_normal((len(SHARES), 2))
@@ -68,7 +68,7 @@ class Curves:
 
 
 def _ordinary(family: Family, random: np.random.Generator) -> Curve:
-    """A trial of random configuration: most are middling, and what gains more P tends to lose more S."""
+    """Return a random trial: most are average, and those that gain more P tend to lose more S."""
     quality = random.beta(2, 2)
     gain = MOST_GAIN * quality
     loss = MOST_LOSS * np.clip(0.5 * quality + random.uniform(0, 0.6), 0, 1)
@@ -80,14 +80,14 @@ def _ordinary(family: Family, random: np.random.Generator) -> Curve:
 
 
 def slow_starter(random: np.random.Generator) -> Curve:
-    """It stands still at first, crosses the others in the middle, and ends above all of them."""
+    """Return a trial that starts slowly, crosses the others in the middle, and ends above all of them."""
     time_constant = random.uniform(10, 14)
     progress = 1 - np.exp(-((_time() / time_constant) ** 2))
     return Curve(1.15 * MOST_GAIN, 0.2 * MOST_LOSS, progress)
 
 
 def end_extender(random: np.random.Generator) -> Curve:
-    """It has more P than any other, at so little S that most trials have a larger area of their own."""
+    """Return a trial with the highest P, at so little S that most trials have a larger area of their own."""
     return Curve(1.25 * MOST_GAIN, 1.2 * MOST_LOSS, _exponential(random.uniform(2, 4)))
 
 

@@ -1,9 +1,8 @@
-"""Two labeled data sets from the demo's grammar, whose difficulty is known: one easy, one of which a part is learned late.
+"""Two labeled data sets of known difficulty from the demo's grammar.
 
-``easy``: a sentence begins with a word that says its label outright. ``late``: four in ten sentences are put into the mouth
-of one of 24 speakers, each rare, and half of the speakers mean the opposite of what they say. What most sentences need is
-learned at once; the rest needs who is speaking and what is said together, of few examples each. Both are made of what
-:mod:`raysweep.data.demo` generates, which is where topics and polarity come from.
+``easy``: a sentence begins with a word that determines its label. ``late``: four in ten sentences are attributed to one of
+24 rare speakers, half of whom mean the opposite of their words. Most sentences are learned at once; the rest require the
+combination of speaker and words, from few examples each. Topics and polarity come from :mod:`raysweep.data.demo`.
 """
 
 import csv
@@ -34,7 +33,7 @@ Pair = tuple[str, str]  # text and label
 
 
 def write(kind: str, folder: Path, num_train: int, num_test: int, seed: int) -> tuple[Path, Path]:
-    """The files of a data set, train and test, with the columns text and label."""
+    """Write the files of a data set, train and test, with the columns text and label."""
     make = KINDS[kind]
     train, test = demo.generate(seed, num_train, num_test)
     draw = random.Random(seed)

@@ -1,8 +1,9 @@
-"""A run of many trials that is made and not swept, for :mod:`benchmarks.report_size`.
+"""Generate a run of many trials without training, for :mod:`benchmarks.report_size`.
 
-Invented scores (:mod:`benchmarks.simulated_scores`) of each rung's operating points, a ledger, and what a run stores beside
-it: the scores of each query, of points near the front, the reference, the oracle and a probe; and what the reference and the
-front's members retrieve, with the texts of some queries. A tenth of the configurations ran twice.
+The run has simulated scores (:mod:`benchmarks.simulated_scores`) of each rung's operating points, a ledger, and the other
+files of a run: per-query scores of points near the front, the reference, the oracle and a probe; and the sentences
+retrieved by the reference and the front's members, with the texts of some queries. A tenth of the configurations have two
+runs.
 """
 
 import contextlib
@@ -72,7 +73,7 @@ class MadeRun:
         self.reference_similarity: dict[ScoredSplit, float] = {}
 
     def make(self) -> int:
-        """Write everything. How many points of trials have scores of each query on dev."""
+        """Write all files and return the number of trial points with per-query scores on dev."""
         with _without_waiting_for_the_disk():
             ledger = Ledger(self.run.path)
             ledger.append(SessionStarted(info=_info(self.trials)))
@@ -93,7 +94,7 @@ class MadeRun:
         return stored
 
     def _limits(self, split: ScoredSplit) -> Scored:
-        """The reference, the oracle and the probe."""
+        """Return the reference, the oracle and the probe."""
         made = limits(SETTING, 1)
         steps = np.linspace(0, len(made.logits) - 1, len(DEFAULT_BONUSES)).round().astype(np.int64)
         probe = Encoders.of_scores(
@@ -128,7 +129,7 @@ class MadeRun:
         )
 
     def _play(self, ledger: Ledger) -> list[Scored]:
-        """All trials, with their rungs. Those rungs that may be near the front."""
+        """Write all trials with their rungs, and return the rungs that may be near the front."""
         near = _near_true_front(self.true)
         kept = []
         for trial in range(self.trials):
@@ -159,7 +160,7 @@ class MadeRun:
         return Scored(points, own.copy())
 
     def _test(self, front: Sequence[Point]) -> list[Scored]:
-        """The members of the front, by rung."""
+        """Score the members of the front on test, by rung."""
         rungs: dict[tuple[int, int], list[Point]] = {}
         for point in front:
             assert point.trial is not None and point.step is not None
@@ -173,7 +174,7 @@ class MadeRun:
         return tested
 
     def _store(self, split: ScoredSplit, rungs: Sequence[Scored], names: set[object] | None) -> int:
-        """The scores of the named points of these rungs, or of all. How many."""
+        """Store the per-query scores of the named points of these rungs, or of all, and return their number."""
         num_stored = 0
         for scored in rungs:
             rows = [row for row, point in enumerate(scored.points) if names is None or name_of_point(point) in names]
@@ -187,7 +188,7 @@ class MadeRun:
 
 
 def _config(number: int) -> dict[str, object]:
-    """A configuration by chance, the same for the same number."""
+    """Return a random configuration, determined by its number."""
     rng = np.random.default_rng([2, number])
     return {
         "loss": LOSSES[number % len(LOSSES)],
@@ -200,12 +201,12 @@ def _config(number: int) -> dict[str, object]:
 
 
 def _columns(step: int) -> slice:
-    """A rung's points among its trial's."""
+    """Return a rung's columns among its trial's points."""
     return slice((step - 1) * len(KEYS), step * len(KEYS))
 
 
 def _near_true_front(true: Float64Array) -> NDArray[np.bool_]:
-    """Which points (trials, points) four standard errors or so may put within three of the front."""
+    """Return a mask of points (trials, points) within about four standard errors of the front."""
     flat = true.reshape(-1, 2)
     front = flat[non_dominated(flat)]
     raised = flat + np.array([0.06, 0.015])
@@ -235,7 +236,7 @@ def _info(trials: int) -> RunInfo:
 
 
 def _readings(front: Sequence[Point]) -> Readings:
-    """What is retrieved by chance, of sentences of twenty words each."""
+    """Return random retrieved sentences of twenty words each."""
     rng = np.random.default_rng(3)
     names = [REFERENCE, *map(name_of_point, front)]
     retrieved = {name: _by_chance(rng) for name in names}

@@ -1,4 +1,4 @@
-"""What every benchmark shares: its arguments, the machine it ran on, tables, one line of JSON, and peak memory."""
+"""Shared parts of benchmarks: arguments, the description of the machine, tables, one line of JSON, and peak memory."""
 
 import argparse
 import contextlib
@@ -23,7 +23,7 @@ SAMPLE_SECONDS = 0.5  # reading a process tree's memory takes milliseconds of it
 
 
 def parser(module: str, description: str | None) -> argparse.ArgumentParser:
-    """The options that every benchmark has."""
+    """Return a parser with the options of every benchmark."""
     made = argparse.ArgumentParser(
         prog=f"python -m {module}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -40,7 +40,7 @@ def parser(module: str, description: str | None) -> argparse.ArgumentParser:
 
 
 def artifacts_option(made: argparse.ArgumentParser) -> None:
-    """For benchmarks that begin with prepared artifacts."""
+    """Add the option of benchmarks that begin with prepared artifacts."""
     made.add_argument(
         "--artifacts", type=Path, help="folder to keep prepared artifacts in; a temporary one if not given"
     )
@@ -48,7 +48,7 @@ def artifacts_option(made: argparse.ArgumentParser) -> None:
 
 @contextlib.contextmanager
 def workplace() -> Iterator[Path]:
-    """A temporary folder, so that nothing is left in the repository. Libraries are kept quiet and off the network."""
+    """Yield a temporary folder, with libraries quiet and offline."""
     quiet = {"HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     quiet |= {"TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "true", "RAY_USAGE_STATS_ENABLED": "0"}
     for name, value in quiet.items():
@@ -58,7 +58,7 @@ def workplace() -> Iterator[Path]:
 
 
 def machine() -> dict[str, Any]:
-    """What ran the benchmark, so that its figures can be read later."""
+    """Return a description of the machine, to be stored with the figures."""
     import torch
 
     from raysweep.encoders import encoder, precision
@@ -84,7 +84,7 @@ def machine() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The repository's commit; with ``+changes`` where the working tree differs from it."""
+    """Return the repository's commit, with ``+changes`` if the working tree differs from it."""
 
     def git(*arguments: str) -> str:
         command = ["git", "--no-optional-locks", "-C", str(ROOT), *arguments]
@@ -97,7 +97,7 @@ def commit() -> str:
 
 
 def describe(found: Mapping[str, Any]) -> str:
-    """The machine in a few lines."""
+    """Return the machine in a few lines."""
     listed = ", ".join(found["lists_bf16"]) or "no"
     return (
         f"machine: {found['cpu']}, {found['cores']} cores; device {found['device']}; torch {found['torch']}, "
@@ -108,7 +108,7 @@ def describe(found: Mapping[str, Any]) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Aligned columns: the first to the left, numbers to the right."""
+    """Return aligned columns: the first to the left, numbers to the right."""
     columns = [[str(cell) for cell in column] for column in zip(header, *rows, strict=True)]
     lines = []
     for number, column in enumerate(columns):
@@ -119,14 +119,14 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def finish(benchmark: str, figures: Mapping[str, Any], found: Mapping[str, Any], as_json: bool) -> None:
-    """Print the machine and, if asked for, all figures as the last line."""
+    """Print the machine and, with ``--json``, all figures as the last line."""
     print(f"\n{describe(found)}")
     if as_json:
         print(json.dumps({"benchmark": benchmark, **figures, "machine": dict(found)}), flush=True)
 
 
 def busy_seconds() -> float:
-    """CPU time that all processes together have used since the machine started (Linux; 0 elsewhere)."""
+    """Return the CPU time of all processes since the machine started (Linux; 0 elsewhere)."""
     stat = Path("/proc/stat")
     if not stat.is_file():
         return 0.0
@@ -144,7 +144,7 @@ def wait_for_quiet() -> None:
 
 
 def tree_seconds(pid: int) -> float:
-    """CPU time that a process and all below it have used, those that ended included (Linux; 0 elsewhere)."""
+    """Return the CPU time of a process and its descendants, ended ones included (Linux; 0 elsewhere)."""
     ticks = 0
     for one in process_tree(pid):
         with contextlib.suppress(OSError):  # it ended meanwhile; its parent has its time now
@@ -154,21 +154,21 @@ def tree_seconds(pid: int) -> float:
 
 
 def peak_resident() -> int:
-    """The greatest resident memory of this process so far, in bytes (Linux: VmHWM; 0 elsewhere)."""
+    """Return the peak resident memory of this process in bytes (Linux: VmHWM; 0 elsewhere)."""
     status = Path("/proc/self/status")
     found = re.search(r"^VmHWM:\s*(\d+) kB$", status.read_text(), re.MULTILINE) if status.is_file() else None
     return int(found[1]) << 10 if found else 0
 
 
 def private_bytes() -> int:
-    """The memory that belongs to this process alone now, in bytes (Linux; 0 elsewhere)."""
+    """Return the current private memory of this process in bytes (Linux; 0 elsewhere)."""
     rollup = Path("/proc/self/smaps_rollup")
     text = rollup.read_text() if rollup.is_file() else ""
     return sum(int(found) << 10 for found in re.findall(r"^Private_(?:Clean|Dirty):\s*(\d+) kB$", text, re.MULTILINE))
 
 
 class Sampled(ABC):
-    """Within, :meth:`sample` is called every so many seconds, in a thread of its own."""
+    """A context that calls :meth:`sample` at fixed intervals in its own thread."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -189,13 +189,13 @@ class Sampled(ABC):
 
     @abstractmethod
     def sample(self) -> None:
-        """What is done each time."""
+        """Take a sample."""
 
 
 class TreeMemory(Sampled):
-    """The greatest memory of a process and all below it, sampled: the sum of proportional set sizes, shared pages once.
+    """The peak memory of a process and its descendants, sampled: the sum of proportional set sizes, shared pages once.
 
-    For peers that are several processes. 0 where there is no /proc.
+    For peers that are several processes. 0 without /proc.
     """
 
     def __init__(self, pid: int) -> None:
@@ -208,7 +208,7 @@ class TreeMemory(Sampled):
 
 
 def process_tree(pid: int) -> list[int]:
-    """A process and all below it."""
+    """Return a process and its descendants."""
     children = defaultdict(list)
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -55,9 +55,9 @@ VECTORS = "vectors.npy"
 
 @dataclass(frozen=True)
 class Size:
-    """How many vectors are searched, and how many of them are queries in how many turns.
+    """The number of vectors to search, and of queries among them, in turns.
 
-    The first block of these is searched by other numbers of shards too, and the inverted file searches for ``inverted``.
+    The first block of queries is also searched by other numbers of shards, and the inverted file searches for ``inverted``.
     """
 
     vectors: int
@@ -67,12 +67,12 @@ class Size:
 
     @property
     def queries_of_block(self) -> int:
-        """As many as prepare searches for at once."""
+        """The number of queries that prepare searches for at once."""
         return SearchJob(_no_vectors, self.vectors, NeighborSearch(K)).num_queries
 
     @property
     def parts(self) -> list[tuple[int, int]]:
-        """The queries of each turn, whole blocks: the first, and the one after the last."""
+        """The queries of each turn in complete blocks: the first, and the one after the last."""
         bounds = np.linspace(0, self.queries // self.queries_of_block, self.turns + 1).astype(int).tolist()
         return [
             (first * self.queries_of_block, last * self.queries_of_block) for first, last in itertools.pairwise(bounds)
@@ -102,7 +102,7 @@ def _arguments() -> argparse.Namespace:
     arguments.queries = arguments.queries or (8192 if quick else 102_400)
     arguments.turns = arguments.turns or (2 if quick else 8)
     if arguments.queries > arguments.vectors:
-        parser.error("--queries are some of the vectors, so they cannot be more")
+        parser.error("--queries is larger than --vectors; allowed: at most as many")
     return arguments
 
 
@@ -137,14 +137,14 @@ def make_vectors(folder: Path, count: int) -> None:
 
 
 def open_vectors(folder: Path) -> VectorFile:
-    """All of the vectors; each is of a text of its own."""
+    """Return all vectors, each with its own text."""
     labels = np.load(folder / "labels.npy")
     rows = np.arange(len(labels), dtype=np.int32)
     return VectorFile(np.load(folder / VECTORS, mmap_mode="r"), rows, labels, rows)
 
 
 def with_faiss(turns: Turns, folder: Path, size: Size) -> dict[str, Any]:
-    """Seconds to read the vectors into an index, and the ids (queries, k) that it finds."""
+    """Return the seconds to read the vectors into an index, and the ids (queries, k) that it finds."""
     began = time.perf_counter()
     import faiss
 
@@ -166,7 +166,7 @@ def with_faiss(turns: Turns, folder: Path, size: Size) -> dict[str, Any]:
 
 
 def with_shards(turns: Turns, folder: Path, size: Size) -> dict[str, Any]:
-    """The same of shards, their memory, and then what other numbers of shards and the inverted file do."""
+    """Return the same for shards, their memory, and the results of other numbers of shards and of the inverted file."""
     import ray
 
     job = SearchJob(partial(open_vectors, folder), size.vectors, NeighborSearch(K))
@@ -199,14 +199,14 @@ def with_shards(turns: Turns, folder: Path, size: Size) -> dict[str, Any]:
 
 
 class Coordinator:
-    """Searches as prepare's coordinator does: opens shards, and has what they answer merged and stored."""
+    """Searches like prepare's coordinator: opens shards, and has their answers merged and stored."""
 
     def __init__(self, job: SearchJob) -> None:
         self.job = job
         self.shards: Any = None
 
     def open(self, num_shards: int, request: Request) -> dict[int, str]:
-        """Start shards, in place of those that are there, and wait for them. The node of each process, this one included."""
+        """Replace the shards and wait for them. Return the node of each process, this one included."""
         import ray
 
         if self.shards is not None:
@@ -216,7 +216,7 @@ class Coordinator:
         return dict([*places, _place(self)])
 
     def search(self, start: int, stop: int, folder: Path) -> None:
-        """Store the neighbors of the rows ``start`` to ``stop``, whole blocks."""
+        """Store the neighbors of the rows ``start`` to ``stop``, in complete blocks."""
         num_queries = self.job.num_queries
         blocks = range(start // num_queries, -(-stop // num_queries))
         into = ShardSet(Artifact(str(folder.parent), folder.name), len(blocks) + blocks.start)
@@ -224,12 +224,12 @@ class Coordinator:
             pass
 
     def cells(self) -> dict[str, float]:
-        """What is known of the inverted file."""
+        """Return the properties of the inverted file."""
         return neighbor_shards.describe_cells(self.job, self.shards)
 
 
 def _place(actor: Any) -> tuple[int, str]:
-    """The process and the node of an actor."""
+    """Return the process and the node of an actor."""
     import ray
 
     return os.getpid(), ray.get_runtime_context().get_node_id()
@@ -237,7 +237,7 @@ def _place(actor: Any) -> tuple[int, str]:
 
 @contextlib.contextmanager
 def _two_nodes() -> Iterator[None]:
-    """A cluster of two nodes of one CPU each."""
+    """Start a cluster of two nodes of one CPU each."""
     import ray
     from ray.cluster_utils import Cluster
 
@@ -255,7 +255,7 @@ def _two_nodes() -> Iterator[None]:
 def _found_by(
     num_shards: int, job: SearchJob, coordinator: Any, folder: Path, size: Size
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-    """Ids and cosines of the first block of queries by so many shards."""
+    """Return ids and cosines of the first block of queries by this number of shards."""
     import ray
 
     to = folder / f"by-{num_shards}"
@@ -266,14 +266,14 @@ def _found_by(
 
 
 def _stored(folder: Path, number: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-    """Ids and cosines of one block."""
+    """Return the ids and cosines of one block."""
     (file,) = folder.glob(f"{number:05}-of-*.arrow")
     batch = pa.ipc.open_file(file).get_batch(0)
     return batch.column("ids").to_numpy_ndarray(), batch.column("cosines").to_numpy_ndarray()
 
 
 def _inverted(job: SearchJob, folder: Path, size: Size) -> dict[str, Any]:
-    """What the inverted file does: seconds until its shards are there, seconds of the search, and its recall."""
+    """Return the inverted file's seconds to start its shards, seconds of the search, and its recall."""
     import ray
 
     kept = ShardSet(Artifact(str(folder), "centroids"), 1)
@@ -303,7 +303,7 @@ def _same_bytes(one: Sequence[npt.NDArray[Any]], other: Sequence[npt.NDArray[Any
 
 
 def nearest_of_all(ids: npt.NDArray[np.int32], cosines: npt.NDArray[np.float32]) -> npt.NDArray[np.int32]:
-    """The k nearest (m, k) of either slot's (m, 2, k)."""
+    """Return the k nearest (m, k) of either slot's (m, 2, k)."""
     flat_ids = ids.reshape(len(ids), -1)
     flat_cosines = cosines.reshape(len(ids), -1)
     order = np.lexsort((flat_ids, -flat_cosines), axis=1)[:, :K]
@@ -311,7 +311,7 @@ def nearest_of_all(ids: npt.NDArray[np.int32], cosines: npt.NDArray[np.float32])
 
 
 class NodeMemory(measure.Sampled):
-    """The greatest memory of the workers on each node, by its id; ``nodes`` are those of some workers, by process."""
+    """The peak memory of the workers on each node, by its id; ``nodes`` are those of some workers, by process."""
 
     def __init__(self, nodes: dict[int, str], left_out: str) -> None:
         super().__init__(seconds=1)
@@ -328,7 +328,7 @@ class NodeMemory(measure.Sampled):
 
 
 def _has_worked(process: psutil.Process) -> bool:
-    """Whether it is one of Ray's workers that runs something or did: shards, the coordinator, and those that merge."""
+    """Return whether the process is a Ray worker that runs or ran something: shards, the coordinator, or merges."""
     with contextlib.suppress(psutil.NoSuchProcess):
         title = " ".join(process.cmdline()).strip()
         return title.startswith("ray::") and title != "ray::IDLE"
@@ -336,7 +336,7 @@ def _has_worked(process: psutil.Process) -> bool:
 
 
 def proportional(pid: int, left_out: str) -> int:
-    """A process's proportional set size in bytes, without mappings of the file ``left_out``."""
+    """Return a process's proportional set size in bytes, without mappings of the file ``left_out``."""
     total = 0
     counts = True
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
@@ -348,7 +348,7 @@ def proportional(pid: int, left_out: str) -> int:
 
 
 def _compared(bare: Peer, ours: Peer, size: Size) -> dict[str, Any]:
-    """The line of JSON."""
+    """Return the line of JSON."""
     of_faiss: npt.NDArray[np.int64] = bare.result.pop("ids")
     of_ours: npt.NDArray[np.int32] = ours.result.pop("ids")
     # faiss finds the query itself too, and we do not.

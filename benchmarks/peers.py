@@ -1,6 +1,6 @@
-"""Peers measured side by side: each in a process of its own, working in turns, so that other load meets all alike.
+"""Peers measured side by side: each in its own process, in alternating turns, so that other load affects all alike.
 
-A process of its own makes peak memory a peer's own. Setting up and winding up are done outside the turns and not timed.
+In separate processes, each peer has its own peak memory. Setup and teardown are outside the turns and not timed.
 """
 
 import multiprocessing
@@ -20,7 +20,7 @@ _PRELOAD = ["torch", "sentence_transformers", "raysweep.training.trainer", "rays
 
 
 class Turn(NamedTuple):
-    """Examples done, seconds taken, and the share of all CPUs that other processes took meanwhile."""
+    """Examples done, seconds taken, and the share of all CPUs that other processes used meanwhile."""
 
     amount: float
     seconds: float
@@ -28,29 +28,29 @@ class Turn(NamedTuple):
 
 
 class Turns:
-    """A peer's end of the line. Its clock runs from :meth:`begin` or a rest's end to the next rest."""
+    """A peer's end of the connection. Its clock runs from :meth:`begin`, or the end of a rest, to the next rest."""
 
     def __init__(self, pipe: "Connection[Any, Any]") -> None:
         self._pipe = pipe
         self._began = self._others = 0.0
 
     def begin(self) -> None:
-        """Everything is set up: wait for the first turn."""
+        """Wait for the first turn, after setup."""
         self._pipe.send(("ready",))
         self._wait()
 
     def rest(self, amount: float) -> None:
-        """``amount`` examples were done in this turn: report, and wait for the next one."""
+        """Report ``amount`` examples of this turn, and wait for the next one."""
         self._pipe.send(("turn", amount, *self._elapsed()))
         self._wait()
 
     def end(self, amount: float = 0.0) -> None:
-        """The last turn is done. What follows is not timed and waits for the other peers to end theirs."""
+        """End the last turn. Later work is not timed and waits until the other peers end theirs."""
         self._pipe.send(("end", amount, *self._elapsed(), measure.peak_resident(), _peak_on_device()))
         self._wait()
 
     def _elapsed(self) -> tuple[float, float]:
-        """Seconds of this turn, and the share of all CPUs that other processes took meanwhile."""
+        """Return the seconds of this turn, and the share of all CPUs that other processes used meanwhile."""
         _wait_for_device()
         seconds = time.perf_counter() - self._began
         return seconds, (_others() - self._others) / seconds / (os.cpu_count() or 1)
@@ -62,7 +62,7 @@ class Turns:
 
 
 class Peer:
-    """One thing measured: ``work(turns, *arguments)`` in its own process. What it returns becomes :attr:`result`."""
+    """One measured function: ``work(turns, *arguments)`` in its own process. Its return value becomes :attr:`result`."""
 
     def __init__(self, name: str, work: Callable[..., Any], *arguments: Any) -> None:
         self.name = name
@@ -82,18 +82,18 @@ class Peer:
 
     @property
     def rate(self) -> float:
-        """Examples a second: the median over turns that count."""
+        """Return examples per second: the median over turns that count."""
         return self.median([turn.amount / turn.seconds for turn in self.turns])
 
     def median(self, by_turn: Sequence[float]) -> float:
-        """Of values of its turns, over those that count."""
+        """Return the median of a value over the turns that count."""
         return statistics.median(by_turn[number] for number in self.counted)
 
     def go(self) -> None:
         self._pipe.send(None)
 
     def expect(self, *kinds: str) -> None:
-        """Take the peer's next message, which must be one of ``kinds``. RuntimeError with its traceback if it failed."""
+        """Receive the peer's next message, one of ``kinds``. Raise RuntimeError with the peer's traceback if it failed."""
         try:
             kind, *values = self._pipe.recv()
         except EOFError:
@@ -110,7 +110,7 @@ class Peer:
             self._process.join()
 
     def figures(self) -> dict[str, Any]:
-        """For the line of JSON."""
+        """Return the figures for JSON."""
         return {
             "examples_per_second": self.rate,
             "turns": [turn._asdict() for turn in self.turns],
@@ -120,7 +120,7 @@ class Peer:
 
 
 def preload(device: str) -> None:
-    """Fork peers from a server that has imported the heavy libraries once; not where a GPU's driver bars it."""
+    """Fork peers from a server that has imported the heavy libraries once, unless a GPU's driver prevents it."""
     global _context
     if device == "cpu":
         _context = multiprocessing.get_context("forkserver")
@@ -128,9 +128,9 @@ def preload(device: str) -> None:
 
 
 def side_by_side(peers: Sequence[Peer], *, patient: bool = False) -> str:
-    """Let the peers work in turns, each round in the other direction, until all have ended; then collect results.
+    """Alternate the peers' turns, each round in the opposite direction, until all have ended; then collect results.
 
-    A ``patient`` one begins each turn only once the machine is otherwise idle. Returns what to say about disturbances.
+    A ``patient`` call begins each turn only once the machine is otherwise idle. Returns a note on disturbances.
     """
     for peer in peers:
         peer.expect("ready")
@@ -151,14 +151,14 @@ def side_by_side(peers: Sequence[Peer], *, patient: bool = False) -> str:
 
 
 def describe_rounds(quiet: int, rounds: int) -> str:
-    """What a reader must know of disturbances."""
+    """Return a note on disturbances for the reader."""
     if quiet:
         return f"{quiet} of {rounds} rounds count: in them other processes took less than {MOST_OTHERS:.0%} of the CPUs"
     return "other processes disturbed every round, so these figures are worth little"
 
 
 def at_once(peers: Sequence[Peer]) -> float:
-    """Let all peers work at the same time; seconds until the last has ended. They must take no rest."""
+    """Let all peers work at the same time and return the seconds until the last has ended. They must not rest."""
     for peer in peers:
         peer.expect("ready")
     began = time.perf_counter()
@@ -172,7 +172,7 @@ def at_once(peers: Sequence[Peer]) -> float:
 
 
 def apart(work: Callable[..., Any], *arguments: Any) -> Any:
-    """What ``work(*arguments)`` returns, from a process of its own, so that its memory and imports stay there."""
+    """Return the value of ``work(*arguments)`` from its own process, which keeps its memory and imports."""
     peer = Peer(work.__name__, _plainly, work, arguments)
     peer.expect("result")
     return peer.result
@@ -196,7 +196,7 @@ def _work(pipe: "Connection[Any, Any]", work: Callable[..., Any], arguments: tup
 
 
 def _others() -> float:
-    """CPU time that all processes but this one and its children have used."""
+    """Return the CPU time of all processes except this one and its children."""
     return measure.busy_seconds() - measure.tree_seconds(os.getpid())
 
 

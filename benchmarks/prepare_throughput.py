@@ -1,16 +1,16 @@
-"""Sentences embedded a second by prepare's Ray Data stage, against a bare loop on the same cores.
+"""Sentences embedded per second by prepare's Ray Data stage, against a bare loop on the same cores.
 
 Ray's side is the stage ``encoded`` as a sweep runs it: :func:`raysweep.prepare.build.prepare` on a local cluster of all
-cores, its coordinator, a pool of encoder actors, the artifact written in order. The bare loop is one process that makes
-tokens, embeds and writes the same arrays of the same sentences, chunk by chunk of the same size. They take turns. With
-``--location`` Ray's artifacts lie there, such as in a bucket, and the bare loop writes to a folder of this machine.
+cores, with its coordinator, a pool of encoder actors, and the artifact written in order. The bare loop is one process that
+tokenizes, embeds and writes the same arrays of the same sentences in chunks of the same size. They take turns. With
+``--location``, Ray's artifacts are stored there, such as in a bucket, and the bare loop writes to a local folder.
 
-Starting up is left out on both sides alike, and stated in rows of its own: the rate counts from the moment at which the
-first encoder is loaded (by then Ray has started its actors; each notes when) to the moment at which the artifact is whole.
-Chunks as they arrive would tell less: Ray Data hands out a chunk only once the next one is done too.
+Startup is left out on both sides and stated in separate rows: the rate counts from the moment at which the first encoder is
+loaded (by then Ray has started its actors; each records when) to the moment at which the artifact is complete. The arrival
+of chunks is less informative: Ray Data passes on a chunk only once the next one is done too.
 
-Peak memory is that of the peer's whole process tree (on Ray's side driver, Ray's own processes, coordinator and actors):
-the greatest sum of proportional set sizes, sampled twice a second.
+Peak memory is that of the peer's process tree (on Ray's side driver, Ray's own processes, coordinator and actors): the
+maximum sum of proportional set sizes, sampled twice a second.
 """
 
 import argparse
@@ -114,7 +114,7 @@ def _run(arguments: argparse.Namespace, temporary: Path) -> dict[str, Any]:
 
 
 def build_sentences(data: sst2.Data, artifacts: str) -> Path:
-    """The artifact that both read, made beforehand."""
+    """Build the artifact that both read."""
     plan = sst2.encoding_plan(data, artifacts)
     for stage in plan.missing:
         if stage.kind == "sentences":
@@ -123,7 +123,7 @@ def build_sentences(data: sst2.Data, artifacts: str) -> Path:
 
 
 def bare_loop(turns: Turns, folder: Path, to: Path, repeats: int) -> tuple[int, float, list[Run]]:
-    """The number of sentences, seconds to get ready, and the runs."""
+    """Return the number of sentences, the seconds of startup, and the runs."""
     began = time.perf_counter()
     from raysweep.config.sweep import EncoderConfig
     from raysweep.encoders import encoder
@@ -158,7 +158,7 @@ def bare_loop(turns: Turns, folder: Path, to: Path, repeats: int) -> tuple[int, 
 
 
 def with_ray(turns: Turns, data: sst2.Data, artifacts: str, repeats: int) -> tuple[int, float, list[Run]]:
-    """The same of prepare on Ray."""
+    """Return the same for prepare on Ray."""
     from rich.console import Console
 
     from raysweep import terminal
@@ -190,7 +190,7 @@ def with_ray(turns: Turns, data: sst2.Data, artifacts: str, repeats: int) -> tup
 
 
 class NotingEncodeWorker(EncodeWorker):
-    """Leaves a note of when its encoder was loaded; a process may have kept it from the turn before."""
+    """Records when its encoder was loaded; a process may have kept it from the turn before."""
 
     def __call__(self, chunk: Columns) -> Shard:
         _ = self.model
@@ -199,7 +199,7 @@ class NotingEncodeWorker(EncodeWorker):
 
 
 class NotingCoordinator(stages.Coordinator):
-    """Sends those workers out."""
+    """Starts those workers."""
 
     encode_worker = NotingEncodeWorker
 

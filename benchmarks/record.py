@@ -1,11 +1,11 @@
-"""Record a table for :mod:`benchmarks.search_quality`: random configurations of a space, every one at every rung.
+"""Record random configurations of a space, each at every rung, for :mod:`benchmarks.search_quality`.
 
     python -m benchmarks.record mr benchmarks/recordings/mr.parquet --runs runs/
 
-The data sets: SST-2, MR, SUBJ and TREC of RAYSWEEP_DATA_DIR, and two that the demo's grammar makes, ``easy`` and ``late``
-(:mod:`benchmarks.made_data`). It is a sweep of ``raysweep run`` with the sampler random and without stopping, and can be
-recorded in several sittings: Ctrl-C ends one, and the same command goes on. When all configurations are recorded the table
-is written, and whether it counts is said.
+The data sets are SST-2, MR, SUBJ and TREC of RAYSWEEP_DATA_DIR, and two that the demo's grammar generates, ``easy`` and
+``late`` (:mod:`benchmarks.made_data`). The recording is a sweep of ``raysweep run`` with the sampler random and without
+early stopping. It can be split into several sessions: Ctrl-C ends one, and the same command resumes. When all
+configurations are recorded, the file is written and the command prints whether the recording counts.
 """
 
 import argparse
@@ -33,12 +33,12 @@ FILES = {
     "trec": ("transfer/trec_train.csv", "transfer/trec_test.csv"),
 }
 NAMES = (*FILES, *made_data.KINDS)
-ENDED_OR_INTERRUPTED = (0, 130)  # exit statuses of a sweep that is over, or that Ctrl-C has ended for now
+ENDED_OR_INTERRUPTED = (0, 130)  # exit statuses of a finished sweep, and after Ctrl-C
 
 
 @dataclass(frozen=True)
 class Recording:
-    """What is recorded of a data set, and where."""
+    """A data set to record, its settings and its folder."""
 
     data: str
     space: str
@@ -53,14 +53,14 @@ class Recording:
 
     @property
     def name(self) -> str:
-        """Of the run, which a later sitting goes on with, also for more configurations."""
+        """The name of the run, which later sessions resume, also for more configurations."""
         space = Path(self.space).stem
         budget = f"{self.num_rungs}x{self.examples_per_rung}"
         pool = "" if self.num_pool is None else f"-p{self.num_pool}"
         return f"table-{space}-{self.data}-{budget}-q{self.num_queries}{pool}-{self.seed}"
 
     def command(self, train: Path, test: Path | None) -> list[str]:
-        """The sweep that records it."""
+        """Return the command of the sweep."""
         options = {
             "name": self.name,
             "seed": self.seed,
@@ -68,7 +68,7 @@ class Recording:
             "data.test": test or "null",
             "data.max_dev": self.num_queries,
             "evaluation.num_pool": self.num_pool or "null",
-            "first": "[]",  # every configuration is drawn by chance
+            "first": "[]",  # every configuration is random
             "sampler": "random",
             "early_stopping.policy": "none",
             "budget.trials": self.num_configurations,
@@ -109,7 +109,7 @@ def main() -> None:
 
 
 def _run(command: list[str]) -> int:
-    """The sweep's exit status. Ctrl-C reaches the sweep too, which ends the sitting by itself."""
+    """Return the sweep's exit status. Ctrl-C also reaches the sweep, which then ends the session."""
     with subprocess.Popen(command) as sweep:
         while True:
             try:
@@ -125,23 +125,21 @@ def _arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("data", choices=NAMES, help="the data set")
-    parser.add_argument("table", type=Path, help="the .parquet or .csv file that is written when all is recorded")
-    parser.add_argument("--runs", type=Path, required=True, help="folder of the sweep; the same in every sitting")
+    parser.add_argument("table", type=Path, help="the .parquet or .csv file to write when everything is recorded")
+    parser.add_argument("--runs", type=Path, required=True, help="folder of the sweep; the same in every session")
     parser.add_argument("--space", default="polarity", help="a shipped space or a YAML file")
     parser.add_argument("--configurations", type=int, default=96)
     parser.add_argument("--examples-per-rung", type=int, default=512)
     parser.add_argument("--rungs", type=int, default=5)
-    parser.add_argument("--queries", type=int, default=200, help="of dev, at most")
-    parser.add_argument(
-        "--pool", type=int, help="sentences that are retrieved, drawn by chance; all of train if not given"
-    )
-    parser.add_argument("--workers", type=int, default=1, help="trials at the same time, each on one processor core")
+    parser.add_argument("--queries", type=int, default=200, help="maximum number of queries of dev")
+    parser.add_argument("--pool", type=int, help="size of the random retrieval pool; default: all of train")
+    parser.add_argument("--workers", type=int, default=1, help="concurrent trials, each on one CPU core")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 
 
 def located(recording: Recording) -> tuple[Path, Path | None]:
-    """The files of train and test, made where the demo's grammar makes them. InputError names one that is not there."""
+    """Return the files of train and test, and generate those of the demo's grammar. Raise InputError for a missing file."""
     if recording.data in made_data.KINDS:
         folder = recording.runs / "data"
         return made_data.write(recording.data, folder, NUM_MADE_TRAIN, NUM_MADE_TEST, recording.seed)
@@ -150,18 +148,18 @@ def located(recording: Recording) -> tuple[Path, Path | None]:
     train, test = FILES[recording.data]
     for name in (train, test):
         if name is not None and not (folder / name).is_file():
-            raise InputError(f"{folder / name}: no such file; RAYSWEEP_DATA_DIR is the folder of the data")
+            raise InputError(f"{folder / name}: no such file; set RAYSWEEP_DATA_DIR to the folder of the data")
     return folder / train, folder / test if test else None
 
 
 def finished(recording: Recording, path: Path) -> str:
-    """Write the table if every configuration was trained to its end, or failed; what was found."""
+    """Write the recording if every configuration completed or failed, and return a summary."""
     results = load(open_folder(recording.runs / recording.name))
     num_by_status = Counter(trial.status for trial in results.trials)
     num_whole, num_failed = num_by_status[TrialStatus.COMPLETED], num_by_status[TrialStatus.FAILED]
     num_ended = num_whole + num_failed + num_by_status[TrialStatus.STOPPED]
     if num_ended < recording.num_configurations:
-        return f"{num_whole} of {recording.num_configurations} configurations are recorded; the same command goes on"
+        return f"{num_whole} of {recording.num_configurations} configurations are recorded; the same command resumes"
     path.parent.mkdir(parents=True, exist_ok=True)
     recording_files.write(results, path)
     tuned_alone = f"{path}{TUNED_ALONE}"

@@ -1,4 +1,4 @@
-"""Recorded sweeps by name, and whether one may bear a claim about searches."""
+"""Recordings by name, and the criterion for using one in a claim about searches."""
 
 import dataclasses
 import hashlib
@@ -15,22 +15,23 @@ from raysweep.errors import InputError
 from raysweep.metrics.pareto import hypervolume
 from raysweep.replay.recordings import RecordedSweep, RecordedTrial
 
-PUBLISHED = ("minilm-6", "e5-small", "gte-small", "gte-base")  # the models of the published table
+PUBLISHED = ("minilm-6", "e5-small", "gte-small", "gte-base")  # the models of the published scores
 FOLDERS = ("recordings", "")  # below benchmarks/, in this order
 SUFFIXES = ("*.parquet", "*.csv")
-TUNED_ALONE = ":kind=plain"  # of a recorded sweep only the points that are no mixtures with the reference
+TUNED_ALONE = ":kind=plain"  # only the points that are not mixtures with the reference
 
 NEAR = 0.9  # of the best configuration's own hypervolume: within a tenth of the best
 MIN_NEAR = 5
-MAX_ALONE = 0.9  # of the table's hypervolume
+MAX_ALONE = 0.9  # of the recording's hypervolume
 
 
 @dataclass(frozen=True)
 class Criterion:
-    """A search of a table with one outstanding configuration only shows how long it takes to be hit.
+    """Whether a recording has several good configurations.
 
-    ``num_near_best`` configurations have at least NEAR of the best one's own hypervolume, itself included, and the best has
-    the share ``greatest_alone`` of the table's.
+    A search of a recording with one outstanding configuration only measures how long it takes to hit it. ``num_near_best``
+    configurations have at least NEAR of the best one's own hypervolume, itself included, and the best has the share
+    ``greatest_alone`` of the recording's.
     """
 
     num_near_best: int
@@ -48,7 +49,7 @@ class Criterion:
 
     def __str__(self) -> str:
         near = f"{self.num_near_best} configuration{'s' * (self.num_near_best != 1)} within a tenth of the best"
-        verdict = "it counts" if self.is_met else f"shown, not counted ({MIN_NEAR} and {MAX_ALONE:.0%} are asked for)"
+        verdict = "it counts" if self.is_met else f"it does not count (required: {MIN_NEAR}, at most {MAX_ALONE:.0%})"
         return f"{near}, the best has {self.greatest_alone:.1%} of the hypervolume alone: {verdict}"
 
 
@@ -59,21 +60,21 @@ def _own_area(trial: RecordedTrial, table: RecordedSweep) -> float:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A table by name."""
+    """A recording by name."""
 
     name: str
     table: RecordedSweep
 
     @classmethod
     def of(cls, argument: str) -> "Recorded":
-        """Of FILE or FILE:column=value."""
+        """Read FILE or FILE:column=value."""
         file, _, where = argument.rpartition(":") if "=" in argument.rpartition(":")[2] else (argument, "", "")
         column, _, value = where.partition("=")
         table = read(Path(file), {column: value} if where else None)
         return cls(Path(file).stem + (f" {value}" if where else ""), table)
 
     def part(self, num_configurations: int, seed: int) -> "Recorded":
-        """Some of the configurations, drawn by chance."""
+        """Return a random sample of the configurations."""
         trials = self.table.trials
         if num_configurations >= len(trials):
             return self
@@ -83,7 +84,7 @@ class Recorded:
 
     @cached_property
     def digest(self) -> str:
-        """Of everything that a search of it depends on."""
+        """Return a digest of everything that a search of the recording depends on."""
         table = self.table
         trials = [(sorted(trial.values.items()), trial.rungs) for trial in table.trials]
         known = (trials, table.reference_point, table.reference, sorted(table.ranges))
@@ -95,15 +96,16 @@ class Recorded:
 
 
 def located() -> list[str]:
-    """The recorded sweeps that are there, ours first, those in tables/ twice; prints which are not.
+    """Return the available recordings: raysweep's own, twice for those in recordings/, then the published ones.
 
-    A trial of a sweep that measures mixtures with the reference model has a front of its own, so that the best one has
-    nearly all of the table's hypervolume. So such a table is taken once whole and once as the tuned encoders' points alone.
+    A trial of a sweep that measures mixtures with the reference model has its own front, so the best trial has nearly all
+    of the recording's hypervolume. Such a recording is therefore used once complete and once with the tuned encoders'
+    points alone. Missing recordings are printed.
     """
     folder = Path(__file__).parent
     paths = [path for part in FOLDERS for kind in SUFFIXES for path in sorted((folder / part).glob(kind))]
     if not paths:
-        print(f"no recorded sweep in {folder.name}/ ({', '.join(SUFFIXES)}): the published tables only")
+        print(f"no recordings in {folder.name}/ ({', '.join(SUFFIXES)}); only the published scores are used")
     found = [name for path in paths for name in _ways_to_take(path)]
     given = os.environ.get("RAYSWEEP_DATA_DIR")
     data = Path(given) if given else measure.ROOT.parent / "shared" / "data"
@@ -111,9 +113,9 @@ def located() -> list[str]:
     if published.is_file():
         found += [f"{published}:model={model}" for model in PUBLISHED]
     else:
-        print(f"no published tables: there is no {published}")
+        print(f"published scores are missing: {published}")
     if not found:
-        raise InputError("no recorded sweep; give some with --tables FILE...")
+        raise InputError("no recording exists; pass some with --tables FILE...")
     return found
 
 

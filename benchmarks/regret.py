@@ -1,13 +1,14 @@
-"""How fast searches come to a table's front: the regret curve of one search, and statistics over seeds and tables.
+"""The regret curve of one search of a recording, and statistics over seeds and recordings.
 
-Regret is the share of the table's hypervolume that is still missing, 1 before the first rung has ended. The area under its
-curve over the spent budget, of everything that recording the table cost, is the mean regret: 0 at best, 1 at worst, and a
-search that ends early keeps what it has reached.
+Regret is the share of the recording's hypervolume that is still missing, 1 before the first rung has ended. The area under
+its curve, over the recording's total budget, is the mean regret: 0 at best, 1 at worst. A search that ends early keeps its
+last regret.
 
-Intervals are of the percentile bootstrap (Efron, 1979). Seeds are drawn anew, with replacement, within each row of each
-table; for a geometric mean over tables the tables are too, each with seeds of its own. The best peer of a table is the one
-of the least mean over all its seeds, also in resamples. Of many peers that are equally good the one that was luckiest is
-taken for the best, which counts against the row that is compared; to find it anew in each resample would do so twice.
+Intervals are of the percentile bootstrap (Efron, 1979). Seeds are resampled with replacement within each row of each
+recording; for a geometric mean over recordings, the recordings are resampled too, each with its own seeds. The best peer of
+a recording is the one with the minimum mean over all its seeds, in resamples as well. Among many equally good peers the
+luckiest one counts as the best, which disadvantages the row that is compared; choosing it again in each resample would do
+so twice.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +20,7 @@ from raysweep.metrics.arrays import Float64Array
 from raysweep.replay.recordings import RecordedSweep
 from raysweep.replay.simulator import Step
 
-SHARES = (0.9, 0.95, 0.99)  # of the table's hypervolume
+SHARES = (0.9, 0.95, 0.99)  # of the recording's hypervolume
 NUM_RESAMPLES = 2000
 LEVEL = 0.95
 
@@ -29,63 +30,63 @@ Areas = Mapping[str, Sequence[float]]  # under the regret curve, by row: one for
 
 @dataclass(frozen=True)
 class Curve:
-    """What one search of a table came to. ``budgets`` were spent when SHARES were reached, infinity if they never were."""
+    """The result of one search. ``budgets`` were spent when SHARES were reached, infinity if they never were."""
 
     area: float
     budgets: tuple[float, ...]
 
 
-def curve(table: RecordedSweep, steps: Iterable[Step]) -> Curve:
+def curve(recording: RecordedSweep, steps: Iterable[Step]) -> Curve:
     area, regret, spent = 0.0, 1.0, 0
     budgets = [float("inf")] * len(SHARES)
     for step in steps:
         area += regret * (step.budget - spent)
-        spent, regret = step.budget, 1 - step.area / table.area
+        spent, regret = step.budget, 1 - step.area / recording.area
         for index, share in enumerate(SHARES):
-            if step.area >= share * table.area:
+            if step.area >= share * recording.area:
                 budgets[index] = min(budgets[index], step.budget)
-    area += regret * (table.total_budget - spent)
-    return Curve(area / table.total_budget, tuple(budgets))
+    area += regret * (recording.total_budget - spent)
+    return Curve(area / recording.total_budget, tuple(budgets))
 
 
 def mean_interval(values: Sequence[float], seed: int) -> Interval:
-    """Of the mean over seeds."""
+    """Return the interval of the mean over seeds."""
     return _interval(_resampled_means(values, NUM_RESAMPLES, np.random.default_rng(seed)))
 
 
 def median_interval(values: Sequence[float], seed: int) -> Interval:
-    """Of the median over seeds, the lower one of two; either end may be infinite."""
+    """Return the interval of the median over seeds, the lower of two; either end may be infinite."""
     chosen = _resamples(values, NUM_RESAMPLES, np.random.default_rng(seed))
     medians = np.sort(chosen, axis=1)[:, (len(values) - 1) // 2]
     return _interval(medians)
 
 
 def median(values: Sequence[float]) -> float:
-    """The lower one of two, so that it is among the values where one is infinite."""
+    """Return the lower median, which is one of the values even if another is infinite."""
     return sorted(values)[(len(values) - 1) // 2]
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """A row's area over the least of several others', and its interval."""
+    """A row's area over the minimum of several others', and its interval."""
 
     value: float
     interval: Interval
 
 
 def ratio(areas: Areas, row: str, others: Sequence[str], seed: int) -> Ratio:
-    """On one table: the row's mean area over that of the best of the others."""
+    """Return the row's mean area over that of the best of the others, on one recording."""
     return geometric_mean_ratio([areas], row, others, seed)
 
 
-def geometric_mean_ratio(tables: Sequence[Areas], row: str, others: Sequence[str], seed: int) -> Ratio:
-    """The geometric mean over tables of :func:`ratio`. Of the others each table has those that it has areas of."""
-    value = float(np.exp(np.mean([_log_ratio(areas, row, others) for areas in tables])))
+def geometric_mean_ratio(recordings: Sequence[Areas], row: str, others: Sequence[str], seed: int) -> Ratio:
+    """Return the geometric mean over recordings of :func:`ratio`; each recording uses the others that it has areas of."""
+    value = float(np.exp(np.mean([_log_ratio(areas, row, others) for areas in recordings])))
     random = np.random.default_rng(seed)
-    count = len(tables)
+    count = len(recordings)
     chosen = random.integers(count, size=(NUM_RESAMPLES, count))
-    # A table that is drawn twice has other seeds each time.
-    logs = np.stack([_resampled_log_ratios(areas, row, others, (NUM_RESAMPLES, count), random) for areas in tables])
+    # A recording that is drawn twice has other seeds each time.
+    logs = np.stack([_resampled_log_ratios(areas, row, others, (NUM_RESAMPLES, count), random) for areas in recordings])
     resample, place = np.indices(chosen.shape)
     means = logs[chosen, resample, place].mean(axis=1)
     low, high = _interval(np.exp(means))
@@ -100,7 +101,7 @@ def _log_ratio(areas: Areas, row: str, others: Sequence[str]) -> float:
 def _resampled_log_ratios(
     areas: Areas, row: str, others: Sequence[str], shape: tuple[int, int], random: np.random.Generator
 ) -> Float64Array:
-    """Log ratios of ``shape`` independent resamples of one table's seeds."""
+    """Return log ratios of ``shape`` independent resamples of one recording's seeds."""
     size = shape[0] * shape[1]
     own = _resampled_means(areas[row], size, random)
     best = _resampled_means(areas[best_of(areas, others)], size, random)
@@ -114,7 +115,7 @@ def _resampled_means(values: Sequence[float], size: int, random: np.random.Gener
 
 
 def _resamples(values: Sequence[float], size: int, random: np.random.Generator) -> Float64Array:
-    """``size`` draws with replacement of as many values as there are, (size, values)."""
+    """Return ``size`` resamples with replacement, (size, values)."""
     given = np.asarray(values, dtype=np.float64)
     chosen: Float64Array = given[random.integers(len(given), size=(size, len(given)))]
     return chosen
@@ -127,5 +128,5 @@ def _interval(statistics: Float64Array) -> Interval:
 
 
 def best_of(areas: Areas, rows: Iterable[str]) -> str:
-    """The row of the least mean area."""
+    """Return the row with the minimum mean area."""
     return min((row for row in rows if row in areas), key=lambda row: float(np.mean(areas[row])))

@@ -1,7 +1,7 @@
-"""The report of a large run: seconds and memory. 1,000 trials, 10 rungs, 872 queries, 1,000 resamples.
+"""Seconds and memory of the report of a large run: 1,000 trials, 10 rungs, 872 queries, 1,000 resamples.
 
-The run is made, not swept: see :mod:`benchmarks.made_run`. The report is then written by a process of its own, as
-``raysweep report RUN`` does, whose seconds and greatest resident memory are printed, imports included.
+The run is generated without training: see :mod:`benchmarks.made_run`. A separate process then writes the report like
+``raysweep report RUN``; its seconds and peak resident memory are printed, imports included.
 """
 
 import re

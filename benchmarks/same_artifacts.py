@@ -1,12 +1,13 @@
-"""Prepare by any number of workers and nodes, and killed in the middle of its stages: the same artifacts to the byte.
+"""Check that artifacts are identical for any number of workers and nodes, and after kills in the middle of stages.
 
-The demo is prepared by one node of one CPU, and so are 110,000 made sentences by a random BERT of one block and width 64, of
-which each stage has several shards. Then both by three and four nodes of one CPU each (``ray.cluster_utils.Cluster``), and
-by one node whose driver is killed (SIGKILL) in the middle of each kind of stage, as soon as a shard of it is there, and
-begun again. With ``--location``, such as an S3 URI, three nodes store in it too, and a driver that stores in it is killed
-while it encodes. Artifacts are compared file by file. For each kill it is stated how much the next attempt found.
+One node of one CPU prepares the demo, and 110,000 generated sentences with a random BERT of one block and width 64, so that
+each stage has several shards. Both are then prepared by three and four nodes of one CPU each
+(``ray.cluster_utils.Cluster``), and by one node whose driver is killed (SIGKILL) in the middle of each kind of stage, as
+soon as a shard of it exists, and restarted. With ``--location``, such as an S3 URI, three nodes also store there, and a
+driver that stores there is killed while it encodes. Artifacts are compared file by file. For each kill, the output states
+how much the next attempt reused.
 
-``ratio`` is the share of the cases whose artifacts are the same, of which 1 is the only good value.
+``ratio`` is the share of the cases with identical artifacts; only 1 is good.
 """
 
 import argparse
@@ -62,7 +63,7 @@ def _run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def _made(folder: Path) -> Path:
-    """The file of a sweep over made sentences."""
+    """Return the file of a sweep over generated sentences."""
     peers.apart(sweep_memory.make_sentences, folder / "train", NUM_MADE)
     space = folder / "made.yaml"
     encoder = sweep_memory.make_encoder(folder, WIDTH)
@@ -75,7 +76,7 @@ def _made(folder: Path) -> Path:
 def _cases(
     name: str, space: tuple[str, ...], folder: Path, kinds: Sequence[str], arguments: argparse.Namespace
 ) -> list[list[Any]]:
-    """What was prepared, whether it is the same, and how much an attempt after a kill found."""
+    """Yield each case, whether its artifacts are identical, and how much an attempt after a kill reused."""
     one = str(folder / "one")
     _prepare(space, one)
     expected = _digests(one)
@@ -101,7 +102,7 @@ def _cases(
 
 
 def _prepare(space: tuple[str, ...], place: str, address: str | None = None) -> str:
-    """Prepare to the end, and return what was said."""
+    """Prepare completely and return the output."""
     done = subprocess.run(_command(space, place, address), capture_output=True, text=True, timeout=LIMIT_SECONDS)
     if done.returncode:
         raise SystemExit(f"prepare failed: {done.stderr[-1000:]}")
@@ -114,7 +115,7 @@ def _command(space: tuple[str, ...], place: str, address: str | None = None) -> 
 
 
 def _kill(space: tuple[str, ...], place: str, kind: str) -> str:
-    """Prepare until a shard of this kind is there, and kill the driver. Whether that came before the artifact's end."""
+    """Kill the driver as soon as a shard of this kind exists; return whether that came before the artifact's end."""
     driver = subprocess.Popen(
         _command(space, place), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
@@ -129,7 +130,7 @@ def _kill(space: tuple[str, ...], place: str, kind: str) -> str:
 
 
 def _found(said: str) -> str:
-    """What the lines of progress say of shards that were there already."""
+    """Return what the progress lines report about existing shards."""
     found = re.findall(r"prepare: ([a-z_ ]+): .*?; ([\d,]+) were there already", said)
     return ", ".join(f"{count} of {stage}" for stage, count in found) or "-"
 
@@ -141,14 +142,14 @@ def _digests(place: str) -> dict[str, str]:
 
 
 def _files(place: str, kind: str) -> list[str]:
-    """The names of all files of the artifacts of a kind."""
+    """Return the names of all files of the artifacts of a kind."""
     names = open_folder(place).within("artifacts").files()
     return sorted(name for name in names if name.startswith(f"{kind}-"))
 
 
 @contextlib.contextmanager
 def _nodes(count: int) -> Iterator[str]:
-    """The address of a cluster of so many nodes of one CPU each."""
+    """Start a cluster of ``count`` nodes of one CPU each and yield its address."""
     from ray.cluster_utils import Cluster
 
     logging.getLogger("ray").setLevel(logging.ERROR)

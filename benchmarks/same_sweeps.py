@@ -1,10 +1,10 @@
-"""A sweep on three nodes, three trials at a time, and the same on one node, one at a time: equal to the bit.
+"""Check that a sweep on three nodes, three trials at a time, equals the same sweep on one node, one at a time, to the bit.
 
-Trials are drawn at random and none is stopped, so that which trials there are does not depend on which ends first. Each has
-one CPU, and its precision is given. Compared are all trials' configurations, and of each rung the loss and every point.
-A second pair of sweeps has the default sampler and early stopping: there what both proposed is compared.
+Trials are random and none is stopped, so that the set of trials does not depend on their order. Each has one CPU and a
+fixed precision. All trials' configurations are compared, and the loss and every point of each rung. A second pair of sweeps
+uses the default sampler and early stopping; there the proposals that both have are compared.
 
-``ratio`` is the share of the compared rungs that are equal, of which 1 is the only good value.
+``ratio`` is the share of the compared rungs that are equal; only 1 is good.
 """
 
 import argparse
@@ -78,7 +78,7 @@ def _compared(one: Plan, other: Plan) -> dict[str, int]:
 
 
 def _rungs(plan: Plan) -> dict[tuple[str, int], dict[str, Any]]:
-    """What each rung came to, by its trial's configuration and its step."""
+    """Return the results of each rung, by its trial's configuration and its step."""
     configs = {event["trial"]: str(sorted(event["config"].items())) for event in of_kind(plan.run, "trial")}
     return {
         (configs[event["trial"]], event["step"]): {

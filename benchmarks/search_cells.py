@@ -1,4 +1,4 @@
-"""One search of one table with one seed, as a cell of the benchmark, and a file in which finished cells are kept."""
+"""One search of one recording with one seed, as a cell of the benchmark, and a file that stores finished cells."""
 
 import json
 import os
@@ -19,7 +19,7 @@ Key = tuple[str, str, str, str, int, int]  # table's name and digest, row and it
 
 @dataclass(frozen=True)
 class Cell:
-    """A search that is to be played."""
+    """A search to run."""
 
     recorded: Recorded
     entry: registry.Entry
@@ -28,7 +28,7 @@ class Cell:
 
     @property
     def key(self) -> Key:
-        """A kept result of another table, library version or code is not taken for this one's."""
+        """Identify the result by everything it depends on: recording, library version, code, workers and seed."""
         return (
             self.recorded.name,
             self.recorded.digest,
@@ -49,14 +49,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Played:
-    """What came out. ``proposal_seconds`` is the peer's own processor time for a configuration, telling it included."""
+    """The result of a search. ``proposal_seconds`` is the peer's own CPU time per configuration, including its updates."""
 
     curve: Curve
     proposal_seconds: float
 
 
 class _Timed:
-    """A peer whose own processor time is counted; it does not grow when others use the machine."""
+    """A peer whose own CPU time is counted, which other load on the machine does not affect."""
 
     def __init__(self, peer: Peer) -> None:
         self._peer, self.seconds = peer, 0.0
@@ -87,7 +87,7 @@ class _Timed:
 class Kept:
     """Results of finished cells, in a file of JSON lines or only in memory.
 
-    A line is written as soon as its cell is finished; a last one that was cut short is passed over.
+    A line is written as soon as its cell is finished; an incomplete last line is skipped.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -132,7 +132,7 @@ def _read(path: Path) -> Iterator[tuple[Key, Played]]:
 
 
 def _end_last_line(path: Path) -> None:
-    """What is appended next does not go on with a line that was cut short."""
+    """End an incomplete last line, so that appended lines start on their own."""
     text = path.read_bytes()
     if text and not text.endswith(b"\n"):
         with path.open("ab") as file:

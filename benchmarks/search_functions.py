@@ -1,13 +1,13 @@
-"""Samplers on functions whose best value is known, where a recorded sweep has no configuration between its own.
+"""Samplers on functions with a known optimum, in continuous spaces, which recordings cannot cover.
 
-A six-dimensional bowl; Hartmann's function of six parameters; Branin's, moved along its first parameter the more the smaller
-the training budget, so that what is best at first is not what is best in the end; a conditional space; a mixed one of
-ranges, whole numbers, ordered and unordered choices. The last three have four budgets, 1, 2, 4 and 8, and two trials in
-three, drawn by the seed, stop after the first; in the others each trial has one.
+The functions: a six-dimensional bowl; Hartmann's function of six parameters; Branin's, shifted along its first parameter
+more at smaller training budgets, so that early and final optima differ; a conditional space; and a mixed one of ranges,
+whole numbers, ordered and unordered choices. The last three have four budgets, 1, 2, 4 and 8, and two of three trials,
+chosen by the seed, stop after the first; in the others each trial has one.
 
-After 100 trials the regret is how far the best of them, at the largest budget, lies below the function's greatest value,
-over the function's range: the median over seeds. Regrets below 0.1% count as equal. Every sampler learns from every rung it
-can: Optuna's are told of stopped trials as pruned, with their intermediate value.
+After 100 trials the regret is the gap between the best trial, at the largest budget, and the function's maximum, over the
+function's range: the median over seeds. Regrets below 0.1% count as equal. Every sampler learns from every rung it can:
+Optuna's samplers receive stopped trials as pruned, with their intermediate value.
 """
 
 import math
@@ -35,7 +35,7 @@ Params = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Problem:
-    """A space, and what a configuration is worth after a budget: 1 at the best, 0 at the worst."""
+    """A space, and the value of a configuration after a budget: 1 at the best, 0 at the worst."""
 
     space: Space
     value: Callable[[Params, int], float]
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def _concluded(rows: Mapping[str, Mapping[str, list[float]]]) -> dict[str, Any]:
-    """The share of comparisons with the peers in which ``mfgp`` has no larger median regret."""
+    """Return the share of comparisons with the peers in which ``mfgp`` has no larger median regret."""
     held: dict[str, bool] = {}
     for problem, regrets in rows.items():
         medians = {sampler: float(np.median(values)) for sampler, values in regrets.items()}
@@ -88,7 +88,7 @@ def _concluded(rows: Mapping[str, Mapping[str, list[float]]]) -> dict[str, Any]:
 
 
 def regret_of(problem_name: str, sampler: str, seed: int) -> float:
-    """Of the best of a search's trials, at the largest budget."""
+    """Return the regret of a search's best trial at the largest budget."""
     problem = PROBLEMS[problem_name]
     random = np.random.default_rng([seed, 1])
     goes_on = random.random(NUM_TRIALS) >= STOPPED_SHARE
@@ -128,7 +128,7 @@ BOWL_DEPTH = float((np.maximum(BOWL_CENTER, 1 - BOWL_CENTER) ** 2).sum())
 
 
 def bowl(params: Params, _: int) -> float:
-    """1 in the middle, falling with the squared distance from it."""
+    """Return 1 in the middle, decreasing with the squared distance from it."""
     return 1 - float(((_point(params) - BOWL_CENTER) ** 2).sum()) / BOWL_DEPTH
 
 
@@ -154,7 +154,7 @@ HARTMANN_MAX = 3.32237
 
 
 def hartmann(params: Params, _: int) -> float:
-    """Hartmann's function of six parameters."""
+    """Return Hartmann's function of six parameters."""
     distances = (HARTMANN_A * (_point(params) - HARTMANN_P) ** 2).sum(axis=1)
     return float(HARTMANN_ALPHA @ np.exp(-distances)) / HARTMANN_MAX
 
@@ -169,7 +169,7 @@ FIRST_SHIFT = 4.0  # of 15: how far the function lies to the right at the smalle
 
 
 def moving_branin(params: Params, budget: int) -> float:
-    """Branin's function, shifted at the smaller budgets; the logarithm, so that its three valleys fill the range."""
+    """Return the logarithm of Branin's function, shifted at smaller budgets; with it the three valleys fill the range."""
     shift = FIRST_SHIFT * (1 - math.log2(budget) / math.log2(BUDGETS[-1]))
     x, y = params["x"] - shift, params["y"]
     b, c = 5.1 / (4 * math.pi**2), 5 / math.pi
@@ -192,7 +192,7 @@ CONDITIONAL = Space(
 
 
 def conditional(params: Params, budget: int) -> float:
-    """Triplet is best in the end, and a learning rate of 3e-5; at small budgets larger rates are better."""
+    """Return a function that is best at triplet and a learning rate of 3e-5, and at larger rates for small budgets."""
     best_rate = math.log10(3e-5) + 0.5 * (1 - math.log2(budget) / math.log2(BUDGETS[-1]))
     of_rate = math.exp(-((math.log10(params["learning_rate"]) - best_rate) ** 2))
     match params["loss"]:
@@ -219,7 +219,7 @@ OPTIMIZER_WORTH = {"adamw": 1.0, "adamax": 0.95, "lion": 0.8, "sgd": 0.6}
 
 
 def mixed(params: Params, budget: int) -> float:
-    """Best with adamw, a learning rate that goes with the batch size, two layers frozen and a dropout of 0.1."""
+    """Return a function that is best with adamw, a rate that fits the batch size, two frozen layers and a dropout of 0.1."""
     best_rate = -4.5 + 0.3 * math.log2(params["batch_size"] / 32)
     of_rate = math.exp(-((math.log10(params["learning_rate"]) - best_rate) ** 2))
     of_layers = 1 - ((params["layers"] - 2) / 6) ** 2

@@ -1,8 +1,10 @@
-"""The searcher's and stopper's own time for each result, as a sweep grows: simulated trials, no training, no files.
+"""CPU time of raysweep's searcher and early stopping per result as a sweep grows, in simulated trials without training or
+files.
 
-2,000 trials on 64 simulated workers over the space ``polarity``, each rung an invented score of eight operating points. The
-time counted is all that raysweep does between two results: taking the rung in, judging it, telling the sampler, proposing
-what runs next. Printed by quarters of the sweep: it must not grow faster than the number of trials.
+2,000 trials on 64 simulated workers over the space ``polarity``; each rung yields simulated scores of eight operating
+points. The time covers everything that raysweep does between two results: recording and judging the rung, updating the
+sampler, and proposing the next trial. It is printed by quarters of the sweep and must not grow faster than the number of
+trials.
 """
 
 import heapq
@@ -53,7 +55,7 @@ def main() -> None:
 
 
 def _play(sampler: str, policy: str, num_trials: int, num_workers: int) -> list[float]:
-    """Seconds that each result took."""
+    """Return the seconds of each result."""
     document = Document.read(Path(__file__).parents[1] / "search_spaces" / "polarity.yaml")
     for key, value in {
         "sampler": sampler,

@@ -1,22 +1,23 @@
-"""How fast searches come to the front: raysweep's against other libraries, on recorded sweeps.
+"""How fast searches reach the front: raysweep's against other libraries, on recordings.
 
-A recorded sweep holds what every configuration scored at every rung, so a search of it needs no training. What counts is
-the training budget spent, rungs of stopped trials included, and the share of the table's hypervolume that is still missing,
-the regret: the area under its curve over all that the table cost, and the budgets at which 90, 95 and 99% are reached.
+A recording holds the scores of every configuration at every rung, so a search of it needs no training. The cost of a search
+is its training budget, rungs of stopped trials included. Its regret is the share of the recording's hypervolume that is
+still missing. The figures are the area under the regret curve over the recording's total budget, and the budgets at which
+90, 95 and 99% of the hypervolume are reached.
 
-Everybody has the same tables and space, and may propose as many trials as the table has. A proposal stands for the nearest
-recorded configuration that none has stood for yet (:class:`raysweep.replay.simulator.FreeTrials`), and whoever proposed it
-is told which. Who the peers are and what they are told says :mod:`benchmarks.search_peers`. ``random`` and ``grid`` name
-recorded configurations, so they follow how densely the table covers the space; all others draw from the space itself.
+All rows have the same recordings and space, and may propose as many trials as the recording has. A proposal is replaced by
+the nearest unused configuration (:class:`raysweep.replay.simulator.FreeTrials`), and its proposer receives the replacement.
+:mod:`benchmarks.search_peers` describes the peers and what they receive. ``random`` and ``grid`` name recorded
+configurations, so they follow the recording's density; all others sample from the space itself.
 
-Each row plays 50 seeds with 1 and with 8 simulated workers. Peers that take more than 0.2 s a proposal play 10 seeds with 1
-worker. ``ratio`` is the geometric mean, over the tables that count, of the best peer's mean area over that of raysweep's
-default, with 1 or with 8 workers, whichever is less; the best peer is that of each table and number of workers. A table
-counts if five configurations or more come within a tenth of the best one's hypervolume and none has more than 90% of the
-table's alone. Where no table counts, all are taken, and that is said.
+Each row runs 50 seeds with 1 and with 8 simulated workers. Peers that take more than 0.2 s per proposal run 10 seeds with 1
+worker. ``ratio`` is the geometric mean, over the recordings that count, of the best peer's mean area over that of
+raysweep's default, with 1 or with 8 workers, whichever is less; the best peer is that of each recording and number of
+workers. A recording counts if at least five configurations come within a tenth of the best one's hypervolume and none has
+more than 90% of the recording's alone. If no recording counts, all are used, and the output states it.
 
-``--quick`` takes 48 configurations, drawn by chance, of each of the first two tables, two seeds, no slow peers, and of
-raysweep's own rows the default alone.
+``--quick`` uses 48 random configurations of each of the first two recordings, two seeds, no slow peers, and only the
+default of raysweep's own rows.
 """
 
 import argparse
@@ -76,22 +77,24 @@ def _arguments() -> argparse.Namespace:
         "--tables",
         nargs="+",
         metavar="FILE[:column=value]",
-        help="recorded sweeps, of their rows those with this value; in place of those in benchmarks/ and the published one",
+        help="recordings, optionally only rows with this value; default: those in benchmarks/ and the published scores",
     )
-    parser.add_argument("--seeds", type=int, help=f"of each row that draws, at most; 50, with --quick {QUICK_SEEDS}")
+    parser.add_argument(
+        "--seeds", type=int, help=f"maximum seeds of each random row; default: 50, with --quick {QUICK_SEEDS}"
+    )
     parser.add_argument("--rows", nargs="+", metavar="TEXT", help="only rows whose names contain one of these")
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="where finished searches are kept, and taken from")
-    parser.add_argument("--processes", type=int, default=1, help="searches played at the same time")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="file that stores finished searches")
+    parser.add_argument("--processes", type=int, default=1, help="concurrent searches")
     arguments = parser.parse_args()
     if arguments.seeds is None:
         arguments.seeds = QUICK_SEEDS if arguments.quick else registry.MANY_SEEDS
     if arguments.seeds < 1 or arguments.processes < 1:
-        parser.error(f"--seeds is {arguments.seeds} and --processes {arguments.processes}; both are at least 1")
+        parser.error(f"--seeds is {arguments.seeds} and --processes {arguments.processes}; allowed: numbers from 1")
     return arguments
 
 
 def _chosen(arguments: argparse.Namespace) -> list[registry.Entry]:
-    """The default and ``random``, which everything is compared with, and the rows asked for."""
+    """Return the default and ``random``, which all rows are compared with, and the requested rows."""
     entries = registry.entries()
     if arguments.rows is None:
         return entries
@@ -111,7 +114,7 @@ def _base(entries: Sequence[registry.Entry]) -> registry.Entry:
 
 @dataclass(frozen=True)
 class Plan:
-    """Which searches are played. The first entry is raysweep's default."""
+    """The searches to run. The first entry is raysweep's default."""
 
     tables: Sequence[Recorded]
     entries: Sequence[registry.Entry]
@@ -122,7 +125,7 @@ class Plan:
         return [entry for entry in self.entries if not self.missing(entry)]
 
     def missing(self, entry: registry.Entry) -> str:
-        """Why a row is not played; empty where it is."""
+        """Return why a row does not run, or an empty text."""
         if entry.missing:
             return entry.missing
         is_another_of_ours = entry.kind == "own" and entry != self.entries[0]
@@ -135,7 +138,7 @@ class Plan:
         return range(min(self.num_seeds, most))
 
     def cells(self) -> Iterator[Cell]:
-        """Fast rows first, so that a run that is cut short has them for all tables."""
+        """Return the fast rows first, so that an interrupted run has them for all recordings."""
         for entry in sorted(self.played_entries(), key=lambda entry: entry.is_slow):
             for recorded in self.tables:
                 for num_workers in workers_of(entry, recorded):
@@ -146,14 +149,14 @@ class Plan:
 
 
 def workers_of(entry: registry.Entry, recorded: Recorded) -> tuple[int, ...]:
-    """With how many workers a row is played on a table; nothing where it would do what another row does."""
+    """Return the numbers of workers that a row runs with; none if it would repeat another row."""
     if entry.needs_rungs and recorded.table.num_rungs == 1:
         return ()
     return SLOW_WORKERS if entry.is_slow else WORKERS
 
 
 def play(plan: Plan, kept: Kept, num_processes: int) -> None:
-    """Play what is not kept yet."""
+    """Run the searches whose results are not stored yet."""
     waiting = [cell for cell in plan.cells() if cell not in kept]
     note = _Progress(len(waiting))
     if num_processes == 1:
@@ -176,7 +179,7 @@ def _play_waiting(index: int) -> Played:
 
 
 class _Progress:
-    """A line on standard error for each row of each table, since a full run takes hours."""
+    """A line on standard error for each row of each recording, since a full run takes hours."""
 
     def __init__(self, num_cells: int) -> None:
         self._num_cells, self._num_finished, self._last = num_cells, 0, ("", "")
@@ -190,7 +193,7 @@ class _Progress:
 
 
 def report(plan: Plan, kept: Kept) -> dict[str, Any]:
-    """Print what was found, table by table and over all; the figures, for JSON."""
+    """Print the results by recording and overall, and return the figures for JSON."""
     _print_heading(plan)
     tables = [TableResults.of(plan, kept, recorded) for recorded in plan.tables]
     for results in tables:
@@ -212,7 +215,7 @@ def _print_heading(plan: Plan) -> None:
 
 @dataclass(frozen=True)
 class TableResults:
-    """What was played on one table: by number of workers and row, one result for each seed."""
+    """The results on one recording: by number of workers and row, one for each seed."""
 
     recorded: Recorded
     played: dict[int, dict[str, list[Played]]]
@@ -327,7 +330,7 @@ def _row_figures(row: Sequence[Played]) -> dict[str, Any]:
 def _conclude(plan: Plan, kept: Kept, tables: Sequence[TableResults]) -> dict[str, Any]:
     counted = [results for results in tables if results.recorded.criterion.is_met]
     if not counted:
-        print("\nno table counts, so what follows is over all of them and bears no claim")
+        print("\nno recording counts; the following figures use all of them and support no claim")
     taken = counted or tables
     _print_slow_ones(plan, kept)
     worse = []
@@ -350,7 +353,7 @@ def _conclude(plan: Plan, kept: Kept, tables: Sequence[TableResults]) -> dict[st
 
 
 def _overall(taken: Sequence[TableResults]) -> dict[str, Any]:
-    """The geometric means over tables, printed and for JSON."""
+    """Print the geometric means over recordings and return them for JSON."""
     default = taken[0].default
     by_workers = {}
     for workers in WORKERS:
@@ -366,7 +369,7 @@ def _overall(taken: Sequence[TableResults]) -> dict[str, Any]:
             f"table{'s' * (len(compared) > 1)}: {found.value:.3f} {_range(found.interval)}"
         )
     if not by_workers:
-        print("ratio: none, for no other library's row was played")
+        print("ratio: none, because no row of another library ran")
         return {"ratio": None}
     worst = max(by_workers.values(), key=lambda each: each.value)
     ratio = 1 / worst.value
@@ -383,12 +386,12 @@ def _overall(taken: Sequence[TableResults]) -> dict[str, Any]:
 
 
 def _print_slow_ones(plan: Plan, kept: Kept) -> None:
-    """Rows that took longer than rows that play many seeds should."""
+    """Print the rows that are slower than rows with many seeds may be."""
     for entry in plan.played_entries():
         cells = [cell for cell in plan.cells() if cell.entry == entry]
         seconds = float(np.mean([kept[cell].proposal_seconds for cell in cells])) if cells else 0.0
         if seconds > registry.SLOW_SECONDS and not entry.is_slow:
-            print(f"\n{entry.name} took {seconds:.2f} s a proposal here, although it is not marked as slow")
+            print(f"\n{entry.name} took {seconds:.2f} s per proposal here, but is not marked as slow")
 
 
 def _range(interval: Interval) -> str:

@@ -1,17 +1,17 @@
-"""Accuracy on frozen embeddings as SentEval fits it, where ``raysweep transfer`` has scikit-learn's regression.
+"""Accuracy on frozen embeddings with SentEval's fitting procedure; ``raysweep transfer`` uses scikit-learn's.
 
 SentEval (Conneau and Kiela 2018, ``senteval/tools``) minimizes the cross-entropy by Adam, with a rate of 1e-3, here in
-batches of 128. Every three epochs it looks at rows that are held out. It ends at the sixth look that is no improvement, or
-after 200 epochs, and keeps the epoch that was best. The L2 penalty, 1e-5 to 1e-2, is chosen on three folds. These settings
-are those of margins-contrastive. Sentences are in lower case, their tokens joined by spaces, in order of how many they have.
-Random numbers are drawn as SentEval draws them, seeded anew for each regression, so that the same embeddings in the same
-order have the same score as there.
+batches of 128. Every three epochs it evaluates held-out rows. It stops at the sixth evaluation without improvement, or
+after 200 epochs, and keeps the best epoch. The L2 penalty, 1e-5 to 1e-2, is chosen on three folds. These settings are those
+of margins-contrastive. Sentences are in lower case, their tokens joined by spaces, in order of their number of tokens.
+Random numbers are drawn as in SentEval, seeded again for each regression, so that the same embeddings in the same order
+have the same score.
 
-Of ``--tasks FOLDER`` a file NAME.csv is tested by three folds, NAME_train.csv by NAME_test.csv; columns are text and label.
-Each seed fits anew; of a given split it also draws the folds on which the penalty is chosen. Without --tasks it is the
-built-in demo sentences that are classified.
+With ``--tasks FOLDER``, a file NAME.csv is tested by three folds, and NAME_train.csv by NAME_test.csv; columns are text and
+label. Each seed fits again; with a given split it also determines the folds on which the penalty is chosen. Without
+--tasks, the built-in demo sentences are classified.
 
-Accuracy where the penalty is chosen is told too: of TREC it is over 5,452 questions, where the test has 500.
+The accuracy on the rows that chose the penalty is printed too: for TREC these are 5,452 questions, but the test has 500.
 """
 
 import argparse
@@ -57,14 +57,14 @@ class Rows:
         return Rows(self.embeddings[chosen], self.labels[chosen])
 
     def split(self, seed: int) -> Iterator[tuple[Numbers, Numbers]]:
-        """The rows that are fitted on, and those that are tested, of each fold."""
+        """Return the fitted and the tested rows of each fold."""
         folds = StratifiedKFold(NUM_FOLDS, shuffle=True, random_state=seed)
         yield from folds.split(self.embeddings, self.labels)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Shares of right answers on the rows that chose the penalty and on those that are tested; penalties and epochs."""
+    """Accuracies on the rows that chose the penalty and on the tested rows; penalties and epochs."""
 
     dev: float
     test: float
@@ -74,7 +74,7 @@ class Answer:
 
 @dataclass
 class Kept:
-    """The best look so far at one regression."""
+    """The best evaluation so far of one regression."""
 
     accuracy: float = -1.0
     weights: torch.Tensor | None = None
@@ -95,14 +95,14 @@ class Kept:
 
 @dataclass(frozen=True)
 class Classifier:
-    """Fits regressions to rows of so many classes. ``penalize`` holds the strengths that are tried."""
+    """Fits regressions to rows of ``num_classes`` classes. ``penalize`` holds the strengths to try."""
 
     num_classes: int
     seed: int
     penalties: Sequence[float] = PENALTIES
 
     def cross_validate(self, rows: Rows) -> Answer:
-        """Each row is tested once. The folds are SentEval's whatever the seed."""
+        """Test each row once. The folds are SentEval's for every seed."""
         answers = []
         for fitted, tested in rows.split(SEED):
             answers.append(self._test(rows.take(fitted), rows.take(tested), SEED))
@@ -114,7 +114,7 @@ class Classifier:
         )
 
     def test(self, train: Rows, test: Rows) -> Answer:
-        """The rows of a given split."""
+        """Test the rows of a given split."""
         return self._test(train, test, self.seed)
 
     def _test(self, train: Rows, test: Rows, fold_seed: int) -> Answer:
@@ -135,7 +135,7 @@ class Classifier:
         return Answer(float(shares[chosen]), share, (penalty,), (last.epoch,))
 
     def fit(self, train: Rows, dev: Rows, penalties: Sequence[float], draws: np.random.RandomState) -> list[Kept]:
-        """A regression for each penalty, at the epoch that is best on ``dev``."""
+        """Fit a regression for each penalty and keep the epoch that is best on ``dev``."""
         weights = self._start(train.embeddings.shape[1] - 1, len(penalties))
         strengths = torch.tensor(penalties)[:, None, None]
         optimizer = torch.optim.Adam([weights], lr=1e-3, fused=True)
@@ -151,7 +151,7 @@ class Classifier:
         return kept
 
     def _start(self, width: int, num_penalties: int) -> torch.Tensor:
-        """Weights and, in the last column, biases: (penalties, classes, width + 1)."""
+        """Return weights and, in the last column, biases: (penalties, classes, width + 1)."""
         torch.manual_seed(self.seed)
         layer = torch.nn.Linear(width, self.num_classes)
         start = torch.cat([layer.weight, layer.bias[:, None]], dim=1).detach()
@@ -181,7 +181,7 @@ def _accuracy(weights: torch.Tensor, rows: Rows) -> float:
 
 @dataclass(frozen=True)
 class Task:
-    """Sentences and the names of their classes; ``num_test`` of them, the last, are a test split."""
+    """Sentences and the names of their classes; the last ``num_test`` of them are a test split."""
 
     name: str
     texts: list[str]
@@ -189,7 +189,7 @@ class Task:
     num_test: int = 0
 
     def answer(self, embeddings: npt.NDArray[np.float32], seed: int) -> Answer:
-        """How a regression on these embeddings of the texts does."""
+        """Return the accuracies of a regression on these embeddings of the texts."""
         ones = np.ones((len(embeddings), 1), np.float32)
         names, labels = np.unique(self.labels, return_inverse=True)
         rows = Rows(torch.from_numpy(np.hstack([embeddings, ones])), torch.from_numpy(labels.astype(np.int64)))
@@ -201,7 +201,7 @@ class Task:
 
 
 def tasks_of(folder: Path, names: Sequence[str], most_rows: int | None) -> list[Task]:
-    """The tasks of a folder, of each split no more than ``most_rows``, drawn by chance."""
+    """Return the tasks of a folder, with at most ``most_rows`` random rows of each split."""
     found = []
     for name in names:
         if (folder / f"{name}.csv").is_file():
@@ -231,7 +231,7 @@ def _some(rows: list[tuple[str, str]], most: int | None) -> list[tuple[str, str]
 
 
 def _in_order(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """As SentEval spells and sorts sentences."""
+    """Spell and sort sentences like SentEval."""
     split = [(text.lower().split(), label) for text, label in rows]
     split.sort(key=lambda row: (len(row[0]), row[1]))
     return [(" ".join(tokens), label) for tokens, label in split]
@@ -273,7 +273,7 @@ def _embedder(name: str) -> Callable[[list[str]], npt.NDArray[np.float32]]:
 
 
 def _figures(task: Task, embeddings: npt.NDArray[np.float32], seeds: Sequence[int]) -> dict[str, Any]:
-    """x100, one of each for each seed."""
+    """Return accuracies x100, one for each seed."""
     answers = [task.answer(embeddings, seed) for seed in seeds]
     return {
         "test": [round(100 * answer.test, 2) for answer in answers],

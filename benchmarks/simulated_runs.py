@@ -1,4 +1,4 @@
-"""Invented sweeps with replicates as a report reads them: results and scores of each query, for :mod:`.calibration`."""
+"""Simulated sweeps with replicates as a report reads them: results and per-query scores, for :mod:`.calibration`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,10 +16,10 @@ from raysweep.results.types import Results, RunInfo, ScoredSplit, Trial, TrialSt
 
 @dataclass(frozen=True)
 class SimulatedRun:
-    """A sweep whose trials are run once, and those of the front as often as all, the front being of single runs.
+    """A sweep whose trials have one run each, and those on the front of single runs as many as there are.
 
-    ``scores`` of each split are (runs, trials, points, 2, queries), ``limits`` (points, 2, queries) those of R and then the
-    oracle.
+    ``scores`` of each split are (runs, trials, points, 2, queries); ``limits`` (points, 2, queries) are those of R, then
+    the oracle.
     """
 
     setting: Setting
@@ -28,7 +28,7 @@ class SimulatedRun:
 
     @property
     def results(self) -> Results:
-        """The original of each trial has its number, and the replicates' follow those of all originals."""
+        """Return the results. Each original has its trial's number; the replicates' numbers follow all originals."""
         runs, trials = self.scores["dev"].shape[:2]
         every = [
             Trial(run * trials + trial, {}, TrialStatus.COMPLETED, replicate_of=trial if run else None)
@@ -40,13 +40,13 @@ class SimulatedRun:
 
     @property
     def repeated(self) -> list[int]:
-        """The trials with a point on the front of all first runs."""
+        """Return the trials with a point on the front of all first runs."""
         _, trials, points = self.scores["dev"].shape[:3]
         first = self.scores["dev"][0].mean(axis=-1).reshape(trials * points, 2)
         return sorted({row // points for row in non_dominated(first)})
 
     def stored(self) -> dict[ScoredSplit, QueryScores]:
-        """On dev of all points, on test of the front's."""
+        """Return the stored scores: on dev of all points, on test of the front's."""
         results = self.results
         on_dev = [(trial.trial, 1, "concat", float(point)) for trial in results.trials for point in self._points]
         dev = self._query_scores("dev", on_dev)
@@ -74,7 +74,7 @@ class SimulatedRun:
 
 
 def certainty(run: SimulatedRun, *, with_replicates: bool = True) -> tuple[Certainty, list[PointName]]:
-    """What a report says of a simulated run, and the members of its front."""
+    """Return a report's intervals of a simulated run, and the members of its front."""
     stored = run.stored()
     members = [name for name in stored["test"].names if name[0] is not None]
     front = FrontNames({"dev": members, "test": members}, frozenset(members), members[0])
@@ -90,7 +90,7 @@ def certainty(run: SimulatedRun, *, with_replicates: bool = True) -> tuple[Certa
 
 
 def invented_info(setting: Setting, trials: int) -> RunInfo:
-    """What a ledger begins with."""
+    """Return the first event of a ledger."""
     return RunInfo(
         name="simulated",
         version="0",

@@ -1,9 +1,9 @@
-"""Invented per-query scores of encoders whose true P and S are known exactly, for :mod:`benchmarks.calibration`.
+"""Simulated per-query scores of encoders whose true P and S are known exactly, for :mod:`benchmarks.calibration`.
 
-Each query has a difficulty that all encoders share, each trial its own way with each query, and each point of it a little
-more. A query's P is the logistic function of the sum, rounded to a multiple of 1/k, so that it piles up at 0 and 1 as real
-ones do. Its S is a mean plus parts of the same kind; the shared one is skewed. The mean of P over all queries that might be
-drawn is a sum of normal probabilities, that of S is what it was given.
+Each query has a difficulty shared by all encoders, one per trial, and a small one per point. A query's P is the logistic
+function of their sum, rounded to a multiple of 1/k, so that it accumulates at 0 and 1 like real ones. Its S is a mean plus
+parts of the same kind; the shared part is skewed. The mean of P over all possible queries is a sum of normal probabilities,
+that of S is given.
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ SIMILARITY_STD = 0.074  # over queries, as of MiniLM on SST-2
 
 @dataclass(frozen=True)
 class Setting:
-    """How data differ: queries of a split, neighbors, what R and the best encoders score, and how alike encoders are."""
+    """Properties of data: queries, neighbors, scores of R and of the best encoders, and similarity of encoders."""
 
     name: str
     num_queries: int
@@ -49,7 +49,7 @@ class Encoders:
 
     @classmethod
     def of_scores(cls, setting: Setting, scores: Float64Array, trials: NDArray[np.int64], shared: float) -> Self:
-        """Encoders whose true scores are ``scores`` (points, 2)."""
+        """Return encoders with the true scores ``scores`` (points, 2)."""
         polarity, similarity = scores.T
         low, high = setting.reference[0], 1.0
         progress = np.clip((polarity - low) / (high - low), 0, 1)
@@ -63,30 +63,30 @@ class Encoders:
         return np.stack([_polarity(self.logits, self.deviations, self.setting.k), self.similarity], axis=1)
 
     def chosen(self, rows: NDArray[np.int64]) -> Self:
-        """Only some of them."""
+        """Return some of the encoders."""
         parts: dict[str, Any] = {name: getattr(self, name)[rows] for name in _BY_POINT}
         return replace(self, **parts)
 
     def joined(self, other: Self) -> Self:
-        """These and then others."""
+        """Return these encoders followed by others."""
         parts: dict[str, Any] = {
             name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in _BY_POINT
         }
         return replace(self, **parts)
 
     def over_seeds(self, logits_std: Float64Array) -> Float64Array:
-        """True P and S (points, 2) of the configurations, where a run's logits deviate so far (points,) by its seed."""
+        """Return true P and S (points, 2) of the configurations, given deviations (points,) of logits by seed."""
         deviations = np.sqrt(self.deviations**2 + logits_std**2)
         return np.stack([_polarity(self.logits, deviations, self.setting.k), self.similarity], axis=1)
 
     def moved(self, logits: Float64Array, similarity: Float64Array) -> Self:
-        """The encoders of one run, by how its seed moves each of them."""
+        """Return the encoders of one run, moved by its seed."""
         return replace(self, logits=self.logits + logits, similarity=self.similarity + similarity)
 
 
 @dataclass(frozen=True)
 class Queries:
-    """What a sample of queries does to encoders: shared parts (queries,) and those of each trial (trials, queries)."""
+    """Effects of a sample of queries on encoders: shared parts (queries,) and those of each trial (trials, queries)."""
 
     difficulty: Float64Array
     closeness: Float64Array
@@ -99,7 +99,7 @@ class Queries:
         return cls(rng.normal(size=num), (rng.gamma(4, size=num) - 4) / 2, own)
 
     def scores(self, encoders: Encoders, rng: np.random.Generator) -> Float64Array:
-        """P and S (points, 2, queries) of the encoders. What is neither shared nor a trial's is drawn for each point."""
+        """Return P and S (points, 2, queries) of the encoders. Other parts are drawn per point."""
         shared = encoders.shared[:, None]
         parts = np.sqrt(shared), np.sqrt(0.7 * (1 - shared)), np.sqrt(0.3 * (1 - shared))
         found = np.empty((len(encoders.logits), 2, len(self.difficulty)))
@@ -115,7 +115,7 @@ class Queries:
 
 
 def limits(setting: Setting, trial: int) -> Encoders:
-    """R, and then the oracle's points: P rises to nearly 1 while S falls by little, and their scores differ by no more."""
+    """Return R, then the oracle's points: P rises to nearly 1 while S falls slightly."""
     bonuses = np.concatenate([[0.0], np.geomspace(0.05, 1, 8)])
     polarity, similarity = setting.reference
     scores = np.stack(
@@ -126,7 +126,7 @@ def limits(setting: Setting, trial: int) -> Encoders:
 
 
 def trial_scores(setting: Setting, num_trials: int, num_points: int, rng: np.random.Generator) -> Float64Array:
-    """True P and S (trials * points, 2) of trials, each of them so many operating points, from weak to strong."""
+    """Return true P and S (trials * points, 2) of trials, each with operating points from weak to strong."""
     strength = np.linspace(0.15, 1, num_points) + rng.normal(0, 0.03, (num_trials, num_points))
     lost = rng.exponential(setting.spread, (num_trials, 1))
     polarity = setting.reference[0] + setting.gain * (1 - np.exp(-3 * strength)) - lost
@@ -135,7 +135,7 @@ def trial_scores(setting: Setting, num_trials: int, num_points: int, rng: np.ran
 
 
 def _polarity(logits: Float64Array, deviations: Float64Array, k: int) -> Float64Array:
-    """The mean over all queries of P rounded to multiples of 1/k: the probability of each next multiple, added up."""
+    """Return the mean over all queries of P rounded to multiples of 1/k, as a sum of probabilities."""
     borders = logit((np.arange(1, k + 1) - 0.5) / k)
     above = ndtr((logits[:, None] - borders) / deviations[:, None])
     mean: Float64Array = above.mean(axis=1)
@@ -143,7 +143,7 @@ def _polarity(logits: Float64Array, deviations: Float64Array, k: int) -> Float64
 
 
 def _logits_of(polarity: Float64Array, deviations: Float64Array, k: int) -> Float64Array:
-    """The logits whose mean P is this, by bisection."""
+    """Return the logits with this mean P, by bisection."""
     low, high = np.full(len(polarity), -30.0), np.full(len(polarity), 30.0)
     for _ in range(50):
         middle = (low + high) / 2

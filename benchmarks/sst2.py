@@ -1,4 +1,4 @@
-"""The benchmarks' data: SST-2 where it is, otherwise the built-in demo sentences; and artifacts made from it."""
+"""The benchmarks' data: SST-2 if it exists, otherwise the built-in demo sentences; and artifacts built from it."""
 
 import csv
 import itertools
@@ -25,7 +25,7 @@ LEARNING_RATE = 3e-5
 
 @dataclass(frozen=True)
 class Data:
-    """Two sources as raysweep takes them, and what to call them."""
+    """Two sources as raysweep accepts them, and their name."""
 
     name: str
     train: str
@@ -36,26 +36,26 @@ DEMO = Data("built-in demo sentences", "demo", "demo")
 
 
 def locate(folder: Path | None) -> Data:
-    """SST-2 in ``folder``, in $RAYSWEEP_DATA_DIR or beside the repository; else the demo data."""
+    """Return SST-2 from ``folder``, from $RAYSWEEP_DATA_DIR or from next to the repository; else the demo data."""
     if folder is not None and not (folder / "train.csv").is_file():
         raise SystemExit(f"--data {folder}: no train.csv in it")
-    beside = Path(os.environ.get("RAYSWEEP_DATA_DIR", measure.ROOT.parent / "shared" / "data"))
-    for place in [folder] if folder is not None else [beside / "sst2", beside]:
+    data = Path(os.environ.get("RAYSWEEP_DATA_DIR", measure.ROOT.parent / "shared" / "data"))
+    for place in [folder] if folder is not None else [data / "sst2", data]:
         if (place / "train.csv").is_file() and (place / "test.csv").is_file():
             return Data("SST-2", str(place / "train.csv"), str(place / "test.csv"))
-    print("no SST-2 here, so this runs on the built-in demo sentences; its figures are not SST-2's", flush=True)
+    print("SST-2 is missing; using the built-in demo sentences, so the figures are not comparable", flush=True)
     return DEMO
 
 
 def rows(source: str, split: str, count: int | None = None) -> list[tuple[str, str]]:
-    """The first ``count`` texts and labels of a source, or all."""
+    """Return the first ``count`` texts and labels of a source, or all."""
     batches = sources.read(source, "text", "label", subset=None, split=split)
     pairs = ((text, label) for batch in batches for text, label in zip(batch.texts, batch.labels, strict=True))
     return list(itertools.islice(pairs, count))
 
 
 def part(data: Data, folder: Path, num_train: int, num_test: int) -> Data:
-    """The first rows of both splits, in files of ``folder``. The demo data is small enough as it is."""
+    """Write the first rows of both splits to files in ``folder``. The demo data is small enough."""
     if data == DEMO:
         return data
     written = []
@@ -70,7 +70,7 @@ def part(data: Data, folder: Path, num_train: int, num_test: int) -> Data:
 def sweep(
     data: Data, artifacts: str | Path, *, loss: str = "triplet", model: str = "demo", **more: Any
 ) -> tuple[SweepConfig, Space]:
-    """The configuration of a sweep over ``data`` with the demo's encoder as reference; ``more`` sets further keys."""
+    """Return the configuration of a sweep over ``data`` with the demo's encoder as reference; ``more`` sets further keys."""
     margin = {"margin": MARGIN} if loss == "triplet" else {}
     values = {
         "name": "benchmark",
@@ -89,10 +89,10 @@ def sweep(
 
 
 def prepare(data: Data, artifacts: Path, model: str = "demo") -> Prepared:
-    """Everything a trial with triplets reads, built in this process where it is missing."""
+    """Build the missing artifacts of a trial with triplets in this process."""
     return prepare_here(*sweep(data, artifacts, model=model))
 
 
 def encoding_plan(data: Data, artifacts: str | Path) -> Plan:
-    """Only sentences, tokens and embeddings: a loss over single sentences mines nothing."""
+    """Return a plan of only sentences, tokens and embeddings: a loss over single sentences mines nothing."""
     return make_plan(*sweep(data, artifacts, loss="softmax"))

@@ -1,17 +1,17 @@
-"""What early stopping spends rungs on, on made learning curves whose truth is known: 32 rungs, noise of one point.
+"""Waste and misses of early stopping, on simulated learning curves with a known truth: 32 rungs, noise of one point.
 
-Three questions, each of three families of curves (:mod:`benchmarks.made_curves`), with sampler ``random``:
+Three questions, each for three families of curves (:mod:`benchmarks.made_curves`), with sampler ``random``:
 
-* wasted: with the number of trials open, as under ``budget.minutes``, the share of rungs that go to trials whose true
-  continuation adds nothing to the true front of all rungs so far, while new ones wait. A trial's first rung is never wasted.
-* slow starter: one of 50 trials starts slowly and ends above all. Is it run to its last rung before as many rungs are
-  spent as 50 trials have? Under a budget of 50 trials, and with their number open, where 50 trials are only the first ones.
-* end: one of the first 20 trials extends only the end of the front: its P is the greatest, its own area is below most.
-  It goes on if it gets more rungs than half the trials that were begun by then, and at least five.
+* wasted: with an open number of trials, as under ``budget.minutes``, the share of rungs of trials whose true continuation
+  adds nothing to the true front of all rungs so far, while new trials wait. A trial's first rung is never wasted.
+* slow starter: one of 50 trials starts slowly and ends above all. Does it reach its last rung within the rungs of 50
+  complete trials? Under a budget of 50 trials, and with an open number, of which 50 are only the first ones.
+* end: one of the first 20 trials extends only the end of the front: its P is the highest, its own area is below most.
+  It counts as continued if it gets at least five rungs and more than half the trials started by then.
 
-Beside them the true area of the front at the end of each search of the first kind, against that of 400 trials run
-whole, which would cost as many rungs as 16 such searches: there a policy would be seen that wastes nothing since it never
-goes on.
+In addition, the true area of the front at the end of each search of the first kind, relative to that of 400 complete
+trials, which cost as many rungs as 16 such searches. It reveals a policy that wastes nothing because it never continues a
+trial.
 """
 
 import heapq
@@ -46,7 +46,7 @@ FIRST_JUDGED_SEED = 1000  # policies are developed on seeds below 100
 
 @dataclass
 class Played:
-    """One search: how many rungs each trial got, and which rungs were wasted."""
+    """One search: the number of rungs of each trial, and the wasted ones."""
 
     curves: Curves
     num_rungs: dict[int, int] = field(default_factory=dict)  # by trial
@@ -56,7 +56,7 @@ class Played:
     true_front: Staircase = field(default_factory=lambda: Staircase(_reference_point()))
 
     def count(self, trial: int, may_begin: bool) -> None:
-        """Another rung of a trial."""
+        """Count another rung of a trial."""
         rung = self.num_rungs[trial] = self.num_rungs.get(trial, 0) + 1
         curve = self.curves[trial]
         if may_begin:
@@ -67,7 +67,7 @@ class Played:
             self.true_front.add(point)
 
     def _adds(self, curve: Curve, rung: int) -> bool:
-        """Whether this rung of a curve or any later one adds to the true front."""
+        """Return whether this rung of a curve or any later one adds to the true front."""
         front = self.true_front.copy()
         later = (point for each in range(rung, NUM_RUNGS + 1) for point in curve.points(each))
         return any(front.add(point) > 0 for point in later)
@@ -80,7 +80,7 @@ class Played:
 def play(
     policy: Policy, curves: Curves, seed: int, *, num_trials: int = OPEN, budget: float = BUDGET, num_workers: int = 1
 ) -> Played:
-    """A search with so many trials to begin, until nothing is left to do or ``budget`` rungs are spent."""
+    """Run a search with ``num_trials`` trials until nothing is left to do or ``budget`` rungs are spent."""
     scheduler = _scheduler(policy, num_trials, seed)
     played = Played(curves)
     queue: list[tuple[float, int]] = []
@@ -98,7 +98,7 @@ def play(
 
 
 def _goes_on(scheduler: Scheduler, curves: Curves, trial: int, rung: int) -> bool:
-    """Let the scheduler take a trial's rung; whether the trial runs on."""
+    """Report a trial's rung to the scheduler and return whether the trial continues."""
     ahead = [EXAMPLES_PER_RUNG * later for later in range(rung + 1, NUM_RUNGS + 1)]
     paused = scheduler.rung(trial, EXAMPLES_PER_RUNG * rung, curves.measured(trial, rung), ahead)
     if not ahead:
@@ -109,7 +109,7 @@ def _goes_on(scheduler: Scheduler, curves: Curves, trial: int, rung: int) -> boo
 
 
 def _scheduler(policy: Policy, num_trials: int, seed: int) -> Scheduler:
-    """raysweep's own, over a space that says nothing: which curve a trial has depends on its number alone."""
+    """Return raysweep's scheduler over a trivial space: a trial's curve depends on its number alone."""
     objective = Objective(0.5, _reference_point())
     rule = EarlyStoppingConfig(policy=policy, first_examples=EXAMPLES_PER_RUNG)
     space = Space({"learning_rate": Range(1e-6, 1e-3, True, False)})
@@ -123,7 +123,7 @@ def _reference_point() -> Pair:
 
 
 def wasted(policy: Policy, family: Family, seed: int, num_workers: int) -> dict[str, float]:
-    """Shares of rungs, of all and of those after a trial's first; and of the area of whole trials."""
+    """Return shares of rungs, of all and of those after a trial's first; and of the area of complete trials."""
     curves = Curves(family, seed)
     played = play(policy, curves, seed, num_workers=num_workers)
     whole = Staircase(_reference_point())
@@ -140,7 +140,7 @@ def wasted(policy: Policy, family: Family, seed: int, num_workers: int) -> dict[
 
 
 def slow(policy: Policy, family: Family, seed: int, num_trials: int, num_workers: int) -> dict[str, float]:
-    """Rungs of the slow starter, and of the whole search."""
+    """Return the rungs of the slow starter, and of the whole search."""
     random = np.random.default_rng([seed, 1])
     place = int(random.integers(NUM_TRIALS))
     curves = Curves(family, seed)
@@ -151,7 +151,7 @@ def slow(policy: Policy, family: Family, seed: int, num_trials: int, num_workers
 
 
 def end(policy: Policy, family: Family, seed: int, num_workers: int) -> dict[str, float]:
-    """Rungs of the trial that extends an end, and whether it went on."""
+    """Return the rungs of the trial that extends an end, and whether it continued."""
     random = np.random.default_rng([seed, 2])
     place = int(random.integers(NUM_BEFORE_END))
     curves = Curves(family, seed)
@@ -187,7 +187,7 @@ def _arguments() -> Any:
 
 
 def _judged(policy: Policy, arguments: Any) -> dict[str, dict[str, float]]:
-    """The rows of a policy: means over seeds, of each family."""
+    """Return the rows of a policy: means over seeds, for each family."""
     workers = arguments.workers
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
     rows: dict[str, dict[str, float]] = {}

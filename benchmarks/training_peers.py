@@ -1,4 +1,4 @@
-"""The two ways to train that are compared, each as a peer: raysweep's engine, and sentence-transformers' own trainer."""
+"""The two compared ways to train, each as a peer: raysweep's engine, and sentence-transformers' own trainer."""
 
 import copy
 import tempfile
@@ -39,7 +39,7 @@ WARMUP_FRACTION = 0.1
 
 @dataclass(frozen=True)
 class Task:
-    """What every peer trains: these triplets of sentence ids, (examples, 3), in this order, in batches of 64."""
+    """The training of every peer: these triplets of sentence ids, (examples, 3), in this order, in batches of 64."""
 
     prepared: Prepared
     triplets: npt.NDArray[np.integer]
@@ -51,7 +51,7 @@ class Task:
 
     @classmethod
     def of(cls, prepared: Prepared, examples: int, **settings: Any) -> "Task":
-        """The triplets that raysweep's trials of this seed begin with."""
+        """Return the triplets that raysweep's trials of this seed begin with."""
         ids, _ = prepared.examples("triplet")
         order = np.random.default_rng(SEED).permutation(len(ids))[:examples]
         return cls(prepared, np.asarray(ids[order]), **settings)
@@ -73,9 +73,9 @@ class Task:
 
 
 def ours(turns: Turns, task: Task, later: bool = False) -> Scores | None:
-    """raysweep's training steps. A ``later`` trial finds what the frozen blocks give for these sentences in the cache.
+    """Run raysweep's training steps. A ``later`` trial has the frozen blocks' output in the cache.
 
-    The cache is for trials that read a good part of the data; this one is too short for it, so it is told to use it.
+    The cache is for trials that read much of the data; this one is too short for it, so it is forced.
     """
     bench = _bench(task)
     _finish(_training(task, bench, len(task.triplets) if later else task.warm_up, later))
@@ -104,7 +104,7 @@ def _training(task: Task, bench: Workbench, examples: int, later: bool) -> Train
 
 
 def stock(turns: Turns, task: Task) -> Scores | None:
-    """The stock trainer on the same triplets, batches, schedule, loss and frozen parameters; all else its defaults."""
+    """Run the stock trainer with the same triplets, batches, schedule, loss and frozen parameters."""
     model = encoder.load(EncoderConfig(**task.prepared.model), device=task.device)
     initial = {name: value.detach().clone() for name, value in model.state_dict().items()}
     names = [name for name, _ in model.named_parameters()]
@@ -136,7 +136,7 @@ class _InOrder(SentenceTransformerTrainer):
 
 
 class _Rests(TrainerCallback):
-    """Gives the turn to the next peer after every few optimizer steps."""
+    """Passes the turn to the next peer after every few optimizer steps."""
 
     def __init__(self, turns: Turns, task: Task) -> None:
         self.turns, self.task = turns, task
@@ -189,7 +189,7 @@ def _finish(training: Training) -> None:
 
 
 def _measure(task: Task, model: SentenceTransformer) -> Scores | None:
-    """Per-query scores on the test split in fp32, by the same code for all. None where there is no test split."""
+    """Return per-query scores on the test split in fp32, by the same code for all, or None without a test split."""
     if not len(task.prepared.sentences.ids("test")):
         return None
     tuned = TunedEncoder(model, Tokens.open(task.prepared.tokens_artifact.folder))

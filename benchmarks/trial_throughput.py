@@ -36,7 +36,7 @@ def main() -> None:
     with measure.workplace() as temporary:
         found = measure.machine()
         if arguments.trials_per_gpu and found["device"] == "cpu":
-            print("error: --trials-per-gpu needs a GPU, and there is none here", file=sys.stderr)
+            print("error: --trials-per-gpu needs a GPU", file=sys.stderr)
             sys.exit(2)
         peers.preload(found["device"])
         figures = _run(arguments, temporary, found)
@@ -51,7 +51,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--trials-per-gpu",
         type=lambda text: [int(part) for part in text.split(",")],
-        help="such as 1,2,4: also run so many trials at once on one GPU, and print the share of its bf16 peak they reach",
+        help="such as 1,2,4: also run these numbers of trials at once on one GPU, and print the share of its bf16 peak",
     )
     arguments = parser.parse_args()
     arguments.examples = arguments.examples or (128 if arguments.quick else 1280)
@@ -86,7 +86,7 @@ def _run(arguments: argparse.Namespace, temporary: Path, found: Mapping[str, Any
     tokens = token_counts(prepared, triplets)
     print(f"{data.name}, {len(triplets):,} triplets in batches of 64; auto is {automatic} here")
     if len(precisions) == 1:
-        print("bf16 is no gain on this processor, so --quick leaves it out")
+        print("bf16 is not faster on this processor, so --quick skips it")
     print(
         f"tokens: {tokens['distinct']:,} of the batches' distinct sentences, {tokens['real']:,} of all columns, "
         f"{tokens['padded']:,} with the stock trainer's padding"
@@ -109,7 +109,7 @@ def _run(arguments: argparse.Namespace, temporary: Path, found: Mapping[str, Any
 
 
 def _compare(tasks: Mapping[str, Any], patient: bool) -> tuple[list[Peer], str]:
-    """Train every peer of one freezing level side by side, the stock trainer in fp32 first; and what to say of it."""
+    """Train every peer of one freezing level side by side, the stock fp32 trainer first, and return notes."""
     from benchmarks import training_peers
 
     made = [Peer(f"stock {precision}", training_peers.stock, task) for precision, task in tasks.items()]

@@ -1,6 +1,6 @@
-"""raysweep's trials without work: the actor, a policy that holds each of them once, and a sweep that watches its driver.
+"""Trials that do no work: the actor, a policy that pauses each of them once, and a sweep that observes its driver.
 
-A trial notes in the run's folder each time that it came to a worker, and each rung that it did: its checkpoint, so to say.
+A trial records in the run's folder each assignment to a worker and each finished rung, in place of a checkpoint.
 """
 
 import time
@@ -21,12 +21,12 @@ WIDTH = 384
 
 
 class InventedScores:
-    """In the place of a workbench."""
+    """Replaces a workbench."""
 
     dev = None
 
     def describe(self, dev: None, points: dict[PointKey, Scores]) -> list[dict[str, Any]]:
-        """The points as an event of the ledger has them."""
+        """Return the points as an event of the ledger has them."""
         described = []
         for (kind, value), scores in points.items():
             polarity, similarity = float(scores.polarity.mean()), float(scores.similarity.mean())
@@ -37,7 +37,7 @@ class InventedScores:
 
 
 class Workless(trial_actor.TrialActor):
-    """A trial of which each rung sleeps for as long as the class says."""
+    """A trial whose rungs sleep for the class's duration."""
 
     seconds_per_rung: ClassVar = 0.0
 
@@ -47,7 +47,7 @@ class Workless(trial_actor.TrialActor):
         _note(assignments_file(folder, number))
         done = size_of(rungs_file(folder, number))
         if done:
-            yield self._result(done)  # as a trial that goes on from its checkpoint repeats its last rung
+            yield self._result(done)  # a trial that resumes from its checkpoint repeats its last rung
         for step in range(done + 1, self.task.num_rungs + 1):
             time.sleep(self.seconds_per_rung)
             if self.heartbeat is not None:
@@ -56,7 +56,7 @@ class Workless(trial_actor.TrialActor):
             yield self._result(step)
 
     def _result(self, step: int) -> RungResult:
-        """Polarity rises and similarity falls, more in some trials than in others."""
+        """Return scores in which P rises and S falls, more in some trials than in others."""
         import numpy as np
 
         gain = step * (1 + self.task.assignment.number % 7) / 100
@@ -65,22 +65,22 @@ class Workless(trial_actor.TrialActor):
         return RungResult(step, step * self.task.assignment.config.examples_per_rung, 0.1, points, 1.0, 1.0)
 
     def save_weights(self, result: RungResult) -> None:
-        """There are none."""
+        """Do nothing: there are no weights."""
 
 
 class OfOneSecond(Workless):
-    """A rung takes a second."""
+    """A trial whose rungs take a second."""
 
     seconds_per_rung = 1.0
 
 
 def assignments_file(folder: Path, number: int) -> Path:
-    """A byte for each time that a trial was on a worker."""
+    """Return the file with a byte for each assignment of a trial to a worker."""
     return folder / f"assignments-{number}"
 
 
 def rungs_file(folder: Path, number: int) -> Path:
-    """A byte for each rung that a trial did."""
+    """Return the file with a byte for each finished rung of a trial."""
     return folder / f"rungs-{number}"
 
 
@@ -94,7 +94,7 @@ def _note(file: Path) -> None:
 
 
 class HoldOnce:
-    """Holds each trial after its first rung, and revives the first of those that wait once there are enough of them."""
+    """Pauses each trial after its first rung, and resumes the first paused one once enough are paused."""
 
     def __init__(self, num_waiting: int) -> None:
         self._num_waiting = num_waiting
@@ -125,7 +125,7 @@ class HoldOnce:
 
 
 class WatchedSweep(Sweep):
-    """Notes when its first trial was on a worker, and how much private memory its process had after how many assignments."""
+    """Records when its first trial reached a worker, and the private memory of its process by number of assignments."""
 
     first_placed_at: float | None = None  # by the monotonic clock
     num_assignments = 0

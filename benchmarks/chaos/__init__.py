@@ -1,1 +1,1 @@
-"""Sweeps whose processes, nodes, drivers and disks fail, and what becomes of their trials."""
+"""Sweeps under faults of processes, nodes, drivers and disks, and checks of their trials."""

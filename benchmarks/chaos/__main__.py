@@ -1,11 +1,11 @@
-"""Sweeps and prepares under fire: processes, nodes, drivers and disks that are killed, frozen, drained and full.
+"""Run sweeps and preparation under faults: processes, nodes, drivers and disks that are killed, frozen, drained or full.
 
-Each case is a real sweep of real trials (all-MiniLM-L6-v2 on the built-in demo sentences, one CPU a trial) whose faults
-come one after the other at random moments. Afterwards its ledger has to hold each trial's beginning and end once, each rung
-once, nothing of a trial that had ended, and the study each proposal once. Nodes are those of ray.cluster_utils.Cluster.
+Each case is a real sweep of real trials (all-MiniLM-L6-v2 on the built-in demo sentences, one CPU per trial) with faults at
+random moments, one after the other. Afterwards its ledger must hold each trial's start and end once, each rung once, and
+nothing of an ended trial, and the study each proposal once. Nodes are those of ray.cluster_utils.Cluster.
 
-For faults of workers the seconds from Ray's report of a death to the next rung of the trial are stated, beside what a
-process takes from a trial's beginning to its first rung when nothing happens: both contain a rung.
+For faults of workers, the output states the seconds from Ray's report of a death to the trial's next rung, next to the
+seconds from a trial's start to its first rung without faults: both contain a rung.
 
 ``ratio`` is the share of faults after which every trial was accounted for once.
 """

@@ -1,6 +1,6 @@
-"""A disk that is full or read-only for some seconds, under the driver and its trials.
+"""Faults of disks: full or read-only for some seconds, under the driver and its trials.
 
-It takes a machine that may mount one in memory.
+Requires a machine that may mount a file system in memory.
 """
 
 import random
@@ -24,17 +24,17 @@ TRIALS, RUNGS = 6, 6
 
 
 def fill_disks(setting: Setting) -> Outcome:
-    """The disk of the run is full for some seconds, again and again."""
+    """Fill the run's disk for some seconds, repeatedly."""
     return _fault_often(setting, "disk", _fill)
 
 
 def deny_writes(setting: Setting) -> Outcome:
-    """The same, with a disk that is read-only for all that is opened then. The ledger is open, and can be written."""
+    """Make the run's disk read-only for files opened during some seconds, repeatedly. The open ledger stays writable."""
     return _fault_often(setting, "read-only", _deny)
 
 
 def _fault_often(setting: Setting, case: str, fault: Callable[[Path], None]) -> Outcome:
-    """A sweep whose disk fails again and again. A driver that ends is started again by its command."""
+    """Run a sweep whose disk fails repeatedly. The command is restarted if the driver ends."""
     draw = random.Random(case)
     plan = setting.plan(case, TRIALS, RUNGS, ["--resources.num_cpus=2"])
     plan.folder.mkdir(parents=True)
@@ -71,7 +71,7 @@ def _num_signs(sweep: SweepProcess) -> int:
 
 
 def _seconds_to_a_sign(sweep: SweepProcess, before: int) -> float:
-    """How long it takes until the sweep goes on, which has given ``before`` signs, or its driver ends."""
+    """Return the seconds until the sweep, which has given ``before`` signs, continues or its driver ends."""
     since = time.monotonic()
     while sweep.process.poll() is None and _num_signs(sweep) == before:
         if time.monotonic() - since > LIMIT_SECONDS:
@@ -91,7 +91,7 @@ def _deny(folder: Path) -> None:
 
 
 def _fill(folder: Path) -> None:
-    """Take all room for some seconds."""
+    """Use all space for some seconds."""
     file, block = folder / "filler", bytes(measure.MIB)
     with file.open("wb", buffering=0) as filler:
         try:

@@ -1,4 +1,4 @@
-"""Faults of drivers: killed, terminated, killed with the whole machine; and what the same command makes of it afterwards."""
+"""Faults of drivers: killed, terminated, killed with the whole machine; the same command resumes the sweep."""
 
 import os
 import random
@@ -25,32 +25,32 @@ EXIT_CODE_WHEN_INTERRUPTED = 130
 
 
 def kill_drivers(setting: Setting) -> Outcome:
-    """SIGKILL for the driver; Ray's own processes notice, and end."""
+    """Send SIGKILL to the driver; Ray's own processes notice and end."""
     return _end_often(setting, "driver", signal.SIGKILL)
 
 
 def kill_drivers_of_two_objectives(setting: Setting) -> Outcome:
-    """The same, with polarity and similarity as two objectives."""
+    """Send SIGKILL to the driver of a sweep with polarity and similarity as two objectives."""
     return _end_often(setting, "driver-two", signal.SIGKILL, ["--objective.proposals=both", "--sampler=tpe"])
 
 
 def kill_heads(setting: Setting) -> Outcome:
-    """SIGKILL for all processes of the machine, Ray's too: the next attempt has a new cluster, and storage alone."""
+    """Send SIGKILL to all processes of the machine, Ray's too: the next attempt has a new cluster and only storage."""
     return _end_often(setting, "head", None)
 
 
 def interrupt_drivers(setting: Setting) -> Outcome:
-    """SIGINT."""
+    """Send SIGINT to the driver."""
     return _end_often(setting, "sigint", signal.SIGINT)
 
 
 def terminate_drivers(setting: Setting) -> Outcome:
-    """SIGTERM."""
+    """Send SIGTERM to the driver."""
     return _end_often(setting, "sigterm", signal.SIGTERM)
 
 
 def _end_often(setting: Setting, case: str, number: int | None, options: Sequence[str] = ()) -> Outcome:
-    """A sweep whose driver is ended at so many random moments, each time begun again by the same command."""
+    """Run a sweep whose driver is ended at random moments and restarted by the same command each time."""
     draw = random.Random(case)
     plan = setting.plan(case, TRIALS, RUNGS, ["--resources.num_cpus=2", *options])
     winds_up = number in (signal.SIGINT, signal.SIGTERM)

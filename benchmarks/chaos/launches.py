@@ -1,4 +1,4 @@
-"""Nodes that take long to come."""
+"""Nodes that start slowly."""
 
 import importlib
 import sys
@@ -14,7 +14,7 @@ TRIALS, RUNGS = 4, 2
 
 
 def launch_slowly(setting: Setting) -> Outcome:
-    """A cluster without nodes, whose autoscaler brings one only after minutes. It is one sweep, whatever ``times`` is."""
+    """Run one sweep on a cluster without nodes, whose autoscaler adds one only after minutes; ignores ``times``."""
     sys.path.insert(0, str(measure.ROOT / "tests"))  # whose cluster of fake nodes this is
     autoscaled = importlib.import_module("support.autoscaled").autoscaled
     folder = setting.folder / "launch-cluster"

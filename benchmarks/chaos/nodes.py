@@ -20,7 +20,7 @@ STORE_BYTES = 100 * measure.MIB
 
 @dataclass(frozen=True)
 class Actor:
-    """An actor as Ray's control plane knows it. ``died_at`` is by the wall's clock, 0 while it lives."""
+    """An actor as Ray's control plane knows it. ``died_at`` is in wall-clock time, 0 while it is alive."""
 
     actor_id: str
     pid: int
@@ -29,7 +29,7 @@ class Actor:
 
 
 class Nodes:
-    """The cluster, of which this process is a driver too, so that it can ask."""
+    """The cluster; this process is one of its drivers, so that it can query it."""
 
     def __init__(self, cluster: Any) -> None:
         self._cluster = cluster
@@ -44,18 +44,18 @@ class Nodes:
         self._cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
 
     def node_ids(self) -> list[str]:
-        """Of all but the head."""
+        """Return the nodes except the head."""
         return [node.node_id for node in self._cluster.worker_nodes]
 
     def some_trial(self) -> Actor:
-        """A living trial's process."""
+        """Return the process of a running trial."""
         return self._random.choice(self.trials())
 
     def trials(self) -> list[Actor]:
         return [actor for actor, state in self._actors() if state == "ALIVE"]
 
     def death_of(self, actor: Actor) -> float:
-        """When Ray reported the death of an actor, by the wall's clock; 0 where it has not."""
+        """Return the wall-clock time at which Ray reported the death of an actor, or 0."""
         return next(each.died_at for each, _ in self._actors() if each.actor_id == actor.actor_id)
 
     def _actors(self) -> Iterator[tuple[Actor, str]]:
@@ -67,7 +67,7 @@ class Nodes:
                 yield Actor(actor_id, info["Pid"], place, info["EndTime"] / 1000), info["State"]
 
     def kill_node(self, node_id: str) -> None:
-        """All of a node's processes, at once."""
+        """Kill all of a node's processes at once."""
         node = next(node for node in self._cluster.worker_nodes if node.node_id == node_id)
         for pid in self._processes_of(node):
             with contextlib.suppress(ProcessLookupError):  # it ended just now
@@ -76,12 +76,12 @@ class Nodes:
 
     @staticmethod
     def _processes_of(node: Any) -> list[int]:
-        """Workers, which a raylet that is killed alone would leave for a moment."""
+        """Return a node's processes with its workers, which outlive a killed raylet for a moment."""
         raylets = [each.process.pid for each in node.all_processes["raylet"]]
         return [pid for raylet in raylets for pid in measure.process_tree(raylet)]
 
     def drain(self, node_id: str, seconds: int) -> None:
-        """Announce that a node will be gone."""
+        """Announce the removal of a node."""
         from raysweep.cluster.nodes import mark_as_draining
 
         mark_as_draining(node_id, seconds)
@@ -89,7 +89,7 @@ class Nodes:
 
 @contextmanager
 def nodes(count: int) -> Iterator[Nodes]:
-    """A head, and so many nodes of one CPU each."""
+    """Start a head and nodes of one CPU each."""
     import ray
     from ray.cluster_utils import Cluster
 
@@ -117,7 +117,7 @@ def kill(pid: int) -> None:
 
 
 def workers_below(pid: int) -> list[int]:
-    """Ray's worker processes among a driver's descendants. Its agents look alike, but with them a node dies."""
+    """Return Ray's worker processes among a driver's descendants, without its agents, whose death kills a node."""
     listed = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout
     titles = {int(line.split(maxsplit=1)[0]): line.split(maxsplit=1)[1] for line in listed.splitlines()}
     found = {each: titles.get(each, "") for each in measure.process_tree(pid)}

@@ -1,4 +1,4 @@
-"""What came of a case: how many faults it had, whether all trials are accounted for, and how long they took to go on."""
+"""Outcomes of cases: the number of faults, whether all trials are accounted for, and the seconds until they continued."""
 
 import statistics
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from benchmarks.chaos.sweeps import Plan, problems
 
 @dataclass(frozen=True)
 class Setting:
-    """What all cases share. ``times`` is how many faults a case is to have."""
+    """The settings of all cases. ``times`` is the number of faults of a case."""
 
     folder: Path
     artifacts: Path
@@ -23,7 +23,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Recovery:
-    """A fault and what followed, by the wall's clock in seconds. ``reported_at`` is when Ray reported the death."""
+    """A fault and its recovery, in wall-clock seconds. ``reported_at`` is when Ray reported the death."""
 
     struck_at: float
     reported_at: float
@@ -31,13 +31,13 @@ class Recovery:
 
     @property
     def seconds(self) -> float:
-        """From the report to the next rung."""
+        """The seconds from the report to the next rung."""
         return self.again_at - self.reported_at
 
 
 @dataclass
 class Outcome:
-    """A case. ``start_seconds`` is what an undisturbed process takes from its trial's beginning to the first rung."""
+    """The outcome of a case. ``start_seconds`` is the time from a trial's start to its first rung without faults."""
 
     num_faults: int
     problems: list[str]
@@ -47,7 +47,7 @@ class Outcome:
 
     @property
     def num_accounted(self) -> int:
-        """Faults after which every trial was accounted for once: all of a sweep's, or none."""
+        """The number of faults after which every trial was accounted for once: all of a sweep's, or none."""
         return 0 if self.problems else self.num_faults
 
     @property
@@ -81,5 +81,5 @@ class Outcome:
 
 
 def outcome(plan: Plan, recoveries: list[Recovery], start_seconds: float, **notes: Any) -> Outcome:
-    """The outcome of a sweep that has ended."""
+    """Return the outcome of an ended sweep."""
     return Outcome(len(recoveries), problems(plan), recoveries, start_seconds, notes)

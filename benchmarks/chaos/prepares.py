@@ -1,4 +1,4 @@
-"""Faults while sentences are prepared: workers and nodes that are killed. The artifacts are the same to the byte."""
+"""Faults during preparation: workers and nodes are killed. The artifacts must be identical to the byte."""
 
 import hashlib
 import random
@@ -17,7 +17,7 @@ MOST_DELAY_SECONDS = 10.0
 
 
 def kill_prepare_workers(setting: Setting) -> Outcome:
-    """SIGKILL for one of Ray's worker processes, on one machine."""
+    """Send SIGKILL to one of Ray's worker processes on one machine."""
     draw = random.Random("prepare-worker")
 
     def strike(driver: int) -> bool:
@@ -30,7 +30,7 @@ def kill_prepare_workers(setting: Setting) -> Outcome:
 
 
 def kill_prepare_nodes(setting: Setting) -> Outcome:
-    """A node, while three of them prepare; the coordinator is beside the driver, on none of them. It is replaced."""
+    """Kill and replace one of three preparing nodes; the coordinator runs next to the driver, on none of them."""
     draw = random.Random("prepare-node")
     with nodes(NUM_NODES) as cluster:
 
@@ -49,7 +49,7 @@ def _replace_some_node(cluster: Nodes, draw: random.Random) -> None:
 def _strike_often(
     setting: Setting, case: str, options: list[str], strike: Callable[[int], bool], draw: random.Random
 ) -> Outcome:
-    """Prepare so many times, each with a fault at a random moment after the sentences are there."""
+    """Prepare ``times`` times, each with a fault at a random moment after the sentences exist."""
     prepare(setting.folder / case / "whole", options)
     expected = digests(setting.folder / case / "whole")
     num_faults = 0
@@ -81,7 +81,7 @@ def _command(place: Path, options: list[str]) -> list[str]:
 
 
 def digests(place: Path) -> dict[str, str]:
-    """Of all files of the artifacts, but for the locks and leases beside them."""
+    """Return the digests of all files of the artifacts except locks and leases."""
     root = place / "artifacts"
     files = [path for path in sorted(root.rglob("*")) if path.is_file() and path.parent != root]
     return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}

@@ -1,4 +1,4 @@
-"""A sweep in a process of its own, watched from outside: its ledger, its output, and what is left of it."""
+"""A sweep in its own process, observed from outside: its ledger, its output, and its remaining processes."""
 
 import contextlib
 import json
@@ -32,7 +32,7 @@ SPACE: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """What a sweep is to do, by its options over the space ``smoke``, and where."""
+    """A sweep's options over the space ``smoke``, and its folder."""
 
     folder: Path
     artifacts: Path
@@ -42,7 +42,7 @@ class Plan:
 
     @property
     def command(self) -> list[str]:
-        """The same one begins the run and goes on with it."""
+        """The command that starts and resumes the run."""
         settings = [f"--{key}={value}" for key, value in SPACE.items()]
         budget = [f"--budget.trials={self.trials}", f"--budget.rungs={self.rungs}"]
         places = [f"--storage.runs={self.folder}", f"--storage.artifacts={self.artifacts}"]
@@ -55,12 +55,12 @@ class Plan:
 
     @property
     def output(self) -> Path:
-        """What the driver prints, beside the folder, whose disk may be full."""
+        """The driver's output, outside the run's folder, whose disk may be full."""
         return self.folder.with_name(f"{self.folder.name}.log")
 
 
 class SweepProcess:
-    """A driver. As a context, its whole tree of processes is gone at the end."""
+    """A driver. The context manager kills its process tree at the end."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -77,7 +77,7 @@ class SweepProcess:
         self._output.close()
 
     def wait_until(self, condition: Callable[[], Any], seconds: float = LIMIT_SECONDS) -> float:
-        """Wait for what the driver, which must not end before, brings about. The time by the wall's clock."""
+        """Wait for a condition that the driver brings about before it ends, and return the wall-clock time."""
         until = time.monotonic() + seconds
         while not condition():
             if self.process.poll() is not None:
@@ -88,7 +88,7 @@ class SweepProcess:
         return time.time()
 
     def end(self, seconds: float = LIMIT_SECONDS) -> int:
-        """Wait for the end of the driver, and give its exit code."""
+        """Wait for the end of the driver and return its exit code."""
         return self.process.wait(timeout=seconds)
 
     @property
@@ -97,7 +97,7 @@ class SweepProcess:
 
     @property
     def tree(self) -> list[psutil.Process]:
-        """The driver and all that it has started; nothing once it has ended."""
+        """Return the driver and its descendants; empty once it has ended."""
         try:
             driver = psutil.Process(self.process.pid)
             return [driver, *driver.children(recursive=True)]
@@ -105,7 +105,7 @@ class SweepProcess:
             return []
 
     def kill_tree(self) -> None:
-        """End the driver and all that it has started, at once: what is left of a machine whose power went."""
+        """Kill the driver and its descendants at once, as in a power failure."""
         for process in self.tree:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -113,11 +113,11 @@ class SweepProcess:
 
 
 class ChaosError(Exception):
-    """A sweep did not get over a fault."""
+    """A sweep did not recover from a fault."""
 
 
 def is_agent(process: psutil.Process) -> bool:
-    """Whether it is one of the two that Ray starts on each node for itself."""
+    """Return whether the process is one of the two agents that Ray starts on each node."""
     try:
         return " ".join(process.cmdline()).startswith(AGENTS)
     except psutil.NoSuchProcess:
@@ -125,7 +125,7 @@ def is_agent(process: psutil.Process) -> bool:
 
 
 def wait_until_gone(processes: Sequence[psutil.Process], seconds: float) -> list[psutil.Process]:
-    """Wait so long for processes to end. Those that did not."""
+    """Wait until the processes end or the time is over, and return the remaining ones."""
     until = time.monotonic() + seconds
     left = list(processes)
     while left and time.monotonic() < until:
@@ -143,7 +143,7 @@ def _is_alive(process: psutil.Process) -> bool:
 
 
 def events(run: Path) -> list[dict[str, Any]]:
-    """What the ledger holds by now, but for a line that is being written."""
+    """Return the ledger's events so far, without an incomplete line."""
     ledger = run / "ledger.jsonl"
     if not ledger.is_file():
         return []
@@ -156,7 +156,7 @@ def of_kind(run: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def problems(plan: Plan) -> list[str]:
-    """Why not every trial is accounted for exactly once; nothing where each is."""
+    """Return why not every trial is accounted for exactly once; empty if each is."""
     found = []
     begun, ended = (Counter(event["trial"] for event in of_kind(plan.run, kind)) for kind in ("trial", "end"))
     expected = Counter(range(plan.trials))
@@ -180,7 +180,7 @@ def problems(plan: Plan) -> list[str]:
 
 
 def _after_the_end(run: Path) -> list[str]:
-    """What happened to trials that had ended."""
+    """Return events of trials that had ended before."""
     over: set[int] = set()
     found = []
     for event in events(run):
@@ -192,7 +192,7 @@ def _after_the_end(run: Path) -> list[str]:
 
 
 def _proposed(run: Path) -> int:
-    """How many trials the study of Optuna's holds."""
+    """Return the number of trials in Optuna's study."""
     import optuna
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend

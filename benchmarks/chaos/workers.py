@@ -1,4 +1,4 @@
-"""Faults of workers in a sweep on several nodes: their processes and nodes are killed, frozen, drained."""
+"""Faults of workers in a sweep on several nodes: their processes and nodes are killed, frozen or drained."""
 
 import random
 import statistics
@@ -22,19 +22,19 @@ Strike = Callable[[Nodes, Actor], None]
 
 
 def kill_trials(setting: Setting) -> Outcome:
-    """SIGKILL for the process of a running trial."""
+    """Send SIGKILL to the process of a running trial."""
     return _strike_often(setting, "trial", lambda _, actor: kill(actor.pid))
 
 
 def freeze_trials(setting: Setting) -> Outcome:
-    """SIGSTOP for the process of a running trial: it says nothing any more, and is found and killed."""
+    """Send SIGSTOP to the process of a running trial, which the sweep then detects and kills."""
     found = _strike_often(setting, "frozen", lambda _, actor: stop(actor.pid), trials_for_each=TRIALS_FOR_A_FREEZE)
     found.notes["most_from_freezing"] = round(max(each.again_at - each.struck_at for each in found.recoveries), 1)
     return found
 
 
 def kill_nodes(setting: Setting) -> Outcome:
-    """A running trial's node, without a notice. A spare one is there, as an autoscaler would bring one."""
+    """Kill a running trial's node without notice. A spare one exists, as an autoscaler would add one."""
     return _strike_often(setting, "node", _lose_node, spare=1)
 
 
@@ -43,7 +43,7 @@ def _lose_node(cluster: Nodes, actor: Actor) -> None:
 
 
 def drain_nodes(setting: Setting) -> Outcome:
-    """A running trial's node is announced to go away, and is killed once its trial has left it."""
+    """Announce the removal of a running trial's node, and kill it once its trial has left."""
     return _strike_often(setting, "drained", _announce_end, after=_lose_node, spare=1)
 
 
@@ -59,7 +59,7 @@ def _strike_often(
     spare: int = 0,
     trials_for_each: int = TRIALS_FOR_A_FAULT,
 ) -> Outcome:
-    """A sweep with so many faults, one after the other; each lost node is replaced."""
+    """Run a sweep with ``times`` faults, one after the other; each lost node is replaced."""
     draw = random.Random(case)
     with nodes(SLOTS + spare) as cluster:
         options = (f"--resources.address={cluster.address}", f"--resources.max_concurrent_trials={SLOTS}")
@@ -85,12 +85,12 @@ def _wait_for_calm(sweep: SweepProcess) -> None:
 
 
 def _strike(cluster: Nodes, sweep: SweepProcess, strike: Strike, after: Strike | None) -> Recovery:
-    """A fault, and the wait for the next rung of the trial that it hit."""
+    """Cause a fault and wait for the next rung of the affected trial."""
     run, victim = sweep.plan.run, cluster.some_trial()
     num_before = len(events(run))
 
     def cut() -> int | None:
-        """The place of the event that says which trial was hit."""
+        """Return the position of the event that names the affected trial."""
         numbered = enumerate(events(run)[num_before:], num_before)
         return next((place for place, event in numbered if event["event"] == "cut"), None)
 
@@ -111,7 +111,7 @@ def _has_rung(later: list[dict[str, object]], trial: int) -> bool:
 
 
 def _start_seconds(plan: Plan) -> float:
-    """What the first processes took, from the beginning of their trials to the first rungs."""
+    """Return the seconds from the start of the first trials to their first rungs."""
     begun: dict[int, float] = {event["trial"]: event["at"] for event in of_kind(plan.run, "trial")}
     first_rungs: dict[int, float] = {
         event["trial"]: event["at"] for event in of_kind(plan.run, "rung") if event["step"] == 1
@@ -121,7 +121,7 @@ def _start_seconds(plan: Plan) -> float:
 
 
 def kill_idle(setting: Setting) -> Outcome:
-    """SIGKILL for a process whose trial has just ended, and which is to have the next one."""
+    """Send SIGKILL to a process whose trial has just ended, before the next one."""
     with nodes(1) as cluster:
         plan = setting.plan("idle", 2 * setting.times + 1, 1, (f"--resources.address={cluster.address}",))
         recoveries = []
@@ -148,7 +148,7 @@ def _kill_idle(cluster: Nodes, sweep: SweepProcess) -> Recovery:
 
 
 def kill_three_nodes(setting: Setting) -> Outcome:
-    """Three of six nodes at once in a sweep of 20 trials; ``times`` such sweeps, each of which counts as one fault."""
+    """Kill three of six nodes at once in a sweep of 20 trials; each of ``times`` sweeps counts as one fault."""
     found = Outcome(setting.times, [], notes={"trials_hit": 0})
     for number in range(setting.times):
         with nodes(2 * NODES_LOST_TOGETHER) as cluster:

@@ -27,28 +27,29 @@ NUM_DRAWS = 128  # of the posterior
 
 
 class QLogNehvi:
-    """Trials run to their ends and are worth their best point. Choices are encoded as one number an option, each in [0, 1].
+    """qLogNEHVI over trials that run to their ends and count with their best point.
 
-    The acquisition is maximized over the encoded space and its best point is taken to the configuration that it stands
-    for: of a choice the greatest number. What does not exist under a choice is encoded as 0.
+    Choices are encoded as one number per option, each in [0, 1]. The acquisition is maximized over the encoded space, and
+    its best point is decoded to a configuration: the maximum of a choice's numbers selects its option. Parameters that do
+    not exist under a choice are encoded as 0.
     """
 
-    def __init__(self, table: RecordedSweep, seed: int) -> None:
-        self._table, self._shown = table, Shown(table)
-        self._encoding = Encoding(flat(table.space))
+    def __init__(self, recording: RecordedSweep, seed: int) -> None:
+        self._recording, self._shown = recording, Shown(recording)
+        self._encoding = Encoding(flat(recording.space))
         self._random = np.random.default_rng(seed)
         self._begun: list[list[float]] = []  # of each trial, encoded
         self._ended: dict[int, tuple[float, float]] = {}
 
     def ask(self) -> Asked:
         number = len(self._begun)
-        if number == len(self._table.trials):
+        if number == len(self._recording.trials):
             return None
         is_warm = len(self._ended) >= NUM_RANDOM
         place = self._best_place() if is_warm else self._random.random(self._encoding.width).tolist()
         params = self._encoding.decode(place)
         self._begun.append(place)
-        return number, self._table.space.draw(Given(params))
+        return number, self._recording.space.draw(Given(params))
 
     def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
         self._begun[trial] = self._encode(values)
@@ -61,10 +62,10 @@ class QLogNehvi:
         self._ended[trial] = self._shown.best_point(trial)
 
     def _encode(self, values: Mapping[str, Any]) -> list[float]:
-        return self._encoding.encode(params_of(self._table, values))
+        return self._encoding.encode(params_of(self._recording, values))
 
     def _best_place(self) -> list[float]:
-        """Where the acquisition is greatest."""
+        """Return the point with the maximum acquisition."""
         seen = torch.tensor([self._begun[trial] for trial in self._ended], dtype=torch.double)
         scores = torch.tensor(list(self._ended.values()), dtype=torch.double)
         running = [place for trial, place in enumerate(self._begun) if trial not in self._ended]
@@ -74,7 +75,7 @@ class QLogNehvi:
             fit_gpytorch_mll(SumMarginalLogLikelihood(model.likelihood, model))
             acquisition = qLogNoisyExpectedHypervolumeImprovement(
                 model=model,
-                ref_point=list(self._table.reference_point),
+                ref_point=list(self._recording.reference_point),
                 X_baseline=seen,
                 X_pending=torch.tensor(running, dtype=torch.double) if running else None,
                 sampler=SobolQMCNormalSampler(torch.Size([NUM_DRAWS]), seed=int(self._random.integers(2**31))),
@@ -94,7 +95,7 @@ class QLogNehvi:
 
 
 class Encoding:
-    """Configurations as points of a cube: a range one coordinate, a choice one for each option."""
+    """Configurations as points of a cube: a range is one coordinate, a choice one for each option."""
 
     def __init__(self, parameters: list[Flat]) -> None:
         self._parameters = parameters
@@ -117,7 +118,7 @@ class Encoding:
         return place
 
     def decode(self, place: Sequence[float]) -> dict[str, Any]:
-        """Of every parameter, whether it exists or not; choices by their index."""
+        """Return every parameter, whether it exists or not; choices by their index."""
         params: dict[str, Any] = {}
         for each, begin in zip(self._parameters, self._begins, strict=True):
             if isinstance(each.parameter, Choices):

@@ -9,7 +9,7 @@ from raysweep.config.space import Choices, Parameters, Range, Scalar, Space
 
 @dataclass(frozen=True)
 class Flat:
-    """A parameter under the sampler's name. It exists where its parent, if any, has the value ``option``."""
+    """A parameter under the sampler's name. It exists if its parent, if any, has the value ``option``."""
 
     name: str
     parameter: Range | Choices
@@ -18,12 +18,12 @@ class Flat:
 
     @property
     def options(self) -> list[Scalar]:
-        """Of a choice."""
+        """Return the options of a choice."""
         return list(self.parameter.options) if isinstance(self.parameter, Choices) else []
 
 
 def flat(space: Space) -> list[Flat]:
-    """Every parameter that may occur; parents stand before what exists only under them."""
+    """Return every parameter that may occur; parents come before their children."""
     return list(_flat(space.parameters, "", None, None))
 
 
@@ -40,7 +40,7 @@ def _flat(parameters: Parameters, prefix: str, parent: str | None, option: Scala
 
 @dataclass(frozen=True)
 class Given:
-    """A suggester that gives known values by the sampler's names, choices by their index, within their bounds."""
+    """A suggester that returns known values by the sampler's names, choices by their index, within their bounds."""
 
     values: Mapping[str, Any]
 
@@ -55,7 +55,7 @@ class Given:
 
 
 def indexed(parameters: list[Flat], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Params by the sampler's names, with the index of each choice in place of its value."""
+    """Return parameters by the sampler's names, with the index of each choice in place of its value."""
     made = {}
     for each in parameters:
         if each.name in params:

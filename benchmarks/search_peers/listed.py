@@ -1,4 +1,4 @@
-"""Random and grid search: the recorded configurations one after the other, each run to its end."""
+"""Random and grid search: the recorded configurations in order, each run to its end."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,15 +13,15 @@ from raysweep.replay.recordings import RecordedSweep
 class Listed:
     """The recorded configurations in an order."""
 
-    def __init__(self, table: RecordedSweep, order: Sequence[int]) -> None:
-        self._table, self._order, self._num_asked = table, order, 0
+    def __init__(self, recording: RecordedSweep, order: Sequence[int]) -> None:
+        self._recording, self._order, self._num_asked = recording, order, 0
 
     def ask(self) -> Asked:
         if self._num_asked == len(self._order):
             return None
         number = self._num_asked
         self._num_asked += 1
-        return number, dict(self._table.trials[self._order[number]].values)
+        return number, dict(self._recording.trials[self._order[number]].values)
 
     def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
         pass
@@ -33,14 +33,14 @@ class Listed:
         pass
 
 
-def shuffled(table: RecordedSweep, seed: int) -> list[int]:
-    order: list[int] = np.random.default_rng(seed).permutation(len(table.trials)).tolist()
+def shuffled(recording: RecordedSweep, seed: int) -> list[int]:
+    order: list[int] = np.random.default_rng(seed).permutation(len(recording.trials)).tolist()
     return order
 
 
-def in_order(table: RecordedSweep) -> list[int]:
-    """The trials by their values, the table's first column changing most slowly; where one has no value it comes first."""
-    names = list(dict.fromkeys(name for trial in table.trials for name in trial.values))
+def in_order(recording: RecordedSweep) -> list[int]:
+    """Return the trials by their values; the first column changes most slowly, and missing values come first."""
+    names = list(dict.fromkeys(name for trial in recording.trials for name in trial.values))
 
     def place(value: Scalar | None) -> tuple[int, Any]:
         if value is None:
@@ -48,7 +48,7 @@ def in_order(table: RecordedSweep) -> list[int]:
         return (2 if isinstance(value, str) else 1), value
 
     def places(index: int) -> list[tuple[int, Any]]:
-        values = table.trials[index].values
+        values = recording.trials[index].values
         return [place(values.get(name)) for name in names]
 
-    return sorted(range(len(table.trials)), key=places)
+    return sorted(range(len(recording.trials)), key=places)

@@ -11,38 +11,38 @@ from raysweep.replay.recordings import RecordedSweep
 
 
 def multivariate_tpe(seed: int) -> optuna.samplers.TPESampler:
-    """One density over the parameters that exist together, and running trials taken to be bad, as its manual advises."""
+    """Return TPE with one density over the parameters that exist together and a constant liar, as in the manual."""
     return optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True, constant_liar=True)
 
 
 class _Study:
-    """A study, whose trials get other values where what they asked for is not recorded."""
+    """A study whose trials receive other values if their own are not recorded."""
 
-    def __init__(self, table: RecordedSweep, study: optuna.Study) -> None:
-        self._table, self._study = table, study
-        self._shown = Shown(table)
+    def __init__(self, recording: RecordedSweep, study: optuna.Study) -> None:
+        self._recording, self._study = recording, study
+        self._shown = Shown(recording)
         self._asked: list[optuna.Trial] = []
 
     def ask(self) -> Asked:
-        if len(self._asked) == len(self._table.trials):
+        if len(self._asked) == len(self._recording.trials):
             return None
         self._asked.append(self._study.ask())
-        return len(self._asked) - 1, self._table.space.draw(self._asked[-1])
+        return len(self._asked) - 1, self._recording.space.draw(self._asked[-1])
 
     def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
-        params = params_of(self._table, values)
+        params = params_of(self._recording, values)
         if params != self._asked[trial].params:
             self._study.tell(self._asked[trial], state=TrialState.FAIL)
             self._study.enqueue_trial(params)
             self._asked[trial] = self._study.ask()
-            self._table.space.draw(self._asked[trial])
+            self._recording.space.draw(self._asked[trial])
 
 
 class OptunaTwoObjectives(_Study):
-    """Two objectives, which Optuna does not prune: every trial runs to its end and is worth its best point."""
+    """Two objectives, which Optuna does not prune: every trial runs to its end and counts with its best point."""
 
-    def __init__(self, table: RecordedSweep, sampler: optuna.samplers.BaseSampler) -> None:
-        super().__init__(table, optuna.create_study(directions=["maximize", "maximize"], sampler=sampler))
+    def __init__(self, recording: RecordedSweep, sampler: optuna.samplers.BaseSampler) -> None:
+        super().__init__(recording, optuna.create_study(directions=["maximize", "maximize"], sampler=sampler))
 
     def on_rung(self, trial: int, budget: int, points: Points, ahead: Sequence[int]) -> bool:
         self._shown.add(trial, points)
@@ -56,15 +56,15 @@ class OptunaPruned(_Study):
     """One objective, the trial's area, reported at every rung to a pruner."""
 
     def __init__(
-        self, table: RecordedSweep, sampler: optuna.samplers.BaseSampler, pruner: optuna.pruners.BasePruner
+        self, recording: RecordedSweep, sampler: optuna.samplers.BaseSampler, pruner: optuna.pruners.BasePruner
     ) -> None:
         # Hyperband tells its brackets by the study's name, which would be another in every run.
         study = optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner, study_name="search")
-        super().__init__(table, study)
+        super().__init__(recording, study)
 
     def on_rung(self, trial: int, budget: int, points: Points, ahead: Sequence[int]) -> bool:
         self._shown.add(trial, points)
-        step = round(budget / self._table.first_budget)
+        step = round(budget / self._recording.first_budget)
         self._asked[trial].report(self._shown.area(trial), step)
         return bool(ahead) and self._asked[trial].should_prune()
 
@@ -77,6 +77,6 @@ def halving(factor: int) -> optuna.pruners.BasePruner:
     return optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=factor)
 
 
-def hyperband(table: RecordedSweep, factor: int) -> optuna.pruners.BasePruner:
-    """With TPE it is Optuna's likeness of BOHB: the sampler learns from each bracket's trials apart."""
-    return optuna.pruners.HyperbandPruner(min_resource=1, max_resource=longest(table), reduction_factor=factor)
+def hyperband(recording: RecordedSweep, factor: int) -> optuna.pruners.BasePruner:
+    """Return Optuna's Hyperband. With TPE it resembles BOHB: the sampler learns from each bracket's trials separately."""
+    return optuna.pruners.HyperbandPruner(min_resource=1, max_resource=longest(recording), reduction_factor=factor)

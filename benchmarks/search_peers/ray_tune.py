@@ -17,22 +17,22 @@ from raysweep.replay.simulator import Peer
 class Tune:
     """OptunaSearch with multivariate TPE and ASHAScheduler, called as Tune's controller calls them, without a cluster.
 
-    The searcher is told a stopped trial's last result as if it were complete, and is not told the result at which the
-    scheduler stopped it before that: both as in Tune. Trials are asked for when a worker is free, as under
-    ``max_concurrent_trials``. It has no way of saying that a trial runs with other values than suggested, so its study is
-    told that the suggestion failed, which its sampler passes over, and is given the values to suggest.
+    As in Tune, the searcher receives a stopped trial's last result as if it were complete, but not the earlier result at
+    which the scheduler stopped it. Trials are requested when a worker is free, as under ``max_concurrent_trials``. The
+    searcher has no interface for trials that run with other values than suggested, so its study records the suggestion as
+    failed, which its sampler ignores, and receives the values to suggest.
     """
 
-    def __init__(self, table: RecordedSweep, seed: int, factor: int, aim: Literal["area", "sum"]) -> None:
-        self._table, self._shown, self._aim = table, Shown(table), aim
+    def __init__(self, recording: RecordedSweep, seed: int, factor: int, aim: Literal["area", "sum"]) -> None:
+        self._recording, self._shown, self._aim = recording, Shown(recording), aim
         score: Any = {"metric": "score", "mode": "max"}
-        self._searcher: Any = OptunaSearch(table.space.draw, **score, sampler=multivariate_tpe(seed))
-        self._scheduler: Any = ASHAScheduler("time", **score, max_t=longest(table), reduction_factor=factor)
+        self._searcher: Any = OptunaSearch(recording.space.draw, **score, sampler=multivariate_tpe(seed))
+        self._scheduler: Any = ASHAScheduler("time", **score, max_t=longest(recording), reduction_factor=factor)
         self._trials: list[Any] = []  # the scheduler reads nothing but their names, and nothing of Tune's controller
 
     def ask(self) -> Asked:
         number = len(self._trials)
-        if number == len(self._table.trials):
+        if number == len(self._recording.trials):
             return None
         values = self._searcher.suggest(str(number))
         trial = SimpleNamespace(trial_id=str(number), last_result={"training_iteration": 0})
@@ -41,7 +41,7 @@ class Tune:
         return number, dict(values)
 
     def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
-        params = params_of(self._table, values)
+        params = params_of(self._recording, values)
         suggested = self._searcher._ot_trials[str(trial)]
         if params != suggested.params:
             self._searcher._ot_study.tell(suggested, state=TrialState.FAIL)
@@ -56,7 +56,7 @@ class Tune:
         iteration = run.last_result["training_iteration"] + 1
         run.last_result = {
             "score": score,
-            "time": budget / self._table.first_budget,
+            "time": budget / self._recording.first_budget,
             "training_iteration": iteration,
         }
         stops: bool = self._scheduler.on_trial_result(None, run, run.last_result) == TrialScheduler.STOP
@@ -73,13 +73,13 @@ class Tune:
 class Halved:
     """A search that stops no trial by itself, with Tune's ASHAScheduler on the trial's area.
 
-    The search is told of a stopped trial what it has shown, as if it were complete, as Tune tells its searchers.
+    As in Tune, the search receives a stopped trial's points as if the trial were complete.
     """
 
-    def __init__(self, table: RecordedSweep, peer: Peer, factor: int) -> None:
-        self._table, self._peer, self._shown = table, peer, Shown(table)
+    def __init__(self, recording: RecordedSweep, peer: Peer, factor: int) -> None:
+        self._recording, self._peer, self._shown = recording, peer, Shown(recording)
         self._scheduler: Any = ASHAScheduler(
-            "time", metric="score", mode="max", max_t=longest(table), reduction_factor=factor
+            "time", metric="score", mode="max", max_t=longest(recording), reduction_factor=factor
         )
         self._trials: dict[int, Any] = {}
 
@@ -98,7 +98,7 @@ class Halved:
         self._peer.on_rung(trial, budget, points, ahead)
         self._shown.add(trial, points)
         run = self._trials[trial]
-        run.last_result = {"score": self._shown.area(trial), "time": budget / self._table.first_budget}
+        run.last_result = {"score": self._shown.area(trial), "time": budget / self._recording.first_budget}
         stops: bool = self._scheduler.on_trial_result(None, run, run.last_result) == TrialScheduler.STOP
         return stops
 

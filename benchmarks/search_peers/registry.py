@@ -27,7 +27,7 @@ MANY_SEEDS, FEW_SEEDS = 50, 10
 
 SLOW_SECONDS = 0.2  # a proposal: peers that take longer play few seeds and one worker
 
-HALVING = 2  # reduction factor of ASHA beside searches that stop no trial
+HALVING = 2  # reduction factor of ASHA for searches that stop no trial
 
 Kind = Literal["own", "outside", "base"]
 Make = Callable[[RecordedSweep, int], Peer]
@@ -35,10 +35,11 @@ Make = Callable[[RecordedSweep, int], Peer]
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of the benchmark. ``make`` begins a search of a table with a seed; None where ``missing`` says what is missing.
+    """A row of the benchmark. ``make`` starts a search of a recording with a seed; None if ``missing`` names a missing
+    package.
 
-    ``library`` is the package whose version is part of what a result is a result of. ``is_slow`` was measured: more than
-    SLOW_SECONDS a proposal. One that ``needs_rungs`` does on a table without them what another row does.
+    ``library`` is the package whose version identifies the result. ``is_slow`` was measured: more than SLOW_SECONDS per
+    proposal. A row with ``needs_rungs`` repeats another row on recordings without rungs.
     """
 
     name: str
@@ -53,7 +54,7 @@ class Entry:
 
     @cached_property
     def code(self) -> str:
-        """What a result of this row depends on beside the table and the seed, as a digest."""
+        """Return a digest of the code that a result of this row depends on."""
         digest = hashlib.sha256()
         for path in self._sources():
             digest.update(path.read_bytes())
@@ -74,7 +75,7 @@ class Entry:
 
 
 def default_search() -> SearchSettings:
-    """What a sweep's file gets that says nothing of searching and stopping."""
+    """Return the settings of a sweep's file without keys of searching and stopping."""
     stopping = EarlyStoppingConfig.model_validate({})
     return SearchSettings(
         sampler=SweepConfig.model_fields["sampler"].default,
@@ -85,7 +86,7 @@ def default_search() -> SearchSettings:
 
 
 def entries() -> list[Entry]:
-    """Every row; raysweep's default comes first."""
+    """Return every row; raysweep's default comes first."""
     return [
         _own("raysweep default", default_search()),
         _own("raysweep", SearchSettings("mfgp", "growth", "area")),
@@ -104,7 +105,7 @@ def entries() -> list[Entry]:
             )
         ),
         _base("random", listed.shuffled),
-        _base("grid", lambda table, seed: listed.in_order(table), is_seeded=False),
+        _base("grid", lambda recording, seed: listed.in_order(recording), is_seeded=False),
     ]
 
 
@@ -113,7 +114,7 @@ def _own(name: str, settings: SearchSettings) -> Entry:
     factor = f" {settings.reduction_factor}" if has_factor else ""
     return Entry(
         f"{name}: {settings.policy}{factor}, {settings.sampler} on {settings.proposals}",
-        lambda table, seed: Search(table, settings, seed),
+        lambda recording, seed: Search(recording, settings, seed),
         kind="own",
     )
 
@@ -121,7 +122,7 @@ def _own(name: str, settings: SearchSettings) -> Entry:
 def _base(name: str, order: Callable[[RecordedSweep, int], Sequence[int]], *, is_seeded: bool = True) -> Entry:
     return Entry(
         name,
-        lambda table, seed: listed.Listed(table, order(table, seed)),
+        lambda recording, seed: listed.Listed(recording, order(recording, seed)),
         kind="base",
         module="listed",
         is_seeded=is_seeded,
@@ -132,7 +133,7 @@ def _optuna() -> list[Entry]:
     def two(name: str, make: Callable[[int], optuna.samplers.BaseSampler], *, is_slow: bool = False) -> Entry:
         return Entry(
             f"Optuna {name}, P and S",
-            lambda table, seed: optuna_peers.OptunaTwoObjectives(table, make(seed)),
+            lambda recording, seed: optuna_peers.OptunaTwoObjectives(recording, make(seed)),
             library="optuna",
             module="optuna_peers",
             is_slow=is_slow,
@@ -143,16 +144,18 @@ def _optuna() -> list[Entry]:
     ) -> Entry:
         return Entry(
             f"Optuna TPE on area, {name}",
-            lambda table, seed: optuna_peers.OptunaPruned(table, optuna_peers.multivariate_tpe(seed), make(table)),
+            lambda recording, seed: optuna_peers.OptunaPruned(
+                recording, optuna_peers.multivariate_tpe(seed), make(recording)
+            ),
             library="optuna",
             module="optuna_peers",
             needs_rungs=needs_rungs,
         )
 
     return [
-        pruned("HyperBand 2", lambda table: optuna_peers.hyperband(table, 2), needs_rungs=False),
-        pruned("HyperBand (3)", lambda table: optuna_peers.hyperband(table, 3)),
-        pruned("halving 2", lambda table: optuna_peers.halving(2)),
+        pruned("HyperBand 2", lambda recording: optuna_peers.hyperband(recording, 2), needs_rungs=False),
+        pruned("HyperBand (3)", lambda recording: optuna_peers.hyperband(recording, 3)),
+        pruned("halving 2", lambda recording: optuna_peers.halving(2)),
         *_halved(two("TPE", optuna_peers.multivariate_tpe)),
         two("NSGA-II", lambda seed: optuna.samplers.NSGAIISampler(seed=seed)),
         *_halved(two("GPSampler", lambda seed: optuna.samplers.GPSampler(seed=seed), is_slow=True)),
@@ -160,12 +163,12 @@ def _optuna() -> list[Entry]:
 
 
 def _halved(whole: Entry) -> list[Entry]:
-    """A row whose trials run whole, and with Tune's ASHA beside it."""
+    """Return a row whose trials run to their ends, and one with Tune's ASHA."""
     if whole.make is None:
         return [whole]
     make = whole.make
     name = f"{whole.name}, ASHA {HALVING}"
-    halved = replace(whole, name=name, make=lambda table, seed: Halved(table, make(table, seed), HALVING))
+    halved = replace(whole, name=name, make=lambda recording, seed: Halved(recording, make(recording, seed), HALVING))
     return [whole, replace(halved, needs_rungs=True)]
 
 
@@ -187,20 +190,20 @@ def _syne_tune() -> list[Entry]:
     return [
         peer("BOHB on area, 2", _with(lambda module: module.bohb, 2)),
         needs_rungs(peer("BOHB on area, (3)", _with(lambda module: module.bohb, 3))),
-        peer("MOASHA 2, ranks", lambda module: lambda table, seed: module.moasha(table, 2)),
-        needs_rungs(peer("MOASHA (3), ranks", lambda module: lambda table, seed: module.moasha(table, 3))),
+        peer("MOASHA 2, ranks", lambda module: lambda recording, seed: module.moasha(recording, 2)),
+        needs_rungs(peer("MOASHA (3), ranks", lambda module: lambda recording, seed: module.moasha(recording, 3))),
         peer("regularized evolution, P and S", lambda module: module.regularized_evolution),
         peer("EHVI, P and S", lambda module: module.Ehvi, is_slow=True),
     ]
 
 
 def _with(find: Callable[[Any], Callable[..., Peer]], *more: Any) -> Callable[[Any], Make]:
-    """How to make a peer that takes more than a table and a seed."""
-    return lambda module: lambda table, seed: find(module)(table, seed, *more)
+    """Return a maker of a peer with more arguments than recording and seed."""
+    return lambda module: lambda recording, seed: find(module)(recording, seed, *more)
 
 
 def _other(name: str, library: str, module: str, find: Callable[[Any], Make], *, is_slow: bool = False) -> Entry:
-    """A row whose library may be missing."""
+    """Return a row whose library may be missing."""
     try:
         found = importlib.import_module(f"benchmarks.search_peers.{module}")
     except ImportError as error:
@@ -209,7 +212,7 @@ def _other(name: str, library: str, module: str, find: Callable[[Any], Make], *,
 
 
 def seed_globals(seed: int) -> None:
-    """Once before every run: what libraries draw from the global generators is part of the run too."""
+    """Seed the global generators, which some libraries use, before a run."""
     np.random.seed(seed)
     random.seed(seed)
     if torch := sys.modules.get("torch"):

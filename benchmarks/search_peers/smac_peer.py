@@ -26,22 +26,22 @@ from raysweep.metrics.objective import Pair
 from raysweep.replay.recordings import RecordedSweep
 from raysweep.replay.simulator import FreeTrials
 
-NUM_RUNS = 100_000  # of a configuration at a budget, more than any table holds
+NUM_RUNS = 100_000  # of a configuration at a budget, more than any recording holds
 TOLERANCE = 1e-6  # of budgets, which SMAC divides by its reduction factor
 BOUND_MARGIN = 1e-6
 
 
 class Smac:
-    """A trial that Hyperband promotes goes on where it was paused. Without rungs SMAC's search of one fidelity is played.
+    """SMAC's Hyperband; a promoted trial resumes where it was paused. Without rungs, SMAC's search of one fidelity is used.
 
-    SMAC is told of a configuration under the values that it proposed, so what it selects is taken to the nearest free
-    recorded configuration at once, before Hyperband sees it.
+    SMAC receives results under the values that it proposed, so its selection is mapped to the nearest free recorded
+    configuration at once, before Hyperband sees it.
     """
 
-    def __init__(self, table: RecordedSweep, seed: int) -> None:
+    def __init__(self, recording: RecordedSweep, seed: int) -> None:
         logging.getLogger("smac").setLevel(logging.ERROR)
-        self._table, self._shown = table, Shown(table)
-        self._names = Names(flat(table.space))
+        self._recording, self._shown = recording, Shown(recording)
+        self._names = Names(flat(recording.space))
         self._folder = tempfile.TemporaryDirectory(prefix="smac-")
         self._smac = self._facade(seed)
         self._numbers: dict[Configuration, int] = {}
@@ -49,9 +49,9 @@ class Smac:
         self._rungs: dict[int, dict[float, Pair]] = {}  # by trial and rung, the best point so far
 
     def _facade(self, seed: int) -> Any:
-        table = self._table
-        has_rungs = table.num_rungs > 1
-        budgets = {"min_budget": 1, "max_budget": table.num_rungs} if has_rungs else {}
+        recording = self._recording
+        has_rungs = recording.num_rungs > 1
+        budgets = {"min_budget": 1, "max_budget": recording.num_rungs} if has_rungs else {}
         scenario = Scenario(
             self._names.space,
             objectives=["P", "S"],
@@ -63,7 +63,7 @@ class Smac:
         )
         facade = MultiFidelityFacade if has_rungs else HyperparameterOptimizationFacade
         # An initial design is sized by the number of trials, which is not NUM_RUNS.
-        design = facade.get_initial_design(scenario, n_configs=max(1, len(table.trials) // 10))
+        design = facade.get_initial_design(scenario, n_configs=max(1, len(recording.trials) // 10))
         # With several objectives incumbents of different budgets cannot be compared, and the facade's own choice fails.
         intensifier = facade.get_intensifier(
             scenario, **({"incumbent_selection": "highest_budget"} if has_rungs else {})
@@ -72,7 +72,7 @@ class Smac:
             scenario,
             _never_called_with_budget if has_rungs else _never_called,
             initial_design=design,
-            config_selector=_RecordedSelector(scenario, table, self._names),
+            config_selector=_RecordedSelector(scenario, recording, self._names),
             multi_objective_algorithm=ParEGO(scenario),
             logging_level=False,
             intensifier=intensifier,
@@ -88,15 +88,15 @@ class Smac:
             number = self._numbers.setdefault(info.config, len(self._numbers))
             if (known := self._known(number, info.budget)) is None:
                 self._running[number] = info
-                return number, self._names.values(self._table, info.config)
+                return number, self._names.values(self._recording, info.config)
             self._tell(info, known)  # another bracket had it trained so far
 
     def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
-        """It stands for what was asked for, which is recorded."""
+        """Ignore the recorded values: the trial already has recorded ones."""
 
     def on_rung(self, trial: int, budget: int, points: Points, ahead: Sequence[int]) -> bool:
         self._shown.add(trial, points)
-        rung = budget / self._table.first_budget
+        rung = budget / self._recording.first_budget
         self._rungs.setdefault(trial, {})[rung] = self._shown.best_point(trial)
         return self._known(trial, self._running[trial].budget) is not None
 
@@ -106,7 +106,7 @@ class Smac:
         self._tell(self._running.pop(trial), self._shown.best_point(trial))
 
     def _known(self, trial: int, budget: float | None) -> Pair | None:
-        """The best point of a trial's rungs up to the first that has this budget; None where it has not come so far."""
+        """Return the best point of a trial's rungs up to the first with this budget, or None before it."""
         for rung, best in self._rungs.get(trial, {}).items():
             if budget is not None and rung >= budget - TOLERANCE:
                 return best
@@ -128,27 +128,27 @@ def _never_called_with_budget(config: Configuration, seed: int, budget: float) -
 class _RecordedSelector(ConfigSelector):  # type: ignore[misc, unused-ignore]
     """Yields the nearest recorded configuration that it has not yielded before.
 
-    When there is none left it yields all of them once more: what was evaluated is not evaluated again, but Hyperband's last
-    brackets become full, without which it would evaluate none of theirs.
+    When none is left, it yields all of them once more: they are not evaluated again, but they fill Hyperband's last
+    brackets, which otherwise would not be evaluated at all.
     """
 
-    def __init__(self, scenario: Scenario, table: RecordedSweep, names: "Names") -> None:
+    def __init__(self, scenario: Scenario, recording: RecordedSweep, names: "Names") -> None:
         super().__init__(scenario, retrain_after=1)
-        self._table, self._names = table, names
-        self._free_trials = FreeTrials(table)
-        self._num_free = len(table.trials)
+        self._recording, self._names = recording, names
+        self._free_trials = FreeTrials(recording)
+        self._num_free = len(recording.trials)
 
     def __iter__(self) -> Iterator[Configuration]:
         for config in super().__iter__():
             if not self._num_free:
                 break
-            index = self._free_trials.take_nearest(self._names.values(self._table, config))
+            index = self._free_trials.take_nearest(self._names.values(self._recording, config))
             self._num_free -= 1
-            recorded = self._names.configuration(self._table, self._table.trials[index].values)
+            recorded = self._names.configuration(self._recording, self._recording.trials[index].values)
             self._processed_configs.append(recorded)
             yield recorded
-        for trial in self._table.trials:
-            yield self._names.configuration(self._table, trial.values)
+        for trial in self._recording.trials:
+            yield self._names.configuration(self._recording, trial.values)
 
 
 class Names:
@@ -180,11 +180,11 @@ class Names:
         child = self.space[self._plain[each.name]]
         return EqualsCondition(child, self.space[self._plain[parent.name]], parent.options.index(each.option))
 
-    def configuration(self, table: RecordedSweep, values: Mapping[str, Any]) -> Configuration:
-        params = indexed(self._parameters, params_of(table, values))
+    def configuration(self, recording: RecordedSweep, values: Mapping[str, Any]) -> Configuration:
+        params = indexed(self._parameters, params_of(recording, values))
         return Configuration(self.space, values={self._plain[name]: value for name, value in params.items()})
 
-    def values(self, table: RecordedSweep, config: Configuration) -> dict[str, Any]:
+    def values(self, recording: RecordedSweep, config: Configuration) -> dict[str, Any]:
         given = dict(config)
         params = {name: given[plain] for name, plain in self._plain.items() if plain in given}
-        return table.space.draw(Given(params))
+        return recording.space.draw(Given(params))

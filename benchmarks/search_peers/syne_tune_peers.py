@@ -1,6 +1,6 @@
 """Syne Tune's schedulers, called as its Tuner calls them.
 
-Of 0.16.0's model-based searches of several objectives, ``EHVI`` is the one that can be imported:
+Of the model-based searches of several objectives in 0.16.0, only ``EHVI`` can be imported:
 ``MultiObjectiveMultiSurrogateSearcher`` needs modules that the package no longer has.
 """
 
@@ -33,33 +33,33 @@ EHVI_REFERENCE = 2.0
 
 
 class SyneTune:
-    """A scheduler of Syne Tune's over a table. ``told`` is what it is told: P and S, or the trial's area."""
+    """A scheduler of Syne Tune's on a recording. ``told`` selects what it receives: P and S, or the trial's area."""
 
-    def __init__(self, table: RecordedSweep, scheduler: Any, told: Literal["area", "both"]) -> None:
-        self._table, self._scheduler, self._told = table, scheduler, told
-        self._parameters = flat(table.space)
-        self._shown = Shown(table)
+    def __init__(self, recording: RecordedSweep, scheduler: Any, told: Literal["area", "both"]) -> None:
+        self._recording, self._scheduler, self._told = recording, scheduler, told
+        self._parameters = flat(recording.space)
+        self._shown = Shown(recording)
         self._trials: list[Any] = []
         self._results: dict[int, Metrics] = {}
         self._stopped: set[int] = set()
 
     def ask(self) -> Asked:
         number = len(self._trials)
-        if number == len(self._table.trials):
+        if number == len(self._recording.trials):
             return None
         drawn = self._scheduler.suggest().config
         self._trials.append(Trial(number, drawn, datetime.datetime.min))
         self._scheduler.on_trial_add(self._trials[-1])
-        return number, self._table.space.draw(Given(drawn))
+        return number, self._recording.space.draw(Given(drawn))
 
     def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
         # What does not exist under the recorded values keeps what was drawn for it: there is no space of theirs without.
-        recorded = indexed(self._parameters, params_of(self._table, values))
+        recorded = indexed(self._parameters, params_of(self._recording, values))
         self._trials[trial].config = {**self._trials[trial].config, **recorded}
 
     def on_rung(self, trial: int, budget: int, points: Points, ahead: Sequence[int]) -> bool:
         self._shown.add(trial, points)
-        self._results[trial] = self._metrics(trial) | {"time": round(budget / self._table.first_budget)}
+        self._results[trial] = self._metrics(trial) | {"time": round(budget / self._recording.first_budget)}
         stops: bool = self._scheduler.on_trial_result(self._trials[trial], self._results[trial]) == "STOP"
         if stops:
             self._scheduler.on_trial_remove(self._trials[trial])
@@ -78,19 +78,19 @@ class SyneTune:
 
 
 class Ehvi(SyneTune):
-    """Expected hypervolume improvement, with three things mended that 0.16.0 would do wrong.
+    """Expected hypervolume improvement, with three fixes of 0.16.0.
 
-    It pairs configurations in the order in which they were suggested with results in the order in which trials ended, so
-    results are ordered. It measures hypervolumes from 2 in each metric, so each is told as 2 and how far it lies above the
-    table's reference point. And it mixes numbers of 32 and of 64 bits, which today's BoTorch refuses.
+    It pairs configurations in the order of their suggestion with results in the order in which trials ended, so results are
+    sorted. It measures hypervolumes from 2 in each metric, so each metric is passed as 2 plus its distance from the
+    recording's reference point. And it mixes 32-bit and 64-bit numbers, which current BoTorch versions reject.
     """
 
-    def __init__(self, table: RecordedSweep, seed: int) -> None:
-        self._searcher = _OrderedEhvi(domains(flat(table.space)), random_seed=seed)
+    def __init__(self, recording: RecordedSweep, seed: int) -> None:
+        self._searcher = _OrderedEhvi(domains(flat(recording.space)), random_seed=seed)
         scheduler = SingleFidelityScheduler(
             self._searcher.config_space, ["P", "S"], do_minimize=False, searcher=self._searcher, random_seed=seed
         )
-        super().__init__(table, scheduler, "both")
+        super().__init__(recording, scheduler, "both")
 
     def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
         super().on_begin(trial, values)
@@ -98,7 +98,7 @@ class Ehvi(SyneTune):
 
     def _metrics(self, trial: int) -> Metrics:
         polarity, similarity = self._shown.best_point(trial)
-        least: Pair = self._table.reference_point
+        least: Pair = self._recording.reference_point
         return {"P": EHVI_REFERENCE + polarity - least[0], "S": EHVI_REFERENCE + similarity - least[1]}
 
 
@@ -115,60 +115,59 @@ class _OrderedEhvi(ExpectedHyperVolumeImprovement):  # type: ignore[misc, unused
             torch.set_default_dtype(before)
 
 
-def moasha(table: RecordedSweep, factor: int) -> SyneTune:
-    """MOASHA on P and S, which proposes at random.
+def moasha(recording: RecordedSweep, factor: int) -> SyneTune:
+    """Return MOASHA on P and S, which proposes at random.
 
-    In 0.16.0 its default priority hands out the order of the sorted trials where ranks are meant; here it is turned into
-    ranks.
+    In 0.16.0 its default priority returns the order of the sorted trials instead of ranks; here it returns ranks.
     """
     order = NonDominatedPriority()
     scheduler = MOASHA(
-        domains(flat(table.space)),
+        domains(flat(recording.space)),
         metrics=["P", "S"],
         do_minimize=False,
         time_attr="time",
-        max_t=longest(table),
+        max_t=longest(recording),
         reduction_factor=factor,
         multiobjective_priority=lambda scores: np.argsort(order(scores)),
         random_seed=0,  # only noted; it draws from numpy's global generator
     )
-    return SyneTune(table, scheduler, "both")
+    return SyneTune(recording, scheduler, "both")
 
 
-def bohb(table: RecordedSweep, seed: int, factor: int) -> SyneTune:
-    """Asynchronous BOHB, ASHA with proposals by kernel densities, on the trial's area."""
+def bohb(recording: RecordedSweep, seed: int, factor: int) -> SyneTune:
+    """Return asynchronous BOHB, ASHA with proposals by kernel densities, on the trial's area."""
     scheduler = baselines.BOHB(
-        domains(flat(table.space)),
+        domains(flat(recording.space)),
         metric="area",
         time_attr="time",
-        max_t=longest(table),
+        max_t=longest(recording),
         do_minimize=False,
         reduction_factor=factor,
         random_seed=seed,
     )
-    return SyneTune(table, scheduler, "area")
+    return SyneTune(recording, scheduler, "area")
 
 
-def regularized_evolution(table: RecordedSweep, seed: int) -> SyneTune:
-    """Regularized evolution on P and S, a tenth of the trials as its population."""
-    space = domains(flat(table.space))
+def regularized_evolution(recording: RecordedSweep, seed: int) -> SyneTune:
+    """Return regularized evolution on P and S, with a tenth of the trials as its population."""
+    space = domains(flat(recording.space))
     searcher = MultiObjectiveRegularizedEvolution(
         space,
-        population_size=max(10, len(table.trials) // 10),
+        population_size=max(10, len(recording.trials) // 10),
         multiobjective_priority=_ranks,
         random_seed=seed,
     )
     scheduler = SingleFidelityScheduler(space, ["P", "S"], do_minimize=False, searcher=searcher, random_seed=seed)
-    return SyneTune(table, scheduler, "both")
+    return SyneTune(recording, scheduler, "both")
 
 
 def _ranks(scores: Any) -> Any:
-    """The same mending as in :func:`moasha`."""
+    """Return ranks, as in :func:`moasha`."""
     return np.argsort(NonDominatedPriority()(scores))
 
 
 def domains(parameters: list[Flat]) -> dict[str, Any]:
-    """A space in Syne Tune's terms: every parameter that may occur by its sampler's name, choices by their index."""
+    """Return a space in Syne Tune's terms: every parameter that may occur by its sampler's name, choices by their index."""
     found: dict[str, Any] = {}
     for each in parameters:
         if isinstance(each.parameter, Choices):

@@ -26,7 +26,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Rows, Rows
     return found
 
 
-def test_they_are_the_same_with_the_same_seed(tmp_path: Path) -> None:
+def test_data_is_determined_by_its_seed(tmp_path: Path) -> None:
     first = [path.read_bytes() for path in made_data.write("late", tmp_path / "a", 100, 20, seed=1)]
     again = [path.read_bytes() for path in made_data.write("late", tmp_path / "b", 100, 20, seed=1)]
     other = [path.read_bytes() for path in made_data.write("late", tmp_path / "c", 100, 20, seed=2)]
@@ -40,14 +40,14 @@ def test_texts_are_distinct_and_labels_balanced(kind: str, data: dict[str, tuple
     assert np.mean([row["label"] == "positive" for row in rows]) == pytest.approx(0.5, abs=0.05)
 
 
-def test_labels_follow_from_the_sentence_and_who_says_it(data: dict[str, tuple[Rows, Rows]]) -> None:
-    said = {row.text: row.label for part in demo.generate(5, 2000, 400) for row in part}
+def test_labels_follow_from_sentence_and_speaker(data: dict[str, tuple[Rows, Rows]]) -> None:
+    labels = {row.text: row.label for part in demo.generate(5, 2000, 400) for row in part}
     num_quoted = num_ironic = 0
     for row in (row for part in data["late"] for row in part):
         quoted = re.fullmatch(r"In the words of (\w+): (.*)", row["text"])
         speaker, sentence = quoted.groups() if quoted else (None, row["text"])
         is_ironic = speaker in made_data.IRONIC
-        assert (row["label"] != said[sentence]) == is_ironic
+        assert (row["label"] != labels[sentence]) == is_ironic
         num_quoted += quoted is not None
         num_ironic += is_ironic
     assert num_quoted / 2400 == pytest.approx(0.4, abs=0.05) and num_ironic / num_quoted == pytest.approx(0.5, abs=0.08)
@@ -67,10 +67,10 @@ def _texts(rows: Rows) -> list[str]:
     return [row["text"] for row in rows]
 
 
-def test_the_easy_one_is_learned_from_few_sentences(data: dict[str, tuple[Rows, Rows]]) -> None:
+def test_the_easy_data_is_learned_from_few_sentences(data: dict[str, tuple[Rows, Rows]]) -> None:
     assert accuracy(data["easy"], 200) > 0.98
 
 
-def test_irony_is_beyond_single_words_and_all_else_is_not(data: dict[str, tuple[Rows, Rows]]) -> None:
+def test_only_irony_is_beyond_single_words(data: dict[str, tuple[Rows, Rows]]) -> None:
     assert accuracy(data["late"], 2000, ironic=False) > 0.6
     assert accuracy(data["late"], 2000, ironic=True) < 0.5

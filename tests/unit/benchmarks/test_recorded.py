@@ -1,4 +1,4 @@
-"""Which tables count, worked out by hand."""
+"""The criterion for recordings, against values computed by hand."""
 
 import os
 from dataclasses import replace
@@ -26,7 +26,7 @@ def sweep(*points: tuple[float, float]) -> RecordedSweep:
         ([(0.9, 0.9), (0.9, 0.89), (0.89, 0.9), (0.9, 0.9), (0.88, 0.9)], 5, 1.0, False),
     ],
 )
-def test_it_counts_with_five_near_the_best_and_none_that_has_nearly_all(
+def test_recordings_count_with_five_near_the_best_and_no_dominant_one(
     points: list[tuple[float, float]], near: int, alone: float, is_met: bool
 ) -> None:
     found = Criterion.of(sweep(*points))
@@ -34,7 +34,7 @@ def test_it_counts_with_five_near_the_best_and_none_that_has_nearly_all(
     assert found.is_met == is_met and ("it counts" in str(found)) == is_met
 
 
-def test_a_digest_is_of_all_that_a_search_depends_on() -> None:
+def test_the_digest_covers_everything_that_a_search_depends_on() -> None:
     one = sweep((0.5, 0.5), (0.6, 0.4))
     same = Recorded("b", sweep((0.5, 0.5), (0.6, 0.4)))
     others = [
@@ -47,7 +47,7 @@ def test_a_digest_is_of_all_that_a_search_depends_on() -> None:
     assert len({Recorded("a", each).digest for each in [one, *others]}) == 5
 
 
-def test_a_part_is_drawn_by_its_seed() -> None:
+def test_a_part_is_determined_by_its_seed() -> None:
     recorded = Recorded("a", sweep(*[(0.01 * number, 0.5) for number in range(1, 21)]))
     part = recorded.part(7, 0)
     assert len(part.table.trials) == 7 and all(trial in recorded.table.trials for trial in part.table.trials)
@@ -55,8 +55,8 @@ def test_a_part_is_drawn_by_its_seed() -> None:
     assert recorded.part(20, 0) is recorded and part.name == "a, 7 of 20"
 
 
-def test_recorded_tables_are_taken_whole_and_as_the_tuned_encoders_alone() -> None:
-    """The second has of each rung the first's tuned point, and begins its hypervolumes at the same reference point."""
+def test_recordings_are_used_complete_and_as_tuned_encoders_alone() -> None:
+    """The second has the tuned point of each rung, and the same reference point."""
     named = [name for name in located() if f"{os.sep}recordings{os.sep}" in name]
     assert named and named == [name for path in named[::2] for name in (path, f"{path}{TUNED_ALONE}")]
     for whole, tuned_alone in zip(map(Recorded.of, named[::2]), map(Recorded.of, named[1::2]), strict=True):

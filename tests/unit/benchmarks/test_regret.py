@@ -28,7 +28,7 @@ def table(num_trials: int, budget: int) -> RecordedSweep:
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 5), st.floats(0, 0.25)), min_size=1, max_size=8))
-def test_the_area_under_the_curve_is_the_mean_regret_of_every_unit_of_budget(rungs: list[tuple[int, float]]) -> None:
+def test_the_area_under_the_curve_is_the_mean_regret(rungs: list[tuple[int, float]]) -> None:
     recorded = table(10, 5)
     spent, best, steps, regrets = 0, 0.0, [], []
     for cost, area in rungs:
@@ -66,7 +66,7 @@ def test_the_interval_of_a_mean() -> None:
     check_interval(regret.mean_interval(values, 0), [float(np.mean(each)) for each in resamples(values)])
 
 
-def test_the_interval_of_a_median_which_may_be_never() -> None:
+def test_the_interval_of_a_median_may_be_infinite() -> None:
     values = [3.0, 5.0, 8.0, float("inf"), float("inf")]
     check_interval(regret.median_interval(values, 0), [regret.median(each) for each in resamples(values)])
     assert regret.median(values) == 8.0 and regret.median([1.0, float("inf")]) == 1.0
@@ -82,14 +82,14 @@ def log_ratios(areas: dict[str, list[float]], best: str) -> list[float]:
     return [float(np.log(np.mean(own) / np.mean(other))) for own, other in rows]
 
 
-def test_the_ratio_on_one_table() -> None:
+def test_the_ratio_on_one_recording() -> None:
     found = regret.ratio(ONE, "ours", ["a", "b"], 0)
     assert found.value == pytest.approx(0.13 / 0.15)
     check_interval(found.interval, list(np.exp(log_ratios(ONE, "b"))))
     assert regret.best_of(ONE, ["a", "b"]) == "b"
 
 
-def test_the_geometric_mean_ratio_draws_tables_and_seeds() -> None:
+def test_the_geometric_mean_ratio_resamples_recordings_and_seeds() -> None:
     found = regret.geometric_mean_ratio([ONE, OTHER], "ours", ["a", "b"], 0)
     assert found.value == pytest.approx((0.13 / 0.15 * 0.26 / 0.33) ** 0.5)
     logs = log_ratios(ONE, "b"), log_ratios(OTHER, "a")
@@ -97,6 +97,6 @@ def test_the_geometric_mean_ratio_draws_tables_and_seeds() -> None:
     check_interval(found.interval, list(np.exp(every)))
 
 
-def test_a_peer_that_a_table_lacks_is_not_its_best() -> None:
+def test_a_missing_peer_is_not_the_best() -> None:
     found = regret.geometric_mean_ratio([OTHER], "ours", ["a", "b"], 0)
     assert found.value == pytest.approx(0.26 / 0.33)

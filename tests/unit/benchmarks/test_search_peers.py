@@ -1,4 +1,4 @@
-"""Other libraries behind the replay's calls: each searches a table to its end, the same with the same seed."""
+"""Other libraries behind the replay's calls: each searches a recording to its end, the same with the same seed."""
 
 import math
 from pathlib import Path
@@ -19,7 +19,7 @@ ENTRIES = {entry.name: entry for entry in registry.entries()}
 
 
 @pytest.fixture(scope="module", params=[1, 3], ids=["one rung", "three rungs"])
-def table(request: pytest.FixtureRequest) -> RecordedSweep:
+def recording(request: pytest.FixtureRequest) -> RecordedSweep:
     """Twelve configurations of a conditional space, with two points a rung."""
     random = np.random.default_rng(3)
     trials = []
@@ -38,29 +38,29 @@ def table(request: pytest.FixtureRequest) -> RecordedSweep:
     return RecordedSweep(tuple(trials), (0.5, 0.25), (0.5, 0.5))
 
 
-def steps(entry: registry.Entry, table: RecordedSweep, seed: int, num_workers: int) -> list[Step]:
+def steps(entry: registry.Entry, recording: RecordedSweep, seed: int, num_workers: int) -> list[Step]:
     assert entry.make is not None
     registry.seed_globals(seed)
-    return list(replay(table, entry.make(table, seed), num_workers))
+    return list(replay(recording, entry.make(recording, seed), num_workers))
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_a_row_searches_the_table_and_is_determined_by_its_seed(name: str, table: RecordedSweep) -> None:
+def test_a_row_searches_the_recording_and_is_determined_by_its_seed(name: str, recording: RecordedSweep) -> None:
     entry = ENTRIES[name]
     if entry.make is None:
         pytest.skip(entry.missing)
     for num_workers in (1,) if entry.is_slow else (1, 3):
-        found = steps(entry, table, 1, num_workers)
-        assert found == steps(entry, table, 1, num_workers)
-        budgets = [step.budget for step in found]
-        assert budgets == sorted(budgets) and budgets[-1] <= table.total_budget
-        assert 0 < found[-1].area <= table.area * (1 + 1e-9)
-        has_no_stopping = table.num_rungs == 1 or name.endswith(", P and S") or name in ("random", "grid")
+        run = steps(entry, recording, 1, num_workers)
+        assert run == steps(entry, recording, 1, num_workers)
+        budgets = [step.budget for step in run]
+        assert budgets == sorted(budgets) and budgets[-1] <= recording.total_budget
+        assert 0 < run[-1].area <= recording.area * (1 + 1e-9)
+        has_no_stopping = recording.num_rungs == 1 or name.endswith(", P and S") or name in ("random", "grid")
         if has_no_stopping:
-            assert budgets[-1] == table.total_budget and found[-1].area == pytest.approx(table.area)
+            assert budgets[-1] == recording.total_budget and run[-1].area == pytest.approx(recording.area)
 
 
-def test_rows_are_named_once_and_the_default_is_what_a_sweep_without_more_gets(tmp_path: Path) -> None:
+def test_row_names_are_unique_and_the_default_equals_a_sweeps(tmp_path: Path) -> None:
     assert len(ENTRIES) == len(registry.entries())
     default = registry.default_search()
     assert next(iter(ENTRIES)).startswith(f"raysweep default: {default.policy}")
@@ -73,25 +73,25 @@ def test_rows_are_named_once_and_the_default_is_what_a_sweep_without_more_gets(t
     )
 
 
-def test_a_trial_is_worth_what_it_has_shown_so_far(table: RecordedSweep) -> None:
-    shown, trial = Shown(table), table.trials[0]
+def test_a_trials_value_is_that_of_its_points_so_far(recording: RecordedSweep) -> None:
+    shown, trial = Shown(recording), recording.trials[0]
     seen: list[tuple[float, float]] = []
     for rung in trial.rungs:
         shown.add(7, rung.points)
         seen += rung.points
-        assert shown.area(7) == pytest.approx(hypervolume(seen, table.reference_point))
+        assert shown.area(7) == pytest.approx(hypervolume(seen, recording.reference_point))
         assert shown.best_point(7) == max(seen, key=sum)
         assert shown.weighted_sum(7) == pytest.approx(max(p + s for p, s in seen) / 2)
-    assert longest(table) == table.num_rungs
+    assert longest(recording) == recording.num_rungs
 
 
-def test_a_flat_space_names_what_samplers_are_asked_for(table: RecordedSweep) -> None:
-    parameters = flat(table.space)
+def test_a_flat_space_has_the_samplers_names(recording: RecordedSweep) -> None:
+    parameters = flat(recording.space)
     by_name = {each.name: each for each in parameters}
     assert isinstance(by_name["loss"].parameter, Choices) and isinstance(by_name["learning_rate"].parameter, Range)
     margin = by_name["loss=triplet.margin"]
     assert (margin.parent, margin.option) == ("loss", "triplet")
-    for trial in table.trials:
-        params = params_of(table, trial.values)
+    for trial in recording.trials:
+        params = params_of(recording, trial.values)
         assert set(params) <= set(by_name)
-        assert table.space.draw(Given(indexed(parameters, params))) == dict(trial.values)
+        assert recording.space.draw(Given(indexed(parameters, params))) == dict(trial.values)

@@ -55,7 +55,7 @@ def played(made: search_quality.Plan, kept: Kept) -> dict[str, Any]:
     return search_quality.report(made, kept)
 
 
-def test_the_figures_are_of_the_tables_that_count(capsys: pytest.CaptureFixture[str]) -> None:
+def test_figures_cover_the_recordings_that_count(capsys: pytest.CaptureFixture[str]) -> None:
     good, bad = recorded("good"), recorded("bad", counts=False)
     made, kept = plan([good, bad]), Kept(None)
     figures = json.loads(json.dumps(played(made, kept)))
@@ -75,16 +75,16 @@ def test_the_figures_are_of_the_tables_that_count(capsys: pytest.CaptureFixture[
     assert set(rows) == {"default", "peer", "random"}, "slow rows play one worker"
     shown = capsys.readouterr().out
     assert "no row: absent: not installed" in shown and "10 seeds at most and 1 worker" in shown
-    assert "slow peer" in shown and "shown, not counted" in shown
+    assert "slow peer" in shown and "does not count" in shown
 
 
-def test_where_no_table_counts_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_recordings_that_do_not_count_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     figures = played(plan([recorded("bad", counts=False)], 3), Kept(None))
     assert figures["tables_counted"] == [] and figures["ratio"]
-    assert "no table counts" in capsys.readouterr().out
+    assert "no recording counts" in capsys.readouterr().out
 
 
-def test_what_is_kept_is_not_played_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_results_are_not_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "cells.jsonl"
     made = plan([recorded("good")], 4)
     first = played(made, Kept(file))
@@ -109,7 +109,9 @@ def _refuse(cell: Cell) -> Played:
         lambda cell: Cell(cell.recorded, entry("peer", "own", 200), 1, 0),  # depends on raysweep's search, too
     ],
 )
-def test_a_kept_result_is_of_one_table_row_code_and_seed(changed: Callable[[Cell], Cell], tmp_path: Path) -> None:
+def test_stored_results_belong_to_one_recording_row_code_and_seed(
+    changed: Callable[[Cell], Cell], tmp_path: Path
+) -> None:
     file = tmp_path / "cells.jsonl"
     cell = Cell(recorded("good"), PEER, 1, 0)
     Kept(file).add(cell, Played(Curve(0.5, (1.0, 2.0, float("inf"))), 0.1))
@@ -122,7 +124,7 @@ def test_a_kept_result_is_of_one_table_row_code_and_seed(changed: Callable[[Cell
     assert Cell(cell.recorded, PEER, 1, 7) in found and changed(cell) not in found
 
 
-def test_several_processes_find_the_same(tmp_path: Path) -> None:
+def test_several_processes_yield_the_same_results(tmp_path: Path) -> None:
     made = plan([recorded("good")], 3)
     alone, together = Kept(None), Kept(None)
     search_quality.play(made, alone, 1)
@@ -131,7 +133,7 @@ def test_several_processes_find_the_same(tmp_path: Path) -> None:
         assert alone[cell].curve == together[cell].curve
 
 
-def test_a_row_that_needs_rungs_is_not_played_without_them() -> None:
+def test_rows_that_need_rungs_are_skipped_without_them() -> None:
     flat = recorded("flat")
     long = Recorded("long", replace(flat.table, trials=tuple(_trained_on(trial) for trial in flat.table.trials)))
     halved = replace(PEER, name="peer, ASHA 2", needs_rungs=True)
