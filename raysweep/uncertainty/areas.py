@@ -84,8 +84,8 @@ def _falls_and_turns_right(points: Float64Array) -> NDArray[np.bool_]:
     widths, drops = steps[..., 0], steps[..., 1]
     is_falling = np.all((widths >= -_TINY) & (drops <= _TINY), axis=1)
     is_steeper = np.all(_turns(widths, drops) <= _TINY, axis=1)
-    found: NDArray[np.bool_] = is_falling & is_steeper
-    return found
+    is_concave: NDArray[np.bool_] = is_falling & is_steeper
+    return is_concave
 
 
 def _turns(widths: Float64Array, drops: Float64Array) -> Float64Array:

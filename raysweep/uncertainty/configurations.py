@@ -18,7 +18,7 @@ import numpy as np
 from raysweep.metrics.arrays import Float64Array
 from raysweep.uncertainty import interval, seeds
 from raysweep.uncertainty.interval import LEVEL, Interval, ScoreIntervals
-from raysweep.uncertainty.noise import Noise, SeedDraws
+from raysweep.uncertainty.noise import Noise, SeedSamples
 from raysweep.uncertainty.resamples import RESAMPLES
 from raysweep.uncertainty.seeds import RunNoise, Variance
 
@@ -66,7 +66,7 @@ class SeedNoise:
     """The noise of one run's P and S per operating point, pooled over configurations."""
 
     def __init__(self, configurations: Sequence[Replicated]) -> None:
-        keys = {key for each in configurations for key in each.keys}
+        keys = {key for configuration in configurations for key in configuration.keys}
         self._by_key = {key: _pooled(configurations, key) for key in keys}
         self._of_all = _pooled(configurations, None)
 
@@ -77,8 +77,8 @@ class SeedNoise:
 
     def of(self, key: Hashable, score: int) -> RunNoise:
         """Return the noise of P (``score`` 0) or S (1) for one key, or for all points if the key has no repeated runs."""
-        found = self._by_key.get(key, self._of_all)[score]
-        return found or self._of_all[score] or _UNKNOWN
+        own = self._by_key.get(key, self._of_all)[score]
+        return own or self._of_all[score] or _UNKNOWN
 
     def of_mean(self, key: Hashable, runs: int) -> tuple[Variance, Variance]:
         """Return the variances of mean P and mean S over ``runs`` runs."""
@@ -86,10 +86,10 @@ class SeedNoise:
 
     def of_points(self, keys: Iterable[Hashable]) -> "PointNoise":
         """Return the noise of points with these keys."""
-        found = [self.of(key, score) for key in keys for score in (0, 1)]
-        variance = np.array([each.seeds.value for each in found])
-        reliability = np.array([each.reliability for each in found])
-        degrees = min(each.seeds.degrees for each in found)
+        noises = [self.of(key, score) for key in keys for score in (0, 1)]
+        variance = np.array([noise.seeds.value for noise in noises])
+        reliability = np.array([noise.reliability for noise in noises])
+        degrees = min(noise.seeds.degrees for noise in noises)
         return PointNoise(variance.reshape(-1, 2), reliability.reshape(-1, 2), degrees)
 
 
@@ -115,7 +115,7 @@ class Trained:
 
     @property
     def num_points(self) -> int:
-        return sum(len(each.scores) for each in self.configurations)
+        return sum(len(configuration.scores) for configuration in self.configurations)
 
 
 def noise_text(*, has_seeds: bool) -> str:
@@ -125,17 +125,15 @@ def noise_text(*, has_seeds: bool) -> str:
 
 def _pooled(configurations: Sequence[Replicated], key: Hashable | None) -> list[RunNoise | None]:
     """Return the pooled noise of P and of S, over the points of one key, or over all if it is None."""
-    return [_pooled_score(configurations, key, score) for score in (0, 1)]
-
-
-def _pooled_score(configurations: Sequence[Replicated], key: Hashable | None, score: int) -> RunNoise | None:
-    chosen = []
-    for each in configurations:
-        rows = [row for row, name in enumerate(each.keys) if key is None or name == key]
-        of_points = [each.scores[:, row, score] for row in rows]
-        if of_points:
-            chosen.append(of_points)
-    return seeds.of_runs(chosen)
+    noises = []
+    for score in (0, 1):
+        pooled = []
+        for configuration in configurations:
+            rows = [row for row, name in enumerate(configuration.keys) if key is None or name == key]
+            if rows:
+                pooled.append([configuration.scores[:, row, score] for row in rows])
+        noises.append(seeds.of_runs(pooled))
+    return noises
 
 
 def intervals(
@@ -145,14 +143,14 @@ def intervals(
 
     ``reference`` (2, queries) holds the scores of the reference encoder, which is not trained and so has no seeds.
     """
-    found = []
-    for each in configurations:
-        of_points = []
-        for row, key in enumerate(each.keys):
-            scores = each.scores[:, row]
-            of_points.append(_of_point(scores, noise.of_mean(key, each.runs), reference, level))
-        found.append(of_points)
-    return found
+    by_configuration = []
+    for configuration in configurations:
+        point_intervals = []
+        for row, key in enumerate(configuration.keys):
+            by_seeds = noise.of_mean(key, configuration.runs)
+            point_intervals.append(_of_point(configuration.scores[:, row], by_seeds, reference, level))
+        by_configuration.append(point_intervals)
+    return by_configuration
 
 
 def _of_point(
@@ -199,15 +197,15 @@ def noise_of(trained: Trained, untrained: Float64Array, seed: int, resamples: in
     ``untrained`` (points, 2, queries) holds the scores of the reference encoder and the oracle.
     """
     rng = np.random.default_rng([seed, 1])
-    effects = [_SeedEffect.of(each, trained.noise) for each in trained.configurations]
+    effects = [_SeedEffect.of(configuration, trained.noise) for configuration in trained.configurations]
     scores = [effect.without_luck for effect in effects]
     scores.append(untrained)
-    deviations = [effect.drawn(rng, resamples) for effect in effects]
-    resting = np.zeros((resamples, len(untrained), 2))
-    deviations.append(resting)
+    deviations = [effect.sample_deviations(rng, resamples) for effect in effects]
+    no_deviations = np.zeros((resamples, len(untrained), 2))
+    deviations.append(no_deviations)
     degrees = min(effect.degrees for effect in effects)
     by_queries = Noise.of_queries(np.concatenate(scores), seed, resamples)
-    by_seeds = SeedDraws(np.concatenate(deviations, axis=1), degrees)
+    by_seeds = SeedSamples(np.concatenate(deviations, axis=1), degrees)
     return replace(by_queries, seeds=by_seeds)
 
 
@@ -222,27 +220,27 @@ class _SeedEffect:
 
     @classmethod
     def of(cls, scored: Scored, noise: SeedNoise) -> "_SeedEffect":
-        found = noise.of_points(scored.configuration.keys)
-        luck = found.reliability * _ahead(scored)
+        point_noise = noise.of_points(scored.configuration.keys)
+        luck = point_noise.reliability * _lead(scored)
         per_run = 1 / scored.configuration.runs
         per_scored = np.array([[1 / len(runs)] for runs in scored.runs])
-        unseen = (1 - found.reliability) * (per_scored - per_run)
-        variances = found.variance * (per_run + unseen)
-        return cls(scored, luck, np.sqrt(variances), found.degrees)
+        unseen = (1 - point_noise.reliability) * (per_scored - per_run)
+        variances = point_noise.variance * (per_run + unseen)
+        return cls(scored, luck, np.sqrt(variances), point_noise.degrees)
 
     @property
     def without_luck(self) -> Float64Array:
         """Scores (points, 2, queries) minus the expected effect of the seeds."""
         return self.scored.scores - self.luck[..., None]
 
-    def drawn(self, rng: np.random.Generator, draws: int) -> Float64Array:
-        """Return sampled deviations (draws, points, 2) due to seeds."""
-        return seeds.drawn_deviations(self.scored.configuration.run_means, self.sizes, rng, draws)
+    def sample_deviations(self, rng: np.random.Generator, num_samples: int) -> Float64Array:
+        """Return sampled deviations (samples, points, 2) due to seeds."""
+        return seeds.sample_deviations(self.scored.configuration.run_means, self.sizes, rng, num_samples)
 
 
-def _ahead(scored: Scored) -> Float64Array:
+def _lead(scored: Scored) -> Float64Array:
     """Return the lead (points, 2) of the scored runs over all runs of the configuration, on dev."""
     means = scored.configuration.run_means
-    of_scored = [means[list(runs), row].mean(axis=0) for row, runs in enumerate(scored.runs)]
-    ahead: Float64Array = np.stack(of_scored) - means.mean(axis=0)
-    return ahead
+    scored_means = [means[list(runs), row].mean(axis=0) for row, runs in enumerate(scored.runs)]
+    lead: Float64Array = np.stack(scored_means) - means.mean(axis=0)
+    return lead

@@ -48,10 +48,10 @@ class Difference:
 
 def paired(differences: Sequence[Float64Array], level: float = LEVEL) -> tuple[Difference, ...]:
     """Return the mean per-query differences (queries,) with paired t-tests, adjusted for their number."""
-    p_values = [_p_value(each) for each in differences]
+    p_values = [_p_value(difference) for difference in differences]
     return tuple(
-        Difference(float(each.mean()), interval.of_mean(each, level), p_value, adjusted)
-        for each, p_value, adjusted in zip(differences, p_values, holm(p_values), strict=True)
+        Difference(float(difference.mean()), interval.of_mean(difference, level), p_value, adjusted)
+        for difference, p_value, adjusted in zip(differences, p_values, holm(p_values), strict=True)
     )
 
 
@@ -76,13 +76,13 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """
     count = len(p_values)
     adjusted = [1.0] * count
-    greatest = 0.0
+    maximum = 0.0
     rising = np.argsort(p_values, kind="stable")
     for rank, index in enumerate(rising.tolist()):
         factor = count - rank
         multiplied = min(p_values[index] * factor, 1.0)
-        greatest = max(greatest, multiplied)
-        adjusted[index] = greatest
+        maximum = max(maximum, multiplied)
+        adjusted[index] = maximum
     return adjusted
 
 

@@ -146,22 +146,22 @@ class FrontScores:
 
 def assess(front: FrontScores, seed: int, resamples: int = RESAMPLES) -> FrontUncertainty:
     """Return intervals, stability, knee region and floor of a front, all from the same resamples of the queries."""
-    drawn = Resamples(front.scores.shape[-1], seed, resamples)
-    of_all = drawn.means(front.scores[front.judged])
-    stability = _stability(front, drawn, of_all)
+    query_resamples = Resamples(front.scores.shape[-1], seed, resamples)
+    resampled = query_resamples.means(front.scores[front.judged])
+    stability = _stability(front, query_resamples, resampled)
     judged = front.only_judged()
-    noise = Noise(judged.scores.mean(axis=-1), of_all, drawn.num_queries)
+    noise = Noise(judged.scores.mean(axis=-1), resampled, query_resamples.num_queries)
     knee_shares = _knee_shares(judged, noise)
     region = _region(knee_shares)
-    of_points = _score_intervals(front)
+    intervals = _score_intervals(front)
     members = {}
     for row in judged.members:
         name = judged.names[row]
-        known = of_points.pop(name)
+        own = intervals.pop(name)
         members[name] = PointUncertainty(
-            polarity=known.polarity,
-            similarity=known.similarity,
-            retention=known.retention,
+            polarity=own.polarity,
+            similarity=own.similarity,
+            retention=own.retention,
             stability=stability[name],
             knee_share=knee_shares.get(row, 0.0),
             in_knee_region=row in region,
@@ -169,7 +169,7 @@ def assess(front: FrontScores, seed: int, resamples: int = RESAMPLES) -> FrontUn
     hypervolume, share, floor = _areas(judged, noise, seed)
     return FrontUncertainty(
         members=members,
-        others=of_points,
+        others=intervals,
         hypervolume=hypervolume,
         share=share,
         floor=floor,
@@ -180,17 +180,17 @@ def assess(front: FrontScores, seed: int, resamples: int = RESAMPLES) -> FrontUn
 
 def _score_intervals(front: FrontScores) -> dict[PointName, ScoreIntervals]:
     """Return the intervals of all points, computed in blocks."""
-    found: dict[PointName, ScoreIntervals] = {}
+    intervals: dict[PointName, ScoreIntervals] = {}
     for rows in _blocks(range(len(front.names))):
         polarity = front.scores[rows, 0]
         similarity = front.scores[rows, 1]
-        polarities = [each.within(0, 1) for each in interval.of_means(polarity)]
-        similarities = [each.within(-1, 1) for each in interval.of_means(similarity)]
+        polarities = [mean.within(0, 1) for mean in interval.of_means(polarity)]
+        similarities = [mean.within(-1, 1) for mean in interval.of_means(similarity)]
         retentions = _retentions(similarity, front)
         names = [front.names[row] for row in rows]
-        of_block = map(ScoreIntervals, polarities, similarities, retentions)
-        found |= zip(names, of_block, strict=True)
-    return found
+        block = map(ScoreIntervals, polarities, similarities, retentions)
+        intervals |= zip(names, block, strict=True)
+    return intervals
 
 
 def _retentions(similarity: Float64Array, front: FrontScores) -> Sequence[Interval | None]:
@@ -201,16 +201,16 @@ def _retentions(similarity: Float64Array, front: FrontScores) -> Sequence[Interv
     return [ratio.within(-np.inf, 1) for ratio in ratios]
 
 
-def _stability(front: FrontScores, drawn: Resamples, of_judged: Float64Array) -> dict[PointName, float]:
+def _stability(front: FrontScores, query_resamples: Resamples, judged: Float64Array) -> dict[PointName, float]:
     """Return the stability of each member.
 
     There may be many thousand rivals, so each block of them is compared with all members.
     """
-    of_members = of_judged[:, front.among_judged(front.members)]
-    is_off = ~memberships(of_members)
+    members = judged[:, front.among_judged(front.members)]
+    is_off = ~memberships(members)
     for rows in _blocks(front.other_rivals):
-        of_rivals = drawn.means(front.scores[rows])
-        is_off |= dominated(of_members, of_rivals)
+        rivals = query_resamples.means(front.scores[rows])
+        is_off |= dominated(members, rivals)
     shares = np.mean(~is_off, axis=0)
     names = [front.names[row] for row in front.members]
     return dict(zip(names, shares.tolist(), strict=True))
@@ -229,19 +229,19 @@ def _knee_shares(front: FrontScores, noise: Noise) -> dict[int, float]:
     eligible = list(front.counting or front.members)
     if not eligible:
         return {}
-    found = knees(noise.resampled[:, eligible])
-    counts = Counter(eligible[index] for index in found.tolist())
-    return {row: count / len(found) for row, count in counts.items()}
+    knee_indices = knees(noise.resampled[:, eligible]).tolist()
+    counts = Counter(eligible[index] for index in knee_indices)
+    return {row: count / len(knee_indices) for row, count in counts.items()}
 
 
 def _region(shares: Mapping[int, float], level: float = LEVEL) -> set[int]:
     region: set[int] = set()
-    held = 0.0
+    total = 0.0
     for row, share in sorted(shares.items(), key=lambda item: -item[1]):
-        if held >= level:
+        if total >= level:
             break
         region.add(row)
-        held += share
+        total += share
     return region
 
 
@@ -263,42 +263,27 @@ class _Compared:
         rows = [reference, *front.oracle, *front.floor]
         untrained = front.scores[rows]
         resamples = len(noise.resampled)
-        of_seeds = noise_of(front.trained, untrained, seed, resamples)
-        trained, of_reference, oracle, floor = _consecutive(
-            front.trained.num_points,
-            1,
-            len(front.oracle),
-            len(front.floor),
+        noise_with_seeds = noise_of(front.trained, untrained, seed, resamples)
+        sizes = [front.trained.num_points, 1, len(front.oracle), len(front.floor)]
+        ends = itertools.accumulate(sizes)
+        trained, (reference_row,), oracle, floor = (
+            range(end - size, end) for size, end in zip(sizes, ends, strict=True)
         )
-        return cls(of_seeds, trained, of_reference[0], oracle, floor)
-
-
-def _consecutive(*sizes: int) -> list[range]:
-    """Return consecutive ranges of these sizes, starting at 0."""
-    ends = itertools.accumulate(sizes)
-    return [range(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+        return cls(noise_with_seeds, trained, reference_row, oracle, floor)
 
 
 def _areas(front: FrontScores, noise: Noise, seed: int) -> tuple[Interval | None, Interval | None, Floor | None]:
     """Return the intervals of hypervolume and share, and the floor."""
     if front.reference is None or not front.counting:
         return None, None, None
-    found = _Compared.of(front, noise, front.reference, seed)
-    area = FrontArea(found.front, found.reference)
-    hypervolume = found.noise.interval(area).within(0.0, np.inf)
-    return hypervolume, _share(found, area, front.least), _floor(found, area)
-
-
-def _share(found: _Compared, area: FrontArea, least: Pair) -> Interval | None:
-    if not found.oracle:
-        return None
-    limit = HullArea(found.oracle, found.reference, least)
-    return found.noise.interval(Share(area, limit)).within(0.0, np.inf)
-
-
-def _floor(found: _Compared, area: FrontArea) -> Floor | None:
-    if not found.floor:
-        return None
-    of_floor = FrontArea(found.floor, found.reference)
-    gain = Gain(area, of_floor)
-    return Floor(found.noise.estimate(gain), found.noise.interval(gain))
+    compared = _Compared.of(front, noise, front.reference, seed)
+    area = FrontArea(compared.front, compared.reference)
+    hypervolume = compared.noise.interval(area).within(0.0, np.inf)
+    share = floor = None
+    if compared.oracle:
+        limit = HullArea(compared.oracle, compared.reference, front.least)
+        share = compared.noise.interval(Share(area, limit)).within(0.0, np.inf)
+    if compared.floor:
+        gain = Gain(area, FrontArea(compared.floor, compared.reference))
+        floor = Floor(compared.noise.estimate(gain), compared.noise.interval(gain))
+    return hypervolume, share, floor

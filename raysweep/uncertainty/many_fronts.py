@@ -14,9 +14,9 @@ def memberships(points: Float64Array) -> NDArray[np.bool_]:
     order = np.lexsort((-similarity, -polarity), axis=-1)  # a stable sort, so equal points keep their order
     in_order = np.take_along_axis(similarity, order, axis=-1)
     is_better = in_order > _best_before(in_order)
-    found = np.empty_like(is_better)
-    np.put_along_axis(found, order, is_better, axis=-1)
-    return found
+    is_member = np.empty_like(is_better)
+    np.put_along_axis(is_member, order, is_better, axis=-1)
+    return is_member
 
 
 def _best_before(scores: Float64Array) -> Float64Array:
@@ -34,11 +34,11 @@ def dominated(members: Float64Array, others: Float64Array) -> NDArray[np.bool_]:
     """
     polarities = np.ascontiguousarray(others[..., 0])
     similarities = np.ascontiguousarray(others[..., 1])
-    found = np.empty(members.shape[:2], dtype=np.bool_)
+    is_dominated = np.empty(members.shape[:2], dtype=np.bool_)
     for index in range(members.shape[1]):
         dominates = _dominates(polarities, similarities, members[:, index])
-        found[:, index] = dominates.any(axis=1)
-    return found
+        is_dominated[:, index] = dominates.any(axis=1)
+    return is_dominated
 
 
 def _dominates(polarities: Float64Array, similarities: Float64Array, member: Float64Array) -> NDArray[np.bool_]:
@@ -47,11 +47,11 @@ def _dominates(polarities: Float64Array, similarities: Float64Array, member: Flo
     Operates in place, because there are many others.
     """
     polarity, similarity = member[:, None, 0], member[:, None, 1]
-    found: NDArray[np.bool_] = polarities > polarity + _ROUNDING
-    found |= similarities > similarity + _ROUNDING
-    found &= polarities >= polarity - _ROUNDING
-    found &= similarities >= similarity - _ROUNDING
-    return found
+    dominates: NDArray[np.bool_] = polarities > polarity + _ROUNDING
+    dominates |= similarities > similarity + _ROUNDING
+    dominates &= polarities >= polarity - _ROUNDING
+    dominates &= similarities >= similarity - _ROUNDING
+    return dominates
 
 
 def hypervolumes(points: Float64Array, references: Float64Array) -> Float64Array:
@@ -85,10 +85,10 @@ def knees(points: Float64Array) -> NDArray[np.int64]:
 
 def _beyond_chord(points: Float64Array, on_front: NDArray[np.bool_]) -> Float64Array:
     """Return each point's distance (resamples, points) beyond the chord of its scaled front, -inf off the front."""
-    of_front = on_front[..., None]
-    least = np.where(of_front, points, np.inf).min(axis=1, keepdims=True)
-    most = np.where(of_front, points, -np.inf).max(axis=1, keepdims=True)
-    spread = most - least
+    mask = on_front[..., None]
+    minimum = np.where(mask, points, np.inf).min(axis=1, keepdims=True)
+    maximum = np.where(mask, points, -np.inf).max(axis=1, keepdims=True)
+    spread = maximum - minimum
     unit = np.where(spread > 0, spread, 1.0)
-    scaled = (points - least) / unit
+    scaled = (points - minimum) / unit
     return np.where(on_front, scaled.sum(axis=-1), -np.inf)

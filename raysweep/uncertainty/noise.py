@@ -22,7 +22,7 @@ Functional = Callable[[Float64Array], Float64Array]
 
 
 @dataclass(frozen=True)
-class SeedDraws:
+class SeedSamples:
     """Sampled effects of other seeds: deviations (resamples, points, 2), and the degrees of freedom of their size."""
 
     deviations: Float64Array
@@ -30,8 +30,8 @@ class SeedDraws:
 
     def variance(self, functional: Functional, means: Float64Array) -> Variance:
         """Return the variance due to seeds of a functional of points with these means (points, 2)."""
-        drawn = functional(means + self.deviations)
-        return Variance(float(drawn.var(ddof=1)), self.degrees)
+        values = functional(means + self.deviations)
+        return Variance(float(values.var(ddof=1)), self.degrees)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Noise:
     means: Float64Array
     resampled: Float64Array  # (resamples, points, 2)
     num_queries: int
-    seeds: SeedDraws | None = None
+    seeds: SeedSamples | None = None
 
     @classmethod
     def of_queries(cls, scores: Float64Array, seed: int, resamples: int = RESAMPLES) -> "Noise":
@@ -55,9 +55,9 @@ class Noise:
     def interval(self, functional: Functional, level: float = LEVEL) -> Interval:
         """Return the interval of the functional's value at the points' true scores."""
         estimate = self.estimate(functional)
-        drawn = functional(self.resampled)
-        variance = self._of_queries(drawn)
-        mean_by_queries = float(drawn.mean())
+        values = functional(self.resampled)
+        variance = self._of_queries(values)
+        mean_by_queries = float(values.mean())
         biases = [mean_by_queries - estimate]
         if self.seeds is not None:
             moved = functional(self.resampled + self.seeds.deviations)
@@ -67,9 +67,9 @@ class Noise:
         squared_error = variance.value + sum(bias**2 for bias in biases)
         return interval.around(corrected, squared_error, variance.degrees, level)
 
-    def _of_queries(self, drawn: Float64Array) -> Variance:
+    def _of_queries(self, values: Float64Array) -> Variance:
         """Return the variance due to queries, with the bootstrap's divisor n corrected to n - 1."""
         spare = self.num_queries - 1
         if spare < 1:
             return Variance(np.inf, 0.0)
-        return Variance(float(drawn.var(ddof=1)) * self.num_queries / spare, spare)
+        return Variance(float(values.var(ddof=1)) * self.num_queries / spare, spare)

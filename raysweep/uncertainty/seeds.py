@@ -74,17 +74,17 @@ def of_runs(configurations: Sequence[Sequence[Float64Array]]) -> RunNoise | None
     Each configuration is a sequence of the scores (runs, queries) of its points to pool. These points share their
     seeds, so their estimates are averaged and count once.
     """
-    found: list[Float64Array] = []
+    estimates: list[Float64Array] = []
     degrees: list[int] = []
     for points in configurations:
         spare = len(points[0]) - 1
         if spare:
             parts = [_of_one(scores) for scores in points]
-            found.append(np.mean(parts, axis=0))
+            estimates.append(np.mean(parts, axis=0))
             degrees.append(spare)
-    if not found:
+    if not estimates:
         return None
-    by_seed, rest = np.average(found, axis=0, weights=degrees).tolist()
+    by_seed, rest = np.average(estimates, axis=0, weights=degrees).tolist()
     not_negative = max(by_seed, 0.0)
     variance = Variance(not_negative, sum(degrees))
     return RunNoise(variance, rest)
@@ -104,10 +104,10 @@ def _of_one(scores: Float64Array) -> tuple[float, float]:
     return float(by_run.var(ddof=1)) - of_rest, of_rest
 
 
-def drawn_deviations(
-    run_means: Float64Array, sizes: Float64Array, rng: np.random.Generator, draws: int
+def sample_deviations(
+    run_means: Float64Array, sizes: Float64Array, rng: np.random.Generator, num_samples: int
 ) -> Float64Array:
-    """Return sampled effects (draws, points, 2) of other seeds on a configuration's points.
+    """Return sampled effects (samples, points, 2) of other seeds on a configuration's points.
 
     The correlation between points is estimated from the differences between runs. With a single run, all points move
     together, P and S independently.
@@ -116,14 +116,14 @@ def drawn_deviations(
         run_means: Means (runs, points, 2) over queries.
         sizes: Standard deviations (points, 2).
         rng: Random generator.
-        draws: Number of samples.
+        num_samples: Number of samples.
     """
     runs = len(run_means)
     if runs == 1:
-        moves = rng.normal(size=(draws, 1, 2))
+        moves = rng.normal(size=(num_samples, 1, 2))
     else:
-        drawn = rng.normal(size=(draws, runs - 1))
-        moves = np.tensordot(drawn, _unit_contrasts(run_means), axes=1)
+        weights = rng.normal(size=(num_samples, runs - 1))
+        moves = np.tensordot(weights, _unit_contrasts(run_means), axes=1)
     return moves * sizes
 
 

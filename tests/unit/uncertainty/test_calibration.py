@@ -10,7 +10,7 @@ SMALL = calibration.SETTINGS[1]
 
 
 @pytest.mark.parametrize("case", ["queries", "2 runs"])
-def test_intervals_hold_about_as_often_as_they_say(case: str) -> None:
+def test_intervals_cover_the_truth_at_their_level(case: str) -> None:
     found, _ = calibration.play(case, SMALL, sweeps=20, seed=0)
     for name in ("P", "S", "retention"):
         assert found[name] == pytest.approx(0.9, abs=0.08), name
@@ -18,7 +18,7 @@ def test_intervals_hold_about_as_often_as_they_say(case: str) -> None:
         assert found[name] >= 0.7, name  # 14 of 20 or fewer once in a hundred times
 
 
-def test_areas_of_a_front_of_lucky_runs_hold_about_as_often_on_both_splits() -> None:
+def test_areas_of_selected_runs_are_covered_on_both_splits() -> None:
     """Through the report's own reading of replicates. Without seeds a third of them or fewer would."""
     found, _ = calibration.play("3 runs, selected", SMALL, sweeps=12, seed=0)
     for split in ("dev", "test"):
@@ -27,7 +27,7 @@ def test_areas_of_a_front_of_lucky_runs_hold_about_as_often_on_both_splits() -> 
     assert found["on test by queries alone: hypervolume"] < 0.7
 
 
-def test_simulated_scores_have_the_means_that_they_are_said_to_have() -> None:
+def test_simulated_scores_have_the_stated_means() -> None:
     rng = np.random.default_rng(0)
     numbers = np.repeat(np.arange(3), 4)
     encoders = Encoders.of_scores(SMALL, trial_scores(SMALL, 3, 4, rng), numbers, SMALL.shared)

@@ -81,7 +81,7 @@ def test_areas_are_bias_corrected_normal_intervals(scores: np.ndarray, found: Fr
     assert found.floor.is_beaten == (found.floor.interval.low > 0)
 
 
-def test_what_is_not_stored_is_not_said(scores: np.ndarray) -> None:
+def test_missing_scores_yield_no_intervals(scores: np.ndarray) -> None:
     bare = assess(front_of(scores, reference=None), seed=0, resamples=20)
     assert (bare.hypervolume, bare.share, bare.floor) == (None, None, None)
     assert all(point.retention is None for point in bare.members.values())

@@ -25,7 +25,7 @@ def test_interval_of_a_mean_is_scipys() -> None:
     assert (found.low, found.high) == pytest.approx(expected)
 
 
-def test_interval_of_a_ratio_is_that_of_the_jackknife() -> None:
+def test_interval_of_a_ratio_equals_the_jackknifes() -> None:
     unit = RNG.uniform(0.3, 0.6, size=400)
     scores = unit * RNG.normal(0.9, 0.1, size=400)
     left_out = [np.delete(scores, i).mean() / np.delete(unit, i).mean() for i in range(400)]
@@ -35,7 +35,7 @@ def test_interval_of_a_ratio_is_that_of_the_jackknife() -> None:
     assert (found.low + found.high) / 2 == pytest.approx(scores.mean() / unit.mean())
 
 
-def test_one_query_says_nothing_and_equal_ones_everything() -> None:
+def test_one_query_yields_infinite_and_equal_ones_zero_width() -> None:
     assert interval.of_mean(np.array([0.5])) == Interval(-math.inf, math.inf)
     assert interval.of_mean(np.full(9, 0.5)) == Interval(0.5, 0.5)
     assert interval.of_ratio(np.ones(3), np.zeros(3)) == interval.EVERYTHING
@@ -107,7 +107,7 @@ def test_between_splits_is_welchs() -> None:
     assert (found.low, found.high) == pytest.approx((bounds.low, bounds.high))
 
 
-def test_a_configuration_of_one_run_borrows_the_noise_of_others() -> None:
+def test_a_single_run_uses_the_noise_of_other_configurations() -> None:
     shared = RNG.normal(size=200)
 
     def table(runs: int) -> np.ndarray:
@@ -134,7 +134,7 @@ def test_a_configuration_of_one_run_borrows_the_noise_of_others() -> None:
     assert not SeedNoise([alone]).is_known
 
 
-def test_what_a_chosen_run_is_luckier_by_is_expected_from_dev() -> None:
+def test_the_luck_of_a_selected_run_is_subtracted() -> None:
     """Of runs whose seeds and rest are normal the best on dev is taken: on test it is better by what is taken off."""
     rng = np.random.default_rng(3)
     runs, num_queries, of_seed, of_rest = 3, 40, 0.02, 0.1
@@ -163,18 +163,18 @@ def test_what_a_chosen_run_is_luckier_by_is_expected_from_dev() -> None:
     assert np.mean(errors) == pytest.approx(math.sqrt(expected.seeds.value * (1 / runs + unseen)), rel=0.03)
 
 
-def test_drawn_deviations_keep_what_points_of_a_run_have_in_common() -> None:
+def test_sampled_deviations_keep_the_correlation_of_points() -> None:
     common = RNG.normal(size=(5, 1, 1))
     means = common * np.array([[[1.0, -2.0], [3.0, 0.5]]])  # all of them move together
     sizes = np.array([[0.1, 0.2], [0.3, 0.4]])
-    drawn = seeds.drawn_deviations(means, sizes, np.random.default_rng(0), draws=20_000)
+    drawn = seeds.sample_deviations(means, sizes, np.random.default_rng(0), num_samples=20_000)
     flat = drawn.reshape(len(drawn), -1)
     np.testing.assert_allclose(flat.std(axis=0), sizes.ravel(), rtol=0.03)
     signs = np.sign([1, -2, 3, 0.5])
     np.testing.assert_allclose(np.corrcoef(flat.T), np.outer(signs, signs), atol=1e-9)
 
 
-def test_selection_adds_what_the_best_of_many_equals_is_better_by() -> None:
+def test_optimism_equals_the_lead_of_the_best_of_many_equals() -> None:
     """Of 40 points that are truly equal one is best by luck: the expected maximum of 40 normal means, 2.16 errors."""
     best = lambda means: [int(means[:, 0].argmax())]  # noqa: E731
     num_queries = 100
@@ -189,6 +189,6 @@ def test_selection_adds_what_the_best_of_many_equals_is_better_by() -> None:
     assert np.mean(estimated, axis=0) == pytest.approx([expected, 0], abs=0.06)
 
 
-def test_selection_of_what_stands_out_adds_nothing() -> None:
+def test_optimism_of_an_outstanding_point_is_zero() -> None:
     scores = RNG.normal(0, 0.01, size=(5, 2, 50)) + np.arange(5)[:, None, None]
     assert optimism(scores, seed=0) == pytest.approx([0, 0], abs=1e-12)

@@ -33,7 +33,7 @@ def test_moments_are_those_of_the_mean() -> None:
     np.testing.assert_allclose(np.cov(flat.T), expected, atol=1e-4)
 
 
-def test_the_same_seed_draws_the_same_and_blocks_do_not_matter_to_the_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resamples_are_determined_by_their_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     once = resampled_means(SCORES, seed=5, resamples=50)
     assert np.array_equal(once, resampled_means(SCORES, seed=5, resamples=50))
     assert not np.array_equal(once, resampled_means(SCORES, seed=6, resamples=50))

@@ -14,9 +14,7 @@ COUNTS = st.tuples(st.integers(2, 400), st.integers(1, 64), st.floats(0.01, 0.99
 
 
 @given(COUNTS, COUNTS)
-def test_with_binomial_deviations_it_is_pearsons_test_of_a_two_by_two_table(
-    first: tuple[int, int, float], second: tuple[int, int, float]
-) -> None:
+def test_binomial_deviations_yield_pearsons_test(first: tuple[int, int, float], second: tuple[int, int, float]) -> None:
     rows = [Proportion(p, n, k, math.sqrt(p * (1 - p) / k)) for n, k, p in (first, second)]
     found = z_test(*rows)
     assert found is not None and found.design_effect == pytest.approx(1)
@@ -28,7 +26,7 @@ def test_with_binomial_deviations_it_is_pearsons_test_of_a_two_by_two_table(
     assert found.difference == pytest.approx(first[2] - second[2])
 
 
-def test_worked_by_hand() -> None:
+def test_z_test_by_hand() -> None:
     """Of 100 queries with 4 sentences each 280 and 240 have the label; the deviations are 0.3 and 0.35."""
     one, other = Proportion(0.7, 100, 4, 0.3), Proportion(0.6, 100, 4, 0.35)
     assert one.design_effect == pytest.approx(0.09 / 0.0525)
@@ -42,7 +40,7 @@ def test_worked_by_hand() -> None:
     assert found.p_value == pytest.approx(2 * stats.norm.sf(found.z))
 
 
-def test_a_row_of_unknown_deviation_has_the_others_design_effect() -> None:
+def test_an_unknown_deviation_uses_the_others_design_effect() -> None:
     known, unknown = Proportion(0.63, 872, 16, 0.219), Proportion(0.8316, 872, 16)
     found, reverse = z_test(known, unknown), z_test(unknown, known)
     assert found is not None and reverse is not None and known.design_effect is not None
@@ -53,7 +51,7 @@ def test_a_row_of_unknown_deviation_has_the_others_design_effect() -> None:
     assert z_test(Proportion(0.5, 9, 2, 0.0), Proportion(0.4, 9, 2, 0.0)) is None, "a table may say so of any row"
 
 
-def test_it_keeps_its_level_where_the_sentences_of_a_query_are_alike() -> None:
+def test_the_level_holds_for_correlated_sentences() -> None:
     """Equal rows on queries of their own, of which each has its own share of sentences with the label."""
     rng = np.random.default_rng(0)
     num_queries, k = 200, 16
