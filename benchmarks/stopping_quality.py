@@ -31,7 +31,7 @@ from raysweep.metrics.staircase import Staircase
 from raysweep.results.types import TrialStatus
 from raysweep.search.proposer import Proposer
 from raysweep.search.scheduler import Scheduler
-from raysweep.search.stopping.factory import make_early_stopper
+from raysweep.search.stopping.policies import make_early_stopper
 
 EXAMPLES_PER_RUNG = 1024
 NUM_TRIALS = 50

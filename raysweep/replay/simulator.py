@@ -19,7 +19,7 @@ from raysweep.results.types import TrialStatus
 from raysweep.search.encoding import Scale
 from raysweep.search.proposer import Proposer
 from raysweep.search.scheduler import Scheduler
-from raysweep.search.stopping.factory import make_early_stopper
+from raysweep.search.stopping.policies import make_early_stopper
 
 
 class Peer(Protocol):

@@ -19,7 +19,7 @@ from raysweep.search.proposer import Proposer
 from raysweep.search.replicates import Replicates
 from raysweep.search.requested import RequestedConfig, RequestedConfigs
 from raysweep.search.stopping.base import EarlyStopper, Standing
-from raysweep.search.stopping.factory import make_early_stopper
+from raysweep.search.stopping.policies import make_early_stopper
 
 AT_REST = (TrialStatus.PAUSED, TrialStatus.COMPLETED, TrialStatus.STOPPED)
 

@@ -12,7 +12,7 @@ from raysweep.metrics.objective import Objective
 from raysweep.results.types import TrialStatus
 from raysweep.search.proposer import Aim, Proposer
 from raysweep.search.scheduler import Scheduler
-from raysweep.search.stopping.factory import make_early_stopper
+from raysweep.search.stopping.policies import make_early_stopper
 
 ANY_SAMPLER = ("mfgp", "tpe", "gp", "nsga2", "random", "grid", "optuna.samplers:QMCSampler")
 

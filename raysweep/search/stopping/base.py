@@ -44,21 +44,3 @@ class EarlyStopper(Protocol):
 
     def end(self, trial: int) -> None:
         """End the trial, which will not resume; its results still serve as a reference for others."""
-
-
-class KeepAll:
-    """A policy without early stopping."""
-
-    def on_rung(
-        self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
-    ) -> str | None:
-        return None
-
-    def next_to_resume(self, may_begin: bool) -> int | None:
-        return None
-
-    def set_running(self, trial: int, running: bool) -> None:
-        pass
-
-    def end(self, trial: int) -> None:
-        pass

@@ -26,8 +26,6 @@ from raysweep.metrics.objective import Pair
 from raysweep.metrics.staircase import Staircase
 from raysweep.search.stopping.base import Standing
 from raysweep.search.stopping.learning_curve import Forecaster, LearningCurve
-from raysweep.search.stopping.ranking import Ranking
-from raysweep.search.stopping.trials import Trial, Trials
 
 NUM_CANDIDATES = 24  # paused trials, best first, with up-to-date expected gains, in addition to those without one
 
@@ -62,11 +60,93 @@ class _Peers(NamedTuple):
 
 
 @dataclass
-class _Trial(Trial[LearningCurve]):
+class _Trial:
+    """A trial and its learning curve; a new trial is running."""
+
     curve: LearningCurve = field(default_factory=LearningCurve)
+    is_running: bool = True
+    has_ended: bool = False
     expected_gain: float = math.inf  # last computed expected gain; infinite after a rung until it is computed
     peers: _Peers = field(init=False)  # while it is paused
     rank: tuple[float, int] = field(init=False)  # minus its area, and its number
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it could resume."""
+        return bool(self.curve.budgets_ahead) and not (self.is_running or self.has_ended)
+
+    @property
+    def has_next_rung(self) -> bool:
+        """Whether it is running, has had a rung, and has another one ahead."""
+        return self.is_running and bool(self.curve.points) and bool(self.curve.budgets_ahead)
+
+
+class _Trials:
+    """All trials by number, with indices of the paused and running ones, so that thousands need not be scanned."""
+
+    def __init__(self) -> None:
+        self.paused: dict[int, _Trial] = {}
+        self.running: dict[int, _Trial] = {}  # from one rung to another
+        self.begun: list[int] = []  # numbers of trials that have had a rung, in order of their first
+        self._all: dict[int, _Trial] = {}
+
+    def __getitem__(self, number: int) -> _Trial:
+        return self._all[number]
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, number: int) -> _Trial:
+        """Return the trial with this number, which is new if it is unknown."""
+        return self._all.setdefault(number, _Trial())
+
+    @property
+    def has_running(self) -> bool:
+        """Whether any trial runs, including those before their first rung."""
+        return any(trial.is_running for trial in self._all.values())
+
+    def pause(self, number: int) -> None:
+        """Pause a trial that had a rung, until it is set running again."""
+        if len(self._all[number].curve.points) == 1:
+            self.begun.append(number)
+        self.set_running(number, running=False)
+
+    def set_running(self, number: int, *, running: bool) -> None:
+        self._all[number].is_running = running
+        self._update_indices(number)
+
+    def end(self, number: int) -> None:
+        trial = self.add(number)
+        trial.has_ended = True
+        trial.is_running = False
+        self._update_indices(number)
+
+    def _update_indices(self, number: int) -> None:
+        trial = self._all[number]
+        for index, belongs in ((self.paused, trial.is_paused), (self.running, trial.has_next_rung)):
+            if belongs:
+                index[number] = trial
+            else:
+                index.pop(number, None)
+
+
+class Ranking:
+    """Numbers by value, the largest value first; ties go to the lower number."""
+
+    def __init__(self) -> None:
+        self._keys: dict[int, tuple[float, int]] = {}
+        self._sorted: list[tuple[float, int]] = []
+
+    def __iter__(self) -> Iterator[int]:
+        return (number for _, number in self._sorted)
+
+    def put(self, number: int, value: float) -> None:
+        """Set the value of a number, replacing its previous one."""
+        previous = self._keys.get(number)
+        if previous is not None:
+            del self._sorted[bisect.bisect_left(self._sorted, previous)]
+        key = self._keys[number] = (-value, number)
+        bisect.insort(self._sorted, key)
 
 
 class Growth:
@@ -87,11 +167,11 @@ class Growth:
         num_candidates: int = NUM_CANDIDATES,
     ) -> None:
         reference_points = dict.fromkeys((reference_point, wider or reference_point))
-        self._fronts = [Staircase(each) for each in reference_points]
+        self._fronts = [Staircase(point) for point in reference_points]
         self.num_candidates = num_candidates
         self._forecaster = Forecaster(origin)
-        self._trials = Trials(_Trial)
-        self._areas: dict[int, list[tuple[float, int]]] = {}  # by budget: minus the area of each trial there, ascending
+        self._trials = _Trials()
+        self._ranks: dict[int, list[tuple[float, int]]] = {}  # by budget: of all trials that reached it, ascending
         self._worst_good: dict[_Peers, tuple[float, int]] = {}  # rank of the worst good trial
         self._by_area = Ranking()  # positions in order of first rungs, by own area
         self._places: dict[int, int] = {}  # of trials, in order of first rungs
@@ -106,16 +186,16 @@ class Growth:
         return self._front.reference_point
 
     def expected_gains(self, may_begin: bool) -> dict[int, float]:
-        """Return the current expected gains of the paused trials that rank highest."""
+        """Return the current expected gains of the paused trials that rank highest by their last ones."""
         if may_begin not in self._expected_gains:
-            self._expected_gains[may_begin] = self._expected_gains_of_paused(may_begin)
+            self._expected_gains[may_begin] = self._compute_expected_gains(may_begin)
         return self._expected_gains[may_begin]
 
     def on_rung(
         self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
     ) -> str | None:
         self._may_begin = may_begin
-        self._take(trial, examples_seen, standing, ahead)
+        self._record_rung(trial, examples_seen, standing, ahead)
         self._update_expected_gains()
         if self.next_to_resume(may_begin) == trial:
             self.set_running(trial, running=True)
@@ -126,32 +206,23 @@ class Growth:
         if may_begin and len(self._trials) < NUM_BEGUN_FIRST:
             return None
         if not self._forecaster.has_learned:
-            return self._first_to_go_on(may_begin)
+            return self._first_to_resume(may_begin)
         expected_gains = self.expected_gains(may_begin)
-        candidates = list(expected_gains) if may_begin else self._worth_resuming(expected_gains)
-        best = self._find_best(candidates, expected_gains)
+        candidates = list(expected_gains)
+        if not may_begin:
+            worth_resuming = [trial for trial in candidates if self._is_worth_resuming(trial, expected_gains[trial])]
+            # Good trials without expected gain may be slow starters.
+            candidates = worth_resuming or [trial for trial in candidates if self._is_good(trial)]
+        # Ties go to the largest own front, then to the earlier trial.
+        best = max(candidates, key=lambda trial: (expected_gains[trial], self._area_of(trial), -trial), default=None)
         if best is None:
             return None
-        new_is_better = may_begin and self._expected_gain_of_a_new_trial() > expected_gains[best]
+        new_is_better = may_begin and self._expected_gain_of_new_trial() > expected_gains[best]
         return None if new_is_better else best
 
-    def _worth_resuming(self, expected_gains: dict[int, float]) -> list[int]:
-        """Return the trials with enough expected gain, or else the good ones, which may be slow starters.
-
-        Used when no new trial may start.
-        """
-        worth_it = [
-            trial for trial, expected_gain in expected_gains.items() if self._is_worth_resuming(trial, expected_gain)
-        ]
-        return worth_it or [trial for trial in expected_gains if self._is_good(trial)]
-
-    def _find_best(self, candidates: list[int], expected_gains: dict[int, float]) -> int | None:
-        """Return the trial with the highest expected gain; ties go to the largest own front, then to the earlier trial."""
-        return max(candidates, key=lambda trial: (expected_gains[trial], self._area_of(trial), -trial), default=None)
-
     def set_running(self, trial: int, running: bool) -> None:
-        if self._trials.known(trial).running != running:
-            self._trials.set_running(trial, running)
+        if self._trials.add(trial).is_running != running:
+            self._trials.set_running(trial, running=running)
             self._update_expected_gains()
 
     def end(self, trial: int) -> None:
@@ -162,9 +233,9 @@ class Growth:
     def _front(self) -> Staircase:
         return next((front for front in self._fronts if front.area), self._fronts[-1])
 
-    def _take(self, number: int, examples_seen: int, standing: Standing, ahead: Sequence[int]) -> None:
+    def _record_rung(self, number: int, examples_seen: int, standing: Standing, ahead: Sequence[int]) -> None:
         """Record a trial's rung; the trial is paused for now."""
-        trial = self._trials.known(number)
+        trial = self._trials.add(number)
         points = np.asarray(standing.points, dtype=np.float64)
         curve = trial.curve
         curve.budgets_ahead = tuple(ahead)
@@ -174,11 +245,14 @@ class Growth:
         trial.expected_gain = math.inf
         self._trials.pause(number)
         trial.rank = (-curve.area, number)
-        bisect.insort(self._areas.setdefault(examples_seen, []), trial.rank)
+        bisect.insort(self._ranks.setdefault(examples_seen, []), trial.rank)
         if ahead:
             trial.peers = _Peers(examples_seen, len(curve.points) == 1, ahead[0])
             self._worst_good[trial.peers] = trial.rank
-        self._worst_good = {peers: self._worst_of_good(peers) for peers in self._worst_good}
+        for peers in self._worst_good:
+            ranks = self._ranks[peers.budget]
+            num_good = max(1, peers.num_good(len(ranks)))
+            self._worst_good[peers] = ranks[num_good - 1]
         place = self._places.setdefault(number, len(self._places))
         self._by_area.put(place, curve.area)
         for front in self._fronts:
@@ -190,50 +264,43 @@ class Growth:
         for trial, expected_gain in self.expected_gains(self._may_begin).items():
             self._trials[trial].expected_gain = expected_gain
 
-    def _expected_gains_of_paused(self, may_begin: bool) -> dict[int, float]:
-        front = self._predicted_front()
-        paused = self._paused_by_expected_gain(may_begin)
-        last_gains = [self._trials[number].expected_gain for number in paused]
+    def _compute_expected_gains(self, may_begin: bool) -> dict[int, float]:
+        candidates = self._resumable(may_begin)
+        candidates.sort(key=lambda number: (-self._trials[number].expected_gain, number))
+        last_gains = [self._trials[number].expected_gain for number in candidates]
         num_unknown = sum(map(math.isinf, last_gains))
         num_enough = self.num_candidates + num_unknown
         # If no trial runs or may start, check all before the search ends, until one is worth resuming.
-        all_are_asked = not may_begin and not self._trials.any_runs
+        must_check_all = not may_begin and not self._trials.has_running
+        front = self._predict_front()
         expected_gains: dict[int, float] = {}
-        for number in paused:
-            are_enough = len(expected_gains) >= num_enough
-            if are_enough and not all_are_asked:
+        for number in candidates:
+            if len(expected_gains) >= num_enough and not must_check_all:
                 break
-            expected_gain = self._expected_gain(number, front)
-            expected_gains[number] = expected_gain
-            if self._is_worth_resuming(number, expected_gain):
-                all_are_asked = False
+            curve = self._trials[number].curve
+            rungs = zip(curve.budgets_ahead, self._forecaster.points_ahead(curve), strict=True)
+            expected_gains[number] = _largest_gain(front, rungs, curve.budgets[-1])
+            if self._is_worth_resuming(number, expected_gains[number]):
+                must_check_all = False
         return expected_gains
 
-    def _predicted_front(self) -> Staircase:
-        """Return the front as predicted if all running trials reach their predictions."""
+    def _predict_front(self) -> Staircase:
+        """Return the front if all running trials reach their predictions."""
         front = self._front.copy()
-        running = self._trials.running_on.values()
+        running = self._trials.running.values()
         next_points = [self._forecaster.next_points(trial.curve) for trial in running]
         front.add_all(np.concatenate([np.empty((0, 2)), *next_points]))
         return front
 
-    def _paused(self, may_begin: bool) -> list[int]:
+    def _resumable(self, may_begin: bool) -> list[int]:
         """Return the trials that could resume; with ``may_begin``, only the good ones."""
-        paused = self._trials.paused
-        if not may_begin:
-            return list(paused)
-        worst_good = self._worst_good
-        return [number for number, trial in paused.items() if trial.rank <= worst_good[trial.peers]]
+        return [number for number in self._trials.paused if not may_begin or self._is_good(number)]
 
-    def _paused_by_expected_gain(self, may_begin: bool) -> list[int]:
-        """Return the trials that could resume, by falling last expected gain."""
-        return sorted(self._paused(may_begin), key=lambda number: (-self._trials[number].expected_gain, number))
-
-    def _first_to_go_on(self, may_begin: bool) -> int | None:
+    def _first_to_resume(self, may_begin: bool) -> int | None:
         """Return the best trial until any has continued past its first rung, since predictions need at least one."""
-        if may_begin and self._trials.running_on:
+        if may_begin and self._trials.running:
             return None
-        return max(self._paused(may_begin), key=lambda trial: (self._area_of(trial), -trial), default=None)
+        return max(self._resumable(may_begin), key=lambda trial: (self._area_of(trial), -trial), default=None)
 
     def _area_of(self, trial: int) -> float:
         return self._trials[trial].curve.area
@@ -249,44 +316,26 @@ class Growth:
         trial = self._trials[number]
         return trial.rank <= self._worst_good[trial.peers]
 
-    def _worst_of_good(self, peers: _Peers) -> tuple[float, int]:
-        areas = self._areas[peers.budget]  # of all trials that reached it, best first
-        return areas[max(1, peers.num_good(len(areas))) - 1]
-
-    def _expected_gain(self, trial: int, front: Staircase) -> float:
-        """Return the hypervolume per example that a paused trial is expected to add to the front from its last rung on."""
-        curve = self._trials[trial].curve
-        ahead = zip(curve.budgets_ahead, self._forecaster.points_ahead(curve), strict=True)
-        return _largest_gain(front, ahead, curve.budgets[-1])
-
-    def _expected_gain_of_a_new_trial(self) -> float:
-        if self._expected_gain_of_new is None:
-            self._expected_gain_of_new = self._mean_expected_gain_of_latest()
-        return self._expected_gain_of_new
-
-    def _mean_expected_gain_of_latest(self) -> float:
+    def _expected_gain_of_new_trial(self) -> float:
         """Return the mean gain of the latest trials from their start, each measured against the front without that trial."""
+        if self._expected_gain_of_new is not None:
+            return self._expected_gain_of_new
         begun = self._trials.begun
         if not begun:
             return math.inf
         largest = [begun[place] for place in itertools.islice(self._by_area, NUM_LARGEST)]
         front_of_largest = self._joint_front(largest)
-        expected_gains = []
+        gains = []
         for number in begun[-NUM_LATEST:]:
             front = front_of_largest
             if number in largest:
-                others = [other for other in largest if other != number]
-                front = self._joint_front(others)
-            rungs = self._all_rungs(number)
-            expected_gain = _largest_gain(front, rungs, 0)
-            expected_gains.append(expected_gain)
-        return float(np.mean(expected_gains))
-
-    def _all_rungs(self, trial: int) -> Iterator[tuple[int, Float64Array]]:
-        """Yield examples seen and points (points, 2) of a trial's rungs so far, then of its predicted rungs."""
-        curve = self._trials[trial].curve
-        yield from zip(curve.budgets, curve.points, strict=True)
-        yield from zip(curve.budgets_ahead, self._forecaster.points_ahead(curve), strict=True)
+                front = self._joint_front(other for other in largest if other != number)
+            curve = self._trials[number].curve
+            rungs = zip(curve.budgets, curve.points, strict=True)
+            rungs_ahead = zip(curve.budgets_ahead, self._forecaster.points_ahead(curve), strict=True)
+            gains.append(_largest_gain(front, itertools.chain(rungs, rungs_ahead), 0))
+        self._expected_gain_of_new = float(np.mean(gains))
+        return self._expected_gain_of_new
 
     def _joint_front(self, trials: Iterable[int]) -> Staircase:
         front = Staircase(self.reference_point)
@@ -301,15 +350,16 @@ def _largest_gain(front: Staircase, rungs: Iterable[tuple[int, Float64Array]], b
     ``rungs`` yields examples seen and points (points, 2).
     """
     all_rungs = list(rungs)
-    rises = front.is_surpassed_by(np.concatenate([points for _, points in all_rungs]))
-    if not rises.any():
+    are_above = front.is_surpassed_by(np.concatenate([points for _, points in all_rungs]))
+    if not are_above.any():
         return 0.0
     front = front.copy()
     added = largest = 0.0
     last = 0
     for examples_seen, points in all_rungs:
-        first, last = last, last + len(points)
-        for pair in points[rises[first:last]].tolist():
+        first = last
+        last += len(points)
+        for pair in points[are_above[first:last]].tolist():
             added += front.add(tuple(pair))
         largest = max(largest, added / (examples_seen - begin))
     return largest

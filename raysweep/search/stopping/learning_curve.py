@@ -35,7 +35,8 @@ class RateModel:
     """Movement of trials' points per example after one budget: on average, and relative to their movement before it."""
 
     def __init__(self) -> None:
-        self._sum, self._count = np.zeros(2), 0
+        self._sum = np.zeros(2)
+        self._count = 0
         self._sum_before_times_rate = np.zeros(2)
         self._sum_before_squared = np.zeros(2)
 
@@ -108,24 +109,24 @@ class Forecaster:
         """Return the predicted points (points, 2) at each of the curve's remaining rungs."""
         prediction = curve.prediction
         if prediction is None or prediction.num_rates_learned != self._num_rates_learned:
-            prediction = curve.prediction = Prediction(list(self._predicted(curve)), self._num_rates_learned)
+            prediction = curve.prediction = Prediction(list(self._predict(curve)), self._num_rates_learned)
         return prediction.points
 
     def next_points(self, curve: LearningCurve) -> Float64Array:
         """Return the predicted points (points, 2) at the curve's next rung."""
-        return next(self._predicted(curve))
+        return next(self._predict(curve))
 
-    def _predicted(self, curve: LearningCurve) -> Iterator[Float64Array]:
+    def _predict(self, curve: LearningCurve) -> Iterator[Float64Array]:
         points = curve.points[-1]
         rate = curve.rate
         budget = curve.budgets[-1]
         for next_budget in curve.budgets_ahead:
-            rate = self._rate_from(budget, rate)
+            rate = self._predict_rate(budget, rate)
             points = points + rate * (next_budget - budget)
             yield points
             budget = next_budget
 
-    def _rate_from(self, budget: int, own: Float64Array | None) -> Float64Array:
+    def _predict_rate(self, budget: int, own: Float64Array | None) -> Float64Array:
         """Return the predicted movement per example after a budget, given the rates ``own`` before it."""
         if not self._rate_models:
             return np.zeros((1, 2)) if own is None else own

@@ -1,52 +1,54 @@
-"""The policy that spends the next rung where the front is expected to grow most."""
+"""The policy ``growth``, and the ranking that it keeps."""
 
 import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from raysweep.metrics.pareto import hypervolume
 from raysweep.search.stopping.base import Standing
-from raysweep.search.stopping.growth import Growth
+from raysweep.search.stopping.growth import Growth, Ranking
 
 
 def rung(policy: Growth, trial: int, seen: int, *pairs: tuple[float, float], may_begin: bool = True) -> bool:
-    """Whether the trial goes on at once; trials have four rungs of 10 examples."""
+    """Record a rung and return whether the trial continues; trials have four rungs of 10 examples."""
     standing = Standing(pairs, 0.0, hypervolume(pairs, (0.5, 0.2)), pairs)
     return policy.on_rung(trial, seen, standing, tuple(range(seen + 10, 41, 10)), may_begin) is None
 
 
 def next_to_resume(policy: Growth, may_begin: bool = True) -> int | None:
-    """The trial to go on with, which then goes on."""
+    """Resume the next trial and return its number."""
     trial = policy.next_to_resume(may_begin)
-    assert policy.next_to_resume(may_begin) == trial, "asking changes nothing"
+    assert policy.next_to_resume(may_begin) == trial, "a query changes no state"
     if trial is not None:
         policy.set_running(trial, running=True)
     return trial
 
 
-def test_somebody_goes_on_as_soon_as_there_is_a_choice_and_it_is_the_best() -> None:
+def test_best_of_the_first_three_trials_resumes() -> None:
     policy = Growth((0.5, 0.2), None)
     assert not rung(policy, 0, 10, (0.60, 0.45))
     assert next_to_resume(policy) is None
     assert not rung(policy, 1, 10, (0.55, 0.45))
     assert next_to_resume(policy) is None
-    assert not rung(policy, 2, 10, (0.58, 0.45)), "the third: now the best goes on, for there to be something to go by"
-    assert next_to_resume(policy) == 0, "trial 0"
+    assert not rung(policy, 2, 10, (0.58, 0.45)), "predictions need a trial with two rungs, so the best one resumes"
+    assert next_to_resume(policy) == 0
 
 
-def test_what_moves_on_is_preferred_to_what_stands_still() -> None:
+def test_moving_trial_continues_and_idle_trial_pauses() -> None:
     policy = Growth((0.5, 0.2), None)
     rung(policy, 0, 10, (0.60, 0.45))
     rung(policy, 1, 10, (0.60, 0.44))
     rung(policy, 2, 10, (0.52, 0.46))
     assert next_to_resume(policy) == 0
-    assert rung(policy, 0, 20, (0.70, 0.44), may_begin=False), "it moves, and would beat what is there again"
-    assert not rung(policy, 0, 30, (0.70, 0.44), may_begin=False), "it has come to a stop; others may move as it did"
+    assert rung(policy, 0, 20, (0.70, 0.44), may_begin=False), "it moved and is expected to extend the front"
+    assert not rung(policy, 0, 30, (0.70, 0.44), may_begin=False), "it has stopped moving, and others may still move"
 
 
-def test_with_nothing_new_to_begin_trials_go_on_while_their_expected_gain_is_higher() -> None:
-    """Trials 1 and 2 move as they did; of trial 0, which is dominated and stands still, nothing is expected."""
+def test_trials_resume_while_they_have_an_expected_gain() -> None:
+    """Trials 1 and 2 keep moving. Trial 0 is dominated and does not move, so it has no expected gain."""
     policy = Growth((0.5, 0.2), (0.5, 0.4))
     seen = dict.fromkeys(range(3), 10)
     slopes = {0: (0.0, -0.0001), 1: (0.004, -0.002), 2: (0.006, -0.004)}
@@ -63,7 +65,7 @@ def test_with_nothing_new_to_begin_trials_go_on_while_their_expected_gain_is_hig
     assert seen == {0: 10, 1: 40, 2: 40}
 
 
-def test_a_trial_that_has_ended_is_not_resumed() -> None:
+def test_ended_trial_does_not_resume() -> None:
     policy = Growth((0.5, 0.2), None)
     for trial in range(3):
         rung(policy, trial, 10, (0.6, 0.4))
@@ -73,36 +75,36 @@ def test_a_trial_that_has_ended_is_not_resumed() -> None:
     assert next_to_resume(policy, may_begin=False) is None
 
 
-def test_before_all_are_begun_ever_fewer_go_on() -> None:
-    """Of 24 trials 6 from 10, of those 6 * 20 / 30 from 20 and of those 4 * 30 / 40 from 30.
+def test_each_stage_resumes_fewer_trials_while_new_ones_are_left() -> None:
+    """Of 24 trials, 6 resume at 10 examples, 6 * 20 / 30 at 20 and 4 * 30 / 40 at 30.
 
-    The second twelve are worthless, so that a new trial has no expected gain; the others are each the better in S the worse in P.
+    The last twelve trials are worthless, so that new trials have no expected gain. The others trade P for S.
     """
     policy = Growth((0.5, 0.2), (0.5, 0.35))
     seen = dict.fromkeys(range(24), 10)
 
-    def goes_on(trial: int) -> bool:
+    def continues(trial: int) -> bool:
         moved = 0.001 * seen[trial]
         point = (0.70 - 0.01 * trial + moved, 0.40 + 0.01 * trial + moved) if trial < 12 else (0.4, 0.1)
         return rung(policy, trial, seen[trial], point)
 
-    running = [trial for trial in seen if goes_on(trial)]
+    running = [trial for trial in seen if continues(trial)]
     while running or (resumed := next_to_resume(policy)) is not None:
         trial = running.pop() if running else resumed
         seen[trial] += 10
-        if goes_on(trial) and seen[trial] < 40:
+        if continues(trial) and seen[trial] < 40:
             running.append(trial)
-    assert [sum(each >= budget for each in seen.values()) for budget in (20, 30, 40)] == [6, 4, 3]
+    assert [sum(examples >= budget for examples in seen.values()) for budget in (20, 30, 40)] == [6, 4, 3]
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_search_does_not_end_while_a_held_trial_has_a_higher_expected_gain(seed: int) -> None:
-    """The first forty trials are weak, and come first where nothing else tells trials apart."""
-    draws = np.random.default_rng(seed).uniform(size=(80, 2))
-    draws[:40, 0] *= 0.3
+def test_search_does_not_end_while_a_paused_trial_has_an_expected_gain(seed: int) -> None:
+    """The first forty trials are weak, and win ties because they are earlier."""
+    samples = np.random.default_rng(seed).uniform(size=(80, 2))
+    samples[:40, 0] *= 0.3
 
     def points(trial: int, seen: int) -> tuple[float, float]:
-        quality, place = draws[trial]
+        quality, place = samples[trial]
         grown = quality * (1 - math.exp(-seen / 15))
         return 0.5 + 0.4 * grown * place, 0.25 + 0.2 * grown * (1 - place)
 
@@ -121,13 +123,13 @@ def test_the_search_does_not_end_while_a_held_trial_has_a_higher_expected_gain(s
             trial = len(seen)
     assert len(seen) == 80
     policy.num_candidates = 1000
-    policy.set_running(0, running=True)  # to have the expected gains computed again, now all of them
+    policy.set_running(0, running=True)  # recomputes all expected gains
     policy.set_running(0, running=False)
     assert next_to_resume(policy, may_begin=False) is None
 
 
-def test_what_is_idle_when_the_last_trial_has_begun_takes_up_only_trials_with_an_expected_gain() -> None:
-    """Trials 1 to 6 are far behind, and nothing moves enough to change that."""
+def test_only_trials_with_an_expected_gain_resume_once_all_have_started() -> None:
+    """Trials 1 to 6 are far behind, and no trial moves enough to catch up."""
     policy = Growth((0.5, 0.2), None)
     for trial in range(8):
         rung(policy, trial, 10, (0.6, 0.45) if trial in (0, 7) else (0.52, 0.25))
@@ -136,8 +138,8 @@ def test_what_is_idle_when_the_last_trial_has_begun_takes_up_only_trials_with_an
     assert 7 in resumed and {*resumed} <= {0, 7, None}
 
 
-def test_the_search_does_not_end_before_good_trials_without_an_expected_gain_went_on() -> None:
-    """Eight trials; the one that went on did not move, so none is expected to. The best two go on all the same."""
+def test_good_trials_without_an_expected_gain_resume_before_the_search_ends() -> None:
+    """The only trial with two rungs did not move, so no trial is expected to. The best two of eight resume."""
     policy = Growth((0.5, 0.2), None)
     for trial in range(8):
         rung(policy, trial, 10, (0.60 + 0.01 * trial, 0.40))
@@ -147,13 +149,22 @@ def test_the_search_does_not_end_before_good_trials_without_an_expected_gain_wen
     assert {6} <= resumed <= {6, 7, None}
 
 
-def test_where_no_point_meets_the_constraints_trials_go_on_for_the_front_without_them() -> None:
+def test_front_without_constraints_counts_until_a_point_is_feasible() -> None:
     policy, plain = Growth((0.9, 0.2), None, (0.5, 0.2)), Growth((0.5, 0.2), None)
-    for each in (policy, plain):
+    for growth in (policy, plain):
         for trial in range(4):
-            rung(each, trial, 10, (0.6 + 0.01 * trial, 0.4 - 0.01 * trial))
-        rung(each, 2, 20, (0.7, 0.39))
+            rung(growth, trial, 10, (0.6 + 0.01 * trial, 0.4 - 0.01 * trial))
+        rung(growth, 2, 20, (0.7, 0.39))
     first = next_to_resume(policy, may_begin=False)
     assert first is not None and first == next_to_resume(plain, may_begin=False)
     rung(policy, 2, 30, (0.95, 0.3), may_begin=False)
-    assert policy.reference_point == (0.9, 0.2), "as soon as one meets them, it is what meets them that counts"
+    assert policy.reference_point == (0.9, 0.2)
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.sampled_from([-1.0, 0.0, 0.5, 2.0]))))
+def test_ranking_is_sorted_by_falling_value_then_number(updates: list[tuple[int, float]]) -> None:
+    ranking, values = Ranking(), dict[int, float]()
+    for number, value in updates:
+        ranking.put(number, value)
+        values[number] = value
+        assert list(ranking) == sorted(values, key=lambda number: (-values[number], number))

@@ -1,4 +1,4 @@
-"""Successive halving by the objective or by the front.
+"""The early stopping policies ``none``, ``median``, ``asha`` and ``pareto``, and the factory of all policies.
 
 Trials are only compared at exactly equal budgets, because partial training flatters similarity. A trial is judged by
 the operating points of all its rungs.
@@ -9,9 +9,73 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from raysweep.metrics.objective import Pair
+from raysweep.config.sweep import EarlyStoppingConfig
+from raysweep.metrics.objective import Objective, Pair
 from raysweep.metrics.pareto import layers
-from raysweep.search.stopping.base import Standing
+from raysweep.search.stopping.base import EarlyStopper, Standing
+from raysweep.search.stopping.growth import Growth
+
+
+def make_early_stopper(rule: EarlyStoppingConfig, objective: Objective, reference: Pair | None) -> EarlyStopper:
+    """Return a new policy of the configured kind.
+
+    ``reference`` is the score of an untrained trial, or None if unknown.
+    """
+    if rule.policy == "growth":
+        return Growth(objective.feasible_reference_point, reference, objective.reference_point)
+    if rule.policy == "none":
+        return KeepAll()
+    if rule.policy == "median":
+        return Median(rule.first_examples)
+    kinds = {"asha": SuccessiveHalving, "pareto": ParetoHalving}
+    return kinds[rule.policy](rule.first_examples, rule.reduction_factor)
+
+
+class KeepAll:
+    """A policy without early stopping."""
+
+    def on_rung(
+        self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
+    ) -> str | None:
+        return None
+
+    def next_to_resume(self, may_begin: bool) -> int | None:
+        return None
+
+    def set_running(self, trial: int, running: bool) -> None:
+        pass
+
+    def end(self, trial: int) -> None:
+        pass
+
+
+class Median(KeepAll):
+    """The median stopping rule (Golovin et al., Google Vizier, 2017) at equal budgets; it stops trials for good.
+
+    From ``first`` examples on, a trial is stopped if its best objective so far is below the median of the other trials
+    at this budget, provided there are at least ``min_others`` of them.
+    """
+
+    def __init__(self, first: int, min_others: int = 4) -> None:
+        self.first = first
+        self.min_others = min_others
+        self._objectives: dict[int, list[float]] = defaultdict(list)  # by examples seen
+
+    def on_rung(
+        self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
+    ) -> str | None:
+        if examples_seen < self.first:
+            return None
+        others = self._objectives[examples_seen]
+        num_others = len(others)
+        median = float(np.median(others)) if num_others >= self.min_others else -np.inf
+        others.append(standing.objective)
+        if standing.objective >= median:
+            return None
+        return (
+            f"objective {100 * standing.objective:.2f} after {examples_seen:,} examples is below {100 * median:.2f}, "
+            f"the median of {num_others} other trials"
+        )
 
 
 class SuccessiveHalving:
@@ -32,8 +96,8 @@ class SuccessiveHalving:
         self._ended: set[int] = set()
 
     def is_milestone(self, examples_seen: int) -> bool:
-        quotient, rest = divmod(examples_seen, self.first)
-        if rest or not quotient:
+        quotient, remainder = divmod(examples_seen, self.first)
+        if remainder or not quotient:
             return False
         while quotient % self.factor == 0:
             quotient //= self.factor
@@ -90,7 +154,11 @@ class ParetoHalving(SuccessiveHalving):
 
     def ranking(self, reached: Mapping[int, Standing]) -> list[int]:
         fronts = [standing.front for standing in reached.values()]
-        layer_of = dict(zip(reached, _best_layers(fronts), strict=True))
+        points = [point for front in fronts for point in front]
+        owners = np.repeat(np.arange(len(fronts)), [len(front) for front in fronts])
+        best_layers = np.full(len(fronts), len(points))  # worse than any layer, for trials without points
+        np.minimum.at(best_layers, owners, layers(points))
+        layer_of = dict(zip(reached, best_layers.tolist(), strict=True))
 
         def rank(trial: int) -> tuple[bool, int, float, int]:
             area = reached[trial].area
@@ -100,13 +168,3 @@ class ParetoHalving(SuccessiveHalving):
 
     def _measure(self, standing: Standing) -> str:
         return f"area {1e4 * standing.area:.1f}"
-
-
-def _best_layers(fronts: Sequence[Sequence[Pair]]) -> list[int]:
-    """Return the layer of each front's best point among all points; an empty front gets a layer worse than any."""
-    points = [point for front in fronts for point in front]
-    owners = np.repeat(np.arange(len(fronts)), [len(front) for front in fronts])
-    best = np.full(len(fronts), len(points))
-    np.minimum.at(best, owners, layers(points))
-    found: list[int] = best.tolist()
-    return found
