@@ -22,7 +22,7 @@ import optuna
 
 from benchmarks import measure
 from raysweep.config.space import Choices, Range, Space
-from raysweep.search.samplers import make_sampler
+from raysweep.search.proposer import make_sampler
 
 NUM_TRIALS = 100
 EQUAL = 0.001  # regrets below this are no difference

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from raysweep.metrics.arrays import Float64Array
@@ -13,7 +12,7 @@ from raysweep.metrics.objective import Pair
 from raysweep.metrics.staircase import Steps
 from raysweep.search.conditional_space import Code
 from raysweep.search.gaussian_process import KernelFitter, Queries, TrainingSet, predict
-from raysweep.search.history import History, Row, values_of, with_failed
+from raysweep.search.history import History, Row, fill_failed, row_values
 
 WORST = 3.0  # maximum distance of a value below the median, as a multiple of the best value's distance above it
 TINY = 1e-12  # avoids division by 0
@@ -44,7 +43,7 @@ class Acquisition(Protocol):
     """
 
     num_startup_trials: int
-    begins_in_the_middle: bool
+    starts_in_middle: bool
 
     def scores(self, history: History, candidates: Float64Array, random: np.random.Generator) -> Float64Array:
         """Return scores (candidates,) of the candidates (candidates, axes); the highest is tried next."""
@@ -57,15 +56,20 @@ class UpperConfidenceBound:
     """The upper confidence bound of a trial's value at the largest budget seen."""
 
     num_startup_trials = 8
-    begins_in_the_middle = False
+    starts_in_middle = False
 
     def __init__(self, num_axes: int) -> None:
         self._fitter = KernelFitter(num_axes)
 
     def scores(self, history: History, candidates: Float64Array, random: np.random.Generator) -> Float64Array:
-        training, rows = history.lessons(random)
+        training, rows = history.training_data(random)
         pending = as_array(list(history.pending.values()), candidates.shape[1])
-        values = _standardized_roots(values_of(rows))
+        values = row_values(rows)
+        largest = np.abs(values).max() or 1.0
+        clipped = _clip_outliers(values / largest)  # the division avoids overflow
+        # Square roots, because many values are poor and few are good, and because an area grows with its side's square.
+        roots = np.sqrt(clipped - clipped.min())
+        values = (roots - roots.mean()) / (roots.std() + TINY)
         posteriors = self._fitter.fit(training, values, random)
         mean, deviation = predict(posteriors, Queries(training, pending, candidates))
         bound: Float64Array = mean + UCB_DEVIATIONS * deviation
@@ -83,7 +87,7 @@ class FrontImprovement:
     """
 
     num_startup_trials = 4
-    begins_in_the_middle = True  # where the author of the ranges expects good values
+    starts_in_middle = True  # where the author of the ranges expects good values
 
     def __init__(self, num_axes: int, reference_point: Pair) -> None:
         self._reference_point = reference_point
@@ -92,32 +96,41 @@ class FrontImprovement:
 
     def scores(self, history: History, candidates: Float64Array, random: np.random.Generator) -> Float64Array:
         num_axes = candidates.shape[1]
-        training, rows = history.lessons(random)
+        training, rows = history.training_data(random)
         pending = as_array(list(history.pending.values()), num_axes)
-        rising = as_array(history.rising, num_axes)
+        rising = as_array(history.codes_with_values, num_axes)
         queries = Queries(training, pending, np.concatenate([rising, candidates]))
-        predicted = self._predicted(training, _points_that_stand_for(rows), queries, random)
+        means, deviations = self._predict(training, representative_points(rows), queries, random)
         num_running = len(pending) + len(rising)
-        of_running = predicted[0, :num_running]
-        mean, deviation = predicted[:, num_running:]
-        points = np.concatenate([history.joint_front.points, of_running.reshape(-1, 2)])
-        gains = expected_gains(Steps(self._reference_point, points), mean, deviation)
-        return gains if gains.any() else _margins(mean, deviation, self._reference_point)
+        points_of_running = means[:num_running].reshape(-1, 2)
+        front = Steps(self._reference_point, np.concatenate([history.joint_front.points, points_of_running]))
+        mean, deviation = means[num_running:], deviations[num_running:]
+        gains = expected_gains(front, mean, deviation)
+        if gains.any():
+            return gains
+        # How close the points are to exceeding the reference point, in standard deviations.
+        margins = (mean - np.array(self._reference_point)) / deviation
+        largest_margins: Float64Array = margins.min(axis=2).max(axis=1)
+        return largest_margins
 
-    def _predicted(
+    def _predict(
         self, training: TrainingSet, points: Float64Array, queries: Queries, random: np.random.Generator
-    ) -> Float64Array:
-        """Return the queries' predicted means and standard deviations (2, queries, points, 2), given the rows' points."""
+    ) -> tuple[Float64Array, Float64Array]:
+        """Return the queries' predicted means and standard deviations (queries, points, 2), given the rows' points."""
         period = math.ceil(len(points) / NUM_ROWS_AT_EASE)
-        predicted = []
+        means, deviations = [], []
         for objective, fitter in enumerate(self._fitters):
-            values, center, unit = _standardized(points[:, :, objective])
+            clipped = _clip_outliers(points[:, :, objective])
+            center = clipped.mean(axis=0)
+            unit = clipped.std(axis=0) + TINY
+            values = (clipped - center) / unit
             is_due = (self._num_predictions - objective) % period == 0  # alternating if the period allows
             posteriors = fitter.posteriors(training, values, random, is_due=is_due)
             mean, deviation = predict(posteriors if period == 1 else posteriors[:1], queries)
-            predicted.append([center + unit * mean, unit * deviation])
+            means.append(center + unit * mean)
+            deviations.append(unit * deviation)
         self._num_predictions += 1
-        return np.stack(predicted, axis=-1)
+        return np.stack(means, axis=-1), np.stack(deviations, axis=-1)
 
     def to_refine(self, history: History, count: int, random: np.random.Generator) -> list[int]:
         front = history.joint_front
@@ -127,27 +140,26 @@ class FrontImprovement:
         return chosen or history.best(count)
 
 
-def _points_that_stand_for(rows: Sequence[Row]) -> Float64Array:
-    """Return the representative points (rows, points, 2) of each row, one per row if no trial has more."""
+def representative_points(rows: Sequence[Row]) -> Float64Array:
+    """Return points (rows, points, 2) that represent each row, one per row if no trial has more.
+
+    They are the points of the row's front that are farthest in each direction of SUPPORTING_WEIGHTS.
+    """
     fronts = [row.front for row in rows if row.front is not None]
     num_points = np.array([len(front) for front in fronts])
     begins = np.cumsum(num_points) - num_points
     points = np.concatenate(fronts)
     longest = num_points.max()
     if longest == 1:
-        return with_failed(rows, points[:, None])
-    repeating_the_last = np.minimum(np.arange(longest), num_points[:, None] - 1)
+        return fill_failed(rows, points[:, None])
+    # Fronts of equal length: shorter ones repeat their last point.
+    index_in_front = np.minimum(np.arange(longest), num_points[:, None] - 1)
     units = np.ptp(points, axis=0) + TINY
-    farthest = _farthest((points / units)[begins[:, None] + repeating_the_last])
-    return with_failed(rows, points[begins[:, None] + farthest])
-
-
-def _farthest(fronts: Float64Array) -> NDArray[np.int64]:
-    """Return the index of each front's (fronts, n, 2) farthest point in each direction, (fronts, directions)."""
+    padded_fronts = (points / units)[begins[:, None] + index_in_front]
     weights = np.array(SUPPORTING_WEIGHTS)
     directions = np.stack([weights, 1 - weights])
-    farthest: NDArray[np.int64] = np.argmax(fronts @ directions, axis=1)
-    return farthest
+    farthest = np.argmax(padded_fronts @ directions, axis=1)  # (fronts, directions)
+    return fill_failed(rows, points[begins[:, None] + farthest])
 
 
 def expected_gains(front: Steps, mean: Float64Array, deviation: Float64Array) -> Float64Array:
@@ -160,46 +172,43 @@ def expected_gains(front: Steps, mean: Float64Array, deviation: Float64Array) ->
     hypervolume improvement in the closed form of Emmerich, Deutz and Klinkenberg (2011).
     """
     order = np.argsort(mean[:, :, :1], axis=1)
-    x, y = np.moveaxis(np.take_along_axis(mean, order, axis=1) - front.reference_point, 2, 0)
-    x_deviation, y_deviation = np.moveaxis(np.take_along_axis(deviation, order, axis=1), 2, 0)
-    ends, step_heights = _at_most(MAX_STEPS, front)
+    sorted_mean = np.take_along_axis(mean, order, axis=1) - front.reference_point
+    sorted_deviation = np.take_along_axis(deviation, order, axis=1)
+    x, y = np.moveaxis(sorted_mean, 2, 0)
+    x_deviation, y_deviation = np.moveaxis(sorted_deviation, 2, 0)
+    ends, step_heights = merge_steps(front, MAX_STEPS)
     begins = np.append(0.0, ends)  # of the front's steps, and of the area beyond them
     heights = np.append(step_heights, 0.0)
     beyond = _expected_excess(x, x_deviation, begins)  # (trials, points, steps)
     beyond_end = np.zeros((*x.shape, 1))
-    reached = beyond - np.concatenate([beyond[:, :, 1:], beyond_end], axis=2)  # expected width within each step
+    beyond_next = np.concatenate([beyond[:, :, 1:], beyond_end], axis=2)
+    reached = beyond - beyond_next  # expected width within each step
     widths = np.maximum(np.diff(reached, axis=1, prepend=0.0), 0.0)
     rises = _expected_excess(y, y_deviation, heights)
     gains: Float64Array = (widths * rises).sum(axis=(1, 2))
     return gains
 
 
-def _at_most(count: int, front: Steps) -> tuple[Float64Array, Float64Array]:
-    """Return the ends and heights of the front's steps, each (n,), merging neighbors if there are more than ``count``.
+def merge_steps(front: Steps, max_steps: int) -> tuple[Float64Array, Float64Array]:
+    """Return the ends and heights of the front's steps, each (n,), merging neighbors if there are more than ``max_steps``.
 
-    Steps are merged so that each stretch along the front has the same length. A merged step has the mean height, so the
-    area does not change.
+    Steps are merged so that each stretch along the front has the same length, in units of the front's ends. A merged
+    step has the mean height, so the area does not change.
     """
     x, y = front.x, front.y
-    if len(x) <= count:
+    if len(x) <= max_steps:
         return x, y
-    stretches = _stretches(count, front)
+    run = (x - x[0]) / x[-1]
+    fall = (y[0] - y) / y[0]
+    length = run + fall  # along the front, up to each step
+    share = length / length[-1]
+    stretches = np.minimum(max_steps * share, max_steps - 1).astype(np.int64)
     firsts = np.flatnonzero(np.diff(stretches, prepend=-1))
     lasts = np.append(firsts[1:], len(x)) - 1
     ends = x[lasts]
     areas = np.add.reduceat(np.diff(x, prepend=0.0) * y, firsts)
     widths = np.diff(ends, prepend=0.0)
     return ends, areas / widths
-
-
-def _stretches(count: int, front: Steps) -> NDArray[np.int64]:
-    """Return the index (n,) of each step among ``count`` equally long stretches of the front, in units of its ends."""
-    run = (front.x - front.x[0]) / front.x[-1]
-    fall = (front.y[0] - front.y) / front.y[0]
-    length_so_far = run + fall
-    share = length_so_far / length_so_far[-1]
-    stretches: NDArray[np.int64] = np.minimum(count * share, count - 1).astype(np.int64)
-    return stretches
 
 
 def _expected_excess(mean: Float64Array, deviation: Float64Array, limits: Float64Array) -> Float64Array:
@@ -212,45 +221,17 @@ def _expected_excess(mean: Float64Array, deviation: Float64Array, limits: Float6
     return np.maximum(excess, 0.0)  # rounding may produce negative values
 
 
-def _margins(mean: Float64Array, deviation: Float64Array, reference_point: Pair) -> Float64Array:
-    """Return how close trials' points (trials, points, 2) are to exceeding the reference point, (trials,).
-
-    This is the expected excess in standard deviations: the minimum over P and S, and the maximum over a trial's points.
-    """
-    scores = (mean - np.array(reference_point)) / deviation
-    margins: Float64Array = scores.min(axis=2).max(axis=1)
-    return margins
-
-
 def as_array(codes: Sequence[Code], num_axes: int) -> Float64Array:
     """Return codes as an array (codes, axes), even if either is empty."""
     return np.array(codes, dtype=np.float64).reshape(len(codes), num_axes)
 
 
-def _lifted(values: Float64Array) -> Float64Array:
+def _clip_outliers(values: Float64Array) -> Float64Array:
     """Return the values with low outliers clipped, at most WORST times the best's distance below the median.
 
     Each column is clipped on its own. Otherwise a diverged loss would make all other values look alike.
     """
-    median, best = np.median(values, axis=0), values.max(axis=0)
-    lifted: Float64Array = np.maximum(values, median - WORST * (best - median))
-    return lifted
-
-
-def _standardized(values: Float64Array) -> tuple[Float64Array, Float64Array, Float64Array]:
-    """Return the standardized values (rows, outputs), and the means and standard deviations used, (outputs,)."""
-    lifted = _lifted(values)
-    center, unit = lifted.mean(axis=0), lifted.std(axis=0) + TINY
-    return (lifted - center) / unit, center, unit
-
-
-def _standardized_roots(values: Float64Array) -> Float64Array:
-    """Return the standardized square roots of the values' distances above the worst.
-
-    Square roots, because many values are poor and few are good, and because an area grows with the square of its sides.
-    """
-    largest = np.abs(values).max() or 1.0
-    lifted = _lifted(values / largest)  # avoids overflow
-    roots = np.sqrt(lifted - lifted.min())
-    standardized: Float64Array = (roots - roots.mean()) / (roots.std() + TINY)
-    return standardized
+    median = np.median(values, axis=0)
+    best = values.max(axis=0)
+    clipped: Float64Array = np.maximum(values, median - WORST * (best - median))
+    return clipped

@@ -1,11 +1,11 @@
 """Spaces with conditional parameters, which exist only under certain values of others.
 
 The space of an Optuna study is not declared: the objective suggests one parameter after another. The parameters that
-its trials suggested reveal which parameters there are and, in most cases, when each of them exists (:func:`inferred`).
+its trials suggested reveal which parameters there are and, in most cases, when each of them exists (:func:`infer_space`).
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -14,6 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
+from raysweep.config.freezing import check_level, level_depth
+from raysweep.config.space import Choices, Parameters, Range, Scalar, Space
+from raysweep.errors import InputError
 from raysweep.search.encoding import Axis, Params, axis_of
 
 NUM_CHANGED = 2.0  # mean number of values changed to sample a configuration near another
@@ -91,6 +94,7 @@ class ConditionalSpace:
 
     @cached_property
     def _axes(self) -> list[tuple[str, Axis]]:
+        """Names and axes of the free parameters; :meth:`code` is called too often to look them up."""
         return [(parameter.name, parameter.axis) for parameter in self.free]
 
     def code(self, params: Params) -> Code:
@@ -99,7 +103,7 @@ class ConditionalSpace:
 
     def draw(self, random: np.random.Generator, given: Mapping[str, Any]) -> Params:
         """Return a random configuration with the values ``given``, as far as it has their parameters."""
-        return self._drawn(given, lambda parameter: parameter.axis.draw(random))
+        return self._build(given, lambda parameter: parameter.axis.draw(random))
 
     def draw_near(self, known: Params, size: float, random: np.random.Generator, given: Mapping[str, Any]) -> Params:
         """Return a configuration with about NUM_CHANGED of the values that are not ``given`` changed.
@@ -117,9 +121,10 @@ class ConditionalSpace:
             stays = random.random() >= change_probability
             return value if stays else parameter.axis.draw_near(value, size, random)
 
-        return self._drawn(given, value_of)
+        return self._build(given, value_of)
 
-    def _drawn(self, given: Mapping[str, Any], value_of: Callable[[Parameter], Any]) -> Params:
+    def _build(self, given: Mapping[str, Any], value_of: Callable[[Parameter], Any]) -> Params:
+        """Return a configuration with the values ``given``; ``value_of`` returns those of its other parameters."""
         params: Params = {}
         for parameter in self.parameters:
             if parameter.exists(params):
@@ -131,19 +136,53 @@ class ConditionalSpace:
         """Return whether a configuration has every parameter that exists for its values."""
         return all(parameter.name in params for parameter in self.free if parameter.exists(params))
 
-    def explains(self, trial: "Asked") -> bool:
+    def explains(self, trial: "SuggestedParams") -> bool:
         """Return whether the space has exactly the parameters that a trial suggested."""
         known = {parameter.name: parameter for parameter in self.parameters}
         for name, distribution in trial.distributions.items():
-            if name not in self.unexplained and (
-                name not in known or not _covers(known[name].distribution, distribution)
-            ):
+            if name in self.unexplained:
+                continue
+            if name not in known or not _covers(known[name].distribution, distribution):
                 return False
         return all(parameter.exists(trial.params) == (name in trial.params) for name, parameter in known.items())
 
 
-class Asked(Protocol):
-    """The part of ``optuna.trial.FrozenTrial`` that describes a space."""
+def make_conditional_space(space: Space) -> ConditionalSpace:
+    """Return a sweep's space as samplers see it: without fixed parameters, under the samplers' names."""
+    return ConditionalSpace(tuple(_parameters(space.parameters, "", None)))
+
+
+def _parameters(parameters: Parameters, prefix: str, condition: OneOf | None) -> Iterator[Parameter]:
+    for name, parameter in parameters.items():
+        full_name = prefix + name
+        if isinstance(parameter, Range):
+            distribution: FloatDistribution | IntDistribution
+            if parameter.integer:
+                distribution = IntDistribution(int(parameter.low), int(parameter.high), log=parameter.log)
+            else:
+                distribution = FloatDistribution(parameter.low, parameter.high, log=parameter.log)
+            yield Parameter(full_name, distribution, condition)
+        if isinstance(parameter, Choices):
+            options = tuple(parameter.options)
+            ordered = None
+            if name == "freezing" and all(map(_is_freezing_level, options)):
+                ordered = tuple(sorted(options, key=lambda level: level_depth(str(level))))
+            yield Parameter(full_name, CategoricalDistribution(options), condition, ordered)
+            for option, children in parameter.options.items():
+                yield from _parameters(children, f"{full_name}={option}.", OneOf(full_name, (option,)))
+
+
+def _is_freezing_level(option: Scalar) -> bool:
+    """Return whether the option is a freezing level; recorded tables may use the name "freezing" for anything."""
+    try:
+        check_level(str(option))
+    except InputError:
+        return False
+    return True
+
+
+class SuggestedParams(Protocol):
+    """The parameters that a trial suggested, a part of ``optuna.trial.FrozenTrial``."""
 
     @property
     def params(self) -> dict[str, Any]: ...
@@ -151,7 +190,7 @@ class Asked(Protocol):
     def distributions(self) -> dict[str, BaseDistribution]: ...
 
 
-def inferred(trials: Sequence[Asked]) -> ConditionalSpace:
+def infer_space(trials: Sequence[SuggestedParams]) -> ConditionalSpace:
     """Return the space inferred from the trials of a study.
 
     A parameter that some trials lack is assumed to depend on one other parameter that separates the trials with it from
@@ -162,18 +201,23 @@ def inferred(trials: Sequence[Asked]) -> ConditionalSpace:
     counts = Counter(name for trial in trials for name in trial.distributions)
     # A parameter cannot depend on one that fewer trials have, so parents come first in this order.
     names = sorted(counts, key=lambda name: (-counts[name], name))
-    distributions = _merged_distributions(trials)
+    distributions: dict[str, BaseDistribution] = {}
+    for trial in trials:
+        for name, distribution in trial.distributions.items():
+            distributions[name] = _merge(distributions.get(name, distribution), distribution)
     parameters: list[Parameter] = []
     unexplained: set[str] = set()
     for name in names:
-        possible = [parameter.name for parameter in parameters if counts[parameter.name] > counts[name]]
-        possible.sort(key=lambda other: _RANKS[type(distributions[other])])
+        parents = [parameter.name for parameter in parameters if counts[parameter.name] > counts[name]]
+        parents.sort(key=lambda parent: _RANKS[type(distributions[parent])])
         first = next(index for index, trial in enumerate(trials) if name in trial.params)
-        for asked in (trials, trials[first:]):
-            if all(name in trial.params for trial in asked):
+        for considered in (trials, trials[first:]):
+            if all(name in trial.params for trial in considered):
                 parameters.append(Parameter(name, distributions[name]))
                 break
-            if condition := _condition(name, possible, asked):
+            conditions = (_find_condition(parent, name, considered) for parent in parents)
+            condition = next((condition for condition in conditions if condition is not None), None)
+            if condition is not None:
                 parameters.append(Parameter(name, distributions[name], condition))
                 break
         else:
@@ -185,13 +229,8 @@ def inferred(trials: Sequence[Asked]) -> ConditionalSpace:
 _RANKS = {CategoricalDistribution: 0, IntDistribution: 1, FloatDistribution: 2}
 
 
-def _condition(name: str, possible: Sequence[str], trials: Sequence[Asked]) -> Condition | None:
-    """Return the condition of parameter ``name`` from the first of the ``possible`` parents that separates the trials."""
-    conditions = (_condition_on(parent, name, trials) for parent in possible)
-    return next((condition for condition in conditions if condition is not None), None)
-
-
-def _condition_on(parent: str, name: str, trials: Sequence[Asked]) -> Condition | None:
+def _find_condition(parent: str, name: str, trials: Sequence[SuggestedParams]) -> Condition | None:
+    """Return the condition on ``parent`` that separates the trials with parameter ``name`` from those without, if any."""
     if any(name in trial.params and parent not in trial.params for trial in trials):
         return None
     with_parent = [trial for trial in trials if parent in trial.params]
@@ -201,24 +240,15 @@ def _condition_on(parent: str, name: str, trials: Sequence[Asked]) -> Condition 
         return None
     distribution = with_parent[0].distributions[parent]
     if isinstance(distribution, CategoricalDistribution):
-        places = {int(distribution.to_internal_repr(choice)) for choice in having}
-        are_apart = places.isdisjoint(int(distribution.to_internal_repr(choice)) for choice in lacking)
-        choices = tuple(distribution.choices[place] for place in sorted(places))
-        return OneOf(parent, choices) if are_apart else None
+        indices = {int(distribution.to_internal_repr(choice)) for choice in having}
+        indices_lacking = {int(distribution.to_internal_repr(choice)) for choice in lacking}
+        choices = tuple(distribution.choices[index] for index in sorted(indices))
+        return OneOf(parent, choices) if indices.isdisjoint(indices_lacking) else None
     if min(having) > max(lacking):
         return Above(parent, (min(having) + max(lacking)) / 2)
     if max(having) < min(lacking):
         return Above(parent, (max(having) + min(lacking)) / 2, below=True)
     return None
-
-
-def _merged_distributions(trials: Iterable[Asked]) -> dict[str, BaseDistribution]:
-    merged: dict[str, BaseDistribution] = {}
-    for trial in trials:
-        for name, distribution in trial.distributions.items():
-            before = merged.get(name, distribution)
-            merged[name] = before if _covers(before, distribution) else _joined(before, distribution)
-    return merged
 
 
 def _covers(one: BaseDistribution, other: BaseDistribution) -> bool:
@@ -231,8 +261,10 @@ def _covers(one: BaseDistribution, other: BaseDistribution) -> bool:
     return is_as_fine and one.low <= other.low and other.high <= one.high
 
 
-def _joined(one: BaseDistribution, other: BaseDistribution) -> BaseDistribution:
-    """Return the joint range of two distributions, logarithmic if both are."""
+def _merge(one: BaseDistribution, other: BaseDistribution) -> BaseDistribution:
+    """Return the first distribution if it covers the other, else their joint range, logarithmic if both are."""
+    if _covers(one, other):
+        return one
     assert isinstance(one, FloatDistribution | IntDistribution)
     assert isinstance(other, FloatDistribution | IntDistribution)
     low, high = min(one.low, other.low), max(one.high, other.high)

@@ -1,21 +1,22 @@
-"""The results of a study's trials, as the sampler ``mfgp`` learns from them."""
+"""The results of a study's trials, which the sampler ``mfgp`` learns from, and their joint front."""
 
 import itertools
 import math
 import reprlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from optuna.trial import FrozenTrial, TrialState
 
 from raysweep.metrics.arrays import Float64Array
+from raysweep.metrics.pareto import front_indices
 from raysweep.search.conditional_space import Code, ConditionalSpace
 from raysweep.search.encoding import Params
 from raysweep.search.gaussian_process import TrainingSet
-from raysweep.search.joint_front import JointFront
 
 # The model is fitted to about NUM_VALUES values, one or two steps per trial: half of the trials used are the best ones,
 # a quarter the latest, and the rest are sampled from the others.
@@ -31,7 +32,7 @@ FAILED_QUANTILE = 0.1  # of the trials' first values; assigned to a trial that f
 
 
 @dataclass(frozen=True)
-class Shown:
+class TrialResults:
     """A trial and its value at each reported step, the higher the better.
 
     ``by_step`` is empty if the trial failed or was pruned before it reported anything. A ``final`` value, if any,
@@ -79,22 +80,106 @@ class Row:
     front: Float64Array | None  # (n, 2), if the study reports points
 
 
+class JointFront:
+    """The non-dominated points (P, S) of all trials.
+
+    The front is computed lazily. Points that leave it may uncover others, so the points of all trials are kept. An
+    update only examines the points that a leaving point dominated, and only sorts those that the rest of the front does
+    not dominate.
+    """
+
+    def __init__(self) -> None:
+        self._points = np.empty((0, 2))  # each trial's own front
+        self._owners = np.empty(0, dtype=np.int64)
+        # Indices of the points on the joint front, by falling P.
+        self._front: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self._owners_on_front: set[int] = set()
+        self._changed: dict[int, Float64Array] = {}  # trials' own fronts that are not merged yet
+
+    def put(self, trial: int, points: Float64Array) -> None:
+        """Replace a trial's points (n, 2)."""
+        self._changed.pop(trial, None)  # re-inserted last: of equal points of two trials, the earlier one counts
+        self._changed[trial] = points[front_indices(points)]
+
+    @property
+    def points(self) -> Float64Array:
+        """The points of the front (n, 2), by falling P."""
+        self._merge_changes()
+        return self._points[self._front]
+
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """The trials (n,) that own the points."""
+        self._merge_changes()
+        return self._owners[self._front]
+
+    def has(self, trial: int) -> bool:
+        """Return whether a point of the trial is on the front."""
+        self._merge_changes()
+        return trial in self._owners_on_front
+
+    def points_without(self, trial: int) -> Float64Array:
+        """Return the front (n, 2) of the other trials' points, by falling P."""
+        if not self.has(trial):
+            return self.points
+        return self._points[self._front_of(self._owners != trial)]
+
+    def _merge_changes(self) -> None:
+        """Merge the points of trials that have changed."""
+        if not self._changed:
+            return
+        stays = ~np.isin(self._owners, list(self._changed))
+        front = self._front_of(stays)
+        index_after = np.cumsum(stays) - 1
+        num_points = [len(points) for points in self._changed.values()]
+        new_owners = np.repeat(np.array(list(self._changed), dtype=np.int64), num_points)
+        num_staying = int(stays.sum())
+        self._points = np.concatenate([self._points[stays], *self._changed.values()])
+        self._owners = np.concatenate([self._owners[stays], new_owners])
+        new = np.arange(num_staying, len(self._points))
+        self._front = self._join(index_after[front], new)
+        self._owners_on_front = set(self._owners[self._front].tolist())
+        self._changed = {}
+
+    def _front_of(self, stays: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return the front of the points that stay, by falling P."""
+        on_front = stays[self._front]
+        leaving = self._points[self._front[~on_front]]
+        polarity, similarity = self._points.T
+        is_dominated = np.zeros(len(stays), dtype=np.bool_)  # by a leaving point, or equal to one
+        for leaving_polarity, leaving_similarity in leaving.tolist():
+            is_dominated |= (polarity <= leaving_polarity) & (similarity <= leaving_similarity)
+        candidates = np.flatnonzero(is_dominated & stays)
+        return self._join(self._front[on_front], candidates)
+
+    def _join(self, front: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the front of points on a front, given by falling P, and of others."""
+        polarity, similarity = self._points[front].T
+        other_polarity, other_similarity = self._points[others].T
+        num_higher = np.searchsorted(-polarity, -other_polarity, side="right")  # front points with at least this P
+        highest = np.append(-np.inf, similarity)[num_higher]  # highest S among those
+        uncovered = others[other_similarity > highest]
+        candidates = np.concatenate([front, uncovered])
+        joint_front: NDArray[np.int64] = candidates[front_indices(self._points[candidates])]
+        return joint_front
+
+
 class History:
     """The trials of a study by number, as of the last :meth:`read`, encoded in one space.
 
-    If the study ``tells_points``, a step counts only if the trial's attribute FRONTS has finite points for it, and
+    If the study ``has_points``, a step counts only if the trial's attribute FRONTS has finite points for it, and
     ``joint_front`` is the front of all trials' points at their latest steps.
     """
 
-    def __init__(self, space: ConditionalSpace, *, tells_points: bool = False) -> None:
+    def __init__(self, space: ConditionalSpace, *, has_points: bool = False) -> None:
         self._space = space
-        self._tells_points = tells_points
-        self._finished: dict[int, Shown] = {}
-        self._codes: dict[int, tuple[int, Code]] = {}  # number of parameters, and the code
+        self._has_points = has_points
+        self._finished: dict[int, TrialResults] = {}
+        self._codes: dict[int, tuple[int, Code]] = {}  # number of parameters, and the code, by trial
         self._left_out: set[int] = set()  # trials that did not suggest all parameters
         self._on_front: dict[int, Float64Array] = {}  # by trial, its points on the joint front
         self.joint_front = JointFront()
-        self.shown: dict[int, Shown] = {}  # trials with values, or failed
+        self.results: dict[int, TrialResults] = {}  # trials with values, or failed
         self.num_with_values = 0  # number of these that have not failed
         self.pending: dict[int, Code] = {}  # running trials without values
         self.running: set[Code] = set()  # codes of running trials
@@ -105,34 +190,30 @@ class History:
 
         ``sign`` is -1 if the study minimizes.
         """
-        self.shown.clear()
+        self.results.clear()
         self.pending.clear()
         self.running.clear()
         for trial in trials:
             number = trial.number
             if number in self._finished:
-                self.shown[number] = self._finished[number]
+                self.results[number] = self._finished[number]
             elif number in self._left_out:
                 continue
             elif trial.state.is_finished():
                 self._finish(trial, sign)
             elif trial.state == TrialState.RUNNING and number != current and trial.params:
-                shown = self._shown(trial, sign)
-                self.running.add(shown.code)
-                if shown.by_step:
-                    self.shown[number] = shown
-                    self._put_on_front(number, shown)
+                results = self._read_results(trial, sign)
+                self.running.add(results.code)
+                if results.by_step:
+                    self.results[number] = results
+                    self._put_on_front(number, results)
                 else:
-                    self.pending[number] = shown.code
-        self.num_with_values = sum(not shown.has_failed for shown in self.shown.values())
-        for number in self._on_front.keys() - self.shown.keys():
-            self._forget(number)
-
-    def _forget(self, number: int) -> None:
-        """Remove a trial with points that the storage no longer shows."""
-        del self._on_front[number]
-        self._finished.pop(number, None)
-        self.joint_front.put(number, np.empty((0, 2)))
+                    self.pending[number] = results.code
+        self.num_with_values = sum(not results.has_failed for results in self.results.values())
+        for number in self._on_front.keys() - self.results.keys():  # trials that the storage no longer shows
+            del self._on_front[number]
+            self._finished.pop(number, None)
+            self.joint_front.put(number, np.empty((0, 2)))
 
     def _finish(self, trial: FrozenTrial, sign: int) -> None:
         """Record a finished trial for good, or leave it out if it did not suggest all parameters."""
@@ -140,76 +221,77 @@ class History:
         if not trial.params or not (has_failed or self._space.is_whole(trial.params)):
             self._left_out.add(trial.number)
             return
-        shown = self._shown(trial, sign)
-        self._finished[trial.number] = self.shown[trial.number] = shown
-        self.tried.add(shown.code)
-        self._put_on_front(trial.number, shown)
+        results = self._read_results(trial, sign)
+        self._finished[trial.number] = self.results[trial.number] = results
+        self.tried.add(results.code)
+        self._put_on_front(trial.number, results)
 
-    def _put_on_front(self, number: int, shown: Shown) -> None:
+    def _put_on_front(self, number: int, results: TrialResults) -> None:
         """Update the joint front with the points of the trial's latest step, if they changed."""
-        if not shown.fronts:
+        if not results.fronts:
             return
-        points = shown.fronts[max(shown.fronts)]
+        points = results.fronts[max(results.fronts)]
         if number not in self._on_front or not np.array_equal(points, self._on_front[number]):
             self._on_front[number] = points
             self.joint_front.put(number, points)
 
-    def _shown(self, trial: FrozenTrial, sign: int) -> Shown:
+    def _read_results(self, trial: FrozenTrial, sign: int) -> TrialResults:
         """Return the results of a trial, which counts as failed if its latest value is not finite, like NaN in Optuna."""
-        code = self._code(trial)
-        by_step = {step: sign * value for step, value in trial.intermediate_values.items()}
-        final = sign * trial.values[0] if trial.state == TrialState.COMPLETE else None
-        if self._tells_points:
-            told = trial.user_attrs.get(FRONTS, {})
-            try:
-                return _with_points(Shown(trial.params, code, by_step), told)
-            except (AttributeError, OverflowError, TypeError, ValueError):
-                is_this = f"trial {trial.number}: {FRONTS!r} is {reprlib.repr(told)}"
-                raise ValueError(f"{is_this}; allowed: by step, a list of points of two scores each") from None
-        shown = Shown(trial.params, code, by_step, final)
-        if not math.isfinite(shown.latest):
-            return Shown(trial.params, code, {})
-        if all(map(math.isfinite, by_step.values())):
-            return shown
-        finite = {step: value for step, value in by_step.items() if math.isfinite(value)}
-        return Shown(trial.params, code, finite, final)
-
-    def _code(self, trial: FrozenTrial) -> Code:
-        """Return the trial's code, cached until its number of parameters changes."""
-        count, code = self._codes.get(trial.number, (-1, ()))
-        if count != len(trial.params):
+        num_params, code = self._codes.get(trial.number, (-1, ()))
+        if num_params != len(trial.params):
             code = self._space.code(trial.params)
             self._codes[trial.number] = (len(trial.params), code)
-        return code
+        by_step = {step: sign * value for step, value in trial.intermediate_values.items()}
+        if self._has_points:
+            fronts = trial.user_attrs.get(FRONTS, {})
+            try:
+                return _add_points(TrialResults(trial.params, code, by_step), fronts)
+            except (AttributeError, OverflowError, TypeError, ValueError):
+                raise ValueError(
+                    f"trial {trial.number}: {FRONTS!r} is {reprlib.repr(fronts)}; allowed: by step, a list of points of two "
+                    "scores each"
+                ) from None
+        final = sign * trial.values[0] if trial.state == TrialState.COMPLETE else None
+        results = TrialResults(trial.params, code, by_step, final)
+        if not math.isfinite(results.latest):
+            return TrialResults(trial.params, code, {})
+        finite = {step: value for step, value in by_step.items() if math.isfinite(value)}
+        return TrialResults(trial.params, code, finite, final)
 
     @property
-    def rising(self) -> list[Code]:
+    def codes_with_values(self) -> list[Code]:
         """Codes of running trials with values."""
-        return [shown.code for number, shown in self.shown.items() if number not in self._finished]
+        return [results.code for number, results in self.results.items() if number not in self._finished]
 
     @property
     def codes(self) -> list[Code]:
         """Codes of all trials that have started."""
-        return [*(shown.code for shown in self.shown.values()), *self.pending.values()]
+        return [*(results.code for results in self.results.values()), *self.pending.values()]
 
     def best(self, count: int) -> list[int]:
         """Return the numbers of the ``count`` trials with the highest values, best first."""
-        numbers = list(self.shown)
-        worth = np.array([shown.latest for shown in self.shown.values()])
+        numbers = list(self.results)
+        worth = np.array([results.latest for results in self.results.values()])
         order = np.argsort(-worth, kind="stable")  # stable: the first of equal values
         return [numbers[place] for place in order[:count]]
 
-    def lessons(self, random: np.random.Generator) -> tuple[TrainingSet, list[Row]]:
+    def training_data(self, random: np.random.Generator) -> tuple[TrainingSet, list[Row]]:
         """Return the training data: the first and the latest step of each chosen trial."""
-        steps = set(itertools.chain.from_iterable(shown.ends for shown in self.shown.values())) or {0}
+        steps = set(itertools.chain.from_iterable(results.ends for results in self.results.values())) or {0}
         first, last = min(steps), max(steps)
-        chosen = [self.shown[number] for number in sorted(self._to_learn_from(random))]
-        rows = [row for place, shown in enumerate(chosen) for row in _rows_of(place, shown, first, last)]
+        numbers = sorted(self._choose_trials(random))
+        chosen = [self.results[number] for number in numbers]
+        rows = []
+        for index, results in enumerate(chosen):
+            values = results.first_and_latest(last)
+            rows += [Row(index, step, value, results.fronts.get(step)) for step, value in values.items()]
+            if not values:  # a failed trial
+                rows.append(Row(index, first, None, None))
         offset = max(0, 1 - first)  # steps counted from 0 are doubled from 1
         budgets = np.array([row.step for row in rows]) + offset
         smallest, largest = first + offset, last + offset
         training = TrainingSet(
-            codes=np.array([shown.code for shown in chosen]),
+            codes=np.array([results.code for results in chosen]),
             categorical=self._space.categorical,
             trial_index=np.array([row.trial for row in rows]),
             doublings=np.log2(budgets / smallest),
@@ -217,13 +299,14 @@ class History:
         )
         return training, rows
 
-    def _to_learn_from(self, random: np.random.Generator) -> set[int]:
+    def _choose_trials(self, random: np.random.Generator) -> set[int]:
         """Return the trials to train on, chosen so that they have at most about NUM_VALUES values."""
-        num_values = sum(len(shown.ends) or 1 for shown in self.shown.values())
-        count = NUM_VALUES * len(self.shown) // num_values
-        chosen = set(self.best(int(count * BEST_SHARE)))
-        others = [number for number in self.shown if number not in chosen]
+        num_values = sum(len(results.ends) or 1 for results in self.results.values())
+        count = NUM_VALUES * len(self.results) // num_values
+        num_best = int(count * BEST_SHARE)
         num_latest = int(count * LATEST_SHARE)
+        chosen = set(self.best(num_best))
+        others = [number for number in self.results if number not in chosen]
         latest, older = others[-num_latest:], others[:-num_latest]
         chosen.update(latest)
         shuffled = random.permutation(older).tolist()
@@ -232,48 +315,44 @@ class History:
         return chosen
 
 
-def _with_points(shown: Shown, told: Mapping[Any, Any]) -> Shown:
+def _add_points(results: TrialResults, fronts: Mapping[Any, Any]) -> TrialResults:
     """Return the trial with its reported points, at the steps that have any.
 
     A storage may have converted the steps to text.
     """
-    fronts = {int(step): _points(front) for step, front in told.items() if len(front)}
-    fronts = {step: front for step, front in fronts.items() if step in shown.by_step and np.isfinite(front).all()}
-    by_step = {step: value for step, value in shown.by_step.items() if step in fronts and math.isfinite(value)}
-    return replace(shown, by_step=by_step, fronts={step: fronts[step] for step in by_step})
+    points_by_step: dict[int, Float64Array] = {}
+    for key, front in fronts.items():
+        if not len(front):
+            continue
+        step = int(key)
+        points = np.array(front, dtype=np.float64)
+        if points.ndim != 2 or points.shape[1] != 2:
+            raise ValueError("a point does not have two scores")
+        if np.isfinite(points).all():
+            points_by_step[step] = points
+    by_step = {}
+    for step, value in results.by_step.items():
+        if step in points_by_step and math.isfinite(value):
+            by_step[step] = value
+    return replace(results, by_step=by_step, fronts={step: points_by_step[step] for step in by_step})
 
 
-def _points(front: Any) -> Float64Array:
-    points = np.array(front, dtype=np.float64)
-    if points.ndim != 2 or points.shape[1] != 2:
-        raise ValueError("not two scores each")
-    return points
-
-
-def _rows_of(place: int, shown: Shown, first: int, last: int) -> Iterator[Row]:
-    """Yield the first and the latest step of a trial; a failed trial is assigned to the first step of all."""
-    values = shown.first_and_latest(last)
-    for step, value in values.items():
-        yield Row(place, step, value, shown.fronts.get(step))
-    if not values:
-        yield Row(place, first, None, None)
-
-
-def values_of(rows: Sequence[Row]) -> Float64Array:
+def row_values(rows: Sequence[Row]) -> Float64Array:
     """Return the value of each row, (rows, 1)."""
-    return with_failed(rows, np.array([[row.value] for row in rows if row.value is not None]))
+    return fill_failed(rows, np.array([[row.value] for row in rows if row.value is not None]))
 
 
-def with_failed(rows: Sequence[Row], found: Float64Array) -> Float64Array:
+def fill_failed(rows: Sequence[Row], entries: Float64Array) -> Float64Array:
     """Return one entry per row, (rows, ...), filling failed rows with a low quantile over trials' first rows.
 
-    ``found`` (n, ...) are the entries of the rows that have a value.
+    ``entries`` (n, ...) are those of the rows that have a value.
     """
-    have_failed = np.array([row.value is None for row in rows])
-    if not have_failed.any():
-        return found
+    has_failed = np.array([row.value is None for row in rows])
+    if not has_failed.any():
+        return entries
     is_first = np.diff([row.trial for row in rows], prepend=-1) > 0
-    of_failed = np.quantile(found[is_first[~have_failed]], FAILED_QUANTILE, axis=0)
-    everything = np.empty((len(rows), *found.shape[1:]))
-    everything[have_failed], everything[~have_failed] = of_failed, found
-    return everything
+    first_entries = entries[is_first[~has_failed]]
+    filled = np.empty((len(rows), *entries.shape[1:]))
+    filled[has_failed] = np.quantile(first_entries, FAILED_QUANTILE, axis=0)
+    filled[~has_failed] = entries
+    return filled

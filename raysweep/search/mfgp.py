@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study, StudyDirection
@@ -23,7 +22,7 @@ from optuna.trial import FrozenTrial, TrialState
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.objective import Pair
 from raysweep.search.acquisition import Acquisition, FrontImprovement, UpperConfidenceBound, as_array
-from raysweep.search.conditional_space import Asked, Code, ConditionalSpace, inferred
+from raysweep.search.conditional_space import Code, ConditionalSpace, SuggestedParams, infer_space
 from raysweep.search.encoding import Params
 from raysweep.search.history import FRONTS, History
 
@@ -41,11 +40,11 @@ STEP_SIZES = (0.01, 0.3)  # bounds of the standard deviation by which a number m
 NUM_WITHOUT_POINTS = 4  # trials that completed without points, although expected, before a warning
 
 
-BEGINNING_DEVIATION = 0.25  # standard deviation of the first proposals' numbers around 0.5, if they start in the middle
+STARTUP_DEVIATION = 0.25  # standard deviation of the first proposals' numbers around 0.5, if they start in the middle
 
 
 Candidate = tuple[Params, Code]
-Given = Mapping[str, Any]  # values that a proposal must have
+FixedParams = Mapping[str, Any]  # values that a proposal must have
 
 
 class MultiFidelitySampler(BaseSampler):
@@ -58,7 +57,7 @@ class MultiFidelitySampler(BaseSampler):
     processes or threads may share a study.
 
     Parameters may be conditional on others. The sampler infers the conditions from the trials
-    (:func:`raysweep.search.conditional_space.inferred`) unless ``space`` is given. Parameters that are still unknown
+    (:func:`raysweep.search.conditional_space.infer_space`) unless ``space`` is given. Parameters that are still unknown
     are sampled at random. Values of enqueued trials are kept, and the sampler chooses the others.
 
     With a ``reference_point`` it maximizes the hypervolume that the points of all trials dominate above it. Trials
@@ -83,7 +82,7 @@ class MultiFidelitySampler(BaseSampler):
         self._random_sampler = RandomSampler(seed)
         self._study_name: str | None = None
         self._search: _Search | None = None
-        self._asked: dict[int, Asked] = {}  # trials that suggested all parameters of the space
+        self._completed: dict[int, SuggestedParams] = {}  # trials that suggested all their parameters
         self._lock = threading.RLock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -118,7 +117,6 @@ class MultiFidelitySampler(BaseSampler):
         """Return a complete configuration that extends the trial's values, or {} if the space has no new one."""
         if not search_space:
             return {}
-        fixed = trial.system_attrs.get("fixed_params", {})
         with self._lock:
             trials = study.get_trials(deepcopy=False)
             search = self._search_of(study, trials)
@@ -127,22 +125,21 @@ class MultiFidelitySampler(BaseSampler):
             sign = 1 if study.direction == StudyDirection.MAXIMIZE else -1
             search.history.read(trials, sign, trial.number)
             self._warn_of_missing_points(trials, search.history)
-            given = {
-                name: value for name, value in {**fixed, **trial.params}.items() if name in search.space.distributions
-            }
-            params = search.complete(given, self._random) if given else search.propose(self._random)
-        return {name: value for name, value in params.items() if name in search_space and name not in given}
+            known = {**trial.system_attrs.get("fixed_params", {}), **trial.params}
+            fixed = {name: value for name, value in known.items() if name in search.space.distributions}
+            params = search.complete(fixed, self._random) if fixed else search.propose(self._random)
+        return {name: value for name, value in params.items() if name in search_space and name not in fixed}
 
     def _warn_of_missing_points(self, trials: Sequence[FrozenTrial], history: History) -> None:
         """Warn once if trials complete without points; their attribute may have the wrong name."""
         if self._reference_point is None or self._has_warned or history.num_with_values:
             return
-        num_complete = sum(trial.state == TrialState.COMPLETE and trial.number in history.shown for trial in trials)
+        num_complete = sum(trial.state == TrialState.COMPLETE and trial.number in history.results for trial in trials)
         if num_complete >= NUM_WITHOUT_POINTS:
             self._has_warned = True
             warnings.warn(
-                f"with a reference_point trials tell their points by the attribute {FRONTS!r}, but none of {num_complete} "
-                "has finite points at a step that it has reported, so the sampler learns nothing from them",
+                f"user attribute {FRONTS!r}: none of {num_complete} completed trials has finite points at a reported step; "
+                "the sampler needs them if it has a reference_point",
                 stacklevel=2,
             )
 
@@ -161,17 +158,19 @@ class MultiFidelitySampler(BaseSampler):
         if study.study_name != self._study_name:
             self._study_name = study.study_name
             self._search = None
-            self._asked = {}
+            self._completed = {}
         if self._space is not None:
             self._search = self._search or _Search(self._space, self._reference_point)
             return self._search
-        new = [trial for trial in trials if trial.number not in self._asked and _has_asked_for_all(trial)]
-        self._asked.update((trial.number, trial) for trial in new)
-        if not self._asked:
+        # Trials in other states may have ended before they suggested all their parameters.
+        has_all = (TrialState.COMPLETE, TrialState.PRUNED)
+        new = [trial for trial in trials if trial.number not in self._completed and trial.state in has_all]
+        self._completed.update((trial.number, trial) for trial in new)
+        if not self._completed:
             return None
         if self._search is None or not all(map(self._search.space.explains, new)):
-            numbers = sorted(self._asked)
-            space = inferred([self._asked[number] for number in numbers])
+            numbers = sorted(self._completed)
+            space = infer_space([self._completed[number] for number in numbers])
             self._search = _Search(space, self._reference_point)
         return self._search
 
@@ -186,17 +185,12 @@ def _finite_pair(reference_point: Pair) -> Pair:
     return x, y
 
 
-def _has_asked_for_all(trial: FrozenTrial) -> bool:
-    """Return whether a trial is known to have suggested all its parameters; other trials may have ended too early."""
-    return trial.state in (TrialState.COMPLETE, TrialState.PRUNED)
-
-
 class _Search:
     """The candidates in one space, and the choice among them by the model."""
 
     def __init__(self, space: ConditionalSpace, reference_point: Pair | None) -> None:
         self.space = space
-        self.history = History(space, tells_points=reference_point is not None)
+        self.history = History(space, has_points=reference_point is not None)
         num_axes = len(space.free)
         self._acquisition: Acquisition = (
             UpperConfidenceBound(num_axes) if reference_point is None else FrontImprovement(num_axes, reference_point)
@@ -207,62 +201,56 @@ class _Search:
     def propose(self, random: np.random.Generator) -> Params:
         """Return the next configuration to try, empty if the space has no new one."""
         self._renew_pool(random)
-        return self._best_of([*self._pool, *self._near_the_best({}, random)], random)
+        return self._choose([*self._pool, *self._draw_near_best({}, random)], random)
 
-    def complete(self, given: Given, random: np.random.Generator) -> Params:
-        """Return the next configuration to try among those with the given values."""
-        drawn = [self._drawn(given, random) for _ in range(NUM_RENEWED)]
-        untried = [candidate for candidate in drawn if self._is_new(candidate[1])]
-        return self._best_of([*untried, *self._near_the_best(given, random)] or drawn, random)
+    def complete(self, fixed: FixedParams, random: np.random.Generator) -> Params:
+        """Return the next configuration to try among those with the fixed values."""
+        candidates = [self._draw(fixed, random) for _ in range(NUM_RENEWED)]
+        untried = [candidate for candidate in candidates if self._is_new(candidate[1])]
+        return self._choose([*untried, *self._draw_near_best(fixed, random)] or candidates, random)
 
     def _is_new(self, code: Code) -> bool:
         """Return whether no trial has this configuration and it was not proposed before."""
         return not (code in self.history.tried or code in self.history.running or code in self._proposed)
 
-    def _best_of(self, candidates: Sequence[Candidate], random: np.random.Generator) -> Params:
+    def _choose(self, candidates: Sequence[Candidate], random: np.random.Generator) -> Params:
         """Return the best candidate, and mark it as proposed."""
         if not candidates:
             return {}
         codes = as_array([code for _, code in candidates], len(self.space.free))
-        best = self._most_promising(codes, random) if self._model_is_asked else self._to_begin_with(codes, random)
+        if self._uses_model:
+            best = int(np.argmax(self._acquisition.scores(self.history, codes, random)))
+        else:
+            best = self._choose_without_model(codes, random)
         params, code = candidates[best]
         self._proposed.add(code)
         return params
 
     @property
-    def _model_is_asked(self) -> bool:
+    def _uses_model(self) -> bool:
         return self.history.num_with_values >= self._acquisition.num_startup_trials
 
-    def _most_promising(self, codes: Float64Array, random: np.random.Generator) -> int:
-        """Return the index of the candidate that the model scores highest."""
-        return int(np.argmax(self._acquisition.scores(self.history, codes, random)))
-
-    def _to_begin_with(self, codes: Float64Array, random: np.random.Generator) -> int:
+    def _choose_without_model(self, codes: Float64Array, random: np.random.Generator) -> int:
         """Return the index of a candidate whose choices have been tried least, so that a few trials cover all choices.
 
         If the acquisition starts in the middle, numbers near the middle of their ranges are more likely, and the first
         trial is the candidate nearest to the middle. Otherwise the first candidate is used, which is random.
         """
-        least_tried = self._least_tried(codes)
-        if not self._acquisition.begins_in_the_middle:
+        tried = as_array(self.history.codes, len(self.space.free))
+        categorical = self.space.categorical
+        is_alike = codes[:, None, categorical] == tried[:, categorical]
+        num_alike = is_alike.sum(axis=(1, 2))
+        least_tried = np.flatnonzero(num_alike == num_alike.min())
+        if not self._acquisition.starts_in_middle:
             return int(least_tried[0])
-        numbers = codes[np.ix_(least_tried, ~self.space.categorical)]
+        numbers = codes[np.ix_(least_tried, ~categorical)]
         squared_distances = ((numbers - 0.5) ** 2).sum(axis=1)
         if not self.history.codes:
             return int(least_tried[np.argmin(squared_distances)])
-        log_densities = -0.5 * squared_distances / BEGINNING_DEVIATION**2
+        log_densities = -0.5 * squared_distances / STARTUP_DEVIATION**2
         weights = np.exp(log_densities - log_densities.max())  # avoids that all weights vanish with many axes
         probabilities = weights / weights.sum()
         return int(random.choice(least_tried, p=probabilities))
-
-    def _least_tried(self, codes: Float64Array) -> NDArray[np.int64]:
-        """Return the indices of the candidates whose choices have been tried least."""
-        tried = as_array(self.history.codes, len(self.space.free))
-        categorical = self.space.categorical
-        choices = codes[:, categorical]
-        is_alike = choices[:, None] == tried[:, categorical]
-        num_alike = is_alike.sum(axis=(1, 2))
-        return np.flatnonzero(num_alike == num_alike.min())
 
     def _renew_pool(self, random: np.random.Generator) -> None:
         """Replace the oldest candidates of the pool, and all that have been tried, with new random configurations."""
@@ -271,31 +259,27 @@ class _Search:
         self._pool = [candidate for candidate in newest if self._is_new(candidate[1])]
         competing = {code for _, code in self._pool}
         for _ in range(POOL_SIZE - len(self._pool)):
-            candidate = self._drawn({}, random)
+            candidate = self._draw({}, random)
             _, code = candidate
             if code not in competing and self._is_new(code):
                 competing.add(code)
                 self._pool.append(candidate)
 
-    def _near_the_best(self, given: Given, random: np.random.Generator) -> list[Candidate]:
-        """Return copies of good trials with some values changed and with the given values; none during startup."""
-        if not self._model_is_asked:
+    def _draw_near_best(self, fixed: FixedParams, random: np.random.Generator) -> list[Candidate]:
+        """Return copies of good trials with some values changed and with the fixed values; none during startup."""
+        if not self._uses_model:
             return []
         competing = {code for _, code in self._pool}
         smallest, largest = map(math.log, STEP_SIZES)
-        found: dict[Code, Params] = {}
+        copies: dict[Code, Params] = {}
         for number in self._acquisition.to_refine(self.history, NUM_REFINED, random):
-            original = self.history.shown[number].params
+            original = self.history.results[number].params
             for _ in range(NUM_COPIES):
                 size = math.exp(random.uniform(smallest, largest))
-                params, code = self._near(original, size, given, random)
-                found[code] = params
-        return [(params, code) for code, params in found.items() if code not in competing and self._is_new(code)]
+                params = self.space.draw_near(original, size, random, fixed)
+                copies[self.space.code(params)] = params
+        return [(params, code) for code, params in copies.items() if code not in competing and self._is_new(code)]
 
-    def _near(self, original: Params, size: float, given: Given, random: np.random.Generator) -> Candidate:
-        params = self.space.draw_near(original, size, random, given)
-        return params, self.space.code(params)
-
-    def _drawn(self, given: Given, random: np.random.Generator) -> Candidate:
-        params = self.space.draw(random, given)
+    def _draw(self, fixed: FixedParams, random: np.random.Generator) -> Candidate:
+        params = self.space.draw(random, fixed)
         return params, self.space.code(params)

@@ -6,6 +6,8 @@ again, the sampler sees only the latest report.
 
 import copy
 import heapq
+import importlib
+import inspect
 import math
 import warnings
 from collections import deque
@@ -24,9 +26,10 @@ from raysweep.config.sweep import SAMPLERS, Aim
 from raysweep.errors import InputError
 from raysweep.metrics.objective import Objective, Pair
 from raysweep.results.types import TrialStatus
+from raysweep.search.conditional_space import make_conditional_space
 from raysweep.search.encoding import Params
 from raysweep.search.history import FRONTS
-from raysweep.search.samplers import first_line, make_sampler
+from raysweep.search.mfgp import MultiFidelitySampler
 
 PAREGO_WEIGHTS = (0.1, 0.3, 0.5, 0.7, 0.9)  # weights of P in ParEGO's scalarizations, one study each
 
@@ -35,7 +38,7 @@ MAX_SHOWN = 256  # trials that a sampler learns from: the latest, and the best o
 NUM_BEST_SHOWN = 64
 
 
-NUM_TRIED_OUT = 12  # invented trials; most samplers choose their first ten at random
+NUM_TRIED_OUT = 12  # made-up trials; most samplers choose their first ten at random
 
 
 STUDY_STATES = {
@@ -64,7 +67,7 @@ class KnownTrial:
 
 
 @dataclass(frozen=True)
-class Scalarisation:
+class Scalarization:
     """The objective of a study: one number computed from a trial's front, or P and S themselves."""
 
     objective: Objective
@@ -95,7 +98,7 @@ class RecentTrialsStorage(optuna.storages.InMemoryStorage):
     """A storage that shows a sampler only the trials that are still worth learning from.
 
     It hides trials that were reported again later. It also shows at most ``max_shown`` reported trials, so that
-    proposals do not get slower and slower; a sampler such as TPE gives almost no weight to old trials anyway, except
+    proposals do not slow down; a sampler such as TPE gives almost no weight to old trials anyway, except
     for the best. If ``max_shown`` is None, it shows all.
     """
 
@@ -103,20 +106,20 @@ class RecentTrialsStorage(optuna.storages.InMemoryStorage):
         super().__init__()
         self._max_shown = max_shown
         self._shown: dict[int, None] = {}  # trial numbers, ascending
-        self._told: dict[int, float] = {}  # value of each shown trial that was reported, the oldest first
+        self._values: dict[int, float] = {}  # value of each shown trial that was reported, oldest first
 
-    def tell(self, number: int, worth: float) -> None:
-        """Record that trial ``number`` was reported to the study."""
-        self._told[number] = worth
-        if self._max_shown is not None and len(self._told) > self._max_shown:
-            best = set(heapq.nlargest(NUM_BEST_SHOWN, self._told, key=self._told.__getitem__))
-            oldest = next(old for old in self._told if old not in best)
+    def add_report(self, number: int, value: float) -> None:
+        """Record that trial ``number`` was reported to the study with this value."""
+        self._values[number] = value
+        if self._max_shown is not None and len(self._values) > self._max_shown:
+            best = set(heapq.nlargest(NUM_BEST_SHOWN, self._values, key=self._values.__getitem__))
+            oldest = next(other for other in self._values if other not in best)
             self.hide(oldest)
 
     def hide(self, number: int) -> None:
         """Hide this trial from the sampler."""
         self._shown.pop(number, None)
-        self._told.pop(number, None)
+        self._values.pop(number, None)
 
     def create_new_trial(self, study_id: int, template_trial: Any = None) -> int:
         trial_id = super().create_new_trial(study_id, template_trial)
@@ -132,19 +135,19 @@ class RecentTrialsStorage(optuna.storages.InMemoryStorage):
         return copy.deepcopy(shown) if deepcopy else shown
 
 
-class ScalarisedStudy:
+class ScalarizedStudy:
     """A study of the sweep's trials under one scalarization, with its own trial numbers.
 
     It contains every trial, including those proposed by other studies. A trial is running in the study until it is
     first at rest, and has values from its first rung on. If it resumes later, each rung replaces the previous report.
     """
 
-    def __init__(self, space: Space, sampler: str, seed: int, scalarisation: Scalarisation) -> None:
-        self.scalarisation = scalarisation
+    def __init__(self, space: Space, sampler: str, seed: int, scalarization: Scalarization) -> None:
+        self.scalarization = scalarization
         self.storage = RecentTrialsStorage(None if sampler == "mfgp" else MAX_SHOWN)
         self.study = optuna.create_study(
-            directions=["maximize" for _ in scalarisation.names],
-            sampler=make_sampler(sampler, seed, space, scalarisation.reference_point_of_front),
+            directions=["maximize" for _ in scalarization.names],
+            sampler=make_sampler(sampler, seed, space, scalarization.reference_point_of_front),
             storage=self.storage,
         )
         self._study_id = self.storage.get_study_id_from_name(self.study.study_name)
@@ -158,7 +161,8 @@ class ScalarisedStudy:
         if params:
             self.study.enqueue_trial(params)
         trial = self.study.ask()
-        self._number(number, trial.number)
+        self.numbers[number] = trial.number
+        self._num_trials += 1
         self._running.add(number)
         values = self._space.draw(trial)
         return KnownTrial(trial.params, trial.distributions), values
@@ -190,7 +194,7 @@ class ScalarisedStudy:
         if number in self._running:
             self._running.remove(number)
             self.study.tell(self.numbers[number], self._final_values(known, state), state)
-            self.storage.tell(self.numbers[number], self._worth(known))
+            self.storage.add_report(self.numbers[number], self._ranking_value(known))
         elif known.fronts:
             self._add(number, known, state)
 
@@ -198,21 +202,9 @@ class ScalarisedStudy:
         """Add the trial in its current state, replacing the study's earlier entry."""
         if number in self.numbers:
             self.storage.hide(self.numbers[number])
-        self._number(number, self._num_trials)
-        self.study.add_trial(self._frozen(known, state))
-        if state != TrialState.RUNNING:
-            self.storage.tell(self.numbers[number], self._worth(known))
-
-    def _worth(self, known: KnownTrial) -> float:
-        """Return the value that selects the best of the older trials."""
-        return self.scalarisation.values(known.last_front)[0] if known.fronts else -math.inf
-
-    def _number(self, number: int, number_in_study: int) -> None:
-        self.numbers[number] = number_in_study
+        self.numbers[number] = self._num_trials
         self._num_trials += 1
-
-    def _frozen(self, known: KnownTrial, state: TrialState) -> optuna.trial.FrozenTrial:
-        return optuna.trial.create_trial(
+        trial = optuna.trial.create_trial(
             state=state,
             params=known.params,
             distributions=known.distributions,
@@ -220,19 +212,26 @@ class ScalarisedStudy:
             intermediate_values=self._intermediate_values(known),
             user_attrs=self._attributes(known),
         )
+        self.study.add_trial(trial)
+        if state != TrialState.RUNNING:
+            self.storage.add_report(self.numbers[number], self._ranking_value(known))
+
+    def _ranking_value(self, known: KnownTrial) -> float:
+        """Return the value that selects the best of the older trials."""
+        return self.scalarization.values(known.last_front)[0] if known.fronts else -math.inf
 
     def _attributes(self, known: KnownTrial) -> dict[str, Any]:
         """Return the user attributes with the training data of a sampler that maximizes the joint front's hypervolume."""
-        return {FRONTS: dict(known.fronts)} if self.scalarisation.aim == "front" else {}
+        return {FRONTS: dict(known.fronts)} if self.scalarization.aim == "front" else {}
 
     def _final_values(self, known: KnownTrial, state: TrialState) -> list[float] | None:
-        return self.scalarisation.values(known.last_front) if state == TrialState.COMPLETE else None
+        return self.scalarization.values(known.last_front) if state == TrialState.COMPLETE else None
 
     def _intermediate_values(self, known: KnownTrial) -> dict[int, float]:
         """Return values by examples seen, empty for several objectives, for which Optuna does not support them."""
-        if self.scalarisation.aim == "both":
+        if self.scalarization.aim == "both":
             return {}
-        return {seen: self.scalarisation.values(front)[0] for seen, front in known.fronts.items()}
+        return {seen: self.scalarization.values(front)[0] for seen, front in known.fronts.items()}
 
 
 class Proposer:
@@ -243,10 +242,11 @@ class Proposer:
     """
 
     def __init__(self, space: Space, sampler: str, seed: int, objective: Objective, aim: Aim = "combined") -> None:
-        _silence_optuna()
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
         self.space = space
         self.limit: int | None = None
-        self._scalarisation = Scalarisation(objective, aim)
+        self._scalarization = Scalarization(objective, aim)
         self._random = np.random.default_rng(seed)
         self._known: dict[int, KnownTrial] = {}
         self._queue: deque[Params] = deque()  # proposed before anything else
@@ -254,66 +254,64 @@ class Proposer:
             self._queue.extend(space.grid())
             self.limit = len(self._queue)
         self.views = tuple(
-            ScalarisedStudy(space, sampler, seed + 7919 * index, scalarisation)
-            for index, scalarisation in enumerate(_scalarisations(objective, aim, sampler))
+            ScalarizedStudy(space, sampler, seed + 7919 * index, scalarization)
+            for index, scalarization in enumerate(_scalarizations(objective, aim, sampler))
         )
 
     @property
     def names(self) -> list[str]:
         """Names of the values that the sampler maximizes."""
-        return self._scalarisation.names
+        return self._scalarization.names
 
     def values(self, front: Front) -> list[float]:
         """Return the values that the sampler maximizes for a trial with this front; with ParEGO, the weighted objective."""
-        return self._scalarisation.values(front)
+        return self._scalarization.values(front)
 
     def known_trial(self, number: int) -> KnownTrial:
         """Return a trial as the sampler knows it.
 
         Raises:
-            KeyError: If the trial was neither asked for nor adopted.
+            KeyError: If the trial was neither proposed nor adopted.
         """
         return self._known[number]
 
     def try_first(self, number: int) -> None:
         """Propose the configuration of the adopted trial ``number`` before all others."""
         params = self._known[number].params
-        self._drop(params)
+        self._remove_from_queue(params)
         self._queue.appendleft(params)
 
-    def _drop(self, params: Params) -> None:
-        """Remove a configuration from the queue if it is there."""
+    def _remove_from_queue(self, params: Params) -> None:
         if params in self._queue:
             self._queue.remove(params)
 
     def ask(self, number: int, preset: Preset | None = None) -> dict[str, Any]:
         """Return the configuration of the sweep's trial ``number``, with the values of a preset if one is given."""
         view = self.views[int(self._random.integers(len(self.views)))]
-        queued = self._next_queued(preset)
-        given = {} if preset is None else dict(preset.params)
-        return self._ask(view, number, given if queued is None else queued)
-
-    def _next_queued(self, preset: Preset | None) -> Params | None:
-        """Remove and return the next queued configuration, with a preset the first one with its values, or None."""
-        wanted = {} if preset is None else preset.params
-        for params in self._queue:
-            if not wanted.items() <= params.items():
-                continue
-            self._queue.remove(params)
-            return params
-        return None
+        params = {} if preset is None else dict(preset.params)
+        queued = next((queued for queued in self._queue if params.items() <= queued.items()), None)
+        if queued is not None:
+            self._queue.remove(queued)
+            params = queued
+        self._known[number], values = view.ask(number, params)
+        for other in self.views:
+            if other is not view:
+                other.begin(number, self._known[number])
+        return values
 
     def has_left(self, preset: Preset) -> bool:
         """Return whether a configuration with a preset's values can still be proposed; a grid may have none left."""
-        wanted = preset.params.items()
-        return self.limit is None or any(wanted <= params.items() for params in self._queue)
+        values = preset.params.items()
+        return self.limit is None or any(values <= params.items() for params in self._queue)
 
     def trial_with(self, preset: Preset) -> int | None:
         """Return the first trial of the sweep with a preset's values, or None, also if the preset is incomplete."""
         if not preset.is_whole:
             return None
-        own = ((number, known.params) for number, known in self._known.items() if number >= 0)
-        return next((number for number, params in own if params == preset.params), None)
+        for number, known in self._known.items():
+            if number >= 0 and known.params == preset.params:
+                return number
+        return None
 
     def amend(self, number: int, values: Mapping[str, Any]) -> None:
         """Run trial ``number``, which was just proposed, with these values instead."""
@@ -321,7 +319,7 @@ class Proposer:
         if params != self._known[number].params:
             for view in self.views:
                 view.withdraw(number)
-            self._take(number, values)
+            self._replace(number, values)
 
     def adopt(self, number: int, values: Mapping[str, Any]) -> None:
         """Add a trial that was proposed elsewhere, and do not propose its configuration again.
@@ -329,15 +327,15 @@ class Proposer:
         Raises:
             ValueError: If the values are not in the space.
         """
-        self._take(number, values)
+        self._replace(number, values)
         if number >= 0:
-            self._drop(self._known[number].params)
+            self._remove_from_queue(self._known[number].params)
 
-    def _take(self, number: int, values: Mapping[str, Any]) -> None:
+    def _replace(self, number: int, values: Mapping[str, Any]) -> None:
         """Add a trial that runs with these values to all studies."""
-        recall = self.space.suggest_fixed(values)
-        distributions = {name: _distribution(*kind) for name, kind in recall.distributions.items()}
-        known = self._known[number] = KnownTrial(recall.params, distributions)
+        fixed = self.space.suggest_fixed(values)
+        distributions = {name: _distribution(*kind) for name, kind in fixed.distributions.items()}
+        known = self._known[number] = KnownTrial(fixed.params, distributions)
         for view in self.views:
             view.begin(number, known)
 
@@ -358,31 +356,19 @@ class Proposer:
         for view in self.views:
             view.tell(number, known, state)
 
-    def _ask(self, asked: ScalarisedStudy, number: int, params: Params) -> dict[str, Any]:
-        self._known[number], values = asked.ask(number, params)
-        for view in self.views:
-            if view is not asked:
-                view.begin(number, self._known[number])
-        return values
 
-
-def _silence_optuna() -> None:
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-
-
-def _scalarisations(objective: Objective, aim: Aim, sampler: str) -> list[Scalarisation]:
+def _scalarizations(objective: Objective, aim: Aim, sampler: str) -> list[Scalarization]:
     """Return the objectives of a sweep's studies: one per weight with ParEGO, otherwise a single one.
 
     Only ``mfgp`` can maximize the joint front's hypervolume; other samplers maximize that of each trial's own front.
     ``mfgp`` supports a single objective, so the joint front's hypervolume replaces P and S as separate objectives.
     """
     if aim == "both" and sampler == "mfgp":
-        return [Scalarisation(objective, "front")]
+        return [Scalarization(objective, "front")]
     if aim == "front" and sampler != "mfgp":
-        return [Scalarisation(objective, "area")]
+        return [Scalarization(objective, "area")]
     weights: Sequence[float | None] = PAREGO_WEIGHTS if aim == "parego" else (None,)
-    return [Scalarisation(objective, aim, weight) for weight in weights]
+    return [Scalarization(objective, aim, weight) for weight in weights]
 
 
 def _distribution(kind: str, *details: Any) -> optuna.distributions.BaseDistribution:
@@ -394,10 +380,63 @@ def _distribution(kind: str, *details: Any) -> optuna.distributions.BaseDistribu
     return optuna.distributions.FloatDistribution(low, high, log=log)
 
 
+def make_sampler(
+    name: str, seed: int, space: Space, reference_point: Pair | None = None
+) -> optuna.samplers.BaseSampler:
+    """Return a sampler for the space, by short name or import path, such as ``optuna.samplers:QMCSampler``.
+
+    With a ``reference_point``, ``mfgp`` maximizes the hypervolume above it.
+    """
+    samplers = optuna.samplers
+    if name == "mfgp":
+        return MultiFidelitySampler(make_conditional_space(space), seed=seed, reference_point=reference_point)
+    if name == "tpe":
+        # Multivariate and grouped: one density for the parameters that exist together under a choice.
+        return samplers.TPESampler(seed=seed, multivariate=True, group=True, constant_liar=True)
+    if name == "gp":
+        return samplers.GPSampler(seed=seed, deterministic_objective=False)
+    if name == "nsga2":
+        return samplers.NSGAIISampler(seed=seed)
+    if name in ("random", "grid"):  # grid points are enqueued
+        return samplers.RandomSampler(seed=seed)
+    sampler_class = find_sampler(name)
+    try:
+        arguments = {"seed": seed} if "seed" in inspect.signature(sampler_class).parameters else {}
+        with warnings.catch_warnings(action="ignore", category=optuna.exceptions.ExperimentalWarning):
+            return sampler_class(**arguments)
+    except Exception as error:  # missing arguments or packages, or anything else
+        raise InputError(f"{name!r} cannot be created: {_describe(error)}") from None
+
+
+def _describe(error: BaseException) -> str:
+    """Return the type of an error and the first line of its message."""
+    text = str(error).strip().split("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def find_sampler(path: str) -> type[optuna.samplers.BaseSampler]:
+    """Return the sampler class with import path ``package.module:Class``.
+
+    Raises:
+        InputError: If the path cannot be imported or is not a sampler.
+    """
+    module, colon, attribute = path.partition(":")
+    try:
+        sampler_class = getattr(importlib.import_module(module), attribute) if colon else None
+    except (Exception, SystemExit) as error:  # importing may raise anything
+        raise InputError(f"{path!r} cannot be imported: {_describe(error)}") from None
+    if not (inspect.isclass(sampler_class) and issubclass(sampler_class, optuna.samplers.BaseSampler)):
+        raise InputError(
+            f"{path!r} is not a sampler; allowed: {', '.join(SAMPLERS)}, or the import path of an Optuna sampler, such as "
+            "optuna.samplers:QMCSampler"
+        )
+    return sampler_class
+
+
 def try_out(name: str, space: Space, aim: Aim) -> None:
     """Raise InputError unless ``name`` is a sampler that can search this space with this aim.
 
-    The check runs a few invented trials.
+    The check proposes and reports a few trials with made-up scores.
     """
     if name in SAMPLERS:
         return
@@ -413,10 +452,10 @@ def try_out(name: str, space: Space, aim: Aim) -> None:
     except InputError:
         raise
     except Exception as error:  # third-party code may raise anything
-        to_install = ""
+        hint = ""
         if isinstance(error, ModuleNotFoundError) and name.startswith("optuna."):
-            to_install = f": pip install {error.name}"
-        raise InputError(f"{name!r} cannot search this space: {first_line(error)}{to_install}") from None
+            hint = f": pip install {error.name}"
+        raise InputError(f"{name!r} cannot search this space: {_describe(error)}{hint}") from None
 
 
 def check_sampler(loaded: LoadedSweep) -> None:

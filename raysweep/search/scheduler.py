@@ -5,11 +5,12 @@ how a sweep resumes.
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections import deque
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from raysweep.config.preset import preset_of
+from raysweep.config.preset import Preset, preset_of
 from raysweep.config.space import Space
 from raysweep.config.sweep import ObjectiveConfig, PlateauConfig, SweepConfig
 from raysweep.errors import InputError
@@ -17,7 +18,6 @@ from raysweep.metrics.objective import Objective, Pair, front_of
 from raysweep.results.types import TrialStatus
 from raysweep.search.proposer import Proposer
 from raysweep.search.replicates import Replicates
-from raysweep.search.requested import RequestedConfig, RequestedConfigs
 from raysweep.search.stopping.base import EarlyStopper, Standing
 from raysweep.search.stopping.policies import make_early_stopper
 
@@ -36,6 +36,54 @@ class TrialState:
     replicate_of: int | None = None
     run: int = 0  # run number within its configuration: 0 for an original, from 1 for replicates
     origin: str | None = None  # name of the requested configuration that it runs, if any
+
+
+@dataclass(frozen=True)
+class RequestedConfig:
+    """A requested configuration: a preset, named by its position under ``first`` or by its request."""
+
+    name: str
+    preset: Preset
+
+
+def first_name(index: int) -> str:
+    """Return the name of the requested configuration at this position under ``first``."""
+    return f"first[{index}]"
+
+
+@dataclass
+class RequestedConfigs:
+    """A queue of requested configurations that no trial has run yet; requests made during the sweep come first."""
+
+    _requested: deque[RequestedConfig] = field(default_factory=deque)
+    _first: deque[RequestedConfig] = field(default_factory=deque)
+
+    @classmethod
+    def of(cls, first: Iterable[Preset]) -> "RequestedConfigs":
+        """Return a queue of the presets from a sweep's file."""
+        requested = [RequestedConfig(first_name(index), preset) for index, preset in enumerate(first)]
+        return cls(_first=deque(requested))
+
+    def __len__(self) -> int:
+        return len(self._requested) + len(self._first)
+
+    def add(self, requested: RequestedConfig) -> None:
+        """Append a configuration to the requests made during the sweep, ahead of those under ``first``."""
+        self._requested.append(requested)
+
+    def has(self, preset: Preset) -> bool:
+        """Return whether this exact configuration, with no parameter left to the sampler, is in the queue."""
+        others = (requested.preset for requested in (*self._requested, *self._first))
+        return preset.is_whole and any(other.is_whole and other.params == preset.params for other in others)
+
+    def take(self) -> RequestedConfig:
+        """Remove and return the next one; the queue must not be empty."""
+        return self._requested.popleft() if self._requested else self._first.popleft()
+
+    def drop(self, name: str) -> None:
+        """Remove the requested configuration with this name, because a trial already ran it."""
+        self._requested = deque(requested for requested in self._requested if requested.name != name)
+        self._first = deque(requested for requested in self._first if requested.name != name)
 
 
 @dataclass
@@ -134,7 +182,7 @@ class Scheduler:
             PresetError: If the values are not in the space.
         """
         preset = preset_of(self.proposer.space, values)
-        self.requested.ask_for(RequestedConfig(name, preset))
+        self.requested.add(RequestedConfig(name, preset))
 
     def _next_requested(self) -> RequestedConfig | None:
         """Return the next requested configuration, skipping those that ran since, which would score the same."""

@@ -19,8 +19,8 @@ from raysweep.metrics.objective import Objective, Pair
 from raysweep.metrics.pareto import hypervolume
 from raysweep.metrics.staircase import Steps
 from raysweep.results.types import TrialStatus
-from raysweep.search.acquisition import _at_most, _points_that_stand_for, expected_gains
-from raysweep.search.conditional_space import inferred
+from raysweep.search.acquisition import expected_gains, merge_steps, representative_points
+from raysweep.search.conditional_space import infer_space
 from raysweep.search.gaussian_process import KernelFitter, Posterior
 from raysweep.search.history import FRONTS, History, Row
 from raysweep.search.mfgp import MultiFidelitySampler
@@ -86,7 +86,7 @@ def test_a_front_of_many_steps_is_made_one_of_fewer_with_as_much_area(num_steps:
     angles = np.linspace(0.05, 0.5 * math.pi - 0.05, num_steps)
     points = np.stack([0.5 + 0.4 * np.cos(angles), 0.2 + 0.3 * np.sin(angles)], axis=1)
     front = Steps(REFERENCE_POINT, points)
-    ends, heights = _at_most(48, front)
+    ends, heights = merge_steps(front, 48)
     assert len(ends) == min(num_steps, 48)
     assert (np.diff(ends) > 0).all()
     assert (np.diff(heights) < 0).all()
@@ -234,7 +234,7 @@ def test_a_trial_of_many_points_is_known_by_those_that_lie_farthest() -> None:
     angles = np.linspace(0, 0.5 * math.pi, 91)
     front = np.stack([np.cos(angles), 50 * np.sin(angles)], axis=1)
     rows = [Row(0, 1, 1.0, front), Row(1, 1, 0.0, front[:1]), Row(2, 1, None, None)]
-    points = _points_that_stand_for(rows)
+    points = representative_points(rows)
     weights = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
     directions = np.arctan2(1 - weights, weights)
     expected = np.stack([np.cos(directions), np.sin(directions)], axis=1)
@@ -250,7 +250,7 @@ def test_the_joint_front_is_that_of_the_trials_that_a_study_shows() -> None:
     for number, point in enumerate([*points, (0.55, 0.6)]):
         study.add_trial(front_trial(number, [point]))
     trials = study.get_trials()
-    history = History(inferred(trials), tells_points=True)
+    history = History(infer_space(trials), has_points=True)
     for shown, expected in ((trials[:4], points), (trials[1:4], points[1:]), (trials[:4], points)):
         history.read(shown, 1, current=-1)
         assert sorted(map(tuple, history.joint_front.points)) == expected
@@ -266,7 +266,7 @@ def test_points_of_a_running_trial_may_change_at_one_step() -> None:
     trial.suggest_float("x", 0, 1)
     trial.suggest_float("y", 0, 1)
     trial.report(1.0, 1)
-    history = History(inferred(study.get_trials()[:1]), tells_points=True)
+    history = History(infer_space(study.get_trials()[:1]), has_points=True)
     for point in ((0.6, 0.3), (0.9, 0.9)):
         trial.set_user_attr(FRONTS, {1: [point]})
         history.read(study.get_trials(), 1, current=-1)

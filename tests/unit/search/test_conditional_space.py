@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raysweep.search.conditional_space import Above, OneOf, inferred
-from raysweep.search.samplers import conditional_space
+from raysweep.search.conditional_space import Above, OneOf, infer_space, make_conditional_space
 from support.landscape import MIXED, RANGES
 
 SPACES = (RANGES, MIXED)
@@ -22,7 +21,7 @@ Objective = Callable[[optuna.Trial], float]
 @given(st.sampled_from(SPACES), SEEDS, st.floats(0.001, 3.0))
 def test_what_is_drawn_lies_in_the_space(space: Any, seed: int, size: float) -> None:
     """By the sweep's own space, which says what a configuration is called and whether it is whole."""
-    drawn_from, random = conditional_space(space), np.random.default_rng(seed)
+    drawn_from, random = make_conditional_space(space), np.random.default_rng(seed)
     known = drawn_from.draw(random, {})
     for params in (known, drawn_from.draw_near(known, size, random, {})):
         values = {name.rpartition(".")[2]: value for name, value in params.items()}
@@ -33,7 +32,7 @@ def test_what_is_drawn_lies_in_the_space(space: Any, seed: int, size: float) -> 
 @settings(deadline=None)
 @given(st.sampled_from(SPACES), SEEDS)
 def test_what_is_given_is_never_changed(space: Any, seed: int) -> None:
-    drawn_from, random = conditional_space(space), np.random.default_rng(seed)
+    drawn_from, random = make_conditional_space(space), np.random.default_rng(seed)
     known, wanted = drawn_from.draw(random, {}), drawn_from.draw(random, {})
     assert drawn_from.draw_near(known, 0.3, random, wanted) == wanted
     given_rate = drawn_from.draw_near(known, 0.3, random, {"learning_rate": 2e-5})
@@ -41,7 +40,7 @@ def test_what_is_given_is_never_changed(space: Any, seed: int) -> None:
 
 
 def test_about_two_values_are_changed() -> None:
-    drawn_from, random = conditional_space(MIXED), np.random.default_rng(0)
+    drawn_from, random = make_conditional_space(MIXED), np.random.default_rng(0)
     known = drawn_from.draw(random, {"loss": "a"})
     copies = [drawn_from.draw_near(known, 0.05, random, {"loss": "a"}) for _ in range(1000)]
     numbers = ["loss=a.margin", "learning_rate"]  # always another value when changed
@@ -72,7 +71,7 @@ def by_number(trial: optuna.Trial) -> float:
 
 
 def test_where_parameters_exist_is_learned_from_choices() -> None:
-    space = inferred(trials_of(by_choice))
+    space = infer_space(trials_of(by_choice))
     conditions = {parameter.name: parameter.condition for parameter in space.parameters}
     assert conditions["loss"] is conditions["rate"] is None
     assert isinstance(margin := conditions["margin"], OneOf)
@@ -83,7 +82,7 @@ def test_where_parameters_exist_is_learned_from_choices() -> None:
 
 
 def test_where_parameters_exist_is_learned_from_numbers() -> None:
-    space = inferred(trials_of(by_number))
+    space = infer_space(trials_of(by_number))
     conditions = {parameter.name: parameter.condition for parameter in space.parameters}
     assert conditions["units_0"] is None
     for layer in (1, 2, 3):
@@ -95,7 +94,7 @@ def test_where_parameters_exist_is_learned_from_numbers() -> None:
 @pytest.mark.parametrize("objective", [by_choice, by_number])
 def test_what_is_drawn_from_a_learned_space_is_what_the_objective_asks_for(objective: Objective) -> None:
     trials = trials_of(objective, 200)
-    space, random = inferred(trials), np.random.default_rng(0)
+    space, random = infer_space(trials), np.random.default_rng(0)
     assert all(map(space.explains, trials))
     agreed = []
     for _ in range(100):
@@ -115,7 +114,7 @@ def test_what_depends_on_two_parameters_is_left_out() -> None:
         first, second = (trial.suggest_categorical(name, [True, False]) for name in ("first", "second"))
         return trial.suggest_float("x", 0, 1) if first and second else 0.0
 
-    space = inferred(trials_of(both))
+    space = infer_space(trials_of(both))
     assert [parameter.name for parameter in space.parameters] == ["first", "second"]
     assert space.unexplained == {"x"}
 
@@ -126,7 +125,7 @@ def test_ranges_that_differ_from_trial_to_trial_are_joined() -> None:
         return trial.suggest_float("x", -trial.number % 2, high) + trial.suggest_int("n", 2, 2 + 2 * high, step=2)
 
     trials = trials_of(moving, 12)
-    space = inferred(trials)
+    space = infer_space(trials)
     assert space.distributions["x"] == optuna.distributions.FloatDistribution(0, 3)
     assert space.distributions["n"].low == 2 and space.distributions["n"].high == 8  # type: ignore[attr-defined]
     assert all(map(space.explains, trials))
@@ -136,6 +135,6 @@ def test_a_trial_that_was_asked_for_something_else_is_not_explained() -> None:
     trials = trials_of(by_choice)
     only_a = [trial for trial in trials if trial.params["loss"] == "a"]
     others = [trial for trial in trials if trial.params["loss"] != "a"]
-    space = inferred(only_a)
+    space = infer_space(only_a)
     assert all(map(space.explains, only_a))
     assert not any(space.explains(trial) for trial in others if trial.params["loss"] == "c")

@@ -9,8 +9,7 @@ import pytest
 
 from raysweep.errors import InputError
 from raysweep.results.types import TrialStatus
-from raysweep.search.proposer import Aim, try_out
-from raysweep.search.samplers import make_sampler
+from raysweep.search.proposer import Aim, make_sampler, try_out
 from support.landscape import AHEAD, AIMS, ANY_SAMPLER, NUM_RUNGS, POLICIES, RANGES, Player, make
 
 
@@ -112,8 +111,8 @@ def test_what_optuna_is_told(aim: Aim) -> None:
 @pytest.mark.parametrize(
     "name", ["nothing", "optuna.samplers:Nothing", "no_such_package:Sampler", "math:pi", ":", "a:b:c"]
 )
-def test_what_is_no_sampler_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match=f"'{name}' (is no sampler|cannot be imported)"):
+def test_invalid_sampler_is_rejected(name: str) -> None:
+    with pytest.raises(InputError, match=f"'{name}'.*(allowed|import)"):
         make_sampler(name, 0, RANGES)
 
 
@@ -135,7 +134,7 @@ class Unmade(optuna.samplers.RandomSampler):
     ("name", "message"),
     [
         (f"{__name__}:Refusing", "cannot search this space: KeyError: 'no such thing'"),
-        (f"{__name__}:Unmade", "cannot be made: KeyError: 'not today'"),
+        (f"{__name__}:Unmade", "cannot be created: KeyError: 'not today'"),
         (
             "optuna.samplers:CmaEsSampler",
             "cannot search this space: ModuleNotFoundError: No module named 'cmaes': pip install cmaes",

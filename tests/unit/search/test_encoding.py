@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
+from raysweep.search.conditional_space import make_conditional_space
 from raysweep.search.encoding import axis_of
-from raysweep.search.samplers import conditional_space
 from support.landscape import MIXED as SPACE
 
 
 def test_parameters_are_seen_by_what_they_are() -> None:
-    seen = {parameter.name: parameter.axis for parameter in conditional_space(SPACE).free}
+    seen = {parameter.name: parameter.axis for parameter in make_conditional_space(SPACE).free}
     assert list(seen) == [
         "loss", "loss=a.margin", "loss=b.scale", "learning_rate", "freezing", "batch_size", "warmup_fraction"
     ]  # fmt: skip
@@ -88,5 +88,5 @@ def test_a_parameter_of_a_recorded_table_may_be_called_freezing() -> None:
     from raysweep.config.space import Choices, Space
 
     for options in (("full", "half"), (True, False), ("none", "whole")):
-        (parameter,) = conditional_space(Space({"freezing": Choices({key: {} for key in options})})).free
+        (parameter,) = make_conditional_space(Space({"freezing": Choices({key: {} for key in options})})).free
         assert parameter.axis.is_categorical

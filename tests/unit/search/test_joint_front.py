@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from raysweep.metrics.pareto import non_dominated
-from raysweep.search.joint_front import JointFront
+from raysweep.search.history import JointFront
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -11,7 +11,8 @@ from optuna.trial import TrialState
 
 from raysweep.config.space import Choices, Fixed, Range, Space
 from raysweep.search.acquisition import UpperConfidenceBound
-from raysweep.search.samplers import conditional_space, make_sampler
+from raysweep.search.conditional_space import make_conditional_space
+from raysweep.search.proposer import make_sampler
 from support.landscape import MIXED as SPACE
 
 Params = dict[str, Any]
@@ -36,7 +37,7 @@ class Searched:
         self.study.tell(trial, state=TrialState.PRUNED if values else TrialState.FAIL)
 
     def add(self, params: Params, values: dict[int, float]) -> None:
-        distributions = conditional_space(self.space).distributions
+        distributions = make_conditional_space(self.space).distributions
         trial = optuna.trial.create_trial(
             state=TrialState.PRUNED,
             params=params,

@@ -329,10 +329,10 @@ def test_points_that_are_none_are_named_with_their_trial(points: Any) -> None:
         study.ask().suggest_float("x", 0, 1)
 
 
-def test_an_attribute_of_another_name_is_warned_of_once() -> None:
+def test_missing_points_cause_one_warning() -> None:
     study = optuna.create_study(direction="maximize", sampler=MultiFidelitySampler(seed=0, reference_point=(0, 0)))
     _with_points(study, "raysweep:front", {1: [[0.5, 0.5]]}, 5)
-    with pytest.warns(UserWarning, match="points by the attribute 'raysweep:fronts', but none of 5 has finite points"):
+    with pytest.warns(UserWarning, match="raysweep:fronts.*none of 5"):
         study.ask().suggest_float("x", 0, 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

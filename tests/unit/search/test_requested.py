@@ -9,8 +9,7 @@ from raysweep.config.preset import preset_of
 from raysweep.controller import warm_start
 from raysweep.controller.warm_start import Observation, WarmStart
 from raysweep.results.types import TrialStatus
-from raysweep.search.requested import RequestedConfigs
-from raysweep.search.scheduler import Scheduler
+from raysweep.search.scheduler import RequestedConfigs, Scheduler
 from support.landscape import ANY_SAMPLER, CHOICES, RANGES, Player, make
 
 FIRST: tuple[dict[str, Any], ...] = ({"loss": "b", "scale": 20, "learning_rate": 1e-4}, {"loss": "a"}, {})
