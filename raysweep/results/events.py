@@ -78,7 +78,7 @@ class Event:
 class SessionStarted(Event):
     """A session started with these settings: the first event of a ledger, written again at each resume.
 
-    ``config_digest`` is the SHA-256 of the session's ``config.yaml``, if recorded.
+    ``config_digest`` is the SHA-256 of the session's ``config.yaml``, if the run has one.
     """
 
     kind = "run"

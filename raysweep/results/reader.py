@@ -119,7 +119,7 @@ class _Tables:
     nodes: dict[tuple[str, float | None], NodeTime] = field(default_factory=dict)  # by type and price
     guards: dict[tuple[object, ...], GuardScore] = field(default_factory=dict)  # by member and guard
     calibrations: dict[tuple[object, ...], Calibration] = field(default_factory=dict)  # by rung and split
-    config_digests: list[str | None] = field(default_factory=list)
+    config_digests: list[str] = field(default_factory=list)
     stage: Stage | None = None
     status: str = "running"
     reason: str = ""
@@ -176,7 +176,8 @@ class _Tables:
             removed = self.info.guards.keys() - event.info.guards.keys()
             self.guards = {key: score for key, score in self.guards.items() if score.guard not in removed}
         self.info = event.info
-        self.config_digests.append(event.config_digest)
+        if event.config_digest is not None:
+            self.config_digests.append(event.config_digest)
 
     def _add_trial(self, event: TrialStarted) -> None:
         self.trials[event.trial] = Trial(

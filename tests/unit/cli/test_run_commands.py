@@ -200,7 +200,6 @@ def test_compare_notes_damaged_scores(tmp_path):
         (run / "config.yaml").write_text("seed: 0\nsampler: mfgp\n")
     whole = raysweep_here(tmp_path, "compare", str(first), str(other))
     assert " to " in whole.stdout and "has no interval" not in whole.stdout
-    (other / "config.yaml").write_text("seed: [")
     damaged = next((other / "scores" / "dev").glob("trial-*.npz"))
     damaged.write_bytes(b"PK")
     done = raysweep_here(tmp_path, "compare", str(first), str(other))
