@@ -27,22 +27,17 @@ def exception_line(traceback: str) -> str:
     line.
     """
     lines = traceback.rstrip().splitlines() or [""]
-    of_frames = [place for place, line in enumerate(lines) if line.startswith("  File ")]
+    frame_lines = [index for index, line in enumerate(lines) if line.startswith("  File ")]
     last_line = lines[-1].strip()
-    if not of_frames:
+    if not frame_lines:
         return last_line
-    after = lines[of_frames[-1] + 1 :]
-    raised = itertools.dropwhile(_belongs_to_a_frame, after)
-    said = [line.strip() for line in raised if line.strip()]
-    if not said:
+    after = lines[frame_lines[-1] + 1 :]
+    exception = itertools.dropwhile(lambda line: not line[:1].strip(), after)  # skips empty and indented lines
+    message = [line.strip() for line in exception if line.strip()]
+    if not message:
         return last_line
-    message_begins_below = said[0].endswith(":")
-    return " ".join(said[:2]) if message_begins_below else said[0]
-
-
-def _belongs_to_a_frame(line: str) -> bool:
-    """Return whether a traceback's line is empty or indented."""
-    return not line[:1].strip()
+    starts_on_next_line = message[0].endswith(":")
+    return " ".join(message[:2]) if starts_on_next_line else message[0]
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

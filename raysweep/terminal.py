@@ -247,28 +247,28 @@ def undisturbed(when: bool = True) -> Iterator[None]:
 class _Interruption:
     """State of interruptions: whether they are deferred, and whether one is pending."""
 
-    is_held_back = False
-    has_come = False
+    is_deferred = False
+    is_pending = False
 
 
 def interrupt() -> None:
     """Raise KeyboardInterrupt from a signal handler; within :func:`uninterrupted`, only at its end."""
-    if not _Interruption.is_held_back:
+    if not _Interruption.is_deferred:
         raise KeyboardInterrupt
-    _Interruption.has_come = True
+    _Interruption.is_pending = True
 
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
     """Defer :func:`interrupt` in this context, for short atomic work, such as logging and counting a rung."""
-    within_another = _Interruption.is_held_back
-    _Interruption.is_held_back = True
+    is_nested = _Interruption.is_deferred
+    _Interruption.is_deferred = True
     try:
         yield
     finally:
-        _Interruption.is_held_back = within_another
-    if _Interruption.has_come and not within_another:
-        _Interruption.has_come = False
+        _Interruption.is_deferred = is_nested
+    if _Interruption.is_pending and not is_nested:
+        _Interruption.is_pending = False
         raise KeyboardInterrupt
 
 

@@ -159,11 +159,11 @@ def export_point(
 
     folder = run.run if isinstance(run, RunResults) else _folder(run)
     if is_uri(str(to)):
-        raise InputError(f"{to}: must be a folder of this machine, not a URI")
-    described = export(folder, point, Path(to), push)
+        raise InputError(f"{to}: must be a local folder, not a URI")
+    description = export(folder, point, Path(to), push)
     if push is None:
-        return described
-    return f"{described}; pushed: {hub.push(Path(to), push, private=private)}"
+        return description
+    return f"{description}; pushed: {hub.push(Path(to), push, private=private)}"
 
 
 def open_prepared(path: str | Path) -> "Prepared":
@@ -209,5 +209,5 @@ def _as_text(key: str, value: Any) -> str:
         return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
     except TypeError:
         raise InputError(
-            f"{key}: {value!r} is of type {type(value).__name__}; allowed: what YAML can hold, or YAML text"
+            f"{key} is {value!r} of type {type(value).__name__}; allowed: a value that YAML can represent, or YAML text"
         ) from None

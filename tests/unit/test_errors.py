@@ -1,4 +1,4 @@
-"""What of an error is shown in one line."""
+"""The exception line of a traceback."""
 
 import traceback
 
@@ -14,7 +14,7 @@ def raised(message: str) -> str:
         return traceback.format_exc()
 
 
-def of_another(message: str) -> str:
+def raised_from_another(message: str) -> str:
     try:
         try:
             raise KeyError("first")
@@ -32,7 +32,7 @@ ADVICE = "CUDA error: an illegal memory access was encountered\nFor debugging co
     [
         (raised("wrong"), "ValueError: wrong"),
         (raised(ADVICE), "ValueError: CUDA error: an illegal memory access was encountered"),
-        (of_another(ADVICE), "RuntimeError: CUDA error: an illegal memory access was encountered"),
+        (raised_from_another(ADVICE), "RuntimeError: CUDA error: an illegal memory access was encountered"),
         (
             f"ray::ImplicitFunc.train() (pid=1)\n{raised(ADVICE)[35:]}",
             "ValueError: CUDA error: an illegal memory access was encountered",

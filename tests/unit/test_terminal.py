@@ -1,4 +1,4 @@
-"""What people are told: by any display, on a console, and in threads other than the main one."""
+"""Displays, consoles, the log of libraries, and interruptions."""
 
 import io
 import os
@@ -22,7 +22,7 @@ def in_a_thread(work: Callable[[], None]) -> None:
     thread.join()
 
 
-def test_a_display_needs_to_take_lines_and_a_status_and_nothing_else() -> None:
+def test_a_display_implements_line_and_status() -> None:
     display = ListDisplay()
     display.warn("beware")
     with display.live():
@@ -31,7 +31,7 @@ def test_a_display_needs_to_take_lines_and_a_status_and_nothing_else() -> None:
     assert display.statuses == [("half way", 0.5)]
 
 
-def test_a_stage_tells_its_pace_and_the_time_left_once_rows_have_come() -> None:
+def test_a_stage_reports_pace_and_remaining_time() -> None:
     display = ListDisplay()
     with display.stage("prepare: encoded") as advance:
         advance(0, 0, "sentences")
@@ -44,7 +44,7 @@ def test_a_stage_tells_its_pace_and_the_time_left_once_rows_have_come() -> None:
     assert fractions == (0.0, 0.1, 0.2)
 
 
-def test_a_console_that_is_no_terminal_gets_a_line_of_status_now_and_then() -> None:
+def test_outside_a_terminal_the_status_is_an_occasional_line() -> None:
     out = io.StringIO()
     display = ConsoleDisplay(Console(file=out, width=80), seconds_between_lines=0.0)
     display.status("first")
@@ -54,9 +54,7 @@ def test_a_console_that_is_no_terminal_gets_a_line_of_status_now_and_then() -> N
     assert out.getvalue().splitlines() == ["first", "a line of [brackets] stays as it is"]
 
 
-def test_what_libraries_print_goes_to_the_log_which_moves_with_what_it_holds(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_output_of_libraries_goes_to_the_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with working() as (display, log):
         os.write(1, b"chatter from C++\n")
         temporary = log.path
@@ -68,35 +66,35 @@ def test_what_libraries_print_goes_to_the_log_which_moves_with_what_it_holds(
     assert capfd.readouterr() == ("", "a line for people\n")
 
 
-def test_what_looks_like_an_emoji_is_printed_as_it_is() -> None:
-    """A point's name may, and a path."""
+def test_emoji_codes_are_printed_verbatim() -> None:
+    """Names of points and paths may contain them."""
     out = io.StringIO()
     ConsoleDisplay(Console(file=out, width=80)).line("3:100:concat=0.3 in /data/exp:x:/runs")
     assert out.getvalue() == "3:100:concat=0.3 in /data/exp:x:/runs\n"
 
 
-def test_streams_that_were_closed_before_the_process_began_lead_nowhere(tmp_path: Path) -> None:
+def test_streams_that_are_closed_at_the_start_are_ignored(tmp_path: Path) -> None:
     code = "from raysweep.terminal import quiet\nwith quiet() as (display, log): display.line('said')\nprint('done')"
     command = ["bash", "-c", 'exec "$0" -c "$1" >&- 2>&-', sys.executable, code]
     assert subprocess.run(command, timeout=60, check=False).returncode == 0
 
 
-def test_signals_are_left_alone_outside_the_main_thread() -> None:
+def test_signal_handlers_are_unchanged_outside_the_main_thread() -> None:
     before = signal.getsignal(signal.SIGINT)
-    found = []
+    observed = []
 
     def work() -> None:
         with undisturbed():
-            found.append((in_main_thread(), signal.getsignal(signal.SIGINT)))
+            observed.append((in_main_thread(), signal.getsignal(signal.SIGINT)))
 
     in_a_thread(work)
-    assert found == [(False, before)]
+    assert observed == [(False, before)]
     with undisturbed():
         assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     assert signal.getsignal(signal.SIGINT) == before
 
 
-def test_an_interruption_waits_for_what_is_to_be_done_as_a_whole() -> None:
+def test_an_interruption_waits_for_atomic_work() -> None:
     done = []
 
     @uninterrupted()
@@ -107,13 +105,13 @@ def test_an_interruption_waits_for_what_is_to_be_done_as_a_whole() -> None:
     with pytest.raises(KeyboardInterrupt):
         work()
     assert done == ["the rest"]
-    with uninterrupted():  # which finds nothing left over
+    with uninterrupted():  # the interruption is not repeated
         done.append("another")
     with pytest.raises(KeyboardInterrupt):
         interrupt()
 
 
-def test_an_error_within_counts_before_an_interruption() -> None:
+def test_an_error_takes_precedence_over_an_interruption() -> None:
     @uninterrupted()
     def fail() -> None:
         interrupt()
@@ -125,8 +123,8 @@ def test_an_error_within_counts_before_an_interruption() -> None:
         pass
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
-def test_lines_that_find_no_room_do_not_end_the_work(capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_full_disk_does_not_end_the_work(capfd: pytest.CaptureFixture[str]) -> None:
     saved = os.dup(2)
     full = os.open("/dev/full", os.O_WRONLY)
     try:
@@ -140,7 +138,7 @@ def test_lines_that_find_no_room_do_not_end_the_work(capfd: pytest.CaptureFixtur
         os.close(full)
 
 
-def test_a_reader_that_goes_away_does_not_end_the_work(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_closed_pipe_does_not_end_the_work(capfd: pytest.CaptureFixture[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     before = os.dup(2)

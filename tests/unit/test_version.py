@@ -1,4 +1,4 @@
-"""What a run says that it stood on, and the versions that it may stand on."""
+"""Installed versions, and the supported range of Ray."""
 
 import platform
 import re
@@ -12,19 +12,19 @@ from raysweep.version import installed
 from support.paths import ROOT
 
 
-def test_the_versions_are_those_that_are_installed():
-    found = installed()
-    assert found["Python"] == platform.python_version()
-    assert found["torch"] == torch.__version__
-    assert found["ray"] == ray.__version__
-    assert any(name.startswith("faiss") for name in found)
+def test_installed_versions():
+    versions = installed()
+    assert versions["Python"] == platform.python_version()
+    assert versions["torch"] == torch.__version__
+    assert versions["ray"] == ray.__version__
+    assert any(name.startswith("faiss") for name in versions)
 
 
-def test_the_pinned_ray_is_in_the_range_that_installs_allow() -> None:
+def test_the_pinned_ray_is_in_the_supported_range() -> None:
     """Ray 2.58.1 lacks a function for tokens that raysweep imports; later versions than the pinned one are not tested."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     requirements = map(Requirement, project["dependencies"])
     allowed = next(requirement.specifier for requirement in requirements if requirement.name == "ray")
     (pinned,) = re.findall(r"^ray==(.*)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
-    versions = ["2.52.0", "2.58.1", "2.59.0", pinned, "2.61.0"]
-    assert [allowed.contains(version) for version in versions] == [False, False, True, True, False]
+    candidates = ["2.52.0", "2.58.1", "2.59.0", pinned, "2.61.0"]
+    assert [allowed.contains(version) for version in candidates] == [False, False, True, True, False]

@@ -1,4 +1,4 @@
-"""The public API: what ``import raysweep`` offers, and that it refuses bad input as the command line does."""
+"""The public API: its names, and the errors for invalid input."""
 
 import subprocess
 import sys
@@ -9,25 +9,25 @@ import pytest
 import raysweep
 
 
-def test_every_public_name_is_there_and_documented() -> None:
+def test_public_names_exist_and_are_documented() -> None:
     for name in raysweep.__all__:
-        found = getattr(raysweep, name)
+        value = getattr(raysweep, name)
         assert name in dir(raysweep)
-        assert name == "__version__" or found.__doc__, name
+        assert name == "__version__" or value.__doc__, name
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
+def test_unknown_names_raise_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="'raysweep' has no attribute 'sweep_load'"):
         raysweep.sweep_load  # noqa: B018
 
 
-def test_importing_it_imports_next_to_nothing() -> None:
+def test_import_is_light() -> None:
     code = "import sys; import raysweep; print([m for m in ('numpy', 'pandas', 'pydantic', 'optuna', 'torch', 'ray') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_a_shipped_space_is_loaded_by_name_under_overrides() -> None:
+def test_shipped_spaces_load_by_name_with_overrides() -> None:
     overrides = {
         "budget.trials": 7,
         "objective.polarity_weight": 0.25,
@@ -47,7 +47,7 @@ def test_overrides_may_be_yaml_text_or_values() -> None:
 
 
 @pytest.mark.parametrize("name", ["/data/x #1.csv", "/data/a: b.csv", "/data/2024", "/data/\U0001f600.csv"])
-def test_a_path_is_taken_as_it_is(name: str) -> None:
+def test_paths_are_used_verbatim(name: str) -> None:
     assert raysweep.load_sweep("smoke", {"data.train": Path(name)}).config.data.train == name
     assert raysweep.load_sweep("smoke", {"data.train": [name, "/data/y.csv"]}).config.data.train == [
         name,
@@ -55,7 +55,7 @@ def test_a_path_is_taken_as_it_is(name: str) -> None:
     ]
 
 
-def test_what_is_prepared_in_this_process_tells_warnings(tmp_path: Path, tiny_encoder: str) -> None:
+def test_preparing_in_process_reports_warnings(tmp_path: Path, tiny_encoder: str) -> None:
     rows = [f"sentence {number},{number % 2}" for number in range(40)]
     (tmp_path / "train.csv").write_text("\n".join(["text,label", *rows, "torn,0", "torn,1"]))
     overrides = {
@@ -65,34 +65,38 @@ def test_what_is_prepared_in_this_process_tells_warnings(tmp_path: Path, tiny_en
         "evaluation.k": 2,
     }
     sweep = raysweep.load_sweep("smoke", overrides | {"space.freezing": "none"})
-    told: list[raysweep.Progress] = []
-    raysweep.prepare_sweep(sweep, in_process=True, on_progress=told.append)
-    warned = [progress.text for progress in told if progress.kind == "warning"]
-    assert any("1 text occurs with different labels" in text and "dropped 2 rows" in text for text in warned)
+    messages: list[raysweep.Progress] = []
+    raysweep.prepare_sweep(sweep, in_process=True, on_progress=messages.append)
+    warnings = [progress.text for progress in messages if progress.kind == "warning"]
+    assert any("1 text occurs with different labels" in text and "dropped 2 rows" in text for text in warnings)
 
 
 @pytest.mark.parametrize(
-    ("space", "overrides", "said"),
+    ("space", "overrides", "message"),
     [
         ("smok", {}, r"smok: no such file or shipped space; shipped: .*smoke"),
         ("smoke", {"budget.trails": 4}, r"--budget.trails: unknown key \(did you mean trials\?\)"),
         ("smoke", {"budget.trials": -1}, r"--budget.trials is -1; allowed: "),
-        ("smoke", {"budget.trials": object()}, r"budget.trials: .* is of type object; allowed: what YAML can hold"),
+        (
+            "smoke",
+            {"budget.trials": object()},
+            r"budget.trials is .* of type object; allowed: a value that YAML can represent",
+        ),
         ("smoke", {"sampler": "nowhere:Sampler"}, r"--sampler: 'nowhere:Sampler' cannot be imported"),
     ],
 )
-def test_bad_sweeps_are_refused(space: str, overrides: dict[str, object], said: str) -> None:
-    with pytest.raises(raysweep.InputError, match=said):
+def test_invalid_sweeps_are_rejected(space: str, overrides: dict[str, object], message: str) -> None:
+    with pytest.raises(raysweep.InputError, match=message):
         raysweep.load_sweep(space, overrides)
 
 
-def test_a_trial_configuration_has_its_losss_defaults() -> None:
+def test_trial_configurations_have_the_defaults_of_their_loss() -> None:
     assert raysweep.trial_config(loss="multiple_negatives", learning_rate=1e-5).scale == 20
     with pytest.raises(raysweep.InputError, match=r"margn: unknown key \(did you mean margin"):
         raysweep.trial_config(loss="triplet", learning_rate=1e-5, margn=0.1)
 
 
-def test_what_is_no_run_or_no_prepared_file_is_refused(tmp_path: Path) -> None:
+def test_missing_runs_and_prepared_files_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(raysweep.InputError, match="not a run folder"):
         raysweep.load_run(tmp_path)
     with pytest.raises(raysweep.InputError, match="not a run folder"):
@@ -100,8 +104,8 @@ def test_what_is_no_run_or_no_prepared_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(raysweep.InputError, match="not a file that raysweep prepare wrote"):
         raysweep.open_prepared(tmp_path / "missing.json")
     for place in ("", "ftp://host/prepared.json", "s3://ID:sEcret@bucket/prepared.json"):
-        with pytest.raises(raysweep.InputError) as refused:
+        with pytest.raises(raysweep.InputError) as caught:
             raysweep.open_prepared(place)
-        assert "sEcret" not in str(refused.value)
+        assert "sEcret" not in str(caught.value)
     with pytest.raises(raysweep.InputError, match="cannot be resumed"):
         raysweep.resume_run(tmp_path)

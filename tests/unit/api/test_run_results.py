@@ -1,4 +1,4 @@
-"""A run's results as frames and pictures, against the ledger that they were read from."""
+"""A run's results as data frames and pictures, compared with the ledger."""
 
 import json
 import math
@@ -26,7 +26,7 @@ def events(run: raysweep.RunResults, kind: str) -> list[dict[str, object]]:
     return [event for event in map(json.loads, lines) if event["event"] == kind]
 
 
-def test_points_trials_and_rungs_are_those_of_the_ledger(run: raysweep.RunResults) -> None:
+def test_points_trials_and_rungs_match_the_ledger(run: raysweep.RunResults) -> None:
     rungs = events(run, "rung")
     assert run.status == "completed"
     assert run.rungs[["trial", "step", "examples_seen"]].to_dict("records") == [
@@ -34,12 +34,12 @@ def test_points_trials_and_rungs_are_those_of_the_ledger(run: raysweep.RunResult
     ]
     expected = [(rung["trial"], rung["step"], point["polarity"]) for rung in rungs for point in rung["points"]]  # type: ignore[attr-defined]
     assert list(run.points[["trial", "step", "polarity"]].itertuples(index=False, name=None)) == expected
-    begun = events(run, "trial")
-    assert run.trials.config_learning_rate.tolist() == [event["config"]["learning_rate"] for event in begun]  # type: ignore[index]
+    started = events(run, "trial")
+    assert run.trials.config_learning_rate.tolist() == [event["config"]["learning_rate"] for event in started]  # type: ignore[index]
     assert set(run.trials.status) <= {"completed", "stopped"}
 
 
-def test_the_front_is_what_no_point_dominates(run: raysweep.RunResults) -> None:
+def test_the_front_is_not_dominated(run: raysweep.RunResults) -> None:
     points = run.points[["polarity", "similarity"]].to_numpy().tolist()
     undominated = {(p, s) for p, s in points if not any(q >= p and t >= s and (q, t) != (p, s) for q, t in points)}
     front = run.front
@@ -50,20 +50,20 @@ def test_the_front_is_what_no_point_dominates(run: raysweep.RunResults) -> None:
     assert front.point[0] == f"{front.trial[0]}:{front.step[0]}"
 
 
-def test_frames_may_be_changed_by_whoever_gets_them(run: raysweep.RunResults) -> None:
+def test_frames_are_copies(run: raysweep.RunResults) -> None:
     frame = run.front
     frame["dev_polarity"] = 0.0
     assert (run.front.dev_polarity > 0).all()
 
 
-def test_pictures_are_shown_by_notebooks_and_saved(run: raysweep.RunResults, tmp_path: Path) -> None:
+def test_pictures_are_displayed_by_notebooks_and_saved(run: raysweep.RunResults, tmp_path: Path) -> None:
     for name, picture in (("front", run.front_figure()), ("progress", run.progress_figure())):
         picture.save(tmp_path / f"{name}.png")
         assert (tmp_path / f"{name}.png").read_bytes() == picture._repr_png_() == picture.png
         assert picture.png.startswith(b"\x89PNG")
 
 
-def test_the_picture_is_the_reports_with_its_intervals(tmp_path: Path) -> None:
+def test_the_picture_equals_that_of_the_report(tmp_path: Path) -> None:
     trials = random_trials(6)
     write_ledger(tmp_path, trials, StoredSweep(test_of=dev_front(trials)))
     without = raysweep.load_run(tmp_path).front_figure().png
@@ -73,7 +73,7 @@ def test_the_picture_is_the_reports_with_its_intervals(tmp_path: Path) -> None:
     assert run.front_figure().png == (tmp_path / "report" / "front.png").read_bytes() != without
 
 
-def test_a_picture_is_a_line_where_there_is_no_notebook(run: raysweep.RunResults) -> None:
+def test_the_repr_of_a_picture_is_one_line(run: raysweep.RunResults) -> None:
     picture = run.front_figure()
     assert repr(picture) == f"Picture of {len(picture.png):,} bytes; save(PATH) writes it"
 
@@ -84,7 +84,7 @@ def test_a_run_without_a_rung_has_empty_frames(tmp_path: Path) -> None:
     assert (len(run.front), len(run.points), len(run.trials), run.status) == (0, 0, 0, "running")
 
 
-def test_the_report_is_written_beside_the_ledger(run: raysweep.RunResults) -> None:
+def test_the_report_is_written_next_to_the_ledger(run: raysweep.RunResults) -> None:
     page = Path(run.write_report())
     assert page == run.folder / "report" / "report.html"
     assert page.is_file()
