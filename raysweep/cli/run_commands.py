@@ -365,5 +365,5 @@ def track(
     settings = {key: value for key, value in options.items() if value is not None}
     source = run_folder("RUN", run)
     with working():
-        trackers = tracking.fill(tracking.settings(source, to, settings), source)
+        trackers = tracking.fill(tracking.merge_settings(source, to, settings), source)
     typer.echo(f"tracked: {', '.join(trackers)}")

@@ -163,7 +163,7 @@ def _check(config: SweepConfig, space: Space, display: Display, resumed: Resumed
     packages.check(needs)
     check_writable("storage.runs", config.storage.runs, display)
     check_writable(config.storage.artifacts_key, config.storage.artifacts_location, display)
-    opening.check(config.trackers, config.storage.runs)
+    opening.check_trackers(config.trackers, config.storage.runs)
     if config.guards:
         from raysweep.export import guards
 

@@ -1,7 +1,8 @@
-"""MLflow: one run per trial, found again by its tags."""
+"""MLflow: one run per trial, identified by its tags."""
 
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
 RUN, TRIAL, STATUS, REASON = "raysweep.run", "raysweep.trial", "raysweep.status", "raysweep.reason"  # tags
 FRONT = "front"  # replaces the trial number in the run that holds the front
 
-MOST_CHARACTERS = 500  # of a parameter or tag; accepted by every MLflow version
+MAX_CHARACTERS = 500  # of a parameter or tag; accepted by every MLflow version
 
 ENDINGS = {
     TrialStatus.COMPLETED: "FINISHED",
@@ -39,33 +40,36 @@ class MLflowTracker(Tracker):
         self._last_steps: dict[str, int] = {}  # by run
 
     def _find_experiment(self, project: str, artifacts: Path | None) -> str:
-        found = self._client.get_experiment_by_name(project)
-        if found is not None:
-            return str(found.experiment_id)
+        experiment = self._client.get_experiment_by_name(project)
+        if experiment is not None:
+            return str(experiment.experiment_id)
         location = None if artifacts is None else (artifacts / project).as_uri()
         return str(self._client.create_experiment(project, artifact_location=location))
 
     def _find_runs(self) -> dict[str, str]:
         """Return the runs of earlier sessions, ids by trial tag."""
-        found: dict[str, str] = {}
+        run_ids: dict[str, str] = {}
+        query = f"tags.`{RUN}` = '{self._run}'"
         token: str | None = None
         while True:
-            wanted = f"tags.`{RUN}` = '{self._run}'"
-            page = self._client.search_runs([self._experiment], wanted, max_results=1000, page_token=token)
-            found |= {each.data.tags[TRIAL]: each.info.run_id for each in page}
+            page = self._client.search_runs([self._experiment], query, max_results=1000, page_token=token)
+            run_ids |= {run.data.tags[TRIAL]: run.info.run_id for run in page}
             token = page.token
             if not token:
-                return found
+                return run_ids
 
-    def step(self, trial: TrackedTrial, step: Step) -> None:
-        from mlflow.entities import Metric
-
+    def log_step(self, trial: TrackedTrial, step: Step) -> None:
         run_id = self._run_of(trial)
         if step.number <= self._last_step(run_id):
             return
         self._last_steps[run_id] = step.number
+        self._log_metrics(run_id, step.metrics, step.number)
+
+    def _log_metrics(self, run_id: str, values: Mapping[str, float], step: int) -> None:
+        from mlflow.entities import Metric
+
         milliseconds = round(1000 * time.time())
-        metrics = [Metric(name, value, milliseconds, step.number) for name, value in step.metrics.items()]
+        metrics = [Metric(name, value, milliseconds, step) for name, value in values.items()]
         self._client.log_batch(run_id, metrics=metrics)
 
     def _run_of(self, trial: TrackedTrial) -> str:
@@ -73,51 +77,50 @@ class MLflowTracker(Tracker):
         from mlflow.entities import Param
 
         key = str(trial.number)
-        if key not in self._runs:
-            self._runs[key] = self._begin(key, trial.name)
-            self._last_steps[self._runs[key]] = 0
-            parameters = [Param(name, _short(value)) for name, value in trial.settings.items()]
-            self._client.log_batch(self._runs[key], params=parameters)
-        return self._runs[key]
+        if key in self._runs:
+            return self._runs[key]
+        run_id = self._create_run(key, trial.name)
+        self._runs[key] = run_id
+        self._last_steps[run_id] = 0
+        parameters = [Param(name, _truncate(value)) for name, value in trial.settings.items()]
+        self._client.log_batch(run_id, params=parameters)
+        return run_id
 
-    def _begin(self, key: str, name: str) -> str:
+    def _create_run(self, key: str, name: str) -> str:
         tags = {RUN: self._run, TRIAL: key}
-        begun: Any = self._client.create_run(self._experiment, tags=tags, run_name=f"{self._run} {name}")
-        return str(begun.info.run_id)
+        run: Any = self._client.create_run(self._experiment, tags=tags, run_name=f"{self._run} {name}")
+        return str(run.info.run_id)
 
     def _last_step(self, run_id: str) -> int:
-        """Return the last rung that a run has."""
+        """Return the last stored rung of a run."""
         if run_id not in self._last_steps:
             history = self._client.get_metric_history(run_id, "examples_seen")
             self._last_steps[run_id] = max((metric.step for metric in history), default=0)
         return self._last_steps[run_id]
 
-    def rest(self, trial: TrackedTrial) -> None:
+    def log_status(self, trial: TrackedTrial) -> None:
         run_id = self._run_of(trial)
         self._client.set_tag(run_id, STATUS, str(trial.status))
-        self._client.set_tag(run_id, REASON, _short(trial.reason))
+        self._client.set_tag(run_id, REASON, _truncate(trial.reason))
         if trial.is_over:
             self._client.set_terminated(run_id, ENDINGS[trial.status])
 
-    def front(self, front: FrontPage) -> None:
-        from mlflow.entities import Metric
-
+    def log_front(self, front: FrontPage) -> None:
         if FRONT not in self._runs:
-            self._runs[FRONT] = self._begin(FRONT, FRONT)
+            self._runs[FRONT] = self._create_run(FRONT, FRONT)
         run_id = self._runs[FRONT]
+        contents = {"front.md": front.markdown.encode(), "front.png": front.png}
         with tempfile.TemporaryDirectory() as folder:
-            for name, content in (("front.md", front.markdown.encode()), ("front.png", front.png)):
+            for name, content in contents.items():
                 path = Path(folder, name)
                 path.write_bytes(content)
                 self._client.log_artifact(run_id, str(path))
-        milliseconds = round(1000 * time.time())
-        metrics = [Metric(name, value, milliseconds, 0) for name, value in front.metrics.items()]
-        self._client.log_batch(run_id, metrics=metrics)
+        self._log_metrics(run_id, front.metrics, step=0)
         self._client.set_terminated(run_id, "FINISHED")
 
     def close(self) -> None:
-        """Do nothing: each call is stored before it returns."""
+        """Do nothing, since each call is stored before it returns."""
 
 
-def _short(value: Any) -> str:
-    return str(value)[:MOST_CHARACTERS]
+def _truncate(value: Any) -> str:
+    return str(value)[:MAX_CHARACTERS]

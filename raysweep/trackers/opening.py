@@ -1,4 +1,4 @@
-"""From the configured trackers to open clients; missing clients and settings are reported before the sweep starts."""
+"""Check and open the configured trackers; missing clients and settings are reported before the sweep starts."""
 
 import os
 from collections.abc import Callable
@@ -19,21 +19,23 @@ from raysweep.storage import location
 from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.trackers.tracker import Tracker
 
+URI_VARIABLE = "MLFLOW_TRACKING_URI"
+
 
 @dataclass(frozen=True)
 class Destination:
-    """The tracked run: its folder, wherever it is, and the sweep's name."""
+    """The tracked run: its folder, local or in a bucket, and the sweep's name."""
 
     run: Folder
     sweep: str
 
     @property
     def name(self) -> str:
-        """Return the run's own name."""
+        """The run's own name."""
         return location.name_of(self.run.location)
 
 
-def check(config: TrackersConfig, runs: str) -> None:
+def check_trackers(config: TrackersConfig, runs: str) -> None:
     """Raise InputError if a tracker's extra is not installed or its destination is missing.
 
     Runs in a bucket need an explicit destination.
@@ -41,32 +43,32 @@ def check(config: TrackersConfig, runs: str) -> None:
     packages.check(packages.needs_of_trackers(config))
     if not location.is_uri(runs):
         return
-    if config.tensorboard is not None and config.tensorboard.folder is None:
-        raise InputError(f"trackers.tensorboard: needs a folder of this machine, as runs are kept in {runs}")
-    if config.wandb is not None and config.wandb.folder is None:
-        raise InputError(f"trackers.wandb: needs a folder of this machine, as runs are kept in {runs}")
-    if config.mlflow is not None and config.mlflow.uri is None and "MLFLOW_TRACKING_URI" not in os.environ:
-        raise InputError(f"trackers.mlflow: needs a uri, or MLFLOW_TRACKING_URI, as runs are kept in {runs}")
+    folders = {"tensorboard": config.tensorboard, "wandb": config.wandb}
+    for name, settings in folders.items():
+        if settings is not None and settings.folder is None:
+            raise InputError(f"trackers.{name}: folder is not set; runs in {runs} need a folder on this machine")
+    if config.mlflow is not None and config.mlflow.uri is None and URI_VARIABLE not in os.environ:
+        raise InputError(f"trackers.mlflow: uri is not set; runs in {runs} need a uri or {URI_VARIABLE}")
 
 
-def openers(config: TrackersConfig, to: Destination) -> dict[str, Callable[[], Tracker]]:
+def tracker_openers(config: TrackersConfig, to: Destination) -> dict[str, Callable[[], Tracker]]:
     """Return functions that open the configured trackers, by name.
 
     They may be slow and raise any error of the clients.
     """
-    found: dict[str, Callable[[], Tracker]] = {}
+    openers: dict[str, Callable[[], Tracker]] = {}
     if config.tensorboard is not None:
-        found["tensorboard"] = partial(_tensorboard, config.tensorboard, to)
+        openers["tensorboard"] = partial(_open_tensorboard, config.tensorboard, to)
     if config.mlflow is not None:
-        found["mlflow"] = partial(_mlflow, config.mlflow, to)
+        openers["mlflow"] = partial(_open_mlflow, config.mlflow, to)
     if config.wandb is not None:
-        found["wandb"] = partial(_wandb, config.wandb, to)
+        openers["wandb"] = partial(_open_wandb, config.wandb, to)
     if config.trackio is not None:
-        found["trackio"] = partial(_trackio, config.trackio, to)
-    return found
+        openers["trackio"] = partial(_open_trackio, config.trackio, to)
+    return openers
 
 
-def _tensorboard(settings: TensorBoardConfig, to: Destination) -> Tracker:
+def _open_tensorboard(settings: TensorBoardConfig, to: Destination) -> Tracker:
     from raysweep.trackers.tensorboard import TensorBoardTracker
 
     if settings.folder is None:
@@ -74,17 +76,17 @@ def _tensorboard(settings: TensorBoardConfig, to: Destination) -> Tracker:
     return TensorBoardTracker(Path(settings.folder, to.name))
 
 
-def _mlflow(settings: MLflowConfig, to: Destination) -> Tracker:
+def _open_mlflow(settings: MLflowConfig, to: Destination) -> Tracker:
     from raysweep.trackers.mlflow import MLflowTracker
 
     project = settings.project or to.sweep
-    if settings.uri is not None or "MLFLOW_TRACKING_URI" in os.environ:
+    if settings.uri is not None or URI_VARIABLE in os.environ:
         return MLflowTracker(settings.uri, project, to.name)
     runs = _own_folder(to).parent
     return MLflowTracker(f"sqlite:///{runs / 'mlflow.db'}", project, to.name, artifacts=runs / "mlflow-artifacts")
 
 
-def _wandb(settings: WandbConfig, to: Destination) -> Tracker:
+def _open_wandb(settings: WandbConfig, to: Destination) -> Tracker:
     from raysweep.trackers.wandb import WandbTracker
 
     # Next to the run, because the client creates links, which a run folder must not contain.
@@ -92,7 +94,7 @@ def _wandb(settings: WandbConfig, to: Destination) -> Tracker:
     return WandbTracker(settings.project or to.sweep, to.name, folder, settings.mode)
 
 
-def _trackio(settings: TrackioConfig, to: Destination) -> Tracker:
+def _open_trackio(settings: TrackioConfig, to: Destination) -> Tracker:
     from raysweep.trackers.trackio import TrackioTracker
 
     return TrackioTracker(settings.project or to.sweep, to.name)
@@ -105,5 +107,5 @@ def _own_folder(to: Destination) -> Path:
         InputError: If the run is in a bucket.
     """
     if isinstance(to.run, BucketFolder):
-        raise InputError(f"{to.run.location}: lies in a bucket; name a folder, or a uri, for the tracker")
+        raise InputError(f"{to.run.location}: is in a bucket; set a folder or uri of the tracker")
     return to.run.path.absolute()

@@ -25,18 +25,15 @@ class TensorBoardTracker(Tracker):
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._writers: dict[str, _EventFile] = {}
-        for kind in ("trial-*", FRONT):
-            for old in folder.glob(f"{kind}/{EVENT_FILES}"):
-                old.unlink()
+        for pattern in ("trial-*", FRONT):
+            for path in folder.glob(f"{pattern}/{EVENT_FILES}"):
+                path.unlink()
 
-    def step(self, trial: TrackedTrial, step: Step) -> None:
-        from tensorboard.compat.proto.summary_pb2 import Summary
-
+    def log_step(self, trial: TrackedTrial, step: Step) -> None:
         writer = self._writer_of(trial)
-        values = [Summary.Value(tag=name, simple_value=value) for name, value in step.metrics.items()]
-        writer.add(_event(Summary(value=values), step.number))
+        writer.add(_event(_scalars(step.metrics), step.number))
 
-    def rest(self, trial: TrackedTrial) -> None:
+    def log_status(self, trial: TrackedTrial) -> None:
         writer = self._writer_of(trial)
         text = f"{trial.status}: {trial.reason}" if trial.reason else str(trial.status)
         writer.add(_event(_text("status", text), len(trial.steps)))
@@ -46,22 +43,23 @@ class TensorBoardTracker(Tracker):
         is_new = trial.name not in self._writers
         writer = self._writer(trial.name)
         if is_new:
-            writer.add(_event(_text("configuration", _bullets(trial.settings)), 0))
+            bullets = [f"- {name}: {value}" for name, value in trial.settings.items()]
+            writer.add(_event(_text("configuration", "\n".join(bullets)), 0))
         return writer
 
-    def front(self, front: FrontPage) -> None:
+    def log_front(self, front: FrontPage) -> None:
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         writer = self._writer(FRONT)
         writer.add(_event(_text("front", front.markdown), 0))
         height, width = _size(front.png)
         image = Summary.Image(height=height, width=width, colorspace=4, encoded_image_string=front.png)
-        writer.add(_event(Summary(value=[Summary.Value(tag="front", image=image)]), 0))
-        values = [Summary.Value(tag=name, simple_value=value) for name, value in front.metrics.items()]
-        writer.add(_event(Summary(value=values), 0))
+        picture = Summary.Value(tag="front", image=image)
+        writer.add(_event(Summary(value=[picture]), 0))
+        writer.add(_event(_scalars(front.metrics), 0))
 
     def close(self) -> None:
-        """Do nothing: each event is in its file before the next."""
+        """Do nothing, since each event is written at once."""
 
     def _writer(self, name: str) -> "_EventFile":
         if name not in self._writers:
@@ -95,6 +93,13 @@ def _event(summary: Any, step: int) -> Any:
     return Event(wall_time=time.time(), step=step, summary=summary)
 
 
+def _scalars(metrics: Mapping[str, float]) -> Any:
+    from tensorboard.compat.proto.summary_pb2 import Summary
+
+    values = [Summary.Value(tag=name, simple_value=value) for name, value in metrics.items()]
+    return Summary(value=values)
+
+
 def _text(tag: str, text: str) -> Any:
     """Return a summary for the text plugin, which renders Markdown."""
     from tensorboard.compat.proto.summary_pb2 import Summary
@@ -108,11 +113,8 @@ def _text(tag: str, text: str) -> Any:
     return Summary(value=[Summary.Value(tag=tag, metadata=metadata, tensor=tensor)])
 
 
-def _bullets(settings: Mapping[str, Any]) -> str:
-    return "\n".join(f"- {name}: {value}" for name, value in settings.items())
-
-
 def _size(png: bytes) -> tuple[int, int]:
     """Return the height and width of a PNG picture in pixels, which are stored in its first chunk."""
-    width, height = (int.from_bytes(png[start : start + 4], "big") for start in (16, 20))
+    width = int.from_bytes(png[16:20], "big")
+    height = int.from_bytes(png[20:24], "big")
     return height, width

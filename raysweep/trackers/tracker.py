@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from raysweep.results.types import TrialStatus
 
-OVER = (TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED)
+ENDED = (TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED)
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,14 @@ class TrackedTrial:
 
     @property
     def is_over(self) -> bool:
-        return self.status in OVER
+        return self.status in ENDED
 
     @property
     def settings(self) -> dict[str, Any]:
         """Return the configuration and the trial that it replicates, if any."""
-        repeats = {} if self.replicate_of is None else {"replicate_of": self.replicate_of}
-        return {**self.config, **repeats}
+        if self.replicate_of is None:
+            return dict(self.config)
+        return {**self.config, "replicate_of": self.replicate_of}
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class FrontPage:
 
 
 class Tracker(abc.ABC):
-    """A client, opened for one run of raysweep.
+    """A client of a tracking service, opened for one run of raysweep.
 
     It skips data that an earlier session or process has already stored. The methods are called from one thread, in the
     order of the events, for all events of the run. They may raise any error of the client.
@@ -65,15 +66,15 @@ class Tracker(abc.ABC):
     name: ClassVar[str]
 
     @abc.abstractmethod
-    def step(self, trial: TrackedTrial, step: Step) -> None:
-        """Store the rung that a trial has just finished, the last of its ``steps``."""
+    def log_step(self, trial: TrackedTrial, step: Step) -> None:
+        """Store the latest rung of a trial, the last of its ``steps``."""
 
     @abc.abstractmethod
-    def rest(self, trial: TrackedTrial) -> None:
-        """Note that a trial has left its worker, for now or for good."""
+    def log_status(self, trial: TrackedTrial) -> None:
+        """Store the status of a trial that is paused or has ended."""
 
     @abc.abstractmethod
-    def front(self, front: FrontPage) -> None:
+    def log_front(self, front: FrontPage) -> None:
         """Store the front at the end of the sweep's session."""
 
     def close_trial(self, trial: TrackedTrial) -> None:  # noqa: B027 (most trackers need nothing here)

@@ -1,4 +1,7 @@
-"""Trackers fed while a sweep runs, each in its own thread, so that one that fails or hangs delays nothing."""
+"""Trackers fed with a run's events, while a sweep runs or afterwards.
+
+While a sweep runs, each tracker has its own thread, so that one that fails or hangs delays nothing.
+"""
 
 import contextlib
 import queue
@@ -14,16 +17,28 @@ from raysweep.config.document import join_key
 from raysweep.config.strict import explain
 from raysweep.config.trackers import SETTINGS, TRACKERS, TrackersConfig
 from raysweep.errors import InputError
-from raysweep.results.events import Event
+from raysweep.metrics.objective import Objective
+from raysweep.report.figures import front_figure
+from raysweep.report.markdown import markdown
+from raysweep.report.summary import Summary, summary_of
+from raysweep.report.tables import front_table
+from raysweep.results.events import (
+    Event,
+    PointsScored,
+    RungFinished,
+    SessionStarted,
+    StatusChange,
+    TrialStarted,
+)
 from raysweep.results.ledger import events_of
 from raysweep.results.reader import load
 from raysweep.results.settings_file import read_settings
+from raysweep.results.types import Point, RunInfo, TrialStatus
 from raysweep.storage.folder import Folder
-from raysweep.trackers.opening import Destination, check, openers
-from raysweep.trackers.sweep_events import SweepEvents
-from raysweep.trackers.tracker import Tracker
+from raysweep.trackers.opening import Destination, check_trackers, tracker_openers
+from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
 
-FINISH_SECONDS = 60.0  # the end of a sweep waits this long for a tracker without progress
+FINISH_SECONDS = 60.0  # the end of a sweep waits this long for a tracker that makes no progress
 
 Warn = Callable[[str], None]
 
@@ -37,16 +52,16 @@ class Tracking:
     """
 
     def __init__(self, config: TrackersConfig, run: Folder, sweep: str, warn: Warn) -> None:
-        opened = openers(config, Destination(run, sweep))
-        self._feeds = [_Feed(name, opener, run, warn) for name, opener in opened.items()]
+        openers = tracker_openers(config, Destination(run, sweep))
+        self._feeds = [_Feed(name, opener, run, warn) for name, opener in openers.items()]
 
     def take_all(self, events: Iterable[Event]) -> None:
-        """Take the events of the run so far."""
+        """Pass the events of the run so far to all trackers."""
         for event in events:
             self.take(event)
 
     def take(self, event: Event) -> None:
-        """Take the next event."""
+        """Pass the next event to all trackers."""
         for feed in self._feeds:
             feed.put(event)
 
@@ -63,42 +78,44 @@ class _Feed:
 
     def __init__(self, name: str, opener: Callable[[], Tracker], run: Folder, warn: Warn) -> None:
         self._name, self._opener, self._run, self._warn = name, opener, run, warn
-        self._waiting: queue.SimpleQueue[object] = queue.SimpleQueue()
-        self._moved_at = time.monotonic()
+        self._events: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._progress_at = time.monotonic()
         self._thread = threading.Thread(target=self._work, name=f"tracker-{name}", daemon=True)
         self._thread.start()
 
     def put(self, event: object) -> None:
         if self._thread.is_alive():
-            self._waiting.put(event)
+            self._events.put(event)
 
     def _work(self) -> None:
         try:
-            events = SweepEvents(self._opener(), self._run)
-            while (event := self._waiting.get()) is not _END:
+            sweep_events = SweepEvents(self._opener(), self._run)
+            while (event := self._events.get()) is not _END:
                 assert isinstance(event, Event)
-                events.take(event)
-                self._move()
-            events.finish(self._move)
+                sweep_events.take(event)
+                self._note_progress()
+            sweep_events.finish(self._note_progress)
         except Exception as error:  # clients pass on any error of their layers
-            self._warn(f"trackers: {self._name} is left out from now on: {_one_line(error)}; {self._hint}")
+            self._warn(f"trackers: {self._name} disabled (error={_one_line(error)}); {self._hint}")
 
-    def _move(self) -> None:
-        self._moved_at = time.monotonic()
+    def _note_progress(self) -> None:
+        self._progress_at = time.monotonic()
 
     @property
     def _hint(self) -> str:
-        return f"later: raysweep track {self._run.location} --to {self._name}"
+        return f"to write it later: raysweep track {self._run.location} --to {self._name}"
 
     def wait(self) -> None:
         """Wait until the thread ends or has made no progress for FINISH_SECONDS."""
-        self._moved_at = time.monotonic()
+        self._progress_at = time.monotonic()
         while self._thread.is_alive():
-            left = self._moved_at + FINISH_SECONDS - time.monotonic()
-            if left <= 0:
-                self._warn(f"trackers: {self._name} does not come to an end and is left alone; {self._hint}")
+            seconds_left = self._progress_at + FINISH_SECONDS - time.monotonic()
+            if seconds_left <= 0:
+                self._warn(
+                    f"trackers: {self._name} abandoned (seconds_without_progress={FINISH_SECONDS:g}); {self._hint}"
+                )
                 return
-            self._thread.join(min(left, 0.5))
+            self._thread.join(min(seconds_left, 0.5))
 
 
 def fill(config: TrackersConfig, run: Folder) -> Sequence[str]:
@@ -107,20 +124,20 @@ def fill(config: TrackersConfig, run: Folder) -> Sequence[str]:
     Raises:
         InputError: If a tracker fails.
     """
-    check(config, run.location)
+    check_trackers(config, run.location)
     sweep = load(run).info.name
-    opened = openers(config, Destination(run, sweep))
-    for name, opener in opened.items():
+    openers = tracker_openers(config, Destination(run, sweep))
+    for name, opener in openers.items():
         try:
-            events = SweepEvents(opener(), run)
+            sweep_events = SweepEvents(opener(), run)
             for event in events_of(run):
-                events.take(event)
-            events.finish()
+                sweep_events.take(event)
+            sweep_events.finish()
         except InputError:
             raise
         except Exception as error:
             raise InputError(f"{name}: {_one_line(error)}") from None
-    return tuple(opened)
+    return tuple(openers)
 
 
 def _one_line(error: Exception) -> str:
@@ -128,29 +145,30 @@ def _one_line(error: Exception) -> str:
     return without_passwords[:300] or type(error).__name__
 
 
-def settings(run: Folder, names: Sequence[str], given: Mapping[str, str]) -> TrackersConfig:
-    """Return the settings of these trackers: those of the run's own file, updated with ``given``.
+def merge_settings(run: Folder, names: Sequence[str], options: Mapping[str, str]) -> TrackersConfig:
+    """Return the settings of these trackers: those of the run's own file, updated with ``options``.
 
-    Each given value applies to all of the trackers that have such a key.
+    Each option applies to all of the trackers that have such a key.
 
     Raises:
-        InputError: If a name is unknown, no tracker has a given key, or a value is invalid.
+        InputError: If a name is unknown, no tracker has an option's key, or a value is invalid.
     """
-    own = TrackersConfig()
-    stored = read_settings(run, load(run)).get("trackers", {})
+    unknown = [name for name in names if name not in TRACKERS]
+    if unknown:
+        raise InputError(f"--to is {unknown[0]!r}; allowed: {', '.join(TRACKERS)}")
+    stored = TrackersConfig()
     with contextlib.suppress(ValidationError):
-        own = TrackersConfig.model_validate(stored)
+        stored = TrackersConfig.model_validate(read_settings(run, load(run)).get("trackers", {}))
     values: dict[str, dict[str, Any]] = {}
     for name in names:
-        if name not in TRACKERS:
-            raise InputError(f"--to is {name!r}; allowed: {', '.join(TRACKERS)}")
-        before = getattr(own, name)
-        values[name] = {} if before is None else before.model_dump()
-    for key, value in given.items():
-        takers = [name for name in values if key in SETTINGS[name]]
-        if not takers:
-            raise InputError(f"--{key} goes with none of {', '.join(names)}")
-        for name in takers:
+        config = getattr(stored, name)
+        values[name] = {} if config is None else config.model_dump()
+    for key, value in options.items():
+        receivers = [name for name in values if key in SETTINGS[name]]
+        if not receivers:
+            allowed = dict.fromkeys(setting for name in names for setting in SETTINGS[name])
+            raise InputError(f"--{key}: unknown setting of {', '.join(names)}; allowed: {', '.join(allowed)}")
+        for name in receivers:
             values[name][key] = value
     try:
         return TrackersConfig.model_validate(values)
@@ -158,3 +176,88 @@ def settings(run: Folder, names: Sequence[str], given: Mapping[str, str]) -> Tra
         first: dict[str, Any] = dict(error.errors()[0])
         problem = explain(first, tuple(first["loc"]), TrackersConfig)
         raise InputError(join_key(f"--{first['loc'][-1]}", problem)) from None
+
+
+class SweepEvents:
+    """The calls of one tracker that follow from a run's events."""
+
+    def __init__(self, tracker: Tracker, run: Folder) -> None:
+        self._tracker = tracker
+        self._run = run
+        self._trials: dict[int, TrackedTrial] = {}
+        self._info: RunInfo | None = None
+        self._reference: Point | None = None
+
+    def take(self, event: Event) -> None:
+        """Pass on the next event; raises any error of the tracker's client."""
+        match event:
+            case SessionStarted():
+                self._info = event.info
+            case PointsScored():
+                for point in event.points:
+                    if point.kind == "reference" and point.split == "dev":
+                        self._reference = point
+            case TrialStarted():
+                self._trials[event.trial] = TrackedTrial(event.trial, event.config, event.replicate_of)
+            case RungFinished():
+                trial = self._trials[event.trial]
+                step = Step(event.step, self._metrics(event))
+                trial.steps.append(step)
+                self._tracker.log_step(trial, step)
+        if isinstance(event, StatusChange):
+            trial = self._trials[event.trial]
+            trial.status, trial.reason = event.status, event.reason
+            if event.status != TrialStatus.RUNNING:
+                self._tracker.log_status(trial)
+
+    def _metrics(self, rung: RungFinished) -> dict[str, float]:
+        """Return the metrics of the rung's best point, of its plain point, and of the rung itself."""
+        metrics = {"loss": rung.loss, "examples_seen": float(rung.examples_seen), "seconds": rung.seconds}
+        if rung.points and self._info is not None:
+            best = self._best_point(rung.points, self._info)
+            metrics |= _scores(best)
+            metrics["objective"] = self._info.objective(best)
+        plain_points = [point for point in rung.points if point.kind == "plain"]
+        for point in plain_points:
+            for name, score in _scores(point).items():
+                metrics[f"plain/{name}"] = score
+        return metrics
+
+    def _best_point(self, points: Sequence[Point], info: RunInfo) -> Point:
+        """Return the best point under the sweep's objective; a feasible point ranks above any infeasible one."""
+        if self._reference is None:
+            return max(points, key=info.objective)
+        reference = self._reference.polarity, self._reference.similarity
+        objective = Objective.of(info.polarity_weight, info.similarity, info.constraints, reference)
+        by_pair = {(point.polarity, point.similarity): point for point in points}
+        return by_pair[objective.best_point(list(by_pair))]
+
+    def finish(self, on_progress: Callable[[], None] = lambda: None) -> None:
+        """Pass the front, from the current ledger, to the tracker and close it.
+
+        ``on_progress`` is called after each trial is closed.
+        """
+        try:
+            summary = summary_of(self._run)
+            if summary.members:
+                self._tracker.log_front(_front_page(summary))
+        finally:
+            for trial in self._trials.values():
+                self._tracker.close_trial(trial)
+                on_progress()
+            self._tracker.close()
+
+
+def _scores(point: Point) -> dict[str, float]:
+    return {"polarity": point.polarity, "similarity": point.similarity, "retention": point.retention}
+
+
+def _front_page(summary: Summary) -> FrontPage:
+    """Return the front; its metrics are its size and its hypervolume on each split, with scores in [0, 1]."""
+    metrics = {"members": float(len(summary.members))}
+    for split, area in summary.areas.items():
+        metrics[f"{split}/hypervolume"] = area.front
+        if area.share is not None:
+            metrics[f"{split}/oracle_share"] = area.share
+    table = front_table(summary)
+    return FrontPage(table.columns, table.rows, markdown(summary), front_figure(summary), metrics)

@@ -23,16 +23,16 @@ class TrackioTracker(Tracker):
         self._open_name = ""
         self._next_steps: dict[str, int] = {}  # by run, read when the run is first opened
 
-    def step(self, trial: TrackedTrial, step: Step) -> None:
+    def log_step(self, trial: TrackedTrial, step: Step) -> None:
         run = self._run_of(trial.name, trial.settings)
         if step.number >= self._next_steps[trial.name]:
             run.log(dict(step.metrics), step=step.number)
             self._next_steps[trial.name] = step.number + 1
 
-    def rest(self, trial: TrackedTrial) -> None:
-        """Do nothing, since Trackio runs have no status, except for a trial that ended before any step.
+    def log_status(self, trial: TrackedTrial) -> None:
+        """Store the status of a trial that ended before its first step, which would have no run otherwise.
 
-        Without a row it would have no run at all.
+        Trackio runs have no status, so other trials need nothing.
         """
         if trial.is_over and not trial.steps:
             run = self._run_of(trial.name, trial.settings)
@@ -40,7 +40,7 @@ class TrackioTracker(Tracker):
                 run.log({"status": str(trial.status), "reason": trial.reason}, step=0)
                 self._next_steps[trial.name] = 1
 
-    def front(self, front: FrontPage) -> None:
+    def log_front(self, front: FrontPage) -> None:
         import pandas
         import trackio
 
@@ -49,10 +49,8 @@ class TrackioTracker(Tracker):
             picture = Path(folder, "front.png")
             picture.write_bytes(front.png)
             frame = pandas.DataFrame(list(front.rows), columns=list(front.columns))
-            run.log(
-                {"front": trackio.Table(dataframe=frame), "picture": trackio.Image(str(picture)), **front.metrics},
-                step=self._next_steps[FRONT],
-            )
+            table, image = trackio.Table(dataframe=frame), trackio.Image(str(picture))
+            run.log({"front": table, "picture": image, **front.metrics}, step=self._next_steps[FRONT])
             self._finish()
 
     def close(self) -> None:

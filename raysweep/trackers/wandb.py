@@ -31,9 +31,9 @@ class WandbTracker(Tracker):
             silent=True, console="off", disable_git=True, disable_code=True, x_disable_stats=True
         )
         if mode == "online" and not wandb.login(prompt=False):
-            raise RuntimeError("there is no key: wandb login, or WANDB_API_KEY")
+            raise RuntimeError("no API key; run wandb login or set WANDB_API_KEY")
 
-    def step(self, trial: TrackedTrial, step: Step) -> None:
+    def log_step(self, trial: TrackedTrial, step: Step) -> None:
         if self._mode == "offline":
             return
         if trial.number not in self._open:
@@ -42,49 +42,51 @@ class WandbTracker(Tracker):
         if step.number >= run.step:  # skips steps that are already on the server
             run.log(dict(step.metrics), step=step.number)
 
-    def rest(self, trial: TrackedTrial) -> None:
+    def log_status(self, trial: TrackedTrial) -> None:
         if self._mode == "offline":
             if trial.is_over:
-                self._write_whole(trial)
+                self._write_offline(trial)
             return
         run = self._open.pop(trial.number, None)
         if run is not None:
             _close(run, trial)
 
-    def _write_whole(self, trial: TrackedTrial) -> None:
+    def _write_offline(self, trial: TrackedTrial) -> None:
         run = self._init(trial.name, trial.settings)
         for step in trial.steps:
             run.log(dict(step.metrics), step=step.number)
         _close(run, trial)
         self._written.add(trial.number)
 
-    def front(self, front: FrontPage) -> None:
+    def log_front(self, front: FrontPage) -> None:
         import wandb
 
         run = self._init(FRONT, {})
         with tempfile.TemporaryDirectory() as folder:
             picture = Path(folder, "front.png")
             picture.write_bytes(front.png)
-            table = wandb.Table(columns=list(front.columns), data=[list(row) for row in front.rows])
-            run.log({"front": table, "picture": wandb.Image(str(picture)), **front.metrics})
+            rows = [list(row) for row in front.rows]
+            table = wandb.Table(columns=list(front.columns), data=rows)
+            image = wandb.Image(str(picture))
+            run.log({"front": table, "picture": image, **front.metrics})
             run.finish()
 
     def close_trial(self, trial: TrackedTrial) -> None:
         if trial.number in self._open:
             _close(self._open.pop(trial.number), trial)
         elif self._mode == "offline" and trial.number not in self._written:
-            self._write_whole(trial)
+            self._write_offline(trial)
 
     def close(self) -> None:
-        """Do nothing: all trials are closed."""
+        """Do nothing, since :meth:`close_trial` has closed all runs."""
 
     def _init(self, name: str, settings: dict[str, Any]) -> Any:
         import wandb
 
         run_id = hashlib.sha256(f"{self._run}/{name}".encode()).hexdigest()[:24]
         if self._mode == "offline":
-            for old in (self._folder / "wandb").glob(f"offline-run-*-{run_id}"):
-                shutil.rmtree(old)
+            for previous in (self._folder / "wandb").glob(f"offline-run-*-{run_id}"):
+                shutil.rmtree(previous)
         return wandb.init(
             project=self._project,
             group=self._run,

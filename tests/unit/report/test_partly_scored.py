@@ -24,8 +24,8 @@ from raysweep.report.watch.command import watch_once
 from raysweep.results.reader import load
 from raysweep.results.types import Point, ScoredSplit
 from raysweep.storage.folder import LocalFolder
-from raysweep.trackers.sweep_events import SweepEvents
 from raysweep.trackers.tracker import Tracker
+from raysweep.trackers.tracking import SweepEvents
 from support.consoles import narrow, printed
 from support.ledgers import REFERENCE, StoredSweep, baseline, dev_front, random_trials, write_ledger
 from support.query_scores import write_query_scores
@@ -130,7 +130,7 @@ def test_trackers_get_figures_of_dev_alone(partial: Run, unscored: Run) -> None:
     for run in (partial, unscored):
         tracker = Mock(spec=Tracker)
         SweepEvents(tracker, LocalFolder(run.folder)).finish()
-        metrics.append(tracker.front.call_args.args[0].metrics)
+        metrics.append(tracker.log_front.call_args.args[0].metrics)
     assert metrics[0] == metrics[1]
     assert {name.partition("/")[0] for name in metrics[0]} == {"members", "dev"}
 

@@ -1,4 +1,4 @@
-"""Runs in each tracker, read back by the tracker's own reader where it has one, and compared with the ledger."""
+"""Runs written to each tracker, read back by its own reader if it has one, and compared with the ledger."""
 
 import importlib
 import json
@@ -36,8 +36,8 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-def go_on(run: Path) -> None:
-    """The paused trial has one more rung, and is done, as after a resume."""
+def resume_paused_trial(run: Path) -> None:
+    """Add a rung and the end of the paused trial to the ledger, as after a resume."""
     from raysweep.results.events import RungFinished
 
     ledger = Ledger(run)
@@ -49,8 +49,8 @@ def go_on(run: Path) -> None:
 
 
 def curves_of_ledger(run: Path) -> Curves:
-    """What the ledger's lines say. Each rung of these has one point, which is plain."""
-    found: Curves = {}
+    """Return the curves in the ledger's lines. Each rung has one point, which is plain."""
+    curves: Curves = {}
     for line in (run / "ledger.jsonl").read_text().splitlines():
         event = json.loads(line)
         if event["event"] == "rung":
@@ -59,40 +59,40 @@ def curves_of_ledger(run: Path) -> Curves:
             metrics = {name: event[name] for name in ("loss", "examples_seen", "seconds")}
             metrics |= {**scores, **{f"plain/{name}": value for name, value in scores.items()}}
             metrics["objective"] = (scored["polarity"] + scored["similarity"]) / 2
-            found.setdefault(event["trial"], {})[event["step"]] = metrics
-    return found
+            curves.setdefault(event["trial"], {})[event["step"]] = metrics
+    return curves
 
 
-def check(found: Curves, run: Path) -> None:
+def check_curves(curves: Curves, run: Path) -> None:
     expected = curves_of_ledger(run)
-    assert found.keys() == expected.keys()
+    assert curves.keys() == expected.keys()
     for trial, steps in expected.items():
-        assert found[trial].keys() == steps.keys()
+        assert curves[trial].keys() == steps.keys()
         for step, metrics in steps.items():
-            assert found[trial][step] == pytest.approx(metrics, rel=1e-6)
+            assert curves[trial][step] == pytest.approx(metrics, rel=1e-6)
 
 
-def fill_twice_over(run: Path, settings: Mapping[str, Any]) -> None:
-    """Track a run, again, and again once it has gone on."""
+def fill_repeatedly(run: Path, settings: Mapping[str, Any]) -> None:
+    """Track a run twice, and once more after it was resumed."""
     config = TrackersConfig.model_validate(settings)
     for _ in range(2):
         tracking.fill(config, LocalFolder(run))
-    go_on(run)
+    resume_paused_trial(run)
     tracking.fill(config, LocalFolder(run))
 
 
 def add(curves: Curves, name: str, step: int, metric: str, value: float) -> None:
-    """A value that must not be there yet."""
+    """Add a value, which must not exist yet."""
     steps = curves.setdefault(int(name.rpartition("-")[2]), {})
-    assert metric not in steps.setdefault(step, {}), "doubled"
+    assert metric not in steps.setdefault(step, {}), "duplicate value"
     steps[step][metric] = value
 
 
-def test_tensorboards_event_files(run: Path) -> None:
+def test_tensorboard_event_files(run: Path) -> None:
     pytest.importorskip("tensorboard", reason="the extra tensorboard is not installed")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    fill_twice_over(run, {"tensorboard": {}})
+    fill_repeatedly(run, {"tensorboard": {}})
     curves: Curves = {}
     texts: dict[str, str] = {}
     for folder in sorted((run / "tensorboard").iterdir()):
@@ -111,7 +111,7 @@ def test_tensorboards_event_files(run: Path) -> None:
         for tag in tags["scalars"]:
             for scalar in events.Scalars(tag):
                 add(curves, folder.name, scalar.step, tag, scalar.value)
-    check(curves, run)
+    check_curves(curves, run)
     assert texts["trial-0000/configuration"] == "- loss: triplet\n- learning_rate: 1e-05"
     assert texts["trial-0001/status"] == "completed: done"
     assert texts["trial-0002/status"] == "failed: diverged"
@@ -119,33 +119,33 @@ def test_tensorboards_event_files(run: Path) -> None:
 
 
 @pytest.mark.ray
-def test_mlflows_local_store(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mlflow_local_store(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
     from mlflow.tracking import MlflowClient
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    fill_twice_over(run, {"mlflow": {}})
+    fill_repeatedly(run, {"mlflow": {}})
     client = MlflowClient(tracking_uri=f"sqlite:///{run.parent / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("night-run")
-    runs = {each.info.run_name: each for each in client.search_runs([experiment.experiment_id])}
+    runs = {stored.info.run_name: stored for stored in client.search_runs([experiment.experiment_id])}
     front = runs.pop("night-1 front")
     assert sorted(artifact.path for artifact in client.list_artifacts(front.info.run_id)) == ["front.md", "front.png"]
     picture = client.download_artifacts(front.info.run_id, "front.png", str(run.parent))
     assert Path(picture).read_bytes().startswith(b"\x89PNG")
     curves: Curves = {}
-    for name, each in runs.items():
-        for tag in each.data.metrics:
-            for metric in client.get_metric_history(each.info.run_id, tag):
+    for name, stored in runs.items():
+        for tag in stored.data.metrics:
+            for metric in client.get_metric_history(stored.info.run_id, tag):
                 add(curves, name, metric.step, tag, metric.value)
-    check(curves, run)
+    check_curves(curves, run)
     trials = [runs[f"night-1 trial-000{number}"] for number in range(3)]
-    assert [each.info.status for each in trials] == ["FINISHED", "FINISHED", "FAILED"]
+    assert [trial.info.status for trial in trials] == ["FINISHED", "FINISHED", "FAILED"]
     assert trials[0].data.params == {"loss": "triplet", "learning_rate": "1e-05"}
     assert trials[2].data.tags["raysweep.reason"] == "diverged"
 
 
 @pytest.mark.ray
-def test_a_server_that_is_down_is_one_line(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_server_is_reported_on_one_line(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     done = raysweep_here(run.parent, "track", str(run), "--to", "mlflow", "--uri", "http://127.0.0.1:9")
@@ -155,17 +155,17 @@ def test_a_server_that_is_down_is_one_line(run: Path, monkeypatch: pytest.Monkey
 
 
 def wandb_records(path: Path) -> Iterator[Any]:
-    """The records of an offline run: the log format of LevelDB after a header of 7 bytes."""
+    """Yield the records of an offline run: the log format of LevelDB after a header of 7 bytes."""
     from wandb.proto.wandb_internal_pb2 import Record
 
     content, position, parts = path.read_bytes(), 7, b""
     while position + 7 <= len(content):
-        if 32768 - position % 32768 < 7:  # a block's end, where no record's head has room
+        if 32768 - position % 32768 < 7:  # the end of a block, too short for a record header
             position += 32768 - position % 32768
         _, length, kind = struct.unpack("<IHB", content[position : position + 7])
         parts += content[position + 7 : position + 7 + length]
         position += 7 + length
-        if kind in (1, 4):  # whole, or its last part
+        if kind in (1, 4):  # a complete record, or its last part
             record = Record()
             record.ParseFromString(parts)
             parts = b""
@@ -173,9 +173,9 @@ def wandb_records(path: Path) -> Iterator[Any]:
 
 
 @pytest.mark.ray
-def test_wandbs_offline_runs(run: Path) -> None:
+def test_wandb_offline_runs(run: Path) -> None:
     pytest.importorskip("wandb", reason="the extra wandb is not installed")
-    fill_twice_over(run, {"wandb": {}})
+    fill_repeatedly(run, {"wandb": {}})
     curves: Curves = {}
     names = []
     for file in sorted((run.parent / "wandb").glob("offline-run-*/*.wandb")):
@@ -190,15 +190,15 @@ def test_wandbs_offline_runs(run: Path) -> None:
                     if not key.startswith("_"):
                         add(curves, begun.display_name, record.history.step.num, key, json.loads(value))
     assert sorted(names) == ["night-1 front", *(f"night-1 trial-000{number}" for number in range(3))]
-    check(curves, run)
+    check_curves(curves, run)
 
 
-def test_trackios_local_database(run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_trackio_local_database(run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
     monkeypatch.delenv("TRACKIO_SPACE_ID", raising=False)
     pytest.importorskip("trackio", reason="the extra trackio is not installed")
     storage = importlib.import_module("trackio.sqlite_storage").SQLiteStorage
-    fill_twice_over(run, {"trackio": {}})
+    fill_repeatedly(run, {"trackio": {}})
     rows = {name: storage.get_logs("night-run", name) for name in storage.get_runs("night-run")}
     assert rows.pop("night-1 front")
     (failed,) = rows.pop("night-1 trial-0002")
@@ -209,4 +209,4 @@ def test_trackios_local_database(run: Path, monkeypatch: pytest.MonkeyPatch, tmp
             for key, value in row.items():
                 if key not in ("timestamp", "step"):
                     add(curves, name, row["step"], key, value)
-    check(curves, run)
+    check_curves(curves, run)

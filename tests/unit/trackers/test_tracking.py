@@ -1,5 +1,6 @@
-"""What trackers are given of a ledger, while a sweep runs and afterwards; and what of one that fails, hangs or is missing."""
+"""Trackers during and after a sweep, and trackers that fail, hang or are not installed."""
 
+import dataclasses
 import importlib.util
 import threading
 import time
@@ -25,8 +26,8 @@ from raysweep.results.ledger import Ledger, read_events
 from raysweep.results.types import Point, TrialStatus
 from raysweep.storage.folder import LocalFolder
 from raysweep.trackers import opening, tracking
-from raysweep.trackers.sweep_events import SweepEvents
 from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
+from raysweep.trackers.tracking import SweepEvents
 from support.command_line import raysweep_here
 from support.ledgers import INFO, StoredTrial, write_ledger
 
@@ -37,25 +38,25 @@ TRIALS = [
 ]
 
 
-class Notes(Tracker):
-    """Writes down what it is given."""
+class Recorder(Tracker):
+    """Records its calls."""
 
-    name = "notes"
+    name = "recorder"
 
     def __init__(self) -> None:
         self.steps: list[tuple[int, Step]] = []
-        self.rests: list[tuple[int, str]] = []
+        self.statuses: list[tuple[int, str]] = []
         self.fronts: list[FrontPage] = []
         self.is_closed = threading.Event()
 
-    def step(self, trial: TrackedTrial, step: Step) -> None:
+    def log_step(self, trial: TrackedTrial, step: Step) -> None:
         assert trial.steps[-1] is step
         self.steps.append((trial.number, step))
 
-    def rest(self, trial: TrackedTrial) -> None:
-        self.rests.append((trial.number, f"{trial.status}: {trial.reason}"))
+    def log_status(self, trial: TrackedTrial) -> None:
+        self.statuses.append((trial.number, f"{trial.status}: {trial.reason}"))
 
-    def front(self, front: FrontPage) -> None:
+    def log_front(self, front: FrontPage) -> None:
         self.fronts.append(front)
 
     def close(self) -> None:
@@ -63,9 +64,9 @@ class Notes(Tracker):
 
 
 def point(kind: str, polarity: float, similarity: float, **others: Any) -> Point:
-    given = {"trial": 0, "step": 1, "value": None, **others}
+    fields = {"trial": 0, "step": 1, "value": None, **others}
     scores = {"polarity": polarity, "polarity_std": 0.1, "similarity": similarity, "similarity_std": 0.1}
-    return Point(kind=kind, split="dev", width=8, retention=similarity / 0.5, **scores, **given)
+    return Point(kind=kind, split="dev", width=8, retention=similarity / 0.5, **scores, **fields)
 
 
 def rung(*points: Point) -> RungFinished:
@@ -73,19 +74,19 @@ def rung(*points: Point) -> RungFinished:
 
 
 def feed(run: Path, tracker: Tracker, events: Sequence[Event]) -> SweepEvents:
-    passed_on = SweepEvents(tracker, LocalFolder(run))
+    sweep_events = SweepEvents(tracker, LocalFolder(run))
     for event in events:
-        passed_on.take(event)
-    return passed_on
+        sweep_events.take(event)
+    return sweep_events
 
 
-def test_a_step_has_the_best_point_and_the_plain_one(tmp_path: Path) -> None:
+def test_step_contains_best_and_plain_point(tmp_path: Path) -> None:
     reference = point("reference", 0.6, 0.5, trial=None, step=None)
     points = (point("plain", 0.9, 0.2), point("concat", 0.8, 0.4, value=0.3))
-    notes = Notes()
+    recorder = Recorder()
     feed(
         tmp_path,
-        notes,
+        recorder,
         [
             SessionStarted(info=INFO),
             PointsScored(points=(reference,)),
@@ -93,7 +94,7 @@ def test_a_step_has_the_best_point_and_the_plain_one(tmp_path: Path) -> None:
             rung(*points),
         ],
     )
-    ((number, step),) = notes.steps
+    ((number, step),) = recorder.steps
     assert (number, step.number) == (0, 1)
     assert step.metrics == {
         "loss": 0.5,
@@ -109,15 +110,13 @@ def test_a_step_has_the_best_point_and_the_plain_one(tmp_path: Path) -> None:
     }
 
 
-def test_a_point_that_meets_the_constraints_is_better_than_any_that_does_not(tmp_path: Path) -> None:
-    import dataclasses
-
+def test_feasible_point_ranks_above_infeasible(tmp_path: Path) -> None:
     info = dataclasses.replace(INFO, constraints={"retention": 0.9})
     reference = point("reference", 0.6, 0.5, trial=None, step=None)
-    notes = Notes()
+    recorder = Recorder()
     feed(
         tmp_path,
-        notes,
+        recorder,
         [
             SessionStarted(info=info),
             PointsScored(points=(reference,)),
@@ -125,14 +124,14 @@ def test_a_point_that_meets_the_constraints_is_better_than_any_that_does_not(tmp
             rung(point("plain", 0.9, 0.4), point("concat", 0.62, 0.46, value=0.3)),
         ],
     )
-    assert notes.steps[0][1].metrics["polarity"] == 0.62
+    assert recorder.steps[0][1].metrics["polarity"] == 0.62
 
 
-def test_a_trials_rests_are_told_and_its_revivals_are_not(tmp_path: Path) -> None:
-    notes = Notes()
+def test_pauses_and_ends_are_logged_but_not_resumes(tmp_path: Path) -> None:
+    recorder = Recorder()
     feed(
         tmp_path,
-        notes,
+        recorder,
         [
             SessionStarted(info=INFO),
             TrialStarted(trial=0, config={"loss": "triplet"}),
@@ -141,36 +140,36 @@ def test_a_trials_rests_are_told_and_its_revivals_are_not(tmp_path: Path) -> Non
             TrialEnded(trial=0, status=TrialStatus.COMPLETED, reason="done"),
         ],
     )
-    assert notes.rests == [(0, "paused: waits"), (0, "completed: done")]
+    assert recorder.statuses == [(0, "paused: waits"), (0, "completed: done")]
 
 
 @pytest.fixture
-def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
-    """A tracker that stands for TensorBoard."""
-    notes = Notes()
-    monkeypatch.setattr(tracking, "openers", lambda config, to: {"tensorboard": lambda: notes})
-    return notes
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    """A tracker in the place of TensorBoard."""
+    recorder = Recorder()
+    monkeypatch.setattr(tracking, "tracker_openers", lambda config, to: {"tensorboard": lambda: recorder})
+    return recorder
 
 
 CONFIG = TrackersConfig.model_validate({"tensorboard": {}})
 
 
-def test_events_come_as_the_ledger_takes_them_and_the_front_in_the_end(tmp_path: Path, notes: Notes) -> None:
+def test_events_arrive_as_appended_and_front_at_the_end(tmp_path: Path, recorder: Recorder) -> None:
     write_ledger(tmp_path, TRIALS[:1])
     warnings: list[str] = []
     ledger = Ledger(tmp_path)
     events = [event for event, _ in ledger.open()]
-    followed = tracking.Tracking(CONFIG, ledger.run, "s", warnings.append)
-    followed.take_all(events)
-    ledger.on_append = followed.take
+    tracker_session = tracking.Tracking(CONFIG, ledger.run, "s", warnings.append)
+    tracker_session.take_all(events)
+    ledger.on_append = tracker_session.take
     ledger.append(TrialStarted(trial=1, config={"loss": "softmax"}))
     ledger.append(TrialEnded(trial=1, status=TrialStatus.FAILED, reason="it broke"))
     ledger.close()
-    followed.finish()
-    assert notes.is_closed.is_set()
-    assert [(number, step.number) for number, step in notes.steps] == [(0, 1), (0, 2)]
-    assert notes.rests[-1] == (1, "failed: it broke")
-    (front,) = notes.fronts
+    tracker_session.finish()
+    assert recorder.is_closed.is_set()
+    assert [(number, step.number) for number, step in recorder.steps] == [(0, 1), (0, 2)]
+    assert recorder.statuses[-1] == (1, "failed: it broke")
+    (front,) = recorder.fronts
     assert len(front.rows) == front.metrics["members"] == 2
     assert front.png.startswith(b"\x89PNG")
     assert front.metrics["dev/hypervolume"] > 0
@@ -178,78 +177,79 @@ def test_events_come_as_the_ledger_takes_them_and_the_front_in_the_end(tmp_path:
 
 
 @pytest.mark.parametrize("moment", ["open", "step", "front"])
-def test_one_that_fails_warns_once_and_the_others_go_on(
-    moment: str, tmp_path: Path, notes: Notes, monkeypatch: pytest.MonkeyPatch
+def test_failing_tracker_warns_once_and_others_continue(
+    moment: str, tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Broken(Notes):
+    class Broken(Recorder):
         def __init__(self) -> None:
             super().__init__()
             if moment == "open":
                 raise OSError("the server\nis down")
 
-        def step(self, trial: TrackedTrial, step: Step) -> None:
+        def log_step(self, trial: TrackedTrial, step: Step) -> None:
             if moment == "step":
                 raise OSError("the server\nis down")
 
-        def front(self, front: FrontPage) -> None:
+        def log_front(self, front: FrontPage) -> None:
             if moment == "front":
                 raise OSError("the server\nis down")
 
     write_ledger(tmp_path, TRIALS)
-    monkeypatch.setattr(tracking, "openers", lambda config, to: {"mlflow": Broken, "tensorboard": lambda: notes})
+    monkeypatch.setattr(
+        tracking, "tracker_openers", lambda config, to: {"mlflow": Broken, "tensorboard": lambda: recorder}
+    )
     warnings: list[str] = []
-    followed = tracking.Tracking(CONFIG, LocalFolder(tmp_path), "s", warnings.append)
-    followed.take_all(read_events(tmp_path / "ledger.jsonl"))
-    followed.finish()
-    assert warnings == [
-        f"trackers: mlflow is left out from now on: the server is down; later: raysweep track {tmp_path} --to mlflow"
-    ]
-    assert len(notes.steps) == 3
-    assert notes.is_closed.is_set()
+    tracker_session = tracking.Tracking(CONFIG, LocalFolder(tmp_path), "s", warnings.append)
+    tracker_session.take_all(read_events(tmp_path / "ledger.jsonl"))
+    tracker_session.finish()
+    (warning,) = warnings
+    assert warning.startswith("trackers: mlflow") and "the server is down" in warning
+    assert warning.endswith(f"raysweep track {tmp_path} --to mlflow")
+    assert len(recorder.steps) == 3
+    assert recorder.is_closed.is_set()
 
 
-def test_one_that_hangs_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    until_the_end = threading.Event()
+def test_hanging_tracker_is_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    end = threading.Event()
 
-    class Hanging(Notes):
-        def step(self, trial: TrackedTrial, step: Step) -> None:
-            until_the_end.wait()
+    class Hanging(Recorder):
+        def log_step(self, trial: TrackedTrial, step: Step) -> None:
+            end.wait()
 
     write_ledger(tmp_path, TRIALS)
-    monkeypatch.setattr(tracking, "openers", lambda config, to: {"mlflow": Hanging})
+    monkeypatch.setattr(tracking, "tracker_openers", lambda config, to: {"mlflow": Hanging})
     monkeypatch.setattr(tracking, "FINISH_SECONDS", 0.2)
     warnings: list[str] = []
-    followed = tracking.Tracking(CONFIG, LocalFolder(tmp_path), "s", warnings.append)
+    tracker_session = tracking.Tracking(CONFIG, LocalFolder(tmp_path), "s", warnings.append)
     began = time.monotonic()
-    followed.take_all(read_events(tmp_path / "ledger.jsonl"))
+    tracker_session.take_all(read_events(tmp_path / "ledger.jsonl"))
     assert time.monotonic() - began < 5
-    followed.finish()
-    until_the_end.set()
-    assert [warning.partition(";")[0] for warning in warnings] == [
-        "trackers: mlflow does not come to an end and is left alone"
-    ]
+    tracker_session.finish()
+    end.set()
+    (warning,) = warnings
+    assert warning.startswith("trackers: mlflow abandoned") and "0.2" in warning
 
 
-def test_what_is_not_installed_is_said_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_client_is_reported_with_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     for name in TRACKERS:
         config = TrackersConfig.model_validate({name: {}})
         with pytest.raises(InputError, match=rf"trackers\.{name}: .* pip install 'raysweep\[{name}\]'"):
-            opening.check(config, "/runs")
-    opening.check(TrackersConfig(), "/runs")
+            opening.check_trackers(config, "/runs")
+    opening.check_trackers(TrackersConfig(), "/runs")
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "mlflow", "wandb"])
-def test_beside_a_bucket_a_place_has_to_be_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_in_bucket_require_destination(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    with pytest.raises(InputError, match=f"trackers.{name}: needs "):
-        opening.check(TrackersConfig.model_validate({name: {}}), "s3://bucket/runs")
+    with pytest.raises(InputError, match=f"trackers.{name}: .* not set.*s3://bucket/runs"):
+        opening.check_trackers(TrackersConfig.model_validate({name: {}}), "s3://bucket/runs")
     named = {"uri": "http://host"} if name == "mlflow" else {"folder": "/tmp/x"}
-    opening.check(TrackersConfig.model_validate({name: named}), "s3://bucket/runs")
+    opening.check_trackers(TrackersConfig.model_validate({name: named}), "s3://bucket/runs")
 
 
-REFUSED = {
+REJECTED = {
     "trackers": {
         "[tensorboard, mlfow]": "has 'mlfow'; allowed: tensorboard, mlflow, wandb, trackio",
         "{mlfow: {}}": "unknown key (did you mean mlflow?)",
@@ -264,8 +264,8 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("value", REFUSED["trackers"])
-def test_settings_that_are_none_are_refused(value: str) -> None:
+@pytest.mark.parametrize("value", REJECTED["trackers"])
+def test_invalid_settings_are_rejected(value: str) -> None:
     from raysweep.config import sweep as configuration
     from raysweep.config.document import Document
     from support.paths import SPACES
@@ -274,11 +274,11 @@ def test_settings_that_are_none_are_refused(value: str) -> None:
     document.override("trackers", value)
     with pytest.raises(InputError) as caught:
         configuration.parse(document)
-    assert REFUSED["trackers"][value] in str(caught.value)
+    assert REJECTED["trackers"][value] in str(caught.value)
     assert str(caught.value).startswith("--trackers")
 
 
-def test_names_alone_stand_for_trackers_with_nothing_set() -> None:
+def test_list_of_names_enables_trackers_with_defaults() -> None:
     from raysweep.config import sweep as configuration
     from raysweep.config.document import Document
     from support.paths import SPACES
@@ -295,11 +295,11 @@ def test_names_alone_stand_for_trackers_with_nothing_set() -> None:
     ("options", "message"),
     [
         (["--to", "tensorbord"], "--to is 'tensorbord'; allowed: tensorboard, mlflow, wandb, trackio"),
-        (["--to", "tensorboard", "--uri", "http://host"], "--uri goes with none of tensorboard"),
+        (["--to", "tensorboard", "--uri", "http://host"], "--uri: unknown setting of tensorboard; allowed: folder"),
         (["--to", "wandb", "--mode", "sometimes"], "--mode is 'sometimes'; allowed: 'offline' or 'online'"),
     ],
 )
-def test_bad_options_of_track_are_refused(options: list[str], message: str, tmp_path: Path) -> None:
+def test_invalid_options_of_track_are_rejected(options: list[str], message: str, tmp_path: Path) -> None:
     write_ledger(tmp_path, TRIALS)
     done = raysweep_here(tmp_path, "track", str(tmp_path), *options)
     assert done.returncode == 2
