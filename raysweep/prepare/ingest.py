@@ -263,10 +263,11 @@ class _Partition:
                 continue
             highs = digests.column(f"{kind}_high").to_numpy()
             inside = _partition_slice(highs, number, layout.num_partitions)
-            lows = digests.column(f"{kind}_low").to_numpy()
-            rows = digests.column(f"{kind}_row").to_numpy()[inside].astype(np.int64) + part.first_row
-            label_keys = digests.column("exact_label_key").to_numpy()
+            rows_of_part = digests.column(f"{kind}_row").to_numpy()[inside]
+            rows = rows_of_part.astype(np.int64) + part.first_row
             included = is_included(rows)
+            lows = digests.column(f"{kind}_low").to_numpy()
+            label_keys = digests.column("exact_label_key").to_numpy()
             parts.append(
                 (highs[inside][included], lows[inside][included], rows[included], label_keys[inside][included])
             )

@@ -177,17 +177,7 @@ class SentencesBuilder:
         Raises:
             InputError: If a source has no rows.
         """
-        pieces = np.array([piece.to_json() for piece in self.pieces], object)
-        files = [piece.file for _, piece in self.pieces]
-        num_bytes = sum(file.num_bytes for file in files if file)
-        # A single piece cannot be shared out.
-        is_small = len(files) == 1 or (len(files) <= FEW_PIECES and num_bytes <= FEW_BYTES)
-        columns = (self.data.text_column, self.data.label_column)
-        # On a cluster, the stored shards are the progress.
-        report_progress = self.runner.report_rows if is_small else None
-        arguments = (self.work, columns, not self.data.dev, report_progress)
-        job = ChunkedJob(ingest.ReadWorker, arguments, len(pieces), 1, {"piece": pieces})
-        reports = self.runner.store_shards(self._read_shards.artifact, job, is_small=is_small)
+        reports = self._read_pieces()
         num_by_split = dict.fromkeys(SPLITS, 0)
         for (split, _), report in zip(self.pieces, reports, strict=True):
             num_by_split[split] += report["num_rows"]
@@ -200,9 +190,34 @@ class SentencesBuilder:
         num_partitions = -(-self.first_rows[-1] // ROWS_PER_PARTITION)
         self.layout = Layout(self.work, rows_of_parts, num_by_split["train"], num_partitions)
 
+    def _read_pieces(self) -> list[Report]:
+        """Store the rows of all pieces and return one report per piece."""
+        files = [piece.file for _, piece in self.pieces]
+        num_bytes = sum(file.num_bytes for file in files if file)
+        has_few_files = len(files) <= FEW_PIECES and num_bytes <= FEW_BYTES
+        is_small = len(files) == 1 or has_few_files  # a single piece cannot be shared out
+        # On a cluster, the stored shards are the progress.
+        report_progress = self.runner.report_rows if is_small else None
+        columns = (self.data.text_column, self.data.label_column)
+        is_carved = not self.data.dev
+        arguments = (self.work, columns, is_carved, report_progress)
+        pieces = np.array([piece.to_json() for piece in self.pieces], object)
+        job = ChunkedJob(ingest.ReadWorker, arguments, len(pieces), 1, {"piece": pieces})
+        return self.runner.store_shards(self._read_shards.artifact, job, is_small=is_small)
+
     @property
     def _read_shards(self) -> ShardSet:
-        return ShardSet(self.store.working(self.stage.artifact, "read"), len(self.pieces))
+        return self._working_shards("read", len(self.pieces))
+
+    def _working_shards(self, name: str, count: int) -> ShardSet:
+        """Return shards that are deleted when the stage is finished."""
+        return ShardSet(self.store.working(self.stage.artifact, name), count)
+
+    def _run(self, job: ChunkedJob) -> Iterator[Columns]:
+        return self.runner.run(job, is_small=self._has_few)
+
+    def _store(self, artifact: Artifact, job: ChunkedJob) -> list[Report]:
+        return self.runner.store_shards(artifact, job, is_small=self._has_few)
 
     @property
     def _has_few(self) -> bool:
@@ -253,7 +268,7 @@ class SentencesBuilder:
             )
         arguments = (self.layout, self.first_rows)
         job = ChunkedJob(ingest.ConflictWorker, arguments, self.layout.num_partitions, 1)
-        reports = self.runner.store_shards(self.layout.conflicts.artifact, job, is_small=self._has_few)
+        reports = self._store(self.layout.conflicts.artifact, job)
         conflicts: dict[Split, _Conflicts] = {}
         for number, split in enumerate(SPLITS):
             num_texts = sum(report["conflicts"][number][0] for report in reports)
@@ -346,10 +361,10 @@ class SentencesBuilder:
             "label_key": np.array(keys, np.uint64),
             "number": np.array([numbers[key] for key in keys], np.int32),
         }
-        label_numbers = ShardSet(self.store.working(self.stage.artifact, "labels"), 1)
+        label_numbers = self._working_shards("labels", 1)
         label_numbers.write(0, Shard(columns, {}))
         job = ChunkedJob(ingest.TextWorker, (self.layout, label_numbers), self._num_kept, ROWS_PER_SHARD)
-        return self.runner.store_shards(self.stage.artifact, job, is_small=self._has_few)
+        return self._store(self.stage.artifact, job)
 
     def _open_rows(self) -> _DatasetRows:
         """Return the labels and the splits as given by the sources."""
@@ -365,9 +380,9 @@ class SentencesBuilder:
         """
         kinds = ("folded",) if self.data.dev else ("folded", "words")
         num_partitions = self.layout.num_partitions
-        shards = ShardSet(self.store.working(self.stage.artifact, "duplicates"), len(kinds) * num_partitions)
+        shards = self._working_shards("duplicates", len(kinds) * num_partitions)
         job = ChunkedJob(ingest.DuplicateWorker, (self.layout, kinds), shards.count, 1)
-        self.runner.store_shards(shards.artifact, job, is_small=self._has_few)
+        self._store(shards.artifact, job)
         first_ids = np.arange(self._num_kept, dtype=np.int32)
         is_first = np.ones(self._num_kept, bool)
         for number in range(num_partitions):
@@ -410,17 +425,18 @@ class SentencesBuilder:
         """Return a search for texts inside training rows, which runs on the workers."""
 
         def find_phrases(phrases: Sequence[str], max_rows: int) -> Iterator[Matches]:
-            name = f"question-{self._num_searches}"
+            stored_phrases = self._working_shards(f"question-{self._num_searches}", 1)
             self._num_searches += 1
-            stored_phrases = ShardSet(self.store.working(self.stage.artifact, name), 1)
-            stored_phrases.write(0, Shard({"text": pa.array(phrases, pa.string())}, {}))
+            texts = pa.array(phrases, pa.string())
+            stored_phrases.write(0, Shard({"text": texts}, {}))
             starts = range(0, len(is_train), ROWS_PER_SHARD)
             masks = [ingest.pack_mask(is_train[start : start + ROWS_PER_SHARD]) for start in starts]
             arguments = (self._shards, ROWS_PER_SHARD, stored_phrases, max_rows)
             columns = {"is_train": np.array(masks, object)}
             job = ChunkedJob(ingest.InsideWorker, arguments, self._shards.count, 1, columns)
-            for number, matches in enumerate(self.runner.run(job, is_small=self._has_few), 1):
-                self.runner.report_rows(min(number * ROWS_PER_SHARD, self._num_kept))
+            for number, matches in enumerate(self._run(job), 1):
+                num_searched = min(number * ROWS_PER_SHARD, self._num_kept)
+                self.runner.report_rows(num_searched)
                 yield ingest.as_matches(matches)
 
         return Containment(self._take_texts, find_phrases)
@@ -432,8 +448,7 @@ class SentencesBuilder:
             ascending = np.sort(batch)
             arguments = (self._shards, ROWS_PER_SHARD)
             job = ChunkedJob(ingest.GatherWorker, arguments, len(batch), TEXTS_PER_CHUNK, {"ids": ascending})
-            results = self.runner.run(job, is_small=self._has_few)
-            texts = np.concatenate([columns["text"] for columns in results])
+            texts = np.concatenate([columns["text"] for columns in self._run(job)])
             places = np.searchsorted(ascending, batch)
             yield texts[places].tolist()
 
