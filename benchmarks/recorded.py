@@ -38,10 +38,10 @@ class Criterion:
     greatest_alone: float
 
     @classmethod
-    def of(cls, table: RecordedSweep) -> "Criterion":
-        areas = [_own_area(trial, table) for trial in table.trials]
+    def of(cls, sweep: RecordedSweep) -> "Criterion":
+        areas = [_own_area(trial, sweep) for trial in sweep.trials]
         best = max(areas)
-        return cls(sum(area >= NEAR * best for area in areas), best / table.area)
+        return cls(sum(area >= NEAR * best for area in areas), best / sweep.area)
 
     @property
     def is_met(self) -> bool:
@@ -53,9 +53,9 @@ class Criterion:
         return f"{near}, the best has {self.greatest_alone:.1%} of the hypervolume alone: {verdict}"
 
 
-def _own_area(trial: RecordedTrial, table: RecordedSweep) -> float:
+def _own_area(trial: RecordedTrial, sweep: RecordedSweep) -> float:
     points = [point for rung in trial.rungs for point in rung.points]
-    return hypervolume(points, table.reference_point)
+    return hypervolume(points, sweep.reference_point)
 
 
 @dataclass(frozen=True)
@@ -63,36 +63,36 @@ class Recorded:
     """A recording by name."""
 
     name: str
-    table: RecordedSweep
+    sweep: RecordedSweep
 
     @classmethod
     def of(cls, argument: str) -> "Recorded":
         """Read FILE or FILE:column=value."""
         file, _, where = argument.rpartition(":") if "=" in argument.rpartition(":")[2] else (argument, "", "")
         column, _, value = where.partition("=")
-        table = read(Path(file), {column: value} if where else None)
-        return cls(Path(file).stem + (f" {value}" if where else ""), table)
+        sweep = read(Path(file), {column: value} if where else None)
+        return cls(Path(file).stem + (f" {value}" if where else ""), sweep)
 
     def part(self, num_configurations: int, seed: int) -> "Recorded":
         """Return a random sample of the configurations."""
-        trials = self.table.trials
+        trials = self.sweep.trials
         if num_configurations >= len(trials):
             return self
         chosen = np.sort(np.random.default_rng(seed).permutation(len(trials))[:num_configurations])
-        part = dataclasses.replace(self.table, trials=tuple(trials[index] for index in chosen))
+        part = dataclasses.replace(self.sweep, trials=tuple(trials[index] for index in chosen))
         return Recorded(f"{self.name}, {num_configurations} of {len(trials)}", part)
 
     @cached_property
     def digest(self) -> str:
         """Return a digest of everything that a search of the recording depends on."""
-        table = self.table
-        trials = [(sorted(trial.values.items()), trial.rungs) for trial in table.trials]
-        known = (trials, table.reference_point, table.reference, sorted(table.ranges))
+        sweep = self.sweep
+        trials = [(sorted(trial.values.items()), trial.rungs) for trial in sweep.trials]
+        known = (trials, sweep.reference_point, sweep.reference, sorted(sweep.ranges))
         return hashlib.sha256(repr(known).encode()).hexdigest()[:12]
 
     @cached_property
     def criterion(self) -> Criterion:
-        return Criterion.of(self.table)
+        return Criterion.of(self.sweep)
 
 
 def located() -> list[str]:

@@ -14,7 +14,7 @@ from benchmarks.search_peers import registry
 from raysweep.metrics.objective import Pair
 from raysweep.replay.simulator import Peer, replay
 
-Key = tuple[str, str, str, str, int, int]  # table's name and digest, row and its code's digest, workers, seed
+Key = tuple[str, str, str, str, int, int]  # recording's name and digest, row and its code's digest, workers, seed
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class Cell:
     def play(self) -> "Played":
         assert self.entry.make is not None
         registry.seed_globals(self.seed)
-        table = self.recorded.table
-        timed = _Timed(self.entry.make(table, self.seed))
-        found = curve(table, replay(table, timed, self.num_workers))
-        return Played(found, timed.seconds / len(table.trials))
+        sweep = self.recorded.sweep
+        timed = _Timed(self.entry.make(sweep, self.seed))
+        found = curve(sweep, replay(sweep, timed, self.num_workers))
+        return Played(found, timed.seconds / len(sweep.trials))
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ class Plan:
 
 def workers_of(entry: registry.Entry, recorded: Recorded) -> tuple[int, ...]:
     """Return the numbers of workers that a row runs with; none if it would repeat another row."""
-    if entry.needs_rungs and recorded.table.num_rungs == 1:
+    if entry.needs_rungs and recorded.sweep.num_rungs == 1:
         return ()
     return SLOW_WORKERS if entry.is_slow else WORKERS
 
@@ -202,7 +202,9 @@ def report(plan: Plan, kept: Kept) -> dict[str, Any]:
 
 
 def _print_heading(plan: Plan) -> None:
-    print(f"area under the regret curve, in % of the table's budget: means over {plan.num_seeds} seeds, 95% intervals;")
+    print(
+        f"area under the regret curve, in % of the recording's budget: means over {plan.num_seeds} seeds, 95% intervals;"
+    )
     print("and medians of the budgets at which 90, 95 and 99% of the hypervolume are reached, with their intervals")
     for entry in plan.entries:
         if reason := plan.missing(entry):
@@ -249,11 +251,11 @@ class TableResults:
         return regret.ratio(self.areas(num_workers), self.default, ["random"], RESAMPLING_SEED)
 
     def show(self) -> None:
-        table = self.recorded.table
-        rungs = f"{table.num_rungs} rungs" if table.num_rungs > 1 else "1 rung, so only samplers are compared"
+        sweep = self.recorded.sweep
+        rungs = f"{sweep.num_rungs} rungs" if sweep.num_rungs > 1 else "1 rung, so only samplers are compared"
         print(
-            f"\n{self.recorded.name}: {len(table.trials)} configurations, {rungs}; "
-            f"all of it costs {_number(table.total_budget)}\n{self.recorded.criterion}",
+            f"\n{self.recorded.name}: {len(sweep.trials)} configurations, {rungs}; "
+            f"all of it costs {_number(sweep.total_budget)}\n{self.recorded.criterion}",
             flush=True,
         )
         for num_workers in WORKERS:
@@ -270,8 +272,8 @@ class TableResults:
     def figures(self) -> dict[str, Any]:
         criterion = self.recorded.criterion
         return {
-            "configurations": len(self.recorded.table.trials),
-            "total_budget": self.recorded.table.total_budget,
+            "configurations": len(self.recorded.sweep.trials),
+            "total_budget": self.recorded.sweep.total_budget,
             "near_best": criterion.num_near_best,
             "greatest_alone": criterion.greatest_alone,
             "counts": criterion.is_met,
@@ -366,7 +368,7 @@ def _overall(taken: Sequence[TableResults]) -> dict[str, Any]:
         by_workers[workers] = found
         print(
             f"{workers} worker{'s' * (workers > 1)}: default over the best peer, geometric mean over {len(compared)} "
-            f"table{'s' * (len(compared) > 1)}: {found.value:.3f} {_range(found.interval)}"
+            f"recording{'s' * (len(compared) > 1)}: {found.value:.3f} {_range(found.interval)}"
         )
     if not by_workers:
         print("ratio: none, because no row of another library ran")

@@ -15,12 +15,13 @@ from raysweep.paper.model_scores import (
     NUM_EXAMPLES,
     Configuration,
     ModelScores,
+    Name,
+    Naming,
     Scores,
     SplitScores,
     all_configurations,
     column_names,
 )
-from raysweep.paper.naming import Name, Naming
 from raysweep.results.types import ScoredSplit
 from raysweep.uncertainty.differences import Proportion, ZTest, holm, z_test
 

@@ -50,8 +50,8 @@ def test_the_digest_covers_everything_that_a_search_depends_on() -> None:
 def test_a_part_is_determined_by_its_seed() -> None:
     recorded = Recorded("a", sweep(*[(0.01 * number, 0.5) for number in range(1, 21)]))
     part = recorded.part(7, 0)
-    assert len(part.table.trials) == 7 and all(trial in recorded.table.trials for trial in part.table.trials)
-    assert part.table == recorded.part(7, 0).table != recorded.part(7, 1).table
+    assert len(part.sweep.trials) == 7 and all(trial in recorded.sweep.trials for trial in part.sweep.trials)
+    assert part.sweep == recorded.part(7, 0).sweep != recorded.part(7, 1).sweep
     assert recorded.part(20, 0) is recorded and part.name == "a, 7 of 20"
 
 
@@ -60,7 +60,7 @@ def test_recordings_are_used_complete_and_as_tuned_encoders_alone() -> None:
     named = [name for name in located() if f"{os.sep}recordings{os.sep}" in name]
     assert named and named == [name for path in named[::2] for name in (path, f"{path}{TUNED_ALONE}")]
     for whole, tuned_alone in zip(map(Recorded.of, named[::2]), map(Recorded.of, named[1::2]), strict=True):
-        assert tuned_alone.table.reference_point == whole.table.reference_point
-        assert len(tuned_alone.table.trials) == len(whole.table.trials)
-        for trial, tuned in zip(whole.table.trials, tuned_alone.table.trials, strict=True):
+        assert tuned_alone.sweep.reference_point == whole.sweep.reference_point
+        assert len(tuned_alone.sweep.trials) == len(whole.sweep.trials)
+        for trial, tuned in zip(whole.sweep.trials, tuned_alone.sweep.trials, strict=True):
             assert [rung.points for rung in tuned.rungs] == [rung.points[:1] for rung in trial.rungs]

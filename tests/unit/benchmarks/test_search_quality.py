@@ -135,7 +135,7 @@ def test_several_processes_yield_the_same_results(tmp_path: Path) -> None:
 
 def test_rows_that_need_rungs_are_skipped_without_them() -> None:
     flat = recorded("flat")
-    long = Recorded("long", replace(flat.table, trials=tuple(_trained_on(trial) for trial in flat.table.trials)))
+    long = Recorded("long", replace(flat.sweep, trials=tuple(_trained_on(trial) for trial in flat.sweep.trials)))
     halved = replace(PEER, name="peer, ASHA 2", needs_rungs=True)
     made = search_quality.Plan([flat, long], [DEFAULT, PEER, halved, BASE], 3)
     figures = played(made, kept := Kept(None))
