@@ -23,38 +23,27 @@ from raysweep.errors import InputError
 
 FIXED_LEVELS = ("none", "emb.base", "emb", "emb+B0a", "emb+B0ai", "emb+B0aio", "emb+B0")
 
-
 FORMS = (*FIXED_LEVELS, "emb+B0-n with n >= 1")
-
 
 _LAST_BLOCK = re.compile(r"emb\+B0-([1-9][0-9]*)")
 
-
 _EMBEDDING_DEPTHS = 2
-
 
 _BLOCK_DEPTHS = 4  # attention, intermediate, output, rest
 
-
 _OUTPUT = 2
-
 
 _TABLES = re.compile(
     r"(?:^|\.)(?:embeddings\.(?:word|tok|position|token_type)_embeddings|encoder\.relative_attention_bias)\."
 )
 
-
 _EMBEDDINGS = re.compile(r"(?:^|\.)(?:embeddings|embeddings_project)\.")
-
 
 _EMBEDDING_MODULES = re.compile(r"(?:^|\.)(?:embeddings|embeddings_project)$")
 
-
 _FINAL_NORM = re.compile(r"(?:^|\.)encoder\.(?:ln|LayerNorm)\.")
 
-
 _ENCODER = re.compile(r"(?:^|\.)encoder\.")
-
 
 _POOLER = re.compile(r"(?:^|\.)pooler\.")
 
@@ -152,28 +141,18 @@ def prefix_names(names: Sequence[str], modules: Sequence[str], level: str) -> Pr
     """
     if level == "none":
         return None
-    num_frozen = _num_frozen_blocks(level)
+    num_frozen_depths = level_depth(level) + 1
+    num_frozen = max(0, (num_frozen_depths - _EMBEDDING_DEPTHS) // _BLOCK_DEPTHS)
     if not num_frozen:
         return None
     num_blocks = _num_blocks(_depths(names))
     if num_frozen >= num_blocks:
         return None
-    blocks = _blocks_by_number(modules, _architecture(names))
+    block_name = re.compile(rf"(?:^|\.){_architecture(names).block}\.(\d+)$")
+    blocks = {int(match[1]): name for name in modules if (match := block_name.search(name))}
     frozen = tuple(blocks[number] for number in range(num_frozen))
     embeddings = tuple(name for name in modules if _EMBEDDING_MODULES.search(name))
     return PrefixNames(embeddings, frozen, blocks[num_frozen])
-
-
-def _num_frozen_blocks(level: str) -> int:
-    """Return the number of completely frozen blocks, counted from the input."""
-    num_frozen_depths = level_depth(level) + 1
-    return max(0, (num_frozen_depths - _EMBEDDING_DEPTHS) // _BLOCK_DEPTHS)
-
-
-def _blocks_by_number(modules: Sequence[str], architecture: Architecture) -> dict[int, str]:
-    """Return the names of the block modules by their number from the input."""
-    block_name = re.compile(rf"(?:^|\.){architecture.block}\.(\d+)$")
-    return {int(match[1]): name for name in modules if (match := block_name.search(name))}
 
 
 def heights(names: Sequence[str]) -> dict[str, int]:
@@ -228,7 +207,7 @@ def _architecture(names: Sequence[str]) -> Architecture:
 
 
 def _known_architecture(names: Sequence[str]) -> Architecture | None:
-    return next((each for each in ARCHITECTURES.values() if _fits(names, each)), None)
+    return next((architecture for architecture in ARCHITECTURES.values() if _fits(names, architecture)), None)
 
 
 def _fits(names: Sequence[str], architecture: Architecture) -> bool:
@@ -238,17 +217,12 @@ def _fits(names: Sequence[str], architecture: Architecture) -> bool:
     no level covers them.
     """
     depths = {name: _depth(name, architecture) for name in names}
-    if any(depth is None and _stands_beside_blocks(name) for name, depth in depths.items()):
-        return False
-    found = set(depths.values())
+    for name, depth in depths.items():
+        if depth is None and _ENCODER.search(name) and not _FINAL_NORM.search(name):
+            return False
     in_blocks = range(_EMBEDDING_DEPTHS, _EMBEDDING_DEPTHS + _BLOCK_DEPTHS * _num_blocks(depths))
     parts = {depth for depth in in_blocks if (depth - _EMBEDDING_DEPTHS) % _BLOCK_DEPTHS <= _OUTPUT}
-    return bool(parts) and parts | {0} <= found
-
-
-def _stands_beside_blocks(name: str) -> bool:
-    """Return whether a parameter outside the blocks belongs to the encoder, but not to its final norm."""
-    return _ENCODER.search(name) is not None and _FINAL_NORM.search(name) is None
+    return bool(parts) and parts | {0} <= set(depths.values())
 
 
 def _depth(name: str, architecture: Architecture) -> int | None:

@@ -51,13 +51,14 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
     for key, value in overrides:
         document.override(key, _as_yaml(key, value), sweep_file.SHORT_FORMS)
     config = sweep_file.parse(document)
-    _check_retrieval(document, config)
-    _check_guards(document, config)
+    _check_combinations(document, config)
     space = space_parser.parse(document, config)
-    _check_first(document, config, space)
     first: list[dict[str, Any]] = []
     warnings = list(warn_of_unused(document, config, space))
     for index, values in enumerate(config.first):
+        if not values:
+            names = ", ".join(sorted(space.parameters))
+            raise document.error(("first", index), f"is empty; allowed: one or more of {names}")
         try:
             preset_of(space, values)
         except PresetError as error:
@@ -85,26 +86,17 @@ def _as_yaml(key: str, text: str) -> str:
     return text if is_quoted or is_flow else json.dumps(text, ensure_ascii=False)
 
 
-def _check_retrieval(document: Document, config: SweepConfig) -> None:
+def _check_combinations(document: Document, config: SweepConfig) -> None:
+    """Check settings that depend on one another or on the parameters of trials."""
     k, num_pool = config.evaluation.k, config.evaluation.num_pool
     if num_pool is not None and k > num_pool:
         raise document.error(("evaluation", "k"), f"is {k}; allowed: at most evaluation.num_pool ({num_pool})")
-
-
-def _check_guards(document: Document, config: SweepConfig) -> None:
     if problem := find_reserved_name(config.guards):
         raise document.error(("guards",), problem)
     for name, guard in config.guards.items():
         if guard.kind == "retrieval" and guard.at_least is not None and guard.at_least < 0:
             problem = f"is {guard.at_least:g}; allowed: 0 to 1, since nDCG is never below 0"
             raise document.error(("guards", name, "at_least"), problem)
-
-
-def _check_first(document: Document, config: SweepConfig, space: Space) -> None:
-    for index, values in enumerate(config.first):
-        if not values:
-            names = ", ".join(sorted(space.parameters))
-            raise document.error(("first", index), f"is empty; allowed: one or more of {names}")
 
 
 def find_space(name: str) -> Path:

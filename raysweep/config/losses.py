@@ -9,7 +9,6 @@ from raysweep.errors import InputError
 
 ExampleKind = Literal["triplet", "labeled_pair", "positive_pair", "scored_pair"]
 
-
 # A labeled sentence is a training sentence with its class. It is not mined.
 LossExamples = ExampleKind | Literal["labeled_sentence"]
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from raysweep.config.losses import mined_kinds
 from raysweep.config.space import Space
 from raysweep.config.sweep import EncoderConfig, SweepConfig
-from raysweep.config.trackers import MLflowConfig, TrackersConfig
+from raysweep.config.trackers import TrackersConfig
 from raysweep.errors import InputError
 from raysweep.storage import location
 
@@ -28,13 +28,9 @@ def check(needs: Iterable[Need]) -> None:
     """Raise InputError with the install command if a package is missing."""
     for need in needs:
         if importlib.util.find_spec(need.package) is None:
-            raise InputError(f"{need.key}: needs the package {need.package}: pip install {_install(need.extra)}")
-
-
-def _install(extra: str) -> str:
-    if extra == "cpu":
-        return "'raysweep[cpu]', or 'raysweep[gpu]' on a node with a GPU"
-    return f"'raysweep[{extra}]'"
+            alternative = ", or 'raysweep[gpu]' on a node with a GPU" if need.extra == "cpu" else ""
+            install = f"pip install 'raysweep[{need.extra}]'{alternative}"
+            raise InputError(f"{need.key}: needs the package {need.package}: {install}")
 
 
 def needs_of_sweep(config: SweepConfig, space: Space) -> Iterator[Need]:
@@ -80,12 +76,8 @@ def needs_of_trackers(config: TrackersConfig) -> Iterator[Need]:
     """Yield the packages of the trackers' clients; a tracker's package and extra have the tracker's name."""
     for name in config.named:
         yield Need(f"trackers.{name}", name, name)
-    if config.mlflow is not None and _is_database(config.mlflow):
-        for package in ("sqlalchemy", "alembic"):
-            yield Need("trackers.mlflow", package, "mlflow")
-
-
-def _is_database(config: MLflowConfig) -> bool:
-    """Return whether MLflow writes to a database directly, as it does by default."""
-    uri = config.uri or os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///")
-    return uri.startswith(("sqlite:", "postgresql", "mysql", "mssql"))
+    if config.mlflow is not None:
+        uri = config.mlflow.uri or os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///")
+        if uri.startswith(("sqlite:", "postgresql", "mysql", "mssql")):  # MLflow writes to the database directly
+            for package in ("sqlalchemy", "alembic"):
+                yield Need("trackers.mlflow", package, "mlflow")

@@ -84,21 +84,17 @@ def _checked(name: str, parameter: Parameter, value: Any) -> Any:
                 raise PresetError(name, f"is {_shown(value)}; allowed: {parameter.value!r}, which the space fixes")
             return parameter.value
         case Range():
-            return _within(name, parameter, value)
+            is_number = isinstance(value, int) if parameter.integer else isinstance(value, int | float)
+            if not is_number or isinstance(value, bool) or not parameter.low <= value <= parameter.high:
+                kind = "a whole number" if parameter.integer else "a number"
+                raise PresetError(name, f"is {_shown(value)}; allowed: {kind} from {parameter}")
+            return int(value) if parameter.integer else float(value)
         case Choices():
             for option in parameter.options:
                 if _is_same(option, value):
                     return option
             allowed = ", ".join(map(str, parameter.options))
             raise PresetError(name, f"is {_shown(value)}; allowed: {allowed}")
-
-
-def _within(name: str, parameter: Range, value: Any) -> int | float:
-    is_number = isinstance(value, int) if parameter.integer else isinstance(value, int | float)
-    if not is_number or isinstance(value, bool) or not parameter.low <= value <= parameter.high:
-        kind = "a whole number" if parameter.integer else "a number"
-        raise PresetError(name, f"is {_shown(value)}; allowed: {kind} from {parameter}")
-    return int(value) if parameter.integer else float(value)
 
 
 def _is_same(one: Any, other: Any) -> bool:

@@ -15,15 +15,11 @@ from raysweep.config.trial import LOSS_PARAMETERS, SCHEDULES, TrialConfig
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-
 Schema = dict[str, Any]
-
 
 _NUMBERS = ("number", "integer")
 
-
 _NULL: Schema = {"type": "null"}
-
 
 _PARAMETERS: Schema = {"$ref": "#/$defs/Parameters"}
 

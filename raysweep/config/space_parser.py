@@ -46,7 +46,8 @@ def parse(document: Document, config: SweepConfig) -> Space:
     _check_losses(document, parameters)
     for values in branches(parameters):
         if values.get("learning_rate") is None:
-            raise document.error(("space",), f"learning_rate is missing if {_format_conditions(values)}")
+            conditions = ", ".join(f"{name} is {value}" for name, value in values.items())
+            raise document.error(("space",), f"learning_rate is missing if {conditions}")
         try:
             trial_config(values)
         except InputError as error:
@@ -78,10 +79,6 @@ def _check_places(
                 raise document.error((*place, child), problem)
             _check_places(document, place, children, others)
         others |= frozenset(names_of({name: parameter}))
-
-
-def _format_conditions(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} is {value}" for name, value in values.items())
 
 
 def _check_grid(document: Document, path: KeyPath, parameters: Parameters) -> None:
@@ -153,31 +150,19 @@ def _choices(document: Document, path: KeyPath, name: str, value: Any) -> Choice
     if not isinstance(value, dict | list) or not value:
         raise document.error(path, f"is {value!r}; allowed: a list of values, or a mapping of values to parameters")
     if isinstance(value, list):
-        return _listed(document, path, name, value)
+        values = [_checked(document, (*path, index), name, item) for index, item in enumerate(value)]
+        if len(set(values)) < len(values):
+            raise document.error(path, f"is {value}; allowed: different values")
+        return Choices({item: {} for item in values})
     options: dict[Scalar, Parameters] = {}
     for option, below in value.items():
         place = (*path, str(option))
-        children = _children(document, place, below)
+        if not isinstance(below, dict | None):
+            raise document.error(place, f"is {below!r}; allowed: the parameters under this choice, or {{}}")
+        children = _parameters(document, place, below or {})
         checked = _checked(document, place, name, option)
         options[checked] = children
     return Choices(options)
-
-
-def _children(document: Document, path: KeyPath, value: Any) -> Parameters:
-    """Parse the parameters that exist only under one choice."""
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise document.error(path, f"is {value!r}; allowed: the parameters under this choice, or {{}}")
-    return _parameters(document, path, value)
-
-
-def _listed(document: Document, path: KeyPath, name: str, values: list[Any]) -> Choices:
-    """Parse choices that have no parameters of their own."""
-    options = [_checked(document, (*path, index), name, value) for index, value in enumerate(values)]
-    if len(set(options)) < len(options):
-        raise document.error(path, f"is {values}; allowed: different values")
-    return Choices({option: {} for option in options})
 
 
 def _only(document: Document, path: KeyPath, value: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
