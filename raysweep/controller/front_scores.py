@@ -9,7 +9,6 @@ from typing import Any
 from raysweep.controller.failures import Blame, Failures, Loss
 from raysweep.controller.sweep import Sweep
 from raysweep.results.events import PointsScored
-from raysweep.results.ledger import point_folder, write_dependence
 from raysweep.results.types import Calibration, Point, PointKey
 
 
@@ -86,7 +85,6 @@ class FrontScores:
     def take(self, rung: FrontRung, scored: ScoredRung) -> None:
         """Store a rung's scores."""
         self._sweep.ledger.append(scored.event(rung))
-        write_dependence(self._sweep.run, point_folder(rung.trial, rung.step), self._sweep.ledger.position)
         self._under_way.remove(rung)
 
     def fail(self, rung: FrontRung, reason: str) -> None:

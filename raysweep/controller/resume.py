@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from raysweep.errors import InputError
 from raysweep.metrics.objective import Pair
 from raysweep.results.events import Event, PointsScored, TrialStarted
 from raysweep.results.ledger import NAME as LEDGER
-from raysweep.results.ledger import Ledger, Position, check_dependences, events_of, name_of
+from raysweep.results.ledger import Ledger, checkpoint_folder, events_of, name_of, point_folder
 from raysweep.results.reader import results_of
 from raysweep.results.settings_file import check_settings
 from raysweep.results.types import Point, Results
@@ -34,6 +35,9 @@ CHANGEABLE = (
 )
 """Settings that may change when a sweep is resumed. Changing any other would make its trials incomparable."""
 
+
+_CHECKPOINT = re.compile(r"trial-(?P<trial>\d+)/(?P<examples>\d+)/")  # see raysweep.training.checkpoint
+_POINT = re.compile(r"trial-(?P<trial>\d+)-step-(?P<rung>\d+)")
 
 READ_BY_TRIALS = {
     "sentences_artifact": "the data (data.train, data.dev or data.test) have",
@@ -61,12 +65,11 @@ class Resumed:
         self.ledger = Ledger(self.place, self.say, self.take_over)
         self._check_files()
         check_links(self.run)
-        entries = self.ledger.open()
+        self.events = self.ledger.open()
         try:
             for name in FILES:  # again, since the previous holder of the run may have changed them
                 self.run.fetch(name)
-            self.events = [event for event, _ in entries]
-            self._check(results_of(self.events, self.run), [position for _, position in entries])
+            self._check(results_of(self.events, self.run))
         except BaseException:
             self.ledger.close()
             raise
@@ -86,14 +89,16 @@ class Resumed:
         """Return the run's path or URI."""
         return self.run.location
 
-    def _check(self, results: Results, positions: Sequence[Position]) -> None:
+    def _check(self, results: Results) -> None:
         """Raise ``InputError`` if the run cannot be resumed, before anything is written to it."""
+        examples_per_rung = {}
         for trial in results.trials:
             try:
-                trial_config(dict(trial.config))
+                config = trial_config(dict(trial.config))
             except InputError as error:
                 raise InputError(f"{name_of(self.run)}: trial {trial.trial}: {error}") from None
-        check_dependences(self.run, positions)
+            examples_per_rung[trial.trial] = config.examples_per_rung
+        check_rungs(self.run, results, examples_per_rung)
         check_settings(self.run, results.config_digests)
         if not has_begun(self.events):
             raise InputError(f"{name_of(self.run)}: the sweep ended before it began; run it anew")
@@ -156,6 +161,40 @@ def check_links(run: Folder) -> None:
                     raise InputError(f"{path}: is a symbolic link; a run's files and folders lie in the run itself")
             elif path.exists() and not (path.is_dir() or path.is_file()):
                 raise InputError(f"{path}: is neither a file nor a folder; a run has nothing else")
+
+
+def check_rungs(run: Folder, results: Results, examples_per_rung: Mapping[int, int]) -> None:
+    """Raise ``InputError`` if the ledger lost rungs: a trial may have stored at most one rung that the ledger lacks.
+
+    A worker stores a rung's checkpoint and weights before the driver records the rung. ``examples_per_rung`` is by trial.
+    """
+    ledger = name_of(run)
+    num_rungs = dict.fromkeys(examples_per_rung, 0)
+    for rung in results.rungs:
+        num_rungs[rung.trial] = max(num_rungs[rung.trial], rung.step)
+    for trial, stored_rung, folder in _stored_rungs(run, examples_per_rung):
+        if trial not in num_rungs:
+            raise InputError(
+                f"{ledger}: trial {trial} is missing, but {folder} exists; restore the missing lines, or remove that folder"
+            )
+        if stored_rung > num_rungs[trial] + 1:
+            raise InputError(
+                f"{ledger}: trial {trial} ends at rung {num_rungs[trial]}, but {folder} has rung {stored_rung}; restore the "
+                "missing lines, or remove that folder"
+            )
+
+
+def _stored_rungs(run: Folder, examples_per_rung: Mapping[int, int]) -> Iterator[tuple[int, int, str]]:
+    """Yield the trial and the rung of each stored checkpoint and each stored point, with its folder for messages."""
+    for name in sorted(run.sizes("checkpoints")):
+        if match := _CHECKPOINT.match(name):
+            trial, num_examples = int(match["trial"]), int(match["examples"])
+            rung = num_examples // examples_per_rung.get(trial, num_examples + 1)
+            yield trial, rung, location.join(run.location, checkpoint_folder(trial))
+    for name in sorted(run.names("points")):
+        if match := _POINT.fullmatch(name):
+            trial, rung = int(match["trial"]), int(match["rung"])
+            yield trial, rung, location.join(run.location, point_folder(trial, rung))
 
 
 def has_begun(events: Iterable[Event]) -> bool:

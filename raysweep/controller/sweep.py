@@ -41,7 +41,7 @@ from raysweep.results.events import (
     TrialResumed,
     TrialStarted,
 )
-from raysweep.results.ledger import Ledger, checkpoint_folder, point_folder, write_dependence
+from raysweep.results.ledger import Ledger, checkpoint_folder
 from raysweep.results.query_scores import PointName
 from raysweep.results.types import Mean, Node, Point, RungProgress, StageName, TrialStatus, point_problem
 from raysweep.results.views import calibration_text
@@ -225,7 +225,7 @@ class Sweep:
             assignment.verdict = Verdict(TrialStatus.FAILED, reason)
             return True
         if problem := _first_problem([*rung["points"], *rung.get("labeled", ())]):
-            assignment.verdict = Verdict(TrialStatus.FAILED, f"rung {step} gave {problem}")
+            assignment.verdict = Verdict(TrialStatus.FAILED, f"rung {step}: {problem}")
             return True
         event = RungFinished.from_json({**rung, "trial": number})
         assignment.verdict = self._verdict_after(event)
@@ -287,8 +287,6 @@ class Sweep:
         self._pay(rung.trial)
         rung = replace(rung, may_begin=self.scheduler.may_begin, cost=self.costs.of(rung.trial))
         self._log(rung)
-        for name in (checkpoint_folder(rung.trial), point_folder(rung.trial, rung.step)):
-            write_dependence(self.run, name, self.ledger.position)
         front_before = self.front
         verdict = self.progress.count(rung)
         self._scores.take(rung.points, self.front, self.scheduler.trials[rung.trial].replicate_of)

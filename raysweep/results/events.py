@@ -151,8 +151,8 @@ class RungFinished(Event):
         """Return the JSON object. Points and calibration omit trial and step, which are fields of the event."""
         values = super().to_json()
         calibrations = [values["calibration"]] if "calibration" in values else []
-        for each in (*values["points"], *calibrations, *values.get("labeled", ())):
-            del each["trial"], each["step"]
+        for scores in (*values["points"], *calibrations, *values.get("labeled", ())):
+            del scores["trial"], scores["step"]
         return values
 
     @classmethod
@@ -166,7 +166,7 @@ class RungFinished(Event):
             read["calibration"] = {**calibration, **rung}
         event = super().from_json(read)
         if event.step < 1:
-            raise ValueError(f"step is {event.step}, not a whole number above 0")
+            raise ValueError(f"step is {event.step}; allowed: an integer above 0")
         _check_scores([*event.points, *(event.labeled or ())])
         _check_calibration(event.calibration)
         return event
@@ -287,9 +287,9 @@ class GuardsMeasured(Event):
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         event = super().from_json(values)
-        for each in event.scores:
-            if not math.isfinite(each.score):
-                raise ValueError(f"score of {each.guard} is {each.score}, not a finite number")
+        for score in event.scores:
+            if not math.isfinite(score.score):
+                raise ValueError(f"score of {score.guard} is {score.score}; allowed: a finite number")
         return event
 
 
@@ -334,9 +334,9 @@ class SweepSteered(Event):
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         event = super().from_json(values)
-        needed = {"workers": event.workers, "stop-trial": event.trial, "try": event.config}
-        if needed.get(event.action, "") is None:
-            raise ValueError(f"{event.action} is asked for, but not with what")
+        needed_keys = {"workers": "workers", "stop-trial": "trial", "try": "config"}
+        if event.action in needed_keys and getattr(event, needed_keys[event.action]) is None:
+            raise ValueError(f"{needed_keys[event.action]} is missing, which action {event.action} needs")
         _check_plain(event.config or {})
         return event
 
@@ -363,8 +363,8 @@ PaidEvent = RungFinished | TrialPaused | TrialInterrupted | TrialEnded
 """Events with the trial's cost so far in ``cost``."""
 
 EVENTS: Mapping[str, type[Event]] = {
-    each.kind: each
-    for each in (
+    event.kind: event
+    for event in (
         SessionStarted,
         TrialStarted,
         RungFinished,
@@ -393,11 +393,11 @@ def read_event(values: Mapping[str, Any]) -> Event:
     """
     kind = values["event"]
     if not isinstance(kind, str) or kind not in EVENTS:
-        raise ValueError(f"there is no event {kind!r}")
+        raise ValueError(f"event is {kind!r}; allowed: {', '.join(EVENTS)}")
     try:
         return EVENTS[kind].from_json(values)
     except KeyError as error:
-        raise ValueError(f"there is no {error}") from None
+        raise ValueError(f"{error.args[0]} is missing") from None
     except ValidationError as error:
         raise ValueError(_first_problem(error)) from None
 
@@ -406,22 +406,22 @@ def _first_problem(error: ValidationError) -> str:
     first = error.errors()[0]
     name = ".".join(map(str, first["loc"]))
     if first["type"] == "missing":
-        return f"there is no {name!r}"
+        return f"{name} is missing"
     return f"{name} is {first['input']!r}: {first['msg'].lower()}"
 
 
 def _objects_in(values: Mapping[str, Any], key: str, **shared: Any) -> list[dict[str, Any]]:
     """Return the JSON objects in a list of an event, with the ``shared`` keys of the event added."""
     objects = values[key]
-    if not isinstance(objects, list) or not all(isinstance(each, Mapping) for each in objects):
-        raise ValueError(f"{key} is {objects!r}, not a list of objects")
-    return [{**each, **shared} for each in objects]
+    if not isinstance(objects, list) or not all(isinstance(item, Mapping) for item in objects):
+        raise ValueError(f"{key} is {objects!r}; allowed: a list of objects")
+    return [{**values, **shared} for values in objects]
 
 
 def _check_plain(config: Mapping[str, Any]) -> None:
     for name, value in config.items():
         if not isinstance(value, str | int | float | None):
-            raise ValueError(f"config.{name} is a {type(value).__name__}, not a plain value")
+            raise ValueError(f"config.{name} is a {type(value).__name__}; allowed: a string, a number or null")
 
 
 def _check_scores(points: Sequence[Point]) -> None:

@@ -1,13 +1,10 @@
 """The ledger: the append-only file of a sweep's events, which :mod:`raysweep.results.events` defines.
 
-Each line has a number and a digest of all lines above it, so that missing, moved and changed lines are detected.
+Each line has the number of its event, counted from 1, so that missing and moved lines are detected.
 """
 
-import dataclasses
-import hashlib
 import json
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,31 +12,17 @@ from typing import Any
 from raysweep.errors import InputError
 from raysweep.results.events import Event, read_event
 from raysweep.storage import location
-from raysweep.storage.folder import BucketFolder, Folder, as_folder, flush
+from raysweep.storage.bucket import LEASE
+from raysweep.storage.folder import BucketFolder, Folder, as_folder
 from raysweep.storage.line_log import LineLog, line_log, read_log, read_log_after, read_noted
 from raysweep.terminal import uninterrupted
 
 NAME = "ledger"
 
-AFTER = "after.json"  # stores the ledger's position after the last event about a folder of checkpoints or scores
 
-
-@dataclass(frozen=True)
-class Position:
-    """A position in a ledger: the number of events and a digest of all lines so far, "" for an empty ledger."""
-
-    number: int = 0
-    digest: str = ""
-
-    def after(self, line: bytes) -> "Position":
-        """Return the position after appending ``line``, which ends in a line feed."""
-        digest = hashlib.sha256(self.digest.encode() + line).hexdigest()
-        return Position(self.number + 1, digest[:32])
-
-    def line(self, event: Event) -> bytes:
-        """Return the ledger line of an event. Raise ``ValueError`` if it contains a non-finite number."""
-        values = {**event.to_json(), "number": self.number + 1, "after": self.digest}
-        return json.dumps(values, allow_nan=False).encode() + b"\n"
+def ledger_line(event: Event, number: int) -> bytes:
+    """Return the ledger line of an event. Raise ``ValueError`` if it contains a non-finite number."""
+    return json.dumps({**event.to_json(), "number": number}, allow_nan=False).encode() + b"\n"
 
 
 @dataclass
@@ -58,8 +41,8 @@ class Ledger:
     unfinished: bytes = b""  # a last line cut short by a crash; set aside by the next append
     failure: str | None = None  # why an event could not be written; no event is written after it
     _log: LineLog | None = field(default=None, repr=False)
-    # The number of bytes of complete lines and the position after them: one value, so that Ctrl-C cannot separate them.
-    _end: tuple[int, Position] = field(default=(0, Position()), repr=False)
+    # The numbers of bytes and events of complete lines: one value, so that Ctrl-C cannot separate them.
+    _end: tuple[int, int] = field(default=(0, 0), repr=False)
 
     def __post_init__(self) -> None:
         self.run: Folder = as_folder(self.place)
@@ -74,22 +57,20 @@ class Ledger:
         return self.folder / f"{NAME}.jsonl"
 
     @property
-    def position(self) -> Position:
-        """Return the position after the last event."""
+    def num_events(self) -> int:
         return self._end[1]
 
-    def open(self) -> list[tuple[Event, Position]]:
-        """Lock the ledger and return its events, each with the position after it. Nothing is written.
+    def open(self) -> list[Event]:
+        """Lock the ledger and return its events. Nothing is written.
 
         Raises:
-            InputError: If another process holds the ledger, if lines are missing or changed, or if it cannot be opened.
+            InputError: If another process holds the ledger, if lines are missing or invalid, or if it cannot be opened.
         """
         log = line_log(self.run, NAME, self.say, take_over=self.take_over, on_lost=lambda: self.on_lost())
         try:
             content = log.open()
-            entries = list(_read(content, name_of(self.run)))
-            positions = [position for _, position in entries]
-            _check_noted(self.run, positions, log.noted)
+            events = list(_parse(content, name_of(self.run)))
+            _check_lease(self.run, len(events), log.noted)
         except OSError as error:
             log.close()
             raise InputError(f"{name_of(self.run)}: cannot be opened: {error.strerror}") from None
@@ -97,16 +78,16 @@ class Ledger:
             log.close()
             raise
         num_bytes = content.rfind(b"\n") + 1
-        self._end = num_bytes, positions[-1] if positions else Position()
+        self._end = num_bytes, len(events)
         self.unfinished = content[num_bytes:]
         self._log = log
-        return entries
+        return events
 
     @property
     def lost(self) -> str | None:
         """Return the reason why this process lost the ledger to another one, or None."""
         lost = None if self._log is None else self._log.lost
-        return None if lost is None else f"{name_of(self.run)}: {lost}; the sweep stops here"
+        return None if lost is None else f"{name_of(self.run)}: {lost}; the sweep stops"
 
     def append(self, event: Event) -> None:
         """Append an event durably.
@@ -121,28 +102,24 @@ class Ledger:
         if self._log is None:
             self.open()
         assert self._log is not None
-        num_bytes, position = self._end
-        line = position.line(event)
+        num_bytes, num_events = self._end
+        number = num_events + 1
+        line = ledger_line(event, number)
         try:
             with uninterrupted():
-                self._set_aside(num_bytes, position)
-                self._log.append(line, num_bytes, position.number + 1)
-                after = position.after(line)
-                self._end = num_bytes + len(line), after
-                self._log.note(dataclasses.asdict(after))
+                if self.unfinished:
+                    self._log.set_aside(self.unfinished, num_bytes, number)
+                    self.unfinished = b""
+                self._log.append(line, num_bytes, number)
+                self._end = num_bytes + len(line), number
+                self._log.note({"number": number})
         except OSError as error:
             self.failure = self.lost or (
-                f"{name_of(self.run)}: an event cannot be written: {error.strerror}; the sweep stops here. Once it can be: "
+                f"{name_of(self.run)}: an event cannot be written: {error.strerror}; the sweep stops. To resume it: "
                 f"raysweep run --resume {self.run.location}"
             )
             raise InputError(self.failure) from None
         self.on_append(event)
-
-    def _set_aside(self, num_bytes: int, position: Position) -> None:
-        if self.unfinished:
-            assert self._log is not None
-            self._log.set_aside(self.unfinished, num_bytes, position.number + 1)
-            self.unfinished = b""
 
     def close(self) -> None:
         """Unlock the ledger."""
@@ -160,27 +137,24 @@ def name_of(run: Folder) -> str:
     return location.join(run.location, NAME if isinstance(run, BucketFolder) else f"{NAME}.jsonl")
 
 
-def events_of(place: Path | Folder) -> Iterator[Event]:
+def events_of(place: Path | Folder) -> list[Event]:
     """Return the events of the run at a place, which may be running.
 
     Raises:
         FileNotFoundError: If the ledger is missing.
-        InputError: If the ledger is invalid, cannot be read or lacks events that other files of the run depend on.
+        InputError: If the ledger is invalid, cannot be read or lacks events.
     """
     run = as_folder(place)
     try:
-        # Read before the ledger: a running sweep writes dependent files only after their events.
-        noted, dependences = read_noted(run), _read_dependences(run)
+        noted = read_noted(run)  # first: a running sweep renews the lease only after it has written the events
         content = read_log(run, NAME)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise InputError(f"{name_of(run)}: cannot be read: {error.strerror}") from None
-    entries = list(_read(content, name_of(run)))
-    positions = [position for _, position in entries]
-    _check_noted(run, positions, noted)
-    _check_dependences(run, positions, dependences)
-    return (event for event, _ in entries)
+    events = list(_parse(content, name_of(run)))
+    _check_lease(run, len(events), noted)
+    return events
 
 
 def read_events(path: Path) -> Iterator[Event]:
@@ -189,13 +163,7 @@ def read_events(path: Path) -> Iterator[Event]:
     Raises:
         InputError: If a line is not an event or is out of place, with its number and the reason.
     """
-    for event, _ in _read(path.read_bytes(), path):
-        yield event
-
-
-def read_positions(path: Path) -> list[Position]:
-    """Return the ledger's position after each event. Raise ``InputError`` like :func:`read_events`."""
-    return [position for _, position in _read(path.read_bytes(), path)]
+    return _parse(path.read_bytes(), path)
 
 
 class GrowingLedger:
@@ -205,7 +173,6 @@ class GrowingLedger:
         self.run = run
         self.events: list[Event] = []  # as of the last read
         self._content = b""
-        self._position = Position()
 
     def read(self) -> bool:
         """Read the new events and return whether there are any.
@@ -221,148 +188,54 @@ class GrowingLedger:
         except OSError as error:
             raise InputError(f"{name_of(self.run)}: cannot be read: {error.strerror}") from None
         if not content.startswith(self._content):
-            self.events, self._content, self._position = [], b"", Position()
-        fresh = content[len(self._content) :]
-        entries = list(_read(fresh, name_of(self.run), self._position))
-        self.events += [event for event, _ in entries]
+            self.events, self._content = [], b""
+        new_lines = content[len(self._content) :]
+        new_events = list(_parse(new_lines, name_of(self.run), first_number=len(self.events) + 1))
+        self.events += new_events
         self._content = content
-        if entries:
-            self._position = entries[-1][1]
-        return bool(entries)
+        return bool(new_events)
 
 
-def _read(content: bytes, path: Path | str, after: Position | None = None) -> Iterator[tuple[Event, Position]]:
-    """Yield each event of the complete lines with the position after it. The lines follow the position ``after``."""
-    position = after or Position()
+def _parse(content: bytes, path: Path | str, first_number: int = 1) -> Iterator[Event]:
+    """Yield the events of the complete lines, which are numbered from ``first_number``."""
     *lines, _ = content.split(b"\n")
-    for number, line in enumerate(lines, position.number + 1):
+    for number, line in enumerate(lines, first_number):
         try:
             values = json.loads(line)
             values["event"]
         except (ValueError, TypeError, KeyError, RecursionError):
-            raise InputError(f"{path}: line {number} is no event; the ledger was changed by hand?") from None
+            raise InputError(f"{path}: line {number} is not an event; was the ledger edited by hand?") from None
         try:
             event = read_event(values)
-            _check_place(values, position)
+            _check_number(values.get("number"), number)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
         except ValueError as error:
-            raise InputError(f"{path}: line {number}: {error}; the ledger was changed by hand?") from None
-        position = position.after(line + b"\n")
-        yield event, position
+            raise InputError(f"{path}: line {number}: {error}; was the ledger edited by hand?") from None
+        yield event
 
 
-def _check_place(values: dict[str, Any], position: Position) -> None:
-    """Raise ``ValueError`` if a line does not follow the lines above it."""
-    number = values.get("number")
+def _check_number(number: Any, expected: int) -> None:
+    """Raise ``ValueError`` if a line does not have the number that follows from the lines above it."""
     if number is None:
-        raise ValueError("it has no number")
-    if number != position.number + 1:
-        raise ValueError(
-            f"it is event {number}, where event {position.number + 1} belongs; lines were removed or moved"
-        )
-    if values.get("after") != position.digest:
-        raise ValueError(f"line {position.number} was changed after it was written")
+        raise ValueError("number is missing")
+    if number != expected:
+        raise ValueError(f"number is {number!r}, expected {expected}; lines were removed or moved")
 
 
-def write_dependence(run: Folder, name: str, position: Position) -> None:
-    """Store in a folder of a run, if it exists, the position of the event that the folder depends on."""
-    if not run.exists(name):
-        return
-    folder = run.path / name
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f".{uuid.uuid4().hex[:8]}.json"
-    temporary.write_text(json.dumps(dataclasses.asdict(position)), encoding="utf-8")
-    flush(temporary)
-    temporary.replace(folder / AFTER)
-    run.store(f"{name}/{AFTER}")
-    run.let_go(name)
-
-
-def check_dependences(run: Folder, positions: Sequence[Position]) -> None:
-    """Raise ``InputError`` if checkpoints or scores depend on events that are missing from the ledger.
-
-    ``positions`` are those of the ledger's events. The check detects ledgers that lost complete lines at the end, unless no
-    folder depends on the lost lines.
-    """
-    _check_dependences(run, positions, _read_dependences(run))
-
-
-def _check_dependences(run: Folder, positions: Sequence[Position], dependences: Mapping[str, Position]) -> None:
-    for name, needed in dependences.items():
-        _check_dependence(run, positions, location.join(run.location, name), needed)
-
-
-def _check_dependence(run: Folder, positions: Sequence[Position], place: str, needed: Position) -> None:
-    path = name_of(run)
-    if needed.number > len(positions):
-        raise InputError(
-            f"{path}: ends after event {len(positions)}, but {place} was written after event {needed.number}; put "
-            "the missing lines back, or remove that folder to do without what it holds"
-        )
-    if positions[needed.number - 1] != needed:
-        raise InputError(
-            f"{path}: is not the ledger that {place} was written with, from event {needed.number} on; put the "
-            "right one back, or remove that folder to do without what it holds"
-        )
-
-
-def _check_noted(run: Folder, positions: Sequence[Position], noted: dict[str, Any] | None) -> None:
-    """Raise ``InputError`` if the lease names a position that the ledger does not contain."""
+def _check_lease(run: Folder, num_events: int, noted: dict[str, Any] | None) -> None:
+    """Raise ``InputError`` if the lease was renewed after more events than the ledger contains."""
     if noted == {}:
         return
-    path = name_of(run)
-    last_noted = _position(noted)
-    if last_noted is None:
+    lease = location.join(run.location, LEASE)
+    number = None if noted is None else noted.get("number")
+    if not isinstance(number, int) or number < 1:
+        raise InputError(f"{lease}: is damaged and does not name the ledger's last event; remove it to skip this check")
+    if number > num_events:
         raise InputError(
-            f"{path}: its lease is damaged, which says how far it had come; remove the lease to do without that"
+            f"{name_of(run)}: ends after event {num_events}, but {lease} was last renewed after event {number}; restore the "
+            "missing events, or remove the lease to continue without them"
         )
-    if last_noted not in positions:
-        raise InputError(
-            f"{path}: ends after event {len(positions)} or is another one, but its lease was last renewed after event "
-            f"{last_noted.number}; put the missing events back, or remove the lease to do without them"
-        )
-
-
-def _read_dependences(run: Folder) -> dict[str, Position]:
-    """Return the position that each folder of checkpoints or scores depends on, by its path within the run."""
-    folders = [
-        f"{kind}/{name.removesuffix(f'/{AFTER}')}"
-        for kind in ("checkpoints", "points")
-        for name in sorted(run.sizes(kind))
-        if name.endswith(f"/{AFTER}")
-    ]
-    try:
-        notes = run.read([f"{folder}/{AFTER}" for folder in folders])
-    except FileNotFoundError:  # removed by a running sweep in the meantime
-        return _read_dependences(run)
-    except OSError as error:
-        raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from None
-    return {
-        folder: _read_dependence(note, location.join(run.location, folder, AFTER))
-        for folder, note in zip(folders, notes, strict=True)
-    }
-
-
-def _read_dependence(note: bytes, place: str) -> Position:
-    """Parse a stored position. Raise ``InputError`` if it is damaged, since damage must not disable the check."""
-    try:
-        position = _position(json.loads(note))
-    except (ValueError, RecursionError):
-        position = None
-    if position is None:
-        raise InputError(f"{place}: is damaged, which says how far the ledger had come; remove it to do without that")
-    return position
-
-
-def _position(values: Any) -> Position | None:
-    """Return the position with these values, or None if they are invalid."""
-    try:
-        position = Position(**values)
-    except TypeError:
-        return None
-    is_one = isinstance(position.number, int) and position.number > 0
-    return position if is_one else None
 
 
 def point_name(trial: int, step: int) -> str:

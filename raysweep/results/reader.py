@@ -79,7 +79,7 @@ def results_of(events: Iterable[Event], run: Folder, has_driver: bool | None = N
         try:
             tables.add(event)
         except ValueError as error:
-            raise InputError(f"{path}: line {line}: {error}; the ledger was changed by hand?") from None
+            raise InputError(f"{path}: line {line}: {error}; was the ledger edited by hand?") from None
     if tables.info is None:
         raise InputError(f"{path}: holds no settings; the sweep ended before it began")
     tables.close(has_driver)

@@ -120,13 +120,13 @@ def point_problem(values: Mapping[str, Any]) -> str | None:
     for name in ("polarity", "polarity_std", "similarity", "similarity_std", "retention"):
         value = values.get(name)
         if not isinstance(value, int | float) or not math.isfinite(value):
-            return f"{name} {value!r}, not a finite number"
+            return f"{name} is {value!r}; allowed: a finite number"
     accuracy = values.get("accuracy")
     if accuracy is not None and not (isinstance(accuracy, int | float) and -0.001 <= accuracy <= 1.001):
-        return f"accuracy {accuracy!r}, not a share"
+        return f"accuracy is {accuracy!r}; allowed: 0 to 1"
     polarity, similarity = values["polarity"], values["similarity"]
     if not -0.001 <= polarity <= 1.001 or not -1.001 <= similarity <= 1.001:
-        return f"P {polarity} and S {similarity}, beyond their ranges"
+        return f"P is {polarity} and S is {similarity}; allowed: P from 0 to 1, S from -1 to 1"
     return None
 
 
@@ -178,11 +178,11 @@ def calibration_problem(calibration: Calibration) -> str | None:
     errors = calibration.error_before, calibration.error
     losses = calibration.cross_entropy_before, calibration.cross_entropy
     if not (math.isfinite(calibration.temperature) and calibration.temperature > 0):
-        return f"temperature {calibration.temperature!r}, not a number above 0"
-    if not all(math.isfinite(each) and each >= 0 for each in losses):
-        return f"cross-entropies {losses}, not finite numbers from 0 on"
-    if not all(0 <= each <= 1.001 for each in errors):
-        return f"calibration errors {errors}, not shares"
+        return f"temperature is {calibration.temperature!r}; allowed: a number above 0"
+    if not all(math.isfinite(loss) and loss >= 0 for loss in losses):
+        return f"cross-entropies are {losses}; allowed: finite numbers of at least 0"
+    if not all(0 <= error <= 1.001 for error in errors):
+        return f"calibration errors are {errors}; allowed: 0 to 1"
     return None
 
 

@@ -209,8 +209,7 @@ def write(place: str | Path | Folder, number: int, tensors: Mapping[str, Tensor]
         shutil.rmtree(temporary, ignore_errors=True)
     folder.store(name)
     for other in folder.names():
-        is_checkpoint = not other.endswith(".json")  # not a note of the driver
-        if is_checkpoint and other < name:  # never delete a newer one of a process that took over the trial
+        if other < name:  # never delete a newer one of a process that took over the trial
             folder.remove(other)
     folder.let_go(name)
 

@@ -64,7 +64,7 @@ RESULTS = ("finished", "running", "killed", "cut off", "resumed")
 ERRORS = {
     "empty": "no trial has begun, so there is nothing to choose from",
     "failed": "no trial finished a rung (3 of 3 failed), so there is nothing to choose from",
-    "damaged": "line 1 is no event",
+    "damaged": "line 1 is not an event",
     "no run": "not a run folder",
 }
 

@@ -15,9 +15,9 @@ from raysweep.data.artifacts import Artifact
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.results.events import PointsScored, SessionFinished, SessionStarted
-from raysweep.results.ledger import Ledger, events_of, read_positions, write_dependence
-from raysweep.storage.folder import LocalFolder, open_folder
-from support.ledgers import INFO
+from raysweep.results.ledger import Ledger, events_of
+from raysweep.storage.folder import open_folder
+from support.ledgers import INFO, StoredSweep, StoredTrial, random_trials, read_lines, write_ledger, write_lines
 from support.s3_server import S3Server
 from support.sweep_files import MINIMAL
 
@@ -85,18 +85,57 @@ def test_a_configuration_that_no_session_had_is_refused(tmp_path: Path) -> None:
             Resumed(tmp_path)
 
 
-def test_a_run_that_is_refused_is_left_to_others(tmp_path: Path) -> None:
-    make_run(tmp_path, "seed: 0")
-    (tmp_path / "checkpoints" / "trial-0000").mkdir(parents=True)
-    position = read_positions(tmp_path / "ledger.jsonl")[1]
-    write_dependence(LocalFolder(tmp_path), "checkpoints/trial-0000", position)
-    content = (tmp_path / "ledger.jsonl").read_bytes()
-    (tmp_path / "ledger.jsonl").write_bytes(content.splitlines(keepends=True)[0])
-    with pytest.raises(InputError, match="ends after event 1, but .*trial-0000 was written after event 2") as caught:
-        Resumed(tmp_path)
-    (tmp_path / "ledger.jsonl").write_bytes(content)
-    Resumed(tmp_path).ledger.close()
-    assert caught.value  # which would keep the ledger, had it not been closed
+@pytest.fixture
+def searched_run(tmp_path: Path) -> Path:
+    """A run whose trial 0 was evaluated at rungs 1 to 3."""
+    scores = [(0.7, 0.46), (0.75, 0.45), (0.8, 0.44)]
+    write_ledger(
+        tmp_path, [StoredTrial(random_trials(1)[0].config, "paused", "", scores)], StoredSweep(settings=b"seed: 0")
+    )
+    (tmp_path / "prepared.json").touch()
+    return tmp_path
+
+
+def keep_rungs(run: Path, num_rungs: int) -> None:
+    """Remove trial 0's rungs after ``num_rungs`` and all later lines from the ledger."""
+    lines = read_lines(run)
+    end = next(index for index, line in enumerate(lines) if line["event"] == "rung" and line["step"] > num_rungs)
+    write_lines(run, lines[:end])
+
+
+@pytest.mark.parametrize("folder", ["checkpoints/trial-0000/000006144", "points/trial-0000-step-003"])
+def test_ledger_may_be_one_rung_behind_a_stored_rung(searched_run: Path, folder: str) -> None:
+    stored = searched_run / folder
+    stored.mkdir(parents=True)
+    (stored / "values.json").touch()
+    ledger = searched_run / "ledger.jsonl"
+    for num_rungs in (2, 1):
+        keep_rungs(searched_run, num_rungs)
+        content = ledger.read_bytes()
+        if num_rungs == 2:
+            Resumed(searched_run).ledger.close()
+            continue
+        with pytest.raises(InputError, match=rf"ledger.jsonl: trial 0 .*rung 1,.*{folder[:22]}.*rung 3;.*restore"):
+            Resumed(searched_run)
+        assert ledger.read_bytes() == content
+    shutil.rmtree(stored)
+    Resumed(searched_run).ledger.close()  # also checks that the rejected run was unlocked
+
+
+def test_checkpoint_within_the_next_rung_is_accepted(searched_run: Path) -> None:
+    """The trial finished rung 2 (4,096 examples) and was interrupted 1 example before the end of rung 3."""
+    (searched_run / "checkpoints" / "trial-0000" / "000006143").mkdir(parents=True)
+    (searched_run / "checkpoints" / "trial-0000" / "000006143" / "values.json").touch()
+    keep_rungs(searched_run, 1)
+    Resumed(searched_run).ledger.close()
+
+
+@pytest.mark.parametrize("folder", ["checkpoints/trial-0001/000000100", "points/trial-0001-step-001"])
+def test_ledger_without_the_trial_of_a_stored_rung_is_rejected(searched_run: Path, folder: str) -> None:
+    (searched_run / folder).mkdir(parents=True)
+    (searched_run / folder / "values.json").touch()
+    with pytest.raises(InputError, match=rf"ledger.jsonl: trial 1 is missing,.*{folder[:22]}"):
+        Resumed(searched_run)
 
 
 def test_what_changes_while_a_resume_waits_for_the_run_is_read_afterwards(server: S3Server, tmp_path: Path) -> None:

@@ -71,11 +71,11 @@ def test_a_failed_trial_is_told_and_the_sweep_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "problem"),
     [
-        ("polarity", float("nan"), "polarity nan, not a finite number"),
-        ("similarity", float("inf"), "similarity inf, not a finite number"),
-        ("polarity", None, "polarity None, not a finite number"),
-        ("retention", "0.5", "retention '0.5', not a finite number"),
-        ("polarity", 63.0, "P 63.0 and S"),
+        ("polarity", float("nan"), "polarity is nan"),
+        ("similarity", float("inf"), "similarity is inf"),
+        ("polarity", None, "polarity is None"),
+        ("retention", "0.5", "retention is '0.5'"),
+        ("polarity", 63.0, "P is 63.0"),
     ],
 )
 def test_scores_that_are_no_scores_fail_the_trial_and_never_count(
@@ -90,7 +90,7 @@ def test_scores_that_are_no_scores_fail_the_trial_and_never_count(
     results = load(tmp_path)
     assert results.rungs == ()
     assert results.trials[0].status == "failed"
-    assert f"rung 1 gave {problem}" in results.trials[0].reason
+    assert f"rung 1: {problem}" in results.trials[0].reason
 
 
 def test_interrupted_trials_keep_their_rungs(tmp_path: Path) -> None:

@@ -66,15 +66,6 @@ def with_values(event: str, /, **values: Any) -> Callable[[Path], None]:
     return change
 
 
-def replaced(old: bytes, new: bytes) -> Callable[[Path], None]:
-    def change(ledger: Path) -> None:
-        content = ledger.read_bytes()
-        assert old in content
-        ledger.write_bytes(content.replace(old, new, 1))
-
-    return change
-
-
 def with_last(line: bytes) -> Callable[[Path], None]:
     return lambda ledger: ledger.write_bytes(ledger.read_bytes() + line + b"\n")
 
@@ -95,19 +86,18 @@ def pipe(ledger: Path) -> None:
 
 
 LEDGERS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "nested deeply": (with_last(NESTED.encode()), "line 7 is no event"),
-    "with null bytes": (with_last(b'{"event": "\0"}'), "line 7 is no event"),
-    "with bytes of no text": (with_last(b"\xff\xfe"), "line 7 is no event"),
-    "with a number of 5000 digits": (with_last(b'{"event": ' + b"1" * 5000 + b"}"), "line 7 is no event"),
-    "of another event": (with_values("rung", event="__import__"), "there is no event '__import__'"),
-    "whose score was changed": (replaced(b'"polarity": 0.7', b'"polarity": 0.9'), "was changed after it was written"),
+    "nested deeply": (with_last(NESTED.encode()), "line 7 is not an event"),
+    "with null bytes": (with_last(b'{"event": "\0"}'), "line 7 is not an event"),
+    "with bytes of no text": (with_last(b"\xff\xfe"), "line 7 is not an event"),
+    "with a number of 5000 digits": (with_last(b'{"event": ' + b"1" * 5000 + b"}"), "line 7 is not an event"),
+    "of another event": (with_values("rung", event="__import__"), "event is '__import__'"),
     "that lacks a line": (without_second_line, "lines were removed or moved"),
     "whose trial leads out": (with_values("rung", trial="../../outside"), "trial is '../../outside'"),
     "whose step leads out": (with_values("rung", step="../../outside"), "step is '../../outside'"),
     "whose step is negative": (with_values("rung", step=-1), "step is -1"),
     "with a nested configuration": (
         with_values("trial", config={"loss": json.loads("[" * 400 + "]" * 400)}),
-        "config.loss is a list, not a plain value",
+        "config.loss is a list",
     ),
     "that has no end": (endless, "is no ordinary file"),
     "that is a pipe": (pipe, "is no ordinary file"),
@@ -135,7 +125,7 @@ def test_a_ledger_that_was_tampered_with_is_refused(name: str, command: str, run
 def test_a_ledger_that_is_pickled_is_refused(run: Path, canary: Canary) -> None:
     (run / "ledger.jsonl").write_bytes(canary.pickle + b"\n")
     for done in (raysweep_here(run.parent, "report", str(run)), resume(run)):
-        check_refused(done, f"{run / 'ledger.jsonl'}: line 1 is no event")
+        check_refused(done, f"{run / 'ledger.jsonl'}: line 1 is not an event")
 
 
 def test_lines_beside_the_ledger_of_no_number_are_no_lines(run: Path) -> None:
@@ -154,7 +144,6 @@ LINKS = {
     "checkpoints/trial-0000": "folder",
     "checkpoints/trial-0000/000000003": "folder",
     f"{POINT}/test.npz": "file",
-    f"{POINT}/after.json": "file",
     "ledger.unfinished": "file",
     "ledger.jsonl": "file",
     "config.yaml": "file",
