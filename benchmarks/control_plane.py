@@ -158,7 +158,7 @@ def _sweep(folder: Path, num_trials: int, *, num_rungs: int, sampler: str) -> wo
     info = RunInfo(
         "s", "0", "d", "m", "r", 16, "uniform", 0.5, "similarity", num_trials, {"dev": 9}, {"dev": 9}, ("0", "1"), 0
     )
-    ledger.append(SessionStarted(info=info))
+    ledger.append(SessionStarted(info=info, config_digest=""))
     scheduler = make_scheduler(config, space, REFERENCE)
     study = StudyFile(folder / "study.journal", config.name, scheduler.proposer)
     display = terminal.ConsoleDisplay(Console(quiet=True))

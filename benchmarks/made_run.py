@@ -7,6 +7,7 @@ runs.
 """
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -76,7 +77,10 @@ class MadeRun:
         """Write all files and return the number of trial points with per-query scores on dev."""
         with _without_waiting_for_the_disk():
             ledger = Ledger(self.run.path)
-            ledger.append(SessionStarted(info=_info(self.trials)))
+            settings = b"name: made\n"
+            self.run.put("config.yaml", settings)
+            digest = hashlib.sha256(settings).hexdigest()
+            ledger.append(SessionStarted(info=_info(self.trials), config_digest=digest))
             for split in SPLITS:
                 limit = self._limits(split)
                 ledger.append(PointsScored(points=tuple(limit.points)))

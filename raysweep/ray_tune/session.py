@@ -73,9 +73,9 @@ class Session:
         """
         run = _new_run(self.config, self.display) if place is None else _run_at(place, self.display)
         ledger = Ledger(run, self.display.warn)
-        entries = ledger.open()
+        events = ledger.open()
         try:
-            if has_begun(event for event, _ in entries):
+            if has_begun(events):
                 raise InputError(f"{run.location}: another process has started this run; run the command again")
             return self._begin_in(ledger, older)
         except BaseException:

@@ -78,24 +78,25 @@ class Event:
 class SessionStarted(Event):
     """A session started with these settings: the first event of a ledger, written again at each resume.
 
-    ``config_digest`` is the SHA-256 of the session's ``config.yaml``, if the run has one.
+    ``config_digest`` is the SHA-256 of the session's ``config.yaml``.
     """
 
     kind = "run"
 
     info: RunInfo
-    config_digest: str | None = None
+    config_digest: str
 
     def to_json(self) -> dict[str, Any]:
-        config = {"config_digest": self.config_digest} if self.config_digest else {}
-        return {"event": self.kind, **dataclasses.asdict(self.info), **config}
+        return {"event": self.kind, **dataclasses.asdict(self.info), "config_digest": self.config_digest}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Parse the event. Raise ``InputError`` if the ledger has another schema version."""
         if values.get("schema") != SCHEMA:
             raise InputError(f"written with schema {values.get('schema')}; this version reads {SCHEMA}")
-        return cls(info=_validated(RunInfo, values), config_digest=values.get("config_digest"))
+        if not isinstance(values["config_digest"], str):
+            raise ValueError(f"config_digest is {values['config_digest']!r}; allowed: a string")
+        return cls(info=_validated(RunInfo, values), config_digest=values["config_digest"])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,4 @@
-"""The settings of a run in ``config.yaml``, next to its ledger.
-
-The ledger stores a digest of each session's settings, and a file that matches none of them is rejected. A ledger without
-digests has no settings, or any.
-"""
+"""The settings of a run in ``config.yaml``, next to its ledger, which stores a digest of each session's settings."""
 
 import hashlib
 from collections.abc import Collection, Mapping
@@ -23,8 +19,6 @@ def check_settings(run: Folder, digests: Collection[str]) -> None:
     Raises:
         InputError: If the file is missing, cannot be read or matches no session.
     """
-    if not digests:
-        return
     place = location.join(run.location, NAME)
     try:
         (content,) = run.read([NAME])
@@ -42,6 +36,6 @@ def check_settings(run: Folder, digests: Collection[str]) -> None:
 
 
 def read_settings(run: Folder, results: Results) -> Mapping[str, Any]:
-    """Return the settings, empty if the run has none. Raise ``InputError`` like :func:`check_settings`."""
+    """Return the settings. Raise ``InputError`` like :func:`check_settings`."""
     check_settings(run, results.config_digests)
-    return Document.read(run.fetch(NAME)).values if run.exists(NAME) else {}
+    return Document.read(run.fetch(NAME)).values

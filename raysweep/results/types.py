@@ -304,7 +304,7 @@ class Results:
     labeled: tuple[Point, ...] = ()  # points that use the pool's labels, excluded from ``points`` and from fronts
     stage: Stage | None = None  # current stage; None during the search and after the end
     has_driver: bool | None = None  # whether a process drives the run; None if not checked or unknown
-    config_digests: tuple[str, ...] = ()  # digests of the sessions' settings
+    config_digests: tuple[str, ...] = ()  # SHA-256 of the settings, by session
 
 
 @dataclass(frozen=True)

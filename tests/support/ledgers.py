@@ -67,17 +67,19 @@ class StoredSweep:
     is_final: bool = False  # whether it failed for good
     gpus: float = 0.5  # of each trial
     price: float = 3.0  # of an hour
-    settings: bytes | None = None  # config.yaml, whose digest is in the ledger
+    settings: bytes = b"name: night-run\n"  # content of config.yaml
+
+
+def start_session(folder: Path, info: RunInfo = INFO, settings: bytes = b"name: night-run\n") -> SessionStarted:
+    """Write ``config.yaml`` and return the first event of a session with these settings."""
+    (folder / "config.yaml").write_bytes(settings)
+    return SessionStarted(info=info, config_digest=hashlib.sha256(settings).hexdigest())
 
 
 def write_ledger(folder: Path, trials: Iterable[StoredTrial], sweep: StoredSweep | None = None) -> None:
     sweep = sweep or StoredSweep()
     ledger = Ledger(folder)
-    digest = None
-    if sweep.settings is not None:
-        (folder / "config.yaml").write_bytes(sweep.settings)
-        digest = hashlib.sha256(sweep.settings).hexdigest()
-    ledger.append(SessionStarted(info=sweep.info, config_digest=digest))
+    ledger.append(start_session(folder, sweep.info, sweep.settings))
     for split in REFERENCE if sweep.test_of else ("dev",):
         baselines = [each for each in sweep.baselines if each.split == split]
         ledger.append(PointsScored(points=(*_limits(sweep, split), *baselines)))
@@ -234,3 +236,13 @@ def write_lines(folder: Path, lines: Iterable[Mapping[str, Any]]) -> None:
     """Write events as numbered JSON objects, valid or not."""
     numbered = [json.dumps({**line, "number": number}) + "\n" for number, line in enumerate(lines, 1)]
     (folder / "ledger.jsonl").write_text("".join(numbered))
+
+
+def change_settings(folder: Path, settings: str) -> None:
+    """Replace ``config.yaml`` and its digest in the ledger. Links to files of another run become files."""
+    lines = read_lines(folder)
+    digest = hashlib.sha256(settings.encode()).hexdigest()
+    for name in ("config.yaml", "ledger.jsonl"):
+        (folder / name).unlink(missing_ok=True)
+    (folder / "config.yaml").write_text(settings)
+    write_lines(folder, [{**line, "config_digest": digest} if line["event"] == "run" else line for line in lines])

@@ -15,11 +15,11 @@ from raysweep.config.trial import TrialConfig
 from raysweep.controller.budget import CostTracker
 from raysweep.controller.optuna_study import StudyFile
 from raysweep.controller.sweep import Sweep
-from raysweep.results.events import SessionStarted
 from raysweep.results.ledger import Ledger, point_name
 from raysweep.results.types import RunInfo
 from raysweep.search.scheduler import make_scheduler
 from raysweep.terminal import ConsoleDisplay
+from support.ledgers import start_session
 from support.paths import SPACES
 
 REFERENCE = (0.6, 0.47)
@@ -45,7 +45,7 @@ def make(tmp_path: Path, **overrides: str) -> tuple[Sweep, io.StringIO]:
     (tmp_path / "points").mkdir(parents=True, exist_ok=True)
     ledger = Ledger(tmp_path)
     info = RunInfo("s", "0", "d", "m", "r", 16, "uniform", 0.5, "similarity", 12, {"dev": 9}, {"dev": 9}, ("0", "1"), 0)
-    ledger.append(SessionStarted(info=info))
+    ledger.append(start_session(tmp_path, info))
     return assemble(config, space, ledger)
 
 

@@ -38,9 +38,9 @@ def write_run(
 ) -> Path:
     """Write a run and return its folder; ``config`` is the content of config.yaml, ``info`` overrides INFO."""
     folder.mkdir(parents=True)
-    write_ledger(folder, trials, StoredSweep(info=dataclasses.replace(INFO, **info), test_of=tuple(test_of)))
-    if config:
-        (folder / "config.yaml").write_text(config)
+    settings = {"settings": config.encode()} if config else {}
+    sweep = StoredSweep(info=dataclasses.replace(INFO, **info), test_of=tuple(test_of), **settings)
+    write_ledger(folder, trials, sweep)
     return folder
 
 

@@ -63,8 +63,3 @@ def test_settings_must_match_a_session(run):
     (run / "config.yaml").write_bytes(b"seed: 1")
     with pytest.raises(InputError, match="config.yaml"):
         read_settings(as_folder(run), results)
-
-
-def test_a_run_without_settings_has_empty_ones(tmp_path):
-    write_ledger(tmp_path, random_trials(2))
-    assert read_settings(as_folder(tmp_path), load(tmp_path)) == {}

@@ -15,6 +15,7 @@ from support.command_line import raysweep_here
 from support.ledgers import (
     StoredSweep,
     StoredTrial,
+    change_settings,
     dev_front,
     point,
     random_trials,
@@ -197,7 +198,7 @@ def test_compare_notes_damaged_scores(tmp_path):
     write_ledger(other, random_trials(12, seed=1))
     for run in (first, other):
         write_query_scores(run, load(run))
-        (run / "config.yaml").write_text("seed: 0\nsampler: mfgp\n")
+        change_settings(run, "seed: 0\nsampler: mfgp\n")
     whole = raysweep_here(tmp_path, "compare", str(first), str(other))
     assert " to " in whole.stdout and "has no interval" not in whole.stdout
     damaged = next((other / "scores" / "dev").glob("trial-*.npz"))
@@ -209,12 +210,8 @@ def test_compare_notes_damaged_scores(tmp_path):
 
 def test_compare_prints_differing_settings_as_json(tmp_path):
     first, other = write_run(tmp_path, "finished"), write_run(tmp_path, "killed")
-    (first / "config.yaml").write_text(
-        "name: one\nbudget: {trials: 12}\nspace: {loss: triplet}\nstorage: {runs: here}\n"
-    )
-    (other / "config.yaml").write_text(
-        "name: two\nbudget: {trials: 24}\nspace: {loss: triplet}\nstorage: {runs: there}\n"
-    )
+    change_settings(first, "name: one\nbudget: {trials: 12}\nspace: {loss: triplet}\nstorage: {runs: here}\n")
+    change_settings(other, "name: two\nbudget: {trials: 24}\nspace: {loss: triplet}\nstorage: {runs: there}\n")
     done = raysweep_here(tmp_path, "compare", str(first), str(other), "--format", "json")
     assert json.loads(done.stdout)["settings"] == {"budget.trials": [12, 24]}
 

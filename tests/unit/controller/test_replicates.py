@@ -33,6 +33,7 @@ from raysweep.search.scheduler import Scheduler
 from raysweep.training.trial import trial_seed
 from support.landscape import POLICIES, Player
 from support.landscape import make as make_decisions
+from support.ledgers import change_settings
 from support.sweep_files import MINIMAL, read
 from support.sweeps import REFERENCE, assemble, make, rung, settings
 
@@ -506,7 +507,7 @@ def test_replicates_may_change_on_resume(tmp_path: Path) -> None:
 
     config, _ = settings(tmp_path)
     play(make(tmp_path)[0])
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    change_settings(tmp_path, yaml.safe_dump(config.model_dump(mode="json")))
     (tmp_path / "prepared.json").touch()
     ledger = Ledger(tmp_path)
     ledger.append(PointsScored(points=()))

@@ -17,7 +17,16 @@ from raysweep.errors import InputError
 from raysweep.results.events import PointsScored, SessionFinished, SessionStarted
 from raysweep.results.ledger import Ledger, events_of
 from raysweep.storage.folder import open_folder
-from support.ledgers import INFO, StoredSweep, StoredTrial, random_trials, read_lines, write_ledger, write_lines
+from support.ledgers import (
+    INFO,
+    StoredSweep,
+    StoredTrial,
+    random_trials,
+    read_lines,
+    start_session,
+    write_ledger,
+    write_lines,
+)
 from support.s3_server import S3Server
 from support.sweep_files import MINIMAL
 
@@ -62,12 +71,10 @@ def test_what_a_space_lacks_is_named(before: Parameter, after: Parameter | None,
 
 
 def make_run(folder: Path, *configs: str) -> None:
-    """A run with a session of each configuration; its folder has the last one."""
+    """Write a run with one session per configuration; its folder has the last one."""
     ledger = Ledger(folder)
     for config in configs:
-        (folder / "config.yaml").write_text(config)
-        digest = hashlib.sha256(config.encode()).hexdigest()
-        ledger.append(SessionStarted(info=INFO, config_digest=digest))
+        ledger.append(start_session(folder, settings=config.encode()))
         ledger.append(PointsScored(points=()))
     ledger.close()
     (folder / "prepared.json").touch()
@@ -282,7 +289,7 @@ def test_a_run_can_be_resumed_once_it_has_begun(tmp_path: Path) -> None:
     run.mkdir()
     ledger = Ledger(run)
     assert read_state(str(run)) == RunState(has_begun=False)
-    ledger.append(SessionStarted(info=INFO))
+    ledger.append(start_session(run))
     assert read_state(str(run)) == RunState(has_begun=False)
     ledger.append(PointsScored(points=()))
     assert read_state(str(run)) == RunState(has_begun=True)
@@ -292,14 +299,14 @@ def test_a_run_can_be_resumed_once_it_has_begun(tmp_path: Path) -> None:
 def test_only_the_latest_session_can_have_failed_for_good(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path)
     for event, failure in (
-        (SessionStarted(info=INFO), None),
+        (start_session(tmp_path), None),
         (PointsScored(points=()), None),
         (SessionFinished(status="failed", reason="the bucket is gone", seconds=1.0), None),
         (
             SessionFinished(status="failed", reason="3 of 3 trials failed", seconds=1.0, is_final=True),
             "3 of 3 trials failed",
         ),
-        (SessionStarted(info=INFO), None),
+        (start_session(tmp_path), None),
         (SessionFinished(status="interrupted", reason="Ctrl-C", seconds=2.0), None),
     ):
         ledger.append(event)

@@ -22,7 +22,7 @@ from raysweep.data.prepared import Prepared
 from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.metrics.retrieval import Scores
 from raysweep.prepare.build import prepare_here
-from raysweep.results.events import PointsScored, RungFinished, SessionStarted, TrialStarted
+from raysweep.results.events import PointsScored, RungFinished, TrialStarted
 from raysweep.results.ledger import Ledger, point_name
 from raysweep.results.query_scores import PackedScores, PointName, baselines_file, name_of_point, rung_file
 from raysweep.results.types import Point, RunInfo
@@ -31,6 +31,7 @@ from raysweep.training import trial as engine
 from raysweep.training import workbench
 from raysweep.training.weights import save_point
 from support.encoders import PROMPTED, sentence_encoder, write_with_prompts
+from support.ledgers import start_session
 from support.paths import SPACES
 
 
@@ -100,13 +101,13 @@ def _write_run(folder: Path, encoder: str) -> tuple[Path, Prepared, EvaluationSe
     prepared = prepare_here(config, space_parser.parse(document, config))
     torch.set_num_threads(1)  # preparing raised it
     prepared.save(folder / "prepared.json")
-    (folder / "config.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    settings = yaml.safe_dump(config.model_dump(mode="json")).encode()
     bench = workbench.Workbench(prepared, config.evaluation)
     queries, pool = {"dev": len(bench.dev.queries)}, {"dev": len(bench.dev.pool)}
     names = tuple(prepared.sentences.label_names)
     info = RunInfo("s", "0", "d", "m", "r", 8, "uniform", 0.5, "similarity", 2, queries, pool, names, 0)
     ledger = Ledger(folder)
-    ledger.append(SessionStarted(info=info))
+    ledger.append(start_session(folder, info, settings))
     for number, loss in enumerate(("softmax", "triplet")):
         values = {"loss": loss, "learning_rate": 3e-3, "examples_per_rung": 96, "batch_size": 16, "precision": "fp32"}
         average = {"average_decay": 0.7} if loss == "softmax" else {}

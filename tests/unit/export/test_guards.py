@@ -21,12 +21,12 @@ from raysweep.report.markdown import markdown
 from raysweep.report.notes import notes
 from raysweep.report.summary import summarize
 from raysweep.report.terminal import terminal_tables
-from raysweep.results.events import GuardsMeasured, SessionStarted
+from raysweep.results.events import GuardsMeasured
 from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
 from raysweep.results.types import GuardScore
 from support.consoles import printed
-from support.ledgers import INFO, StoredSweep, StoredTrial, write_ledger
+from support.ledgers import INFO, StoredSweep, StoredTrial, start_session, write_ledger
 from support.paths import SPACES
 from support.sentences import SCORED_PAIRS
 
@@ -309,7 +309,7 @@ def test_guards_of_the_last_session_apply(run: Path) -> None:
     def resumed_with(limits: dict[str, float | None]) -> bool:
         """Whether the first member, which scores 0.8, is feasible then."""
         ledger = Ledger(run)
-        ledger.append(SessionStarted(info=dataclasses.replace(INFO, guards=limits)))
+        ledger.append(start_session(run, dataclasses.replace(INFO, guards=limits)))
         ledger.close()
         return summarize(load(run)).members[0].is_feasible
 

@@ -29,12 +29,13 @@ from raysweep.report.choice import Wanted, choose
 from raysweep.report.choice_table import rows_as_json
 from raysweep.report.summary import Summary, summary_of
 from raysweep.report.tables import certainty_table, kind_name
-from raysweep.results.events import GuardsMeasured, PointsScored, SessionStarted
+from raysweep.results.events import GuardsMeasured, PointsScored
 from raysweep.results.ledger import Ledger
 from raysweep.results.query_scores import PackedScores, load_query_scores, name_of_point, scores_file
 from raysweep.results.reader import load
 from raysweep.results.types import GuardScore, Point
 from raysweep.storage.folder import LocalFolder
+from support.ledgers import change_settings, start_session
 from support.paths import SPACES
 
 markdown = pytest.importorskip("markdown", reason="the docs extra is not installed")
@@ -90,7 +91,7 @@ def copied(run: Path, to: Path, data: dict[str, Any]) -> Path:
     for name in ("ledger.jsonl", "points", "prepared.json"):
         (to / name).symlink_to(run / name)
     settings = configuration.parse(Document.read(SPACES / "smoke.yaml")).model_dump(mode="json")
-    (to / "config.yaml").write_text(yaml.safe_dump({**settings, "data": data}))
+    change_settings(to, yaml.safe_dump({**settings, "data": data}))
     return to
 
 
@@ -129,7 +130,7 @@ def test_card_and_output_list_missed_and_unmeasured_guards(run: Run, tmp_path: P
     settings = configuration.parse(Document.read(SPACES / "smoke.yaml")).model_dump(mode="json")
     limits = {"missed": 0.99, "met": 0.5, "late": None}
     guards = {name: {"kind": "sts", "pairs": "x.tsv", "at_least": limit} for name, limit in limits.items()}
-    (other / "config.yaml").write_text(yaml.safe_dump({**settings, "guards": guards}))
+    change_settings(other, yaml.safe_dump({**settings, "guards": guards}))
     knee = next(member.dev for member in summary_of(LocalFolder(folder)).members if member.is_knee)
     place = (knee.trial, knee.step, knee.kind, knee.value)
     ledger = Ledger(other)
@@ -200,7 +201,7 @@ def add_test_split(folder: Path, members: Sequence[Point]) -> None:
     num_queries = {**results.info.num_queries, "test": 50}
     num_pool = {**results.info.num_pool, "test": results.info.num_pool["dev"]}
     info = dataclasses.replace(results.info, num_queries=num_queries, num_pool=num_pool)
-    ledger.append(SessionStarted(info=info))
+    ledger.append(start_session(folder, info, (folder / "config.yaml").read_bytes()))
     ledger.append(PointsScored(points=tuple(points)))
     ledger.close()
     for file, some in (("baselines", slice(0, 1)), ("members", slice(1, None))):

@@ -7,12 +7,12 @@ from pathlib import Path
 from raysweep.report import write
 from raysweep.report.calibration import MOST_LINES, calibration_table
 from raysweep.report.summary import summarize
-from raysweep.results.events import PointsScored, RungFinished, SessionStarted, TrialStarted
+from raysweep.results.events import PointsScored, RungFinished, TrialStarted
 from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
 from raysweep.results.types import Calibration
 from support.consoles import narrow, printed
-from support.ledgers import INFO, point
+from support.ledgers import point, start_session
 
 DEV = Calibration(None, None, "dev", 2.9, 0.377, 0.203, 0.081, 0.012)
 TEST = dataclasses.replace(DEV, split="test", cross_entropy=0.215)
@@ -21,7 +21,7 @@ TEST = dataclasses.replace(DEV, split="test", cross_entropy=0.215)
 def write_run(folder: Path, kinds: Iterable[str]) -> None:
     """A trial with a rung of each kind, each of them on the front; the first was scored on test."""
     ledger = Ledger(folder)
-    ledger.append(SessionStarted(info=INFO))
+    ledger.append(start_session(folder))
     ledger.append(TrialStarted(trial=0, config={"loss": "softmax"}, num_rungs=8))
     for step, kind in enumerate(kinds, 1):
         value = None if kind == "plain" else 0.3

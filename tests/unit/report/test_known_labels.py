@@ -6,12 +6,12 @@ from pathlib import Path
 
 from raysweep.report import write
 from raysweep.report.summary import Summary, summarize
-from raysweep.results.events import PointsScored, RungFinished, SessionStarted, TrialStarted
+from raysweep.results.events import PointsScored, RungFinished, TrialStarted
 from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
 from raysweep.results.types import Point
 from support.consoles import narrow, printed
-from support.ledgers import INFO, REFERENCE, baseline, point
+from support.ledgers import REFERENCE, baseline, point, start_session
 
 SCORES = [(0.80, 0.46), (0.90, 0.45), (0.85, 0.44)]  # the last is dominated by the second
 AREA = 0.1 * (0.45 - 0.235) + 0.17 * (0.46 - 0.235)  # of the first two, above P 0.63 and S 0.235
@@ -24,7 +24,7 @@ def told(scores: tuple[float, float], value: float) -> Point:
 def summary_of(folder: Path, *, is_told: bool) -> Summary:
     """Of a trial with a plain point and, if so said, points that are told labels and dominate it; one is scored on test."""
     ledger = Ledger(folder)
-    ledger.append(SessionStarted(info=INFO))
+    ledger.append(start_session(folder))
     limits = [baseline("dev", "reference", *REFERENCE["dev"]), baseline("dev", "oracle", 1.0, 0.46, value=2.0)]
     ledger.append(PointsScored(points=tuple(limits)))
     ledger.append(TrialStarted(trial=0, config={"loss": "softmax"}, num_rungs=1))

@@ -31,6 +31,7 @@ from support.ledgers import (
     MARKUP,
     StoredSweep,
     StoredTrial,
+    change_settings,
     dev_front,
     random_trials,
     write_ledger,
@@ -215,7 +216,7 @@ def test_a_thousand_trials_make_a_page_of_less_than_five_megabytes(tmp_path):
 
 
 def test_the_page_tells_what_the_run_was_made_from_and_no_credentials(run):
-    (run.folder / "config.yaml").write_text("data:\n  train: https://user:secret@example.org/a.csv\n")
+    change_settings(run.folder, "data:\n  train: https://user:secret@example.org/a.csv\n")
     prepared = {
         "sentences": "sentences-1f",
         "examples": {"triplet": "examples-2e"},

@@ -13,7 +13,7 @@ from raysweep.controller.resume import load_resumed
 from raysweep.report import figures
 from support.command_line import Done, raysweep_here
 from support.hostile import Canary, check_refused
-from support.ledgers import StoredTrial, read_lines, write_ledger, write_lines
+from support.ledgers import StoredSweep, StoredTrial, read_lines, write_ledger, write_lines
 from support.pictures import blank_png
 from support.sweep_files import MINIMAL
 
@@ -39,8 +39,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "run"
     (folder / POINT).mkdir(parents=True)
     (folder / "checkpoints").mkdir()
-    write_ledger(folder, [StoredTrial(CONFIG, "completed", "", [(0.7, 0.4)])])
-    (folder / "config.yaml").write_text(MINIMAL)
+    trials = [StoredTrial(CONFIG, "completed", "", [(0.7, 0.4)])]
+    write_ledger(folder, trials, StoredSweep(settings=MINIMAL.encode()))
     (folder / "prepared.json").write_text(json.dumps(PREPARED))
     return folder
 

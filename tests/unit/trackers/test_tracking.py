@@ -16,7 +16,6 @@ from raysweep.results.events import (
     Event,
     PointsScored,
     RungFinished,
-    SessionStarted,
     TrialEnded,
     TrialPaused,
     TrialResumed,
@@ -29,7 +28,7 @@ from raysweep.trackers import opening, tracking
 from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
 from raysweep.trackers.tracking import SweepEvents
 from support.command_line import raysweep_here
-from support.ledgers import INFO, StoredTrial, write_ledger
+from support.ledgers import INFO, StoredTrial, start_session, write_ledger
 
 TRIALS = [
     StoredTrial({"loss": "triplet", "learning_rate": 1e-5}, "completed", "done", [(0.70, 0.44), (0.75, 0.43)]),
@@ -88,7 +87,7 @@ def test_step_contains_best_and_plain_point(tmp_path: Path) -> None:
         tmp_path,
         recorder,
         [
-            SessionStarted(info=INFO),
+            start_session(tmp_path),
             PointsScored(points=(reference,)),
             TrialStarted(trial=0, config={"loss": "triplet"}),
             rung(*points),
@@ -118,7 +117,7 @@ def test_feasible_point_ranks_above_infeasible(tmp_path: Path) -> None:
         tmp_path,
         recorder,
         [
-            SessionStarted(info=info),
+            start_session(tmp_path, info),
             PointsScored(points=(reference,)),
             TrialStarted(trial=0, config={"loss": "triplet"}),
             rung(point("plain", 0.9, 0.4), point("concat", 0.62, 0.46, value=0.3)),
@@ -133,7 +132,7 @@ def test_pauses_and_ends_are_logged_but_not_resumes(tmp_path: Path) -> None:
         tmp_path,
         recorder,
         [
-            SessionStarted(info=INFO),
+            start_session(tmp_path),
             TrialStarted(trial=0, config={"loss": "triplet"}),
             TrialPaused(trial=0, reason="waits"),
             TrialResumed(trial=0),
@@ -158,7 +157,7 @@ def test_events_arrive_as_appended_and_front_at_the_end(tmp_path: Path, recorder
     write_ledger(tmp_path, TRIALS[:1])
     warnings: list[str] = []
     ledger = Ledger(tmp_path)
-    events = [event for event, _ in ledger.open()]
+    events = ledger.open()
     tracker_session = tracking.Tracking(CONFIG, ledger.run, "s", warnings.append)
     tracker_session.take_all(events)
     ledger.on_append = tracker_session.take
@@ -305,4 +304,4 @@ def test_invalid_options_of_track_are_rejected(options: list[str], message: str,
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["ledger.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.yaml", "ledger.jsonl"]
