@@ -88,7 +88,7 @@ def read(folder: Path) -> tuple[dict[str, Any], Page, str]:
 def copied(run: Path, to: Path, data: dict[str, Any]) -> Path:
     """The run in a folder of its own, with settings that name other data."""
     to.mkdir()
-    for name in ("ledger.jsonl", "points", "prepared.json"):
+    for name in ("config.yaml", "ledger.jsonl", "points", "prepared.json"):
         (to / name).symlink_to(run / name)
     settings = configuration.parse(Document.read(SPACES / "smoke.yaml")).model_dump(mode="json")
     change_settings(to, yaml.safe_dump({**settings, "data": data}))

@@ -13,7 +13,7 @@ from raysweep.controller.resume import load_resumed
 from raysweep.report import figures
 from support.command_line import Done, raysweep_here
 from support.hostile import Canary, check_refused
-from support.ledgers import StoredSweep, StoredTrial, read_lines, write_ledger, write_lines
+from support.ledgers import StoredSweep, StoredTrial, change_settings, read_lines, write_ledger, write_lines
 from support.pictures import blank_png
 from support.sweep_files import MINIMAL
 
@@ -99,8 +99,8 @@ LEDGERS: dict[str, tuple[Callable[[Path], None], str]] = {
         with_values("trial", config={"loss": json.loads("[" * 400 + "]" * 400)}),
         "config.loss is a list",
     ),
-    "that has no end": (endless, "is no ordinary file"),
-    "that is a pipe": (pipe, "is no ordinary file"),
+    "that has no end": (endless, "is not a regular file"),
+    "that is a pipe": (pipe, "is not a regular file"),
 }
 
 
@@ -212,14 +212,14 @@ def test_code_that_only_a_run_names_is_not_imported(
 ) -> None:
     (run.parent / "hostile.py").write_text(canary.source + "from optuna.samplers import RandomSampler as Evil\n")
     monkeypatch.syspath_prepend(run.parent)
-    (run / "config.yaml").write_text(f"{MINIMAL}sampler: {sampler}\n")
+    change_settings(run, f"{MINIMAL}sampler: {sampler}\n")
     check_refused(
         resume(run), f"its sampler is the import path '{sampler}', whose code would run", f"--sampler {sampler}"
     )
 
 
 def test_a_configuration_with_an_object_is_refused(run: Path, canary: Canary) -> None:
-    (run / "config.yaml").write_text(f"{MINIMAL}seed: {canary.yaml}\n")
+    change_settings(run, f"{MINIMAL}seed: {canary.yaml}\n")
     check_refused(resume(run), f"{run / 'config.yaml'}: line 13: could not determine a constructor for the tag")
 
 
