@@ -7,9 +7,9 @@ from enum import Enum
 from raysweep.config.sweep import ResourcesConfig
 
 FIRST_PAUSE_SECONDS = 2.0
-LONGEST_PAUSE_SECONDS = 30.0
+MAX_PAUSE_SECONDS = 30.0
 PATIENCE_SECONDS = 600.0  # maximum time of failing storage without a rung from any trial
-FEWEST_FAILED = 3  # minimum number of failed trials before their share is meaningful
+MIN_FAILED = 3  # minimum number of failed trials before their share is meaningful
 MAX_STARTS_ON_DEAD_NODES = 20  # in a row; after more, the trial is assumed to kill its nodes
 
 
@@ -77,10 +77,10 @@ class Failures:
         self.pause = StoragePause()
 
     def begin_pause(self, now: float) -> StoragePause:
-        """Start a pause after a storage failure, twice as long as the last one, at most ``LONGEST_PAUSE_SECONDS``."""
-        if now - self.pause.until > LONGEST_PAUSE_SECONDS:  # storage has worked since
+        """Start a pause after a storage failure, twice as long as the last one, at most ``MAX_PAUSE_SECONDS``."""
+        if now - self.pause.until > MAX_PAUSE_SECONDS:  # storage has worked since
             self.pause = StoragePause()
-        seconds = min(2 * self.pause.seconds or FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+        seconds = min(2 * self.pause.seconds or FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
         began = self.pause.began if self.pause.seconds else now
         self.pause = StoragePause(began, now + seconds, seconds)
         return self.pause
@@ -88,6 +88,6 @@ class Failures:
     def too_many(self, num_failed: int, num_begun: int) -> str | None:
         """Return the reason to end a sweep with this many failed and started trials, or None."""
         share = self.resources.max_failed_share
-        if num_failed < FEWEST_FAILED or num_failed <= share * num_begun:
+        if num_failed < MIN_FAILED or num_failed <= share * num_begun:
             return None
         return f"{num_failed} of {num_begun} trials failed, which is more than resources.max_failed_share allows, {share:g}"

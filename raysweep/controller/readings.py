@@ -12,7 +12,7 @@ from raysweep.results.ledger import point_folder
 from raysweep.results.query_scores import PointName, name_of_point
 from raysweep.results.readings import (
     FILE,
-    MOST_SHOWN,
+    MAX_SHOWN,
     REFERENCE,
     REFERENCE_FILE,
     Reading,
@@ -26,7 +26,7 @@ from raysweep.results.types import Point, ScoredSplit
 from raysweep.storage import location
 from raysweep.storage.folder import Folder
 
-MOST_TEXT_BYTES = 3 * 2**19
+MAX_TEXT_BYTES = 3 * 2**19
 """The maximum size of a run's texts in UTF-8. If sentences are long, fewer queries are shown."""
 
 PAGE = "report/report.html"
@@ -121,7 +121,7 @@ class ReadingsWriter:
 
 
 def most_different(ids: npt.NDArray[np.integer], seed: int) -> list[int]:
-    """Return the rows of the ``MOST_SHOWN`` queries for which points retrieve the largest number of distinct sentences.
+    """Return the rows of the ``MAX_SHOWN`` queries for which points retrieve the largest number of distinct sentences.
 
     ``ids`` has the shape (points, queries, k). Ties are broken at random, by ``seed``.
     """
@@ -130,7 +130,7 @@ def most_different(ids: npt.NDArray[np.integer], seed: int) -> list[int]:
     num_distinct = 1 + (np.diff(by_query, axis=1) != 0).sum(axis=1)
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=_SHOWN))
     order = np.lexsort((rng.random(num_queries), -num_distinct))
-    shown: list[int] = order[:MOST_SHOWN].tolist()
+    shown: list[int] = order[:MAX_SHOWN].tolist()
     return shown
 
 
@@ -143,7 +143,7 @@ def _bounded(
     for ids in read:
         new = {number: text for number, text in zip(ids.tolist(), texts_of(ids), strict=True) if number not in texts}
         num_bytes += sum(len(text.encode()) for text in new.values())
-        if num_queries and num_bytes > MOST_TEXT_BYTES:
+        if num_queries and num_bytes > MAX_TEXT_BYTES:
             break
         texts |= new
         num_queries += 1

@@ -51,7 +51,7 @@ from raysweep.storage.folder import Folder
 from raysweep.terminal import Display, duration
 
 SLOWEST_RUNGS = 10  # time limit of a rung, as a multiple of the slowest rung so far
-LEAST_RUNG_LIMIT_SECONDS = 1800.0
+MIN_RUNG_LIMIT_SECONDS = 1800.0
 PAUSED = Verdict(TrialStatus.INTERRUPTED, "the sweep is paused")
 STOPPED = Verdict(TrialStatus.STOPPED, "a person asked for it, with raysweep control")
 NODES_COUNTED_SECONDS = 300.0  # interval between events with node time, which is the most that a kill loses of the bill
@@ -266,7 +266,7 @@ class Sweep:
             return 60 * minutes
         if not self._slowest_rung_seconds:
             return None
-        return max(SLOWEST_RUNGS * self._slowest_rung_seconds, LEAST_RUNG_LIMIT_SECONDS)
+        return max(SLOWEST_RUNGS * self._slowest_rung_seconds, MIN_RUNG_LIMIT_SECONDS)
 
     def _verdict_after(self, rung: RungFinished) -> Verdict | None:
         """Record a rung and return the verdict on its trial, which depends on its scores, user requests and the budget."""

@@ -62,7 +62,7 @@ UNREADABLE = (
 """Exceptions that NumPy raises for a damaged ``.npz`` file."""
 
 _STEPS = 32767  # of S, from 0 to 1
-_MOST_DIFFERENCE = 1e-3  # maximum difference between the mean of stored scores and the ledger's
+_MAX_DIFFERENCE = 1e-3  # maximum difference between the mean of stored scores and the ledger's
 _TRIES = 10  # attempts to list and read the files of a running sweep
 _SPLITS: tuple[ScoredSplit, ...] = get_args(ScoredSplit)
 _SCORED = ("reference", "oracle", "probe")  # kinds of points without a trial that have per-query scores
@@ -372,7 +372,7 @@ def _check_means(packed: PackedScores, points: Mapping[PointName, Point], place:
     for name, own_polarity, own_similarity in zip(packed.names, polarity, similarity, strict=True):
         point = points[name]
         differences = own_polarity.mean() - point.polarity, own_similarity.mean() - point.similarity
-        if not max(abs(each) for each in differences) <= _MOST_DIFFERENCE:
+        if not max(abs(each) for each in differences) <= _MAX_DIFFERENCE:
             raise _damaged(place, f"its scores of {point.name} are not those of the ledger")
 
 

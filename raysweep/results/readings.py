@@ -1,6 +1,6 @@
 """Readings: the sentences that the reference and the front retrieve for each query, in ``RUN/readings/front.npz``.
 
-The split is test, or dev if a run has no test split. If it has more than ``MOST_QUERIES`` queries, an evenly spaced sample
+The split is test, or dev if a run has no test split. If it has more than ``MAX_QUERIES`` queries, an evenly spaced sample
 is stored.
 
 ``meta``                              JSON as bytes: the split, and trial, step, kind and value of each point
@@ -39,9 +39,9 @@ REFERENCE_FILE = f"{FOLDER}/reference.npz"
 
 REFERENCE: PointName = (None, None, "reference", None)
 
-MOST_SHOWN = 48
+MAX_SHOWN = 48
 
-MOST_QUERIES = 5000
+MAX_QUERIES = 5000
 """The maximum number of queries whose readings are stored."""
 
 _STEPS = 32767  # of a cosine, from 0 to 1
@@ -138,8 +138,8 @@ class Reading:
 
 
 def readable_rows(num_queries: int) -> npt.NDArray[np.int64]:
-    """Return the rows of the queries whose readings are stored: at most ``MOST_QUERIES``, evenly spaced."""
-    return np.linspace(0, num_queries - 1, min(num_queries, MOST_QUERIES)).astype(np.int64)
+    """Return the rows of the queries whose readings are stored: at most ``MAX_QUERIES``, evenly spaced."""
+    return np.linspace(0, num_queries - 1, min(num_queries, MAX_QUERIES)).astype(np.int64)
 
 
 def reading_file(split: ScoredSplit) -> str:

@@ -14,7 +14,7 @@ from raysweep.results.ledger import point_folder
 from raysweep.results.query_scores import name_of_point
 from raysweep.results.readings import (
     FILE,
-    MOST_QUERIES,
+    MAX_QUERIES,
     REFERENCE,
     REFERENCE_FILE,
     Reading,
@@ -162,12 +162,12 @@ def test_nothing_is_written_before_a_member_is_known_and_damaged_files_are_passe
 
 
 def test_long_sentences_are_shown_for_fewer_queries(run: LocalFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readings, "MOST_TEXT_BYTES", 600)
+    monkeypatch.setattr(readings, "MAX_TEXT_BYTES", 600)
     writer(run).write(FRONT)
     found = written(run)
     assert 0 < len(found.shown) < 48
     assert sum(len(text.encode()) for text in found.texts.values()) <= 600
-    monkeypatch.setattr(readings, "MOST_TEXT_BYTES", 1)
+    monkeypatch.setattr(readings, "MAX_TEXT_BYTES", 1)
     writer(run).write(FRONT)
     assert len(written(run).shown) == 1
 
@@ -175,6 +175,6 @@ def test_long_sentences_are_shown_for_fewer_queries(run: LocalFolder, monkeypatc
 def test_of_very_many_queries_some_stand_for_all() -> None:
     assert readable_rows(7).tolist() == list(range(7))
     rows = readable_rows(1_000_000)
-    assert len(np.unique(rows)) == MOST_QUERIES
+    assert len(np.unique(rows)) == MAX_QUERIES
     assert (rows[0], rows[-1]) == (0, 999_999)
     assert np.ptp(np.diff(rows)) <= 1
