@@ -23,7 +23,7 @@ from raysweep.errors import InputError
 from raysweep.storage import location
 from raysweep.storage.cache import MANIFEST, cached
 from raysweep.storage.folder import BucketFolder, Folder, LocalFolder, open_folder
-from raysweep.storage.turns import turn
+from raysweep.storage.lease import turn
 
 SCHEMA = 1
 WORK = "work"

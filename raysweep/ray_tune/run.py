@@ -32,8 +32,7 @@ from raysweep.results.types import Point
 from raysweep.storage import location
 from raysweep.storage.cache import check_room, limit_gib
 from raysweep.storage.failure import storage_problem
-from raysweep.storage.folder import BucketFolder, Folder, open_folder
-from raysweep.storage.uploader import uploaded
+from raysweep.storage.folder import BucketFolder, Folder, open_folder, uploaded
 from raysweep.terminal import Display, Log, in_main_thread, interrupt, undisturbed
 from raysweep.trackers import opening
 from raysweep.trackers.tracking import Tracking

@@ -5,16 +5,20 @@ import errno
 import hashlib
 import os
 import shutil
+import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from raysweep.errors import InputError
 from raysweep.storage import location
 from raysweep.storage.bucket import NUM_THREADS, Bucket, FileStat
 from raysweep.storage.scratch import process_folder
+
+UPLOAD_SECONDS = 60.0  # between uploads of growing files
 
 
 class Folder(Protocol):
@@ -112,14 +116,14 @@ class LocalFolder:
         return self.path / name
 
     def read(self, names: Sequence[str], num_bytes: int | None = None) -> list[bytes]:
-        found = []
+        contents = []
         for name in names:
             path = self.path / name
             if path.exists() and not path.is_file():  # reading a device or a pipe may never end
-                raise OSError(errno.EINVAL, "is no ordinary file", str(path))
+                raise OSError(errno.EINVAL, "is not a regular file", str(path))
             with path.open("rb") as file:
-                found.append(file.read(-1 if num_bytes is None else num_bytes))
-        return found
+                contents.append(file.read(-1 if num_bytes is None else num_bytes))
+        return contents
 
     def put(self, name: str, content: bytes) -> None:
         self._put(name, content, lambda temporary: None)
@@ -128,13 +132,13 @@ class LocalFolder:
         self._put(name, content, flush)
         self.store(name)
 
-    def _put(self, name: str, content: bytes, before_it_has_its_name: Callable[[Path], None]) -> None:
+    def _put(self, name: str, content: bytes, before_rename: Callable[[Path], None]) -> None:
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
         try:
             temporary.write_bytes(content)
-            before_it_has_its_name(temporary)
+            before_rename(temporary)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
@@ -151,7 +155,7 @@ class LocalFolder:
     def remove(self, name: str) -> None:
         path = self.path / name
         if name and not path.parent.resolve().is_relative_to(self.path.resolve()):
-            raise OSError(errno.ELOOP, "a symbolic link leads out of the folder, where nothing is removed", str(path))
+            raise OSError(errno.ELOOP, "a symbolic link leads out of the folder; nothing was removed", str(path))
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
@@ -162,22 +166,21 @@ class LocalFolder:
 
     def names(self, name: str = "") -> set[str]:
         folder = self.path / name
-        return {each.name for each in folder.iterdir()} if folder.is_dir() else set()
+        return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
 
     def sizes(self, name: str = "") -> dict[str, int]:
-        return {each: stat.num_bytes for each, stat in self.files(name).items()}
+        return {file: stat.num_bytes for file, stat in self.files(name).items()}
 
     def files(self, name: str = "") -> dict[str, FileStat]:
         folder = self.path / name
-        found = {}
-        for parent, _, names in os.walk(folder):  # skips folders that vanish, because workers replace checkpoints
-            for each in names:
-                path = Path(parent, each)
+        files = {}
+        for parent, _, file_names in os.walk(folder):  # skips folders that vanish, because workers replace checkpoints
+            for file_name in file_names:
+                path = Path(parent, file_name)
                 with contextlib.suppress(OSError):
                     status = path.stat()
-                    stat = FileStat(status.st_size, status.st_mtime)
-                    found[path.relative_to(folder).as_posix()] = stat
-        return found
+                    files[path.relative_to(folder).as_posix()] = FileStat(status.st_size, status.st_mtime)
+        return files
 
 
 def flush(place: Path) -> None:
@@ -194,7 +197,7 @@ def flush(place: Path) -> None:
 def _flush_one(path: Path) -> None:
     """Flush a file, or the names in a folder."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # do not block if it is a pipe
+        descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:  # removed by another process that took the trial over
         return
     try:
@@ -267,15 +270,16 @@ class BucketFolder:
         return bool(self._stored(name))
 
     def names(self, name: str = "") -> set[str]:
-        return {each.partition("/")[0] for each in self.sizes(name)}
+        return {file.partition("/")[0] for file in self.sizes(name)}
 
     def sizes(self, name: str = "") -> dict[str, int]:
-        return {each: stat.num_bytes for each, stat in self.files(name).items()}
+        return {file: stat.num_bytes for file, stat in self.files(name).items()}
 
     def files(self, name: str = "") -> dict[str, FileStat]:
         full = self.object_name(name)
         skip = len(full) + 1 if full else 0
-        return {each[skip:]: stat for each, stat in self.bucket.files(full).items() if len(each) > skip}
+        files = self.bucket.files(full)
+        return {file[skip:]: stat for file, stat in files.items() if len(file) > skip}
 
     def object_name(self, name: str) -> str:
         """Return the name in the bucket of ``name`` in this folder."""
@@ -284,7 +288,42 @@ class BucketFolder:
     def _stored(self, name: str) -> dict[str, int]:
         """Return the objects that a name refers to: the object with this exact name, or those below it."""
         full = self.object_name(name)
-        found = self.bucket.sizes(full)
-        if full and not found and (num_bytes := self.bucket.size_of(full)) is not None:
+        sizes = self.bucket.sizes(full)
+        if full and not sizes and (num_bytes := self.bucket.size_of(full)) is not None:
             return {full: num_bytes}
-        return found
+        return sizes
+
+
+@contextlib.contextmanager
+def uploaded(folder: Folder, names: list[str], seconds: float = UPLOAD_SECONDS) -> Iterator[None]:
+    """Upload growing files, such as logs, every ``seconds`` in this context if they changed, and once at the end.
+
+    Errors are ignored. In a bucket, a run's files are uploaded only while this process holds the run, like all writes;
+    see ``Bucket.guard``.
+    """
+    if isinstance(folder, LocalFolder):
+        yield
+        return
+    stop = threading.Event()
+    sizes: dict[str, int] = {}
+
+    def upload() -> None:
+        for name in names:
+            path = folder.path / name
+            with contextlib.suppress(OSError, InputError):  # retried at the next interval
+                if (num_bytes := path.stat().st_size) != sizes.get(name):
+                    folder.store(name)
+                    sizes[name] = num_bytes
+
+    def upload_until_stopped() -> None:
+        while not stop.wait(seconds):
+            upload()
+
+    thread = threading.Thread(target=upload_until_stopped, name="uploads", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        upload()

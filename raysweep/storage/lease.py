@@ -1,6 +1,11 @@
-"""The exclusive right to change what is stored under a URI; it expires unless its holder renews it."""
+"""Leases: exclusive rights to change what is stored under a URI, which expire unless their holders renew them.
 
+A turn is such a right for work on a folder, local or in a bucket, that several processes would duplicate.
+"""
+
+import contextlib
 import errno
+import fcntl
 import getpass
 import json
 import os
@@ -8,31 +13,32 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 from raysweep.errors import InputError
 from raysweep.storage.bucket import LEASE, Bucket, StorageError, Stored, attempt_seconds
+from raysweep.storage.folder import BucketFolder, Folder
 
 SECONDS = 120.0  # duration of a lease, counted from its arrival at the store
 USUAL_ATTEMPT_SECONDS = 60.0  # leases are proportionally longer if attempts at a request may take longer than this
-MOST_SECONDS = 86_400.0  # longer durations in a stored lease count as damaged
+MAX_SECONDS = 86_400.0  # longer durations in a stored lease count as damaged
 RENEW_SECONDS = 20.0
 NOTICE_SECONDS = 5.0  # within which a holder stops after it finds its lease taken over
+TURN_SECONDS = 30.0  # the longest that others wait for a turn whose holder was killed
+TURN_RENEW_SECONDS = 5.0
 CLOCK_SECONDS = 2.0  # maximum error of a store's times, which are rounded to seconds
 
 
 def _holder() -> str:
-    return f"{_user()} on {socket.gethostname()}, process {os.getpid()}"
-
-
-def _user() -> str:
     try:
-        return getpass.getuser()
+        user = getpass.getuser()
     except (KeyError, OSError):  # the user has no name, as in some containers
-        return f"user {os.getuid()}"
+        user = f"user {os.getuid()}"
+    return f"{user} on {socket.gethostname()}, process {os.getpid()}"
 
 
 @dataclass
@@ -48,7 +54,7 @@ class Lease:
     name: str = LEASE
     seconds: float = field(default_factory=lambda: SECONDS * max(1.0, attempt_seconds() / USUAL_ATTEMPT_SECONDS))
     renew_seconds: float = field(default_factory=lambda: RENEW_SECONDS)
-    advice: str = ". To stop it and go on at once: --take-over"  # for waiting users
+    advice: str = ". To stop that process and continue now: --take-over"  # for waiting users
     on_lost: Callable[[], None] = lambda: None  # called from the renewal thread
     session: str = field(default_factory=lambda: uuid.uuid4().hex)
     note: dict[str, Any] | None = field(default_factory=dict)
@@ -89,10 +95,15 @@ class Lease:
                 self._tag = tag
                 break
         if taken_from is not None:
-            say(f"{self.bucket.uri}: taken over from {taken_from}; waiting until that one has noticed and stops")
+            say(f"{self.bucket.uri}: taken over from {taken_from}; waiting until that process stops")
             time.sleep(self.renew_seconds + NOTICE_SECONDS)
         self._held_until = began + self.seconds
-        self._thread = threading.Thread(target=self._renew_until_stopped, name="lease", daemon=True)
+
+        def renew_until_stopped() -> None:
+            while not self._stop.wait(self.renew_seconds):
+                self.renew()
+
+        self._thread = threading.Thread(target=renew_until_stopped, name="lease", daemon=True)
         self._thread.start()
         return noted
 
@@ -108,12 +119,13 @@ class Lease:
         """Return once the given lease has expired or changed."""
         if _parsed(found).get("released"):
             return
-        ends = found.modified + timedelta(seconds=self._seconds_of(found) + CLOCK_SECONDS)
+        seconds = _duration(_parsed(found)) or self.seconds
+        ends = found.modified + timedelta(seconds=seconds + CLOCK_SECONDS)
         now = self.bucket.now()
         if now < ends:
             until = datetime.now() + (ends - now)
             say(
-                f"{self.bucket.uri}: {_parsed(found).get('holder')} has it until {until:%H:%M:%S}, and longer if it lives; "
+                f"{self.bucket.uri}: leased by {_parsed(found).get('holder')} until {until:%H:%M:%S}, longer if renewed; "
                 f"waiting{self.advice}"
             )
         while now < ends:
@@ -125,13 +137,6 @@ class Lease:
                 return
             now = self.bucket.now()
 
-    def _seconds_of(self, found: Stored) -> float:
-        """Return the duration recorded in a lease, or the default if it is invalid."""
-        seconds = _parsed(found).get("seconds")
-        if isinstance(seconds, int | float) and 0 < seconds <= MOST_SECONDS:  # neither damaged nor NaN
-            return float(seconds)
-        return self.seconds
-
     def ensure(self, say: Callable[[str], None]) -> None:
         """Return as soon as the lease lasts longer than a request may take; until then, wait for its renewal.
 
@@ -139,7 +144,7 @@ class Lease:
             StorageError: If another process has taken the lease over, if it was removed, or if it cannot be renewed:
                 for as long as the bucket's patience, or for a permanent reason.
         """
-        said = False
+        is_reported = False
         began = _clock()
         # A request sent now must arrive before the lease expires, not only be sent by then.
         margin = min(attempt_seconds(), self.seconds / 2)
@@ -148,15 +153,14 @@ class Lease:
                 raise StorageError(errno.EPERM, self.lost, self.bucket.uri)
             if _clock() < self._held_until - margin:
                 return
-            if self._problem is not None and (self._problem.errno == errno.EACCES or self._has_waited(began)):
+            if self._problem is not None and (
+                self._problem.errno == errno.EACCES or _clock() - began > self.bucket.patience
+            ):
                 raise self._problem
-            if not said:
-                say(f"{self.bucket.uri}: its lease cannot be renewed for now; nothing is written meanwhile")
-                said = True
+            if not is_reported:
+                say(f"{self.bucket.uri}: the lease cannot be renewed at the moment; writes wait")
+                is_reported = True
             time.sleep(0.2)
-
-    def _has_waited(self, began: float) -> bool:
-        return _clock() - began > self.bucket.patience
 
     def _lose_to(self, holder: str) -> None:
         self._lost_to = holder
@@ -183,10 +187,6 @@ class Lease:
         # A unique value in each renewal makes its tag unique.
         return json.dumps({**values, "released": released, "version": uuid.uuid4().hex}).encode()
 
-    def _renew_until_stopped(self) -> None:
-        while not self._stop.wait(self.renew_seconds):
-            self.renew()
-
     def renew(self) -> None:
         """Renew the lease once. Failures are reported by :meth:`ensure`."""
         sent = _clock()
@@ -206,7 +206,7 @@ class Lease:
             self._problem = StorageError(errno.EACCES, str(error), self.bucket.uri)
             return
         except FileNotFoundError:
-            self._lose_to("nobody: the lease was removed")
+            self._lose_to("an unknown process: the lease was removed")
             return
         self._problem = None
         self._tag = tag
@@ -242,10 +242,18 @@ def is_live(bucket: Bucket, name: str) -> bool:
     except FileNotFoundError:
         return False
     lease = _parsed(found)
-    seconds = lease.get("seconds")
-    if lease.get("released") or not isinstance(seconds, int | float) or not 0 < seconds <= MOST_SECONDS:
+    seconds = _duration(lease)
+    if lease.get("released") or seconds is None:
         return False
     return datetime.now(found.modified.tzinfo) < found.modified + timedelta(seconds=seconds + CLOCK_SECONDS)
+
+
+def _duration(lease: dict[str, Any]) -> float | None:
+    """Return the duration in seconds recorded in a lease, or None if it is invalid."""
+    seconds = lease.get("seconds")
+    if isinstance(seconds, int | float) and 0 < seconds <= MAX_SECONDS:  # neither damaged nor NaN
+        return float(seconds)
+    return None
 
 
 def _parsed(found: Stored) -> dict[str, Any]:
@@ -256,3 +264,63 @@ def _parsed(found: Stored) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return damaged
     return values if isinstance(values, dict) else damaged
+
+
+@contextlib.contextmanager
+def turn(folder: Folder, name: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Wait for the exclusive turn to change ``name`` in a folder, and hold it in this context.
+
+    One process does the work, and the others wait and then find it done. The work must tolerate being done twice, because
+    a process that loses its store for too long loses its turn. ``say`` is called with a message about the current holder
+    while waiting.
+    """
+    if isinstance(folder, BucketFolder):
+        lock = folder.object_name(f"building/{name}.json")
+        lease = Lease(folder.bucket, lock, TURN_SECONDS, TURN_RENEW_SECONDS, advice="")
+        lease.acquire(say)
+        try:
+            yield
+        finally:
+            lease.release()  # the object is kept: a waiting process may have taken the lease already
+    else:
+        with _locked(folder.path / f".{name}.lock", say):
+            yield
+
+
+@contextlib.contextmanager
+def _locked(path: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold a lock on a file, and remove the file afterwards."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = _lock(path, say)
+    except OSError:  # locks are not supported; missing permissions are reported by the code that writes
+        yield
+        return
+    with file:
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _lock(path: Path, say: Callable[[str], None]) -> IO[bytes]:
+    """Return the locked file at this path.
+
+    A holder removes the file when it is done, so the file may no longer exist after the wait.
+    """
+    while True:
+        file = path.open("ab")
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say(f"{path}: locked by another process; waiting")
+                fcntl.flock(file, fcntl.LOCK_EX)
+            with contextlib.suppress(FileNotFoundError):
+                if os.fstat(file.fileno()).st_ino == path.stat().st_ino:
+                    return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()

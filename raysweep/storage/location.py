@@ -13,7 +13,6 @@ OPTIONS = ("endpoint_override", "scheme", "region")
 SCHEMES = ("s3", "gs")
 _BUCKET = re.compile(r"\w[\w.-]*", re.ASCII)
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
-_REGION = re.compile(r"[\w.:-]+", re.ASCII)
 _ADDRESS = re.compile(
     r"(https?://)?([\w.-]+|\[[\da-f:.]+\])(:(?P<port>\d{1,5}))?(/[\w.~%/+:@-]*)?", re.ASCII | re.IGNORECASE
 )
@@ -78,22 +77,15 @@ def _check_names(bucket: str, prefix: str) -> None:
 def _check_options(given: dict[str, str]) -> None:
     if given.get("scheme", "https") not in ("http", "https"):
         raise ValueError(f"scheme is {given['scheme']!r}; allowed: http, https")
-    endpoint, region = given.get("endpoint_override"), given.get("region")  # an empty value counts as not given
+    endpoint = given.get("endpoint_override")  # an empty value counts as not given
     if endpoint and not is_address(endpoint):
         raise ValueError(f"endpoint_override is {endpoint!r}; allowed: HOST:PORT, http://HOST:PORT, https://HOST:PORT")
-    if region and not is_region(region):
-        raise ValueError(f"region is {region!r}; allowed: a name such as eu-west-1")
 
 
 def is_address(endpoint: str) -> bool:
     """Return whether this is a valid server address: ``HOST``, optionally with ``http(s)://``, a port and a path."""
     found = _ADDRESS.fullmatch(endpoint)
     return found is not None and int(found["port"] or 0) <= _LAST_PORT
-
-
-def is_region(name: str) -> bool:
-    """Return whether this is a valid name of a region."""
-    return _REGION.fullmatch(name) is not None
 
 
 def is_folder(path: Path) -> bool:

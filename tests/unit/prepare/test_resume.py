@@ -21,7 +21,7 @@ from raysweep.prepare.build import prepare_here
 from raysweep.prepare.neighbor_shards import SearchJob, TrainVectors
 from raysweep.prepare.plan import Plan, make_plan
 from raysweep.storage.cache import MANIFEST
-from raysweep.storage.turns import turn
+from raysweep.storage.lease import turn
 from support.paths import SPACES
 
 

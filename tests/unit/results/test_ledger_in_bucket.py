@@ -11,9 +11,8 @@ from raysweep.errors import InputError
 from raysweep.results.events import Event, TrialContinued
 from raysweep.results.ledger import Ledger, events_of, ledger_line
 from raysweep.storage import lease
-from raysweep.storage.folder import BucketFolder, open_folder
+from raysweep.storage.folder import BucketFolder, open_folder, uploaded
 from raysweep.storage.line_log import LineObjects
-from raysweep.storage.uploader import uploaded
 from support.cut_off import CutOff
 from support.ledgers import random_trials, write_ledger
 from support.s3_server import S3Server

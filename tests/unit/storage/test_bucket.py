@@ -130,13 +130,6 @@ def test_an_endpoint_that_is_no_address_is_refused(
         bucket.write("one", b"1")
 
 
-@pytest.mark.parametrize("name", ["AWS_REGION", "AWS_DEFAULT_REGION"])
-def test_a_region_that_can_be_none_is_refused(bucket: Bucket, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setenv(name, "us east")
-    with pytest.raises(InputError, match=f"{name} is 'us east'; allowed: a name such as eu-west-1"):
-        bucket.write("one", b"1")
-
-
 def test_a_profile_that_is_not_there_is_named(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.setenv("AWS_DEFAULT_PROFILE", "nobody")

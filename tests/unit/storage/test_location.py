@@ -49,7 +49,6 @@ def test_a_relative_path_is_taken_from_the_working_folder(tmp_path, monkeypatch)
         ("s3://bucket/x/%2e", "the prefix is 'x/.'"),
         ("s3://bucket/x%0A", r"the prefix is 'x\\n'"),
         ("s3://bucket?scheme=ftp", "scheme is 'ftp'"),
-        ("s3://bucket?region=us east", "region is 'us east'"),
         ("s3://bucket?endpoint_override=localhost:65536", "endpoint_override is 'localhost:65536'"),
         ("s3://bucket?endpoint_override=local host", "endpoint_override is 'local host'"),
         ("s3://bucket?endpoint_override=[::1", "endpoint_override is "),

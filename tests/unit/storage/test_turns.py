@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from raysweep.storage.folder import Folder, LocalFolder, open_folder
-from raysweep.storage.turns import turn
+from raysweep.storage.lease import turn
 from support.s3_server import S3Server
 
 
