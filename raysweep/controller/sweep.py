@@ -58,8 +58,8 @@ NODES_COUNTED_SECONDS = 300.0  # interval between events with node time, which i
 
 
 @dataclass
-class Assignment:
-    """An assignment of a trial to a worker, until the trial leaves it."""
+class RunningTrial:
+    """A trial that is assigned to a worker, until it leaves the worker."""
 
     node: Node
     paid_until: float | None = None  # seconds on the sweep's clock; None while waiting for a worker
@@ -79,7 +79,7 @@ class Sweep:
     costs: CostTracker
     study: StudyFile
     num_queries: int  # of dev
-    assignments: dict[int, Assignment] = field(default_factory=dict)
+    assignments: dict[int, RunningTrial] = field(default_factory=dict)
     cause: ReachedLimit | None = None  # the limit that ended the assignments early
     given_up: str | None = None  # the reason, if too many trials failed
     num_workers: int | None = None  # maximum number of concurrent trials in this session, if known
@@ -167,7 +167,7 @@ class Sweep:
             self.display.line(f"trial {number}: resumed at {self._place_of(number)}")
         else:
             self._begin(trial)
-        self.assignments[number] = Assignment(self.costs.last_node)
+        self.assignments[number] = RunningTrial(self.costs.last_node)
         return number, self.progress.configs[number]
 
     @property
@@ -246,7 +246,7 @@ class Sweep:
         self.show()
         return assignment.verdict is not None
 
-    def _began_while_paused(self, assignment: Assignment) -> bool:
+    def _began_while_paused(self, assignment: RunningTrial) -> bool:
         """Return whether a trial got its worker, and thus began a rung, after the sweep was paused."""
         paused_at, began = self.steering.paused_at, assignment.rung_began
         return paused_at is not None and began is not None and began > paused_at
@@ -294,7 +294,7 @@ class Sweep:
         self._announce(rung)
         return verdict
 
-    def _time_rung(self, assignment: Assignment) -> None:
+    def _time_rung(self, assignment: RunningTrial) -> None:
         now = self.seconds
         if assignment.rung_began is not None:
             self._slowest_rung_seconds = max(self._slowest_rung_seconds, now - assignment.rung_began)
