@@ -152,15 +152,15 @@ class PackedScores:
         return found
 
     def _check(self) -> None:
-        shape = self.polarity.shape
-        is_matrix = len(shape) == 2 and len(self.names) == shape[0]
-        has_types = self.polarity.dtype.kind == "u" and self.similarity.dtype == np.int16
-        has_values = self.polarity_values.dtype == np.float64 and self.polarity_values.ndim == 1
-        if not (is_matrix and has_types and has_values and self.similarity.shape == shape):
+        codes, values, similarity = self.polarity, self.polarity_values, self.similarity
+        has_shapes = codes.ndim == 2 and len(codes) == len(self.names) and similarity.shape == codes.shape
+        has_types = codes.dtype.kind == "u" and similarity.dtype == np.int16
+        has_values = values.ndim == 1 and values.dtype == np.float64
+        if not (has_shapes and has_types and has_values):
             raise ValueError("its arrays do not fit together")
-        if self.polarity.size and int(self.polarity.max()) >= len(self.polarity_values):
+        if codes.size and int(codes.max()) >= len(values):
             raise ValueError("it has values of P that it does not list")
-        if not np.isfinite(self.polarity_values).all():
+        if not np.isfinite(values).all():
             raise ValueError("P is not a finite number")
 
     def content(self) -> bytes:
