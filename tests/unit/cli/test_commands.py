@@ -49,7 +49,7 @@ EVALUATE = ["evaluate", "--model", "demo", "--train", "a.csv", "--test", "b.csv"
         (["record", "FOLDER", "recording.csv"], ["FOLDER: not a run folder"]),
         (["record", "RUN", "FOLDER"], ["FOLDER: ", "exists"]),
         (["artifacts", "FOLDER", "--prune"], ["--prune", "--unused-for DAYS"]),
-        (["artifacts", "FILE"], ["FILE: is a file, not a folder"]),
+        (["artifacts", "FILE"], ["FILE: is a file"]),
         (["artifacts", "nowhere"], ["nowhere: no such folder"]),
         (["replay", "recording.json"], ["recording.json: no such file"]),
         (["replay", "t.csv", "--policy", "growth,best"], ["--policy is 'best'; allowed: growth, pareto"]),
