@@ -523,14 +523,10 @@ def protect_token(*, may_make: bool) -> None:
     path = Path.home() / ".ray" / "auth_token"
     with contextlib.suppress(OSError):
         if may_make:
-            _make_token(path)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with os.fdopen(descriptor, "w") as file:
+                    file.write(secrets.token_hex(TOKEN_BYTES))
         if path.stat().st_mode & 0o077:  # written by Ray itself or by `ray get-auth-token`
             path.chmod(0o600)
-
-
-def _make_token(path: Path) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(secrets.token_hex(TOKEN_BYTES))

@@ -27,7 +27,7 @@ REFUSED_SECONDS = 120.0  # without movement, and with failed launches, before an
 
 
 class Waiting(NamedTuple):
-    """The work that waits for room on a cluster, in words and as requests, and whether nodes are on their way.
+    """The pending work on a cluster, as text and as requests, and whether nodes are starting.
 
     ``refused`` holds the node types whose launch failed recently; it is empty while nodes are starting.
     """

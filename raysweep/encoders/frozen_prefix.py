@@ -126,16 +126,14 @@ class Prefix:
         numbers = np.unique(self._layout.group_of[ids])
         numbers = numbers[numbers >= 0]
         for number in numbers[~self._is_filled[numbers]]:
-            self._fill(self._layout.groups[number])
+            group = self._layout.groups[number]
+            hidden = self._compute(group)
+            lengths = self._tokens.lengths(group)
+            is_token = np.arange(lengths.max()) < lengths[:, None]
+            start = int(self._layout.first_row[group[0]])
+            end = start + int(lengths.sum())
+            self._cache[start:end] = hidden[self._index(is_token)]
             self._is_filled[number] = True
-
-    def _fill(self, group: npt.NDArray[np.integer]) -> None:
-        hidden = self._compute(group)
-        lengths = self._tokens.lengths(group)
-        is_token = np.arange(lengths.max()) < lengths[:, None]
-        start = int(self._layout.first_row[group[0]])
-        end = start + int(lengths.sum())
-        self._cache[start:end] = hidden[self._index(is_token)]
 
     def _copy_cached(self, ids: npt.NDArray[np.integer], positions: npt.NDArray[np.integer], hidden: Tensor) -> None:
         """Copy the cached states of the sentences at these positions of ``ids`` to the same rows of ``hidden``."""

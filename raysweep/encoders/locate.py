@@ -151,12 +151,7 @@ def check_tunable(config: EncoderConfig, source: ModelSource) -> None:
 
 def check_loadable(config: EncoderConfig, source: ModelSource) -> None:
     """Raise InputError if loading the weights may execute code, or if a PEFT adapter lacks the package peft."""
-    _check_formats(source.folder)
-    if source.has_adapter and importlib.util.find_spec("peft") is None:
-        raise InputError(f"model {config.name!r} is a PEFT adapter, which needs the package peft: pip install peft")
-
-
-def _check_formats(folder: Path) -> None:
+    folder = source.folder
     for weights in sorted([*folder.glob("pytorch_model*.bin"), *folder.glob("*_*/pytorch_model*.bin")]):
         if not any((weights.parent / name).is_file() for name in SAFE_WEIGHTS):
             name = weights.relative_to(folder)
@@ -164,6 +159,8 @@ def _check_formats(folder: Path) -> None:
                 f"model {str(folder)!r} cannot be loaded: reading {name} may execute code; allowed: weights in "
                 "model.safetensors"
             )
+    if source.has_adapter and importlib.util.find_spec("peft") is None:
+        raise InputError(f"model {config.name!r} is a PEFT adapter, which needs the package peft: pip install peft")
 
 
 def _read_json(path: Path) -> Any:

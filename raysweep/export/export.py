@@ -114,7 +114,7 @@ def _build(run: Folder, chosen: Point, encoders: RunEncoders) -> _PointModel:
     weights, head = _read_weights(run, chosen)
     model = tuned = _tuned(encoders, chosen, weights)
     prompt = encoders.prompt
-    embed = partial(_embed_tuned, tuned, prompt)
+    embed: Callable[[Sequence[str]], Embeddings] = partial(encoder.embed_texts, tuned, prompt=prompt, unit=False)
     if chosen.kind in joined_encoder.KINDS:
         reference = _load_reference(encoders, chosen)
         embed = partial(_embed_joined, chosen.key, (tuned, reference), head, prompt)
@@ -239,11 +239,6 @@ def _read_sentences(run: Folder) -> list[str]:
         return sentences.texts(ids)
     except (InputError, OSError):
         return []  # the run can be exported without its artifacts
-
-
-def _embed_tuned(model: "SentenceTransformer", prompt: str, sentences: Sequence[str]) -> Embeddings:
-    """Return the vectors (sentences, width) of a point with a single encoder, embedded like in its rung."""
-    return encoder.embed_texts(model, sentences, prompt, unit=False)
 
 
 def _embed_joined(

@@ -316,10 +316,11 @@ def _intervals_sentence(facts: CardFacts) -> str:
 
 def _reference_sentence(summary: Summary) -> str:
     """Return the sentence with P and S of R, on the splits that have them."""
-    terms = [
-        f"P {point.polarity:.5f}, S {point.similarity:.5f} on {split} ({_queries(summary, split)})"
-        for split, point in summary.references.items()
-    ]
+    info = summary.results.info
+    terms = []
+    for split, point in summary.references.items():
+        sizes = f"{info.num_queries[split]:,} queries, {info.num_pool[split]:,} sentences to retrieve from"
+        terms.append(f"P {point.polarity:.5f}, S {point.similarity:.5f} on {split} ({sizes})")
     return f"The reference encoder itself: {'; '.join(terms)}." if terms else ""
 
 
@@ -345,11 +346,6 @@ def guard_warnings(facts: CardFacts) -> list[str]:
             f"Guards of the sweep that have not been measured for this point: {', '.join(facts.unmeasured)}"
         )
     return warnings
-
-
-def _queries(summary: Summary, split: ScoredSplit) -> str:
-    info = summary.results.info
-    return f"{info.num_queries[split]:,} queries, {info.num_pool[split]:,} sentences to retrieve from"
 
 
 def _training_rows(facts: CardFacts) -> dict[str, str]:

@@ -25,7 +25,6 @@ from raysweep.data.prepared import Prepared
 from raysweep.data.sources import shown
 from raysweep.errors import InputError, ReplayError
 from raysweep.evaluation.evaluation_set import EvaluationSet
-from raysweep.metrics.objective import Pair
 from raysweep.ray_tune.baselines import Baselines, BaselineScores, OnScores, limit_points
 from raysweep.results.events import PointsScored, SessionStarted
 from raysweep.results.ledger import Ledger
@@ -98,7 +97,11 @@ class Session:
         reference = float(reference_scores.polarity.mean()), float(reference_scores.similarity.mean())
         scheduler = make_scheduler(self.config, self.space, reference)
         if older:
-            self._warm_start(scheduler, older, reference, run)
+            observed = warm_start.gather(older, self.space, reference)
+            warm_start.write(run, observed)
+            warm_start.apply(scheduler.proposer, observed)
+            log = self.display.line if observed.observations else self.display.warn
+            log(f"search: {observed.summary}")
         sweep = self._sweep(scheduler, ledger)
         self._record_info(sweep, evaluation_sets)
         ledger.append(PointsScored(points=(*limits, *baselines)))
@@ -192,13 +195,6 @@ class Session:
             listed = ", ".join(f"{kind}={spent:.0f} s" for kind, spent in seconds.items())
             self.display.line(f"run: baselines scored ({listed})")
         return tuple(points)
-
-    def _warm_start(self, scheduler: Scheduler, older: Sequence[Results], reference: Pair, run: Folder) -> None:
-        observed = warm_start.gather(older, self.space, reference)
-        warm_start.write(run, observed)
-        warm_start.apply(scheduler.proposer, observed)
-        log = self.display.line if observed.observations else self.display.warn
-        log(f"search: {observed.summary}")
 
     def _replayed(self, resumed: Resumed, *, adopt: bool) -> Sweep:
         """Return the sweep as its ledger left it.

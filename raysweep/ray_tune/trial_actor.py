@@ -53,7 +53,7 @@ class SweepTask:
 class Assignment:
     """An assignment of a trial to a worker.
 
-    Tune keeps the assignment until the sweep ends, so it holds only what identifies the trial. ``run`` counts the
+    Tune keeps the assignment until the sweep ends, so it holds only the trial's identity. ``run`` counts the
     replicates of a configuration from 1. With ``recomputes``, the trial must use less memory, because a process of this
     session was killed for lack of it.
     """

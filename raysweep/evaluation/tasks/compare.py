@@ -341,8 +341,20 @@ def _absolute(source: str) -> str:
 def _outcome(model: str, embedded: Embedded, task: Task, settings: Settings, display: Display) -> Outcome:
     if isinstance(task, ScoredPairs):
         return Correlated(task.gold, embedded.similarities(task.first, task.second))
+    parts = _embedded_parts(task, embedded)
+    num_done = 0
     with display.stage(f"transfer: {model} on {task.name}") as advance:
-        return _predict(_embedded_parts(task, embedded), settings, advance)
+
+        def on_fit() -> None:
+            nonlocal num_done
+            num_done += 1
+            advance(num_done, num_fits, "fits")
+
+        classifier = Classifier(settings.num_folds, settings.seed, on_fit)
+        num_fits = classifier.num_fits(is_split="test" in parts, has_dev="dev" in parts)
+        if "test" in parts:
+            return classifier.test(parts["train"], parts.get("dev"), parts["test"])
+        return classifier.cross_validate(parts["all"])
 
 
 def _embedded_parts(task: Classification, embedded: Embedded) -> dict[str, Rows]:
@@ -354,18 +366,3 @@ def _embedded_parts(task: Classification, embedded: Embedded) -> dict[str, Rows]
         labels = np.array([numbers[label] for label in labeled.labels])
         rows[part] = Rows(embedded.of_sentences(labeled.texts), labels)
     return rows
-
-
-def _predict(parts: Mapping[str, Rows], settings: Settings, advance: Advance) -> Predicted:
-    num_done = 0
-
-    def on_fit() -> None:
-        nonlocal num_done
-        num_done += 1
-        advance(num_done, num_fits, "fits")
-
-    classifier = Classifier(settings.num_folds, settings.seed, on_fit)
-    num_fits = classifier.num_fits(is_split="test" in parts, has_dev="dev" in parts)
-    if "test" in parts:
-        return classifier.test(parts["train"], parts.get("dev"), parts["test"])
-    return classifier.cross_validate(parts["all"])

@@ -30,7 +30,7 @@ def title(compared: Comparison) -> str:
 def table(compared: Comparison) -> Table:
     """Return a table with a column per model, a row per task, and one for its rows outside each tuning data set."""
     models = _short(compared.models)
-    data = _short([each.name for each in compared.data])
+    data = _short([data.name for data in compared.data])
     names = ["task", "score", "rows", *models, *(f"in {name}" for name in data)]
     grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in names:
@@ -57,9 +57,9 @@ def _cells(results: TaskResults, rows: Flags | None) -> list[str]:
 
 def notes(compared: Comparison) -> Iterator[str]:
     """Yield the tuning data of each model that names it."""
-    for each in compared.data:
-        for model in each.models:
-            yield f"{model} was tuned on {each.name}"
+    for data in compared.data:
+        for model in data.models:
+            yield f"{model} was tuned on {data.name}"
 
 
 def as_json(compared: Comparison) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def as_json(compared: Comparison) -> dict[str, Any]:
         "folds": settings.num_folds,
         "seed": settings.seed,
         "models": list(compared.models),
-        "tuned_on": [{"data": each.name, "models": list(each.models)} for each in compared.data],
+        "tuned_on": [{"data": data.name, "models": list(data.models)} for data in compared.data],
         "tasks": [_task_as_json(results) for results in compared.results],
     }
 
@@ -80,17 +80,13 @@ def as_csv(compared: Comparison) -> str:
     writer = csv.DictWriter(text, _CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()
     for results in compared.results:
-        for model in results.outcomes:
-            writer.writerows(_csv_rows(model, results))
+        for model, outcome in results.outcomes.items():
+            row = {"task": results.task.name, "kind": _kind(results), "model": model}
+            writer.writerow({**row, "rows": "all", **_score_as_json(outcome.score()), "fold_std": _fold_std(outcome)})
+            for overlap in results.overlaps:
+                score = _score_as_json(outcome.score(overlap.is_unseen))
+                writer.writerow({**row, "rows": f"not in {overlap.data.name}", **score})
     return text.getvalue()
-
-
-def _csv_rows(model: str, results: TaskResults) -> Iterator[dict[str, Any]]:
-    outcome = results.outcomes[model]
-    row = {"task": results.task.name, "kind": _kind(results), "model": model}
-    yield {**row, "rows": "all", **_score_as_json(outcome.score()), "fold_std": _fold_std(outcome)}
-    for each in results.overlaps:
-        yield {**row, "rows": f"not in {each.data.name}", **_score_as_json(outcome.score(each.is_unseen))}
 
 
 def _task_as_json(results: TaskResults) -> dict[str, Any]:
@@ -98,14 +94,14 @@ def _task_as_json(results: TaskResults) -> dict[str, Any]:
         "task": results.task.name,
         "kind": _kind(results),
         "sentences": {part: len(sentences) for part, sentences in results.task.sentences.items()},
-        "shared": [{"data": each.data.name, **each.num_shared} for each in results.overlaps],
+        "shared": [{"data": overlap.data.name, **overlap.num_shared} for overlap in results.overlaps],
         "scores": [_scores_as_json(model, results) for model in results.outcomes],
     }
 
 
 def _scores_as_json(model: str, results: TaskResults) -> dict[str, Any]:
     outcome = results.outcomes[model]
-    unseen = {each.data.name: outcome.score(each.is_unseen) for each in results.overlaps}
+    unseen = {overlap.data.name: outcome.score(overlap.is_unseen) for overlap in results.overlaps}
     return {
         "model": model,
         **_score_as_json(outcome.score()),

@@ -1,5 +1,6 @@
 """How tasks are spelled, which kind they are, and what keeps them from being scored."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -94,35 +95,33 @@ def test_invalid_specification_is_rejected(spelled: str) -> None:
 
 
 def test_unscorable_tasks_are_rejected(tmp_path: Path) -> None:
-    def refusal(*spelled: str, num_folds: int = 10) -> str:
-        with pytest.raises(InputError) as refused:
+    def rejection(*spelled: str, num_folds: int = 10) -> str:
+        with pytest.raises(InputError) as rejected:
             read(*spelled, num_folds=num_folds)
-        return str(refused.value).replace(f"{tmp_path}/", "")
+        return str(rejected.value)
 
     good = write(tmp_path / "good.csv", a=20, b=20)
-    assert refusal(str(tmp_path / "gone.csv")).startswith("gone.csv: no such file")
+    assert "gone.csv: no such file" in rejection(str(tmp_path / "gone.csv"))
     one = write(tmp_path / "one.csv", a=20)
-    assert refusal(one) == "one: every row has the label 'a'; a classifier needs two classes"
-    assert refusal(f"t={one},{good}") == "t: every row has the label 'a'; a classifier needs two classes"
+    assert rejection(one).startswith("one: every row has the label 'a'")
+    assert rejection(f"t={one},{good}").startswith("t: every row has the label 'a'")
     few = write(tmp_path / "few.csv", a=4, b=5)
-    assert refusal(few) == "few: has 9 rows, fewer than the 10 folds"
+    assert rejection(few) == "few: has 9 rows, fewer than the 10 folds"
     uneven = write(tmp_path / "uneven.csv", a=90, b=11, c=3)
-    assert "'b', the second largest class, has 11 rows; allowed: at least 12" in refusal(uneven, num_folds=12)
+    assert "'b', the second largest class, has 11 rows; allowed: at least 12" in rejection(uneven, num_folds=12)
     read(uneven, num_folds=11)
-    assert "'a', the second largest class, has 4 rows; allowed: at least 5" in refusal(f"t={few},{good}")
+    assert "'a', the second largest class, has 4 rows; allowed: at least 5" in rejection(f"t={few},{good}")
     read(f"t={few},{good},{good}")  # where C is chosen on dev
     other = write(tmp_path / "other.csv", c=5)
-    assert refusal(f"t={good},{other}") == "t: no row of test has a label of train: 'c'"
-    assert refusal(good, good) == "--tasks: 2 tasks are called 'good'; give them names, as in NAME=FILE"
+    assert rejection(f"t={good},{other}") == "t: no row of test has a label of train; test has 'c'"
+    assert rejection(good, good).startswith("--tasks: 2 tasks are called 'good'; allowed: ")
     (tmp_path / "wrong.csv").write_text("sentence,class\na,b\n")
-    assert refusal(str(tmp_path / "wrong.csv")) == (
-        "wrong.csv: has neither the columns of labeled sentences ('text', 'label') nor those of scored pairs ('score', "
-        "'sentence1', 'sentence2'); the columns are 'sentence', 'class'"
+    assert re.search(
+        r"wrong\.csv: .*'text', 'label'.*'score', 'sentence1', 'sentence2'.*the columns are 'sentence', 'class'",
+        rejection(str(tmp_path / "wrong.csv")),
     )
     (tmp_path / "empty.tsv").write_text("")
-    assert refusal(str(tmp_path / "empty.tsv")) == "empty.tsv: holds no rows"
+    assert rejection(str(tmp_path / "empty.tsv")).endswith("empty.tsv: has no rows")
     (tmp_path / "sts.tsv").write_text("1\ta\tb\n2\tc\td\n")
     sts = str(tmp_path / "sts.tsv")
-    assert refusal(f"{sts},{sts}") == (
-        f"--tasks: '{sts},{sts}': scored pairs have no split; give each file as a task of its own"
-    ).replace(f"{tmp_path}/", "")
+    assert rejection(f"{sts},{sts}").startswith(f"--tasks is '{sts},{sts}'; allowed for scored pairs: ")
