@@ -112,8 +112,8 @@ def test_only_raysweeps_own_lines_are_shown(smoke: Any) -> None:
 
 
 def test_trials_ask_for_the_memory_that_they_need_and_say_so(smoke: Any) -> None:
-    (announced,) = [line for line in smoke.done.stderr.splitlines() if line.startswith("search: 3 trials, ")]
-    found = re.search(r"with ([\d.]+) GiB of memory", announced)
+    (announced,) = [line for line in smoke.done.stderr.splitlines() if line.startswith("search: 3 trials (")]
+    found = re.search(r"memory=([\d.]+) GiB", announced)
     assert found is not None
     assert 0.3 < float(found.group(1)) < 1  # a process with PyTorch, and an encoder of 2 million parameters
 
