@@ -287,7 +287,7 @@ def report(
     try:
         if every is not None:
             from raysweep.report import write as reports
-            from raysweep.report.watch.changes import changes
+            from raysweep.report.watch.moment import changes
             from raysweep.report.watch.view import View
 
             for moment in changes(folder, every):

@@ -28,14 +28,14 @@ def watch(
         InputError: If there is no run, or if it is damaged.
     """
     views = _views(run, seconds, sleep, Clock(now))
-    view = _in_place(views, console) if console.is_terminal else _by_lines(views, console)
-    console.print(view.whole(console.width), soft_wrap=True)
+    view = _update_in_place(views, console) if console.is_terminal else _print_lines(views, console)
+    console.print(view.render(console.width), soft_wrap=True)
 
 
 def watch_once(run: Folder, console: Console) -> None:
     """Show the current state of a run. Raises ``InputError`` like :func:`watch`."""
     view = View(look(run, GrowingLedger(run), Clock()))
-    console.print(view.whole(console.width), soft_wrap=True)
+    console.print(view.render(console.width), soft_wrap=True)
 
 
 def _views(run: Folder, seconds: float, sleep: Sleep, clock: Clock) -> Iterator[View]:
@@ -50,15 +50,15 @@ def _views(run: Folder, seconds: float, sleep: Sleep, clock: Clock) -> Iterator[
         view = View(look(run, ledger, clock), before=view)
 
 
-def _in_place(views: Iterator[View], console: Console) -> View:
+def _update_in_place(views: Iterator[View], console: Console) -> View:
     """Show each view in place of the previous one, sized to the terminal, and return the last one."""
     with Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop") as live:
         for view in views:
-            live.update(view.whole(console.width, console.height), refresh=True)
+            live.update(view.render(console.width, console.height), refresh=True)
     return view
 
 
-def _by_lines(views: Iterator[View], console: Console) -> View:
+def _print_lines(views: Iterator[View], console: Console) -> View:
     """Print a line for each view with news, and return the last one."""
     last: tuple[str, ...] = ()
     for view in views:

@@ -1,8 +1,8 @@
-"""A snapshot of a run: the content of its ledger, and whether a process is driving it."""
+"""Snapshots of a run: the content of its ledger, and whether a process is driving it."""
 
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from raysweep.control.command import explain_missing_driver
@@ -34,7 +34,7 @@ class Moment:
     def state(self) -> str:
         """The state of the sweep in one word."""
         if self.results is None:
-            return "beginning"
+            return "starting"
         if self.results.status != "running":
             return "resuming" if self.has_driver else self.results.status
         if not self.is_live:
@@ -43,12 +43,12 @@ class Moment:
 
     @property
     def stage(self) -> str:
-        """The progress of scoring the front after the search; empty outside that stage."""
+        """The progress of scoring the front after the search; empty before and after."""
         stage = None if self.results is None or not self.is_live else self.results.stage
         if stage is None:
             return ""
-        counted = "rungs of the front scored" if stage.name == "test" else "scores of the front measured"
-        return f"{stage.name}: {stage.num_done} of {stage.count} {counted}"
+        work = "rungs of the front scored" if stage.name == "test" else "scores of the front measured"
+        return f"{stage.name}: {stage.num_done} of {stage.count} {work}"
 
     @property
     def ending(self) -> str:
@@ -57,7 +57,7 @@ class Moment:
         if results is None or self.is_live:
             return ""
         if results.status == "completed":
-            return f"the sweep is completed; its report: raysweep report {shlex.quote(results.folder)}"
+            return f"the sweep is completed; report: raysweep report {shlex.quote(results.folder)}"
         return explain_missing_driver(results).removeprefix(f"{results.folder}: ")
 
 
@@ -69,11 +69,11 @@ class Clock:
     _at: float = field(default=-1.0, init=False)  # time of the last timed event, in seconds of the sweep
     _seen_at: float = field(default=0.0, init=False)  # when that event was first seen, by ``now``
 
-    def seconds(self, events: list[Event], *, is_going: bool) -> float:
-        """Return the running time of a sweep with these events, or the time of its last event unless it ``is_going``."""
+    def seconds(self, events: list[Event], *, is_running: bool) -> float:
+        """Return the running time of a sweep with these events, or the time of its last event unless it ``is_running``."""
         at = max((event.at for event in events if event.at is not None), default=0.0)
         now = self.now()
-        if at != self._at or not is_going:
+        if at != self._at or not is_running:
             self._at, self._seen_at = at, now
         return at + now - self._seen_at
 
@@ -97,6 +97,26 @@ def look(run: Folder, ledger: GrowingLedger, clock: Clock) -> Moment:
     if has_driver and not any(isinstance(event, SessionStarted) for event in events):
         return Moment(None, has_driver)
     results = results_of(events, run, has_driver)
-    is_off_the_clock = results.is_paused or (results.stage is not None and results.stage.name == "guards")
-    is_going = has_driver is True and results.status == "running" and not is_off_the_clock
-    return Moment(results, has_driver, clock.seconds(events, is_going=is_going))
+    is_clock_stopped = results.is_paused or (results.stage is not None and results.stage.name == "guards")
+    is_running = has_driver is True and results.status == "running" and not is_clock_stopped
+    return Moment(results, has_driver, clock.seconds(events, is_running=is_running))
+
+
+def changes(run: Folder, seconds: float, sleep: Callable[[float], None] = time.sleep) -> Iterator[Moment]:
+    """Look at a run every ``seconds`` until it has no driver, and yield each moment with new results.
+
+    Nothing is yielded before the first session starts, or for a run that has ended.
+
+    Raises:
+        InputError: If there is no run, or if it is damaged.
+    """
+    ledger, clock = GrowingLedger(run), Clock()
+    last = None
+    while True:
+        moment = look(run, ledger, clock)
+        if not moment.is_live:
+            return
+        if moment.results is not None and moment.results != last:
+            last = moment.results
+            yield moment
+        sleep(seconds)

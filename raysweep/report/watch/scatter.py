@@ -7,7 +7,7 @@ Pair = tuple[float, float]  # P and S, in [0, 1]
 
 LABEL_WIDTH = 6  # of the numbers next to the P axis
 NUM_LABEL_LINES = 3  # above and below the points
-LEAST_RANGE = 0.002  # minimum length of an axis, so that equal scores do not fill it
+MIN_RANGE = 0.002  # minimum length of an axis, so that equal scores do not fill it
 MARGIN = 0.04  # share of an axis beyond its outermost points
 
 
@@ -31,11 +31,11 @@ class Axis:
     @classmethod
     def of(cls, scores: Iterable[float], num_cells: int) -> "Axis":
         """Return an axis that includes all scores, of which there must be at least one."""
-        found = list(scores)
-        low, high = min(found), max(found)
-        beyond = max(LEAST_RANGE, high - low) * MARGIN
-        missing = max(0.0, LEAST_RANGE - (high - low)) / 2
-        return cls(low - beyond - missing, high + beyond + missing, num_cells)
+        values = list(scores)
+        low, high = min(values), max(values)
+        margin = max(MIN_RANGE, high - low) * MARGIN
+        padding = max(0.0, MIN_RANGE - (high - low)) / 2  # extends a short axis
+        return cls(low - margin - padding, high + margin + padding, num_cells)
 
     def cell(self, score: float) -> int:
         """Return the index of the cell that contains a score."""
@@ -61,21 +61,21 @@ def scatter(layers: Sequence[Layer], width: int, height: int) -> list[str]:
         "P".rjust(LABEL_WIDTH),
         *_lines(layers, rows, columns),
         f"{margin} +{'-' * columns.num_cells}",
-        _label_of_columns(columns),
+        _label_columns(columns),
     ]
 
 
 def _lines(layers: Sequence[Layer], rows: Axis, columns: Axis) -> list[str]:
     """Return the points and the P axis from the highest P down, with the axis's ends labeled."""
     labels = [""] * rows.num_cells
-    labels[0] = _shown(rows.low)
-    labels[-1] = _shown(rows.high)
-    signs = _signs(layers, rows, columns)
-    upwards = [f"{label:>{LABEL_WIDTH}} |{row}" for label, row in zip(labels, signs, strict=True)]
+    labels[0] = _format(rows.low)
+    labels[-1] = _format(rows.high)
+    drawn_rows = _draw_rows(layers, rows, columns)
+    upwards = [f"{label:>{LABEL_WIDTH}} |{row}" for label, row in zip(labels, drawn_rows, strict=True)]
     return [line.rstrip() for line in reversed(upwards)]
 
 
-def _signs(layers: Sequence[Layer], rows: Axis, columns: Axis) -> list[str]:
+def _draw_rows(layers: Sequence[Layer], rows: Axis, columns: Axis) -> list[str]:
     """Return the points of each row, from the lowest P up."""
     cells = [[" "] * columns.num_cells for _ in range(rows.num_cells)]
     for layer in layers:
@@ -85,11 +85,11 @@ def _signs(layers: Sequence[Layer], rows: Axis, columns: Axis) -> list[str]:
     return ["".join(row) for row in cells]
 
 
-def _label_of_columns(columns: Axis) -> str:
-    low, high = _shown(columns.low), f"{_shown(columns.high)} S"
+def _label_columns(columns: Axis) -> str:
+    low, high = _format(columns.low), f"{_format(columns.high)} S"
     gap = columns.num_cells - len(low) - len(high)
     return f"{' ' * (LABEL_WIDTH + 2)}{low}{' ' * max(1, gap)}{high}"
 
 
-def _shown(score: float) -> str:
+def _format(score: float) -> str:
     return f"{100 * score:.1f}"

@@ -1,9 +1,9 @@
-"""What a report is made anew from: the moments at which a running sweep has news."""
+"""Snapshots of a running sweep, one for each change."""
 
 from collections.abc import Callable
 from pathlib import Path
 
-from raysweep.report.watch.changes import changes
+from raysweep.report.watch.moment import changes
 from raysweep.results.events import SessionFinished, TrialEnded
 from raysweep.results.ledger import Ledger
 from raysweep.results.types import TrialStatus
@@ -12,8 +12,8 @@ from support.command_line import raysweep_here
 from support.ledgers import StoredSweep, random_trials, write_ledger
 
 
-def test_there_is_one_for_each_look_that_finds_news_until_nothing_drives_the_run(tmp_path: Path) -> None:
-    """The driver is this process: it holds the ledger."""
+def test_each_change_is_yielded_until_the_driver_stops(tmp_path: Path) -> None:
+    """This process is the driver, since it holds the ledger."""
     write_ledger(tmp_path, [trial._replace(status="running") for trial in random_trials(2)], StoredSweep(finish=None))
     ledger = Ledger(tmp_path)
     ledger.open()
@@ -26,16 +26,16 @@ def test_there_is_one_for_each_look_that_finds_news_until_nothing_drives_the_run
         ledger.close()
 
     steps: list[Callable[[], object]] = [lambda: end(0), lambda: None, lambda: end(1), finish]
-    found = changes(LocalFolder(tmp_path), 1.0, lambda _: steps.pop(0)())
+    moments = changes(LocalFolder(tmp_path), 1.0, lambda _: steps.pop(0)())
     running = [
         [trial.status for trial in moment.results.trials].count(TrialStatus.RUNNING)
-        for moment in found
+        for moment in moments
         if moment.results
     ]
     assert running == [2, 1, 0] and steps == []
 
 
-def test_the_report_of_a_run_that_has_ended_is_written_once(tmp_path: Path) -> None:
+def test_report_of_ended_run_is_written_once(tmp_path: Path) -> None:
     write_ledger(tmp_path, random_trials(2))
     result = raysweep_here(tmp_path, "report", ".", "--every", "60")
     assert result.returncode == 0 and "written:" not in result.stdout

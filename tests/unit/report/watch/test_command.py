@@ -1,4 +1,4 @@
-"""What is seen of runs that run, have ended, were killed, are empty or damaged; in a terminal and in a pipe."""
+"""The view of running, ended, killed, empty and damaged runs, in a terminal and in a pipe."""
 
 import io
 import itertools
@@ -48,7 +48,7 @@ def once(folder: Path) -> str:
     return out.getvalue()
 
 
-def test_the_front_of_a_finished_run_is_shown_whole(tmp_path: Path) -> None:
+def test_front_of_finished_run_is_complete(tmp_path: Path) -> None:
     trials = random_trials(30)
     write_ledger(tmp_path, trials)
     text = once(tmp_path)
@@ -67,7 +67,7 @@ def test_the_front_of_a_finished_run_is_shown_whole(tmp_path: Path) -> None:
     ]
     assert f"front {len(front)}, best by the objective at P " in text
     assert "30 of 8 trials begun: 3 failed, 20 stopped, 7 completed" in text
-    assert text.splitlines()[-1] == f"the sweep is completed; its report: raysweep report {tmp_path}"
+    assert text.splitlines()[-1] == f"the sweep is completed; report: raysweep report {tmp_path}"
     assert "R reference encoder  ● front  ★ knee" in text
 
 
@@ -89,9 +89,7 @@ def test_the_front_of_a_finished_run_is_shown_whole(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_run_that_nobody_drives_says_how_it_goes_on(
-    tmp_path: Path, finish: tuple[str, str] | None, last: str
-) -> None:
+def test_run_without_driver_shows_how_to_resume(tmp_path: Path, finish: tuple[str, str] | None, last: str) -> None:
     write_ledger(tmp_path, trials_of_every_status(), StoredSweep(finish=finish))
     where, out = console()
     watch(LocalFolder(tmp_path), where, 1.0, sleep=lambda _: pytest.fail("there is nothing to wait for"))
@@ -103,7 +101,7 @@ def folders(parent: Path, *names: str) -> None:
         (parent / name).mkdir()
 
 
-def test_runs_without_a_point_have_a_line(tmp_path: Path) -> None:
+def test_runs_without_points_have_a_status_line(tmp_path: Path) -> None:
     folders(tmp_path, "a", "b")
     write_ledger(tmp_path / "a", [], StoredSweep(finish=None, reference=False, oracle=False))
     assert "killed, 0:00 | 0 of 8 trials begun: none" in once(tmp_path / "a")
@@ -112,7 +110,7 @@ def test_runs_without_a_point_have_a_line(tmp_path: Path) -> None:
     assert "3 of 8 trials begun: 3 failed" in once(tmp_path / "b")
 
 
-def test_what_is_no_run_or_a_damaged_one_is_one_line(tmp_path: Path) -> None:
+def test_missing_or_damaged_run_is_reported_on_one_line(tmp_path: Path) -> None:
     folders(tmp_path, "damaged", "empty", "zero")
     write_ledger(tmp_path / "damaged", random_trials(5))
     ledger = tmp_path / "damaged" / "ledger.jsonl"
@@ -131,7 +129,7 @@ def test_what_is_no_run_or_a_damaged_one_is_one_line(tmp_path: Path) -> None:
         assert problem in done.stderr and len(done.stderr.splitlines()) == 1
 
 
-def test_a_name_that_a_terminal_would_act_on_is_harmless(tmp_path: Path) -> None:
+def test_control_characters_are_escaped(tmp_path: Path) -> None:
     folders(tmp_path, "markup", "escapes")
     write_run_with_markup(tmp_path / "markup")
     assert '<script>alert("x")</script>' in once(tmp_path / "markup")
@@ -170,7 +168,7 @@ def end_one(ledger: Ledger) -> None:
     ledger.append(TrialEnded(trial=4, status=TrialStatus.COMPLETED, at=63.0))
 
 
-def test_a_pipe_gets_a_line_for_each_change_and_the_whole_at_the_end(tmp_path: Path) -> None:
+def test_pipe_gets_a_line_per_change_and_full_view_at_the_end(tmp_path: Path) -> None:
     growing = Growing(tmp_path, [begin_one, lambda ledger: None, pause, end_one, finish])
     where, out = console()
     watch(LocalFolder(tmp_path), where, 1.0, growing.sleep)
@@ -199,7 +197,7 @@ def begin_stage(name: Literal["test", "guards"], count: int, at: float) -> Calla
     return lambda ledger: ledger.append(StageBegan(stage=name, count=count, at=at))
 
 
-def test_how_far_the_scores_of_the_front_are_is_said_and_the_clock_goes_on(tmp_path: Path) -> None:
+def test_progress_of_front_scores_is_shown(tmp_path: Path) -> None:
     steps = [
         begin_stage("test", 2, 60.0),
         scored,
@@ -233,11 +231,11 @@ def test_how_far_the_scores_of_the_front_are_is_said_and_the_clock_goes_on(tmp_p
     assert "4 of 8 trials begun" in lines[0][1] and "4 of 8 trials begun" in lines[6][1]
 
 
-def test_a_clock_stands_still_while_a_sweep_is_paused() -> None:
+def test_clock_stops_while_sweep_is_paused() -> None:
     times = iter([5.0, 8.0, 20.0, 23.0])
     clock = Clock(now=lambda: next(times))
     events: list[Event] = [SweepSteered(request="1", action="pause", at=60.0)]
-    assert [clock.seconds(events, is_going=is_going) for is_going in (True, True, False, True)] == [
+    assert [clock.seconds(events, is_running=is_running) for is_running in (True, True, False, True)] == [
         60.0,
         63.0,
         60.0,
@@ -245,7 +243,7 @@ def test_a_clock_stands_still_while_a_sweep_is_paused() -> None:
     ]
 
 
-def test_a_short_terminal_keeps_both_ends_of_the_front(tmp_path: Path) -> None:
+def test_short_terminal_shows_both_ends_of_front(tmp_path: Path) -> None:
     trials = random_trials(60)
     write_ledger(tmp_path, trials)
     front = dev_front(trials)
@@ -253,7 +251,7 @@ def test_a_short_terminal_keeps_both_ends_of_the_front(tmp_path: Path) -> None:
     view = View(look(LocalFolder(tmp_path), GrowingLedger(LocalFolder(tmp_path)), Clock()))
     for height in (10, 24):
         where, out = console()
-        where.print(view.whole(120, height))
+        where.print(view.render(120, height))
         rows = [line for line in out.getvalue().splitlines() if " plain " in line]
         shown = [tuple(row.lstrip("★◆ ").split()[:2]) for row in rows]
         assert shown[0] == (str(front[0].trial), str(front[0].step))
@@ -262,18 +260,18 @@ def test_a_short_terminal_keeps_both_ends_of_the_front(tmp_path: Path) -> None:
         assert f"and {len(front) - len(rows)} more" in out.getvalue()
 
 
-def test_a_terminal_is_never_overfilled_and_is_left_clean(tmp_path: Path) -> None:
+def test_terminal_is_restored_at_the_end(tmp_path: Path) -> None:
     growing = Growing(tmp_path, [begin_one, finish])
     where, out = console(terminal=True, height=24, width=80)
     watch(LocalFolder(tmp_path), where, 1.0, growing.sleep)
     text = out.getvalue()
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1, "the cursor comes back"
     last = text.rpartition("\x1b[?25h")[2]
-    assert "night-run: completed" in last and "the sweep is completed; its report" in last
+    assert "night-run: completed" in last and "the sweep is completed; report" in last
 
 
 @pytest.mark.parametrize("width", [72, 80, 100])
-def test_scores_are_shown_whole_in_a_narrow_terminal(tmp_path: Path, width: int) -> None:
+def test_narrow_terminal_shows_complete_scores(tmp_path: Path, width: int) -> None:
     trials = [trial._replace(config={**trial.config, "optimizer": 30 * "long"}) for trial in random_trials(30)]
     write_ledger(tmp_path, trials)
     where, out = console(width=width)
@@ -286,7 +284,7 @@ def test_scores_are_shown_whole_in_a_narrow_terminal(tmp_path: Path, width: int)
     assert all(len(line) <= width for line in out.getvalue().splitlines()[3:-1])
 
 
-def test_ctrl_c_leaves_the_terminal_clean(tmp_path: Path) -> None:
+def test_ctrl_c_restores_terminal(tmp_path: Path) -> None:
     def interrupt(ledger: Ledger) -> None:
         raise KeyboardInterrupt
 
@@ -298,7 +296,7 @@ def test_ctrl_c_leaves_the_terminal_clean(tmp_path: Path) -> None:
     growing.ledger.close()
 
 
-def test_a_driver_that_has_not_begun_is_waited_for(tmp_path: Path) -> None:
+def test_waits_for_driver_to_start(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path)
     ledger.open()
     seen = []
@@ -311,5 +309,5 @@ def test_a_driver_that_has_not_begun_is_waited_for(tmp_path: Path) -> None:
     where, out = console()
     with pytest.raises(KeyboardInterrupt):
         watch(LocalFolder(tmp_path), where, 1.0, sleep)
-    assert out.getvalue() == "beginning: the sweep has no trial yet\n"
+    assert out.getvalue() == "starting: the sweep has no trial yet\n"
     ledger.close()

@@ -1,4 +1,4 @@
-"""Points as characters: each where its scores say, whatever they are."""
+"""Scatter plots of characters."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,18 +22,18 @@ def positions(lines: list[str], sign: str) -> list[tuple[int, int]]:
 
 @settings(max_examples=150, deadline=None)
 @given(pairs, st.integers(10, 100), st.integers(3, 40))
-def test_it_keeps_to_its_size_and_shows_each_point(points: list[tuple[float, float]], width: int, height: int) -> None:
+def test_plot_has_requested_size_and_shows_points(points: list[tuple[float, float]], width: int, height: int) -> None:
     lines = scatter([Layer("x", "", points)], width, height)
     assert len(lines) == max(2, height - 3) + 3
     assert all(len(line) <= max(width, LABEL_WIDTH + 10) + 4 for line in lines)
-    found = positions(lines, "x")
-    assert 1 <= len(found) <= len(set(points))
-    assert all(0 <= row < max(2, height - 3) for row, _ in found)
+    shown = positions(lines, "x")
+    assert 1 <= len(shown) <= len(set(points))
+    assert all(0 <= row < max(2, height - 3) for row, _ in shown)
 
 
 @settings(max_examples=150, deadline=None)
 @given(pairs, scores, scores)
-def test_what_is_better_is_not_below_nor_to_the_left(points: list[tuple[float, float]], p: float, s: float) -> None:
+def test_better_point_is_not_below_or_left(points: list[tuple[float, float]], p: float, s: float) -> None:
     one = points[0]
     other = max(one[0], p), max(one[1], s)
     lines = scatter([Layer(".", "", points), Layer("a", "", [one]), Layer("b", "", [other])], 60, 16)
@@ -42,14 +42,14 @@ def test_what_is_better_is_not_below_nor_to_the_left(points: list[tuple[float, f
         assert row_below <= row and column_left <= column
 
 
-def test_cells_are_where_they_are_worked_out_to_be() -> None:
+def test_positions_of_corners() -> None:
     corners = [(0.0, 0.0), (1.0, 1.0), (0.5, 0.5)]
     lines = scatter([Layer("x", "", corners)], width=LABEL_WIDTH + 2 + 21, height=3 + 11)
     assert positions(lines, "x") == [(10, 20), (5, 10), (0, 0)]
     assert lines[1].split()[0] == "104.0" and lines[-1].split() == ["-4.0", "104.0", "S"]
 
 
-def test_the_last_layer_of_a_cell_is_seen_and_no_points_are_no_plot() -> None:
+def test_last_layer_is_on_top_and_empty_plot_has_no_lines() -> None:
     lines = scatter([Layer("x", "", [(0.5, 0.5)]), Layer("y", "", [(0.5, 0.5)])], 40, 10)
     assert not positions(lines, "x") and len(positions(lines, "y")) == 1
     assert scatter([], 40, 10) == scatter([Layer("x", "", [])], 40, 10) == []
