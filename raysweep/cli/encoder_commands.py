@@ -15,8 +15,9 @@ from raysweep.cli.options import (
     parse_path,
     parse_positive_integers,
 )
-from raysweep.cli.output import print_json, print_table
+from raysweep.cli.output import print_json
 from raysweep.errors import InputError
+from raysweep.output import TextTable, print_table
 
 app = typer.Typer()
 
@@ -83,12 +84,12 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
     if format == "json":
         print_json(scores)
     else:
-        from rich.table import Table
-
-        table = Table("k", "rank weights", "P", "std", "S", "std", "accuracy")
-        for row in scores:
-            table.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()))
-        print_table(table)
+        columns = ("k", "rank weights", "P", "P std", "S", "S std", "accuracy")
+        cells = [
+            tuple(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values())
+            for row in scores
+        ]
+        print_table(TextTable(columns, tuple(cells), frozenset({"rank weights"})))
     if to is not None:
         from raysweep.paper.figures import ScoresAtK
         from raysweep.paper.model_scores import last_part

@@ -15,7 +15,8 @@ from raysweep.cli.options import (
     parse_where,
     run_folder,
 )
-from raysweep.cli.output import print_json, print_table
+from raysweep.cli.output import print_json
+from raysweep.output import print_table
 
 app = typer.Typer()
 

@@ -1,6 +1,5 @@
 """Commands on a run, finished or not: control, watch, show, compare, report, export and track."""
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -16,8 +15,9 @@ from raysweep.cli.options import (
     parse_path,
     run_folder,
 )
-from raysweep.cli.output import as_rich, print_json, print_widest, report_run
+from raysweep.cli.output import print_json, report_run
 from raysweep.errors import InputError
+from raysweep.output import escape_line, json_text, print_table
 
 if TYPE_CHECKING:
     from raysweep.report.side_by_side import SideBySide
@@ -59,7 +59,7 @@ def control(  # noqa: PLR0913 (the options of a command)
     resumed sweep. Exit code 2 if the request is rejected, 1 if no answer arrives in time.
     """
     from raysweep.control import command
-    from raysweep.control.request import Request, plain
+    from raysweep.control.request import Request
 
     actions = {"--pause": pause, "--resume": resume, "--workers": workers, "--stop-trial": stop_trial, "--try": try_}
     chosen = [flag for flag, value in actions.items() if value is not None and value is not False]
@@ -83,8 +83,8 @@ def control(  # noqa: PLR0913 (the options of a command)
         typer.echo(f"{folder.location}: no answer within {wait:g} s; the request stays in the queue", err=True)
         raise typer.Exit(1)
     if not answer.accepted:
-        raise InputError(plain(answer.text))
-    typer.echo(plain(answer.text))
+        raise InputError(escape_line(answer.text))
+    typer.echo(escape_line(answer.text))
 
 
 @app.command()
@@ -150,7 +150,7 @@ def show(  # noqa: PLR0913 (the options of a command)
 
     Without options, all members of the front are shown. Exit code 1 if no point meets the conditions.
     """
-    from raysweep.report import choice, choice_table
+    from raysweep.report import choice, terminal
     from raysweep.report.notes import ending_notes
     from raysweep.report.summary import summary_of
     from raysweep.results.types import ScoredSplit
@@ -169,10 +169,10 @@ def show(  # noqa: PLR0913 (the options of a command)
     chosen = choice.choose(summary, wanted)
     splits = summary.splits if chosen_split is None else (chosen_split,)
     if format == "json":
-        print_json(choice_table.rows_as_json(summary, chosen.candidates, splits))
+        print_json(choice.candidates_as_json(summary, chosen.candidates, splits))
     elif chosen.candidates:
-        print_widest(choice_table.choice_tables(summary, chosen.candidates, splits))
-        for line in choice_table.lines_below(summary, chosen.candidates, splits):
+        print_table(*terminal.choice_tables(summary, chosen.candidates, splits))
+        for line in terminal.choice_lines(summary, chosen.candidates, splits):
             typer.echo(line)
         for note in ending_notes(summary.results):
             typer.echo(f"note: {note}")
@@ -227,7 +227,7 @@ def compare(
     else:
         for title, table in side_by_side_texts.sections(comparison):
             typer.echo(f"{title}:")
-            print_widest([as_rich(table)])
+            print_table(table)
         for note in side_by_side_texts.notes(comparison):
             typer.echo(f"note: {note}")
     if output_folder is not None:
@@ -251,7 +251,7 @@ def _write_comparison(comparison: "SideBySide", folder: Path) -> None:
 
     contents = {
         "compare.md": markdown(comparison).encode(),
-        "compare.json": json.dumps(as_json(comparison), indent=1).encode(),
+        "compare.json": json_text(as_json(comparison)).encode(),
         PICTURE: fronts_figure(comparison),
     }
     try:

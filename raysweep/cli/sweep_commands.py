@@ -1,6 +1,5 @@
 """Commands that take a sweep's file or its artifacts: run, prepare, validate, schema and artifacts."""
 
-import json
 import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -8,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from raysweep.cli.options import run_folder, with_trials
-from raysweep.cli.output import print_table, report_run, warn
+from raysweep.cli.output import print_json, report_run, warn
 from raysweep.errors import InputError
+from raysweep.output import TextTable, print_table
 
 if TYPE_CHECKING:
     from raysweep.config.load import LoadedSweep
@@ -179,7 +179,7 @@ def schema() -> None:
     """Print the JSON schema of a sweep's file, for YAML completion and validation in editors."""
     from raysweep.config.schema import sweep_schema
 
-    typer.echo(json.dumps(sweep_schema(), indent=2))
+    print_json(sweep_schema())
 
 
 @app.command()
@@ -202,9 +202,6 @@ def artifacts(
     """
     import datetime
 
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     from raysweep.data import artifacts
 
     if prune and unused_for is None:
@@ -216,13 +213,12 @@ def artifacts(
     listed = [artifact for artifact in stored if artifact.days_unused >= (unused_for or 0)]
     if prune:
         listed = artifacts.remove_artifacts(listed, store)
-    table = Table("artifact", "MiB", "last used", box=SIMPLE_HEAD, pad_edge=False)
-    table.columns[1].justify = "right"
+    rows = []
     for artifact in listed:
         name = artifact.name if artifact.is_complete else f"{artifact.name} (unfinished)"
         used_at = datetime.datetime.fromtimestamp(artifact.used_at)
-        table.add_row(name, _format_mebibytes(artifact.num_bytes), f"{used_at:%Y-%m-%d %H:%M}")
-    print_table(table)
+        rows.append((name, _format_mebibytes(artifact.num_bytes), f"{used_at:%Y-%m-%d %H:%M}"))
+    print_table(TextTable(("artifact", "MiB", "last used"), tuple(rows), frozenset({"artifact", "last used"})))
     total = _format_mebibytes(sum(artifact.num_bytes for artifact in listed))
     typer.echo(f"artifacts: {len(listed)}, {total} MiB{', removed' if prune else ''}")
 

@@ -5,9 +5,10 @@ import shlex
 import time
 
 from raysweep.config.document import parse_value
-from raysweep.control.request import Answer, Request, plain
+from raysweep.control.request import Answer, Request
 from raysweep.control.request_queue import RequestQueue
 from raysweep.errors import InputError
+from raysweep.output import escape_line
 from raysweep.results.events import SweepSteered
 from raysweep.results.ledger import NAME as LEDGER
 from raysweep.results.ledger import events_of
@@ -92,11 +93,11 @@ def explain_missing_driver(results: Results) -> str:
         reason = "the sweep is completed"
         remedy = f"to extend it: {resume} --trials N"
     elif all_failed:
-        reason = plain(results.reason)
+        reason = escape_line(results.reason)
         remedy = f"to try more: {resume} --trials N"
     else:
         reason = "it was killed" if results.status == "running" else f"the sweep ended: {results.status}"
         if results.reason:
-            reason += f" ({plain(results.reason)})"
+            reason += f" ({escape_line(results.reason)})"
         remedy = f"to resume it: {resume}{options_to_go_on(results)}"
     return f"{results.folder}: no driver is running: {reason}; {remedy}"

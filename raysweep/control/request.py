@@ -7,6 +7,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from raysweep.config.strict import Frozen
 from raysweep.errors import InputError
+from raysweep.output import escape_line
 
 Action = Literal["pause", "resume", "workers", "stop-trial", "try"]
 
@@ -75,9 +76,4 @@ def _read(adapter: TypeAdapter[Message], content: bytes, kind: str) -> Message:
         if first_error["loc"]:
             place = ".".join(map(str, first_error["loc"]))
             message = f"{place}: {message}"
-        raise InputError(f"is not a valid {kind}: {plain(message)[:MAX_MESSAGE_LENGTH]}") from None
-
-
-def plain(text: str) -> str:
-    """Return the text with a space in place of each unprintable character, such as newlines and terminal escapes."""
-    return "".join(character if character.isprintable() else " " for character in text)
+        raise InputError(f"is not a valid {kind}: {escape_line(message)[:MAX_MESSAGE_LENGTH]}") from None

@@ -8,10 +8,11 @@ answered. If the driver dies in between, the next driver finds the request in th
 from collections.abc import Callable, Iterable, Mapping
 
 from raysweep.config.preset import PresetError, preset_of
-from raysweep.control.request import Answer, Request, plain, read_request
+from raysweep.control.request import Answer, Request, read_request
 from raysweep.control.request_queue import QueuedRequest, RequestQueue
 from raysweep.controller.sweep import Sweep
 from raysweep.errors import InputError
+from raysweep.output import escape_line
 from raysweep.results.events import SweepSteered
 from raysweep.results.types import TrialStatus
 
@@ -46,7 +47,7 @@ class RequestHandler:
 
     def _reject(self, queued: QueuedRequest, problem: str) -> None:
         """Reject an invalid request and set it aside."""
-        text = plain(f"the request {problem}")
+        text = escape_line(f"the request {problem}")
         self._decision(queued.identity, lambda: Answer(accepted=False, text=text))
         self._answered(queued.identity, lambda: self._queue.reject(queued, text))
 
@@ -77,7 +78,7 @@ class RequestHandler:
         if identity in self._sweep.steering.requests:
             return Answer(accepted=True, text="it was done before the driver was started again")
         if problem := self._problem(request):
-            return Answer(accepted=False, text=plain(problem))
+            return Answer(accepted=False, text=escape_line(problem))
         text = self._outcome(request)
         event = SweepSteered(
             request=identity,
@@ -175,4 +176,4 @@ class RequestHandler:
 
 def _described(request: Request) -> str:
     values = ", ".join(f"{name} {value}" for name, value in (request.config or {}).items())
-    return plain(values)
+    return escape_line(values)

@@ -1,13 +1,9 @@
 """Layouts of published results: caption, columns and rows, written as Markdown, LaTeX (booktabs) and CSV."""
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from raysweep.report.markdown import plain
-
-ABSENT = "–"  # noqa: RUF001 (an en dash reads as an empty cell)
+from raysweep.output import ABSENT, TextTable, csv_text, escape_markdown, markdown_lines
 
 _LATEX = str.maketrans(
     {
@@ -86,11 +82,11 @@ def mark_best(numbers: Sequence[Number], digits: int) -> list[Number]:
 
 def to_markdown(layout: Layout) -> str:
     """Return the caption, and the rows below it, with the best values in bold."""
-    rule = ["---" if column.digits is None else "---:" for column in layout.columns]
-    titles = [plain(column.title) for column in layout.columns]
-    rows = [_format_row(layout.columns, row, plain, "**{}**") for row in layout.rows]
-    lines = ["| " + " | ".join(cells) + " |" for cells in (titles, rule, *rows)]
-    return "\n".join([plain(layout.caption), "", *lines]) + "\n"
+    titles = tuple(escape_markdown(column.title) for column in layout.columns)
+    rows = [tuple(_format_row(layout.columns, row, escape_markdown, "**{}**")) for row in layout.rows]
+    text = frozenset(title for title, column in zip(titles, layout.columns, strict=True) if column.digits is None)
+    lines = markdown_lines(TextTable(titles, tuple(rows), text), escape=str)
+    return "\n".join([escape_markdown(layout.caption), "", *lines]) + "\n"
 
 
 def to_latex(layout: Layout) -> str:
@@ -125,9 +121,7 @@ def to_csv(layout: Layout) -> str:
     keys: list[str] = []
     for column in layout.columns:
         keys += [column.key, f"{column.key}_std"] if column.has_spread else [column.key]
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(keys)
+    rows = []
     for row in layout.rows:
         cells: list[str] = []
         for column, cell in zip(layout.columns, row, strict=True):
@@ -136,8 +130,8 @@ def to_csv(layout: Layout) -> str:
             else:
                 numbers = (cell.value, cell.spread) if column.has_spread else (cell.value,)
                 cells += ["" if number is None else f"{round(number, 6):.12g}" for number in numbers]
-        writer.writerow(cells)
-    return file.getvalue()
+        rows.append(cells)
+    return csv_text(keys, rows)
 
 
 def _format_row(columns: Sequence[Column], row: Row, escape: Callable[[str], str], bold: str) -> list[str]:

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich import box
-from rich.table import Table
-
 from raysweep.config.sweep import SAMPLERS, Aim, Policy
 from raysweep.errors import InputError
+from raysweep.output import TextTable
 from raysweep.replay import recording_files
 from raysweep.replay.recordings import RecordedSweep
 from raysweep.replay.simulator import Search, SearchSettings, Step, budget_to, replay, share_at
@@ -46,7 +44,7 @@ class Comparison:
     """The result, for people (``title`` and ``table``) and for programs (``figures``, JSON-compatible)."""
 
     title: str
-    table: Table
+    table: TextTable
     figures: dict[str, Any]
 
 
@@ -159,14 +157,11 @@ def _outcome(recording: RecordedSweep, search: SearchSettings, runs: Sequence[Se
     return Outcome(search, tuple(shares), tuple(budgets))
 
 
-def _table(outcomes: Iterable[Outcome]) -> Table:
-    table = Table("sampler", "policy", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+def _table(outcomes: Iterable[Outcome]) -> TextTable:
     goals = [f"to {percentage}" for percentage in _percentages(SHARES)]
-    for column in (*_percentages(FRACTIONS), *goals):
-        table.add_column(column, justify="right", no_wrap=True)
-    for outcome in outcomes:
-        table.add_row(*outcome.cells())
-    return table
+    columns = ("sampler", "policy", *_percentages(FRACTIONS), *goals)
+    rows = tuple(tuple(outcome.cells()) for outcome in outcomes)
+    return TextTable(columns, rows, frozenset({"sampler", "policy"}))
 
 
 def _title(recording: RecordedSweep, settings: CompareSettings) -> str:

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from raysweep.output import TextTable
 from raysweep.report.summary import SPLITS, Summary
-from raysweep.report.tables import TextTable, show
+from raysweep.report.tables import show
 from raysweep.results.types import Calibration
 from raysweep.results.views import calibration_text
 

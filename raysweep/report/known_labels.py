@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from raysweep.output import ABSENT, TextTable
 from raysweep.report.summary import SPLITS, Summary, why_partial
-from raysweep.report.tables import ABSENT, TextTable, kind_name, show, show_area, show_share
+from raysweep.report.tables import kind_name, show, show_area, show_share
 from raysweep.results.types import Point
 
 KNOWN_LABELS_TEXT = (

@@ -1,14 +1,12 @@
 """The report as Markdown."""
 
-import re
-
+from raysweep.output import TextTable, escape_markdown, markdown_lines
 from raysweep.report.calibration import CALIBRATION_TEXT, calibration_table
 from raysweep.report.comparison import probe_sentences
 from raysweep.report.known_labels import KNOWN_LABELS_TEXT, known_labels_sentences, known_labels_table
 from raysweep.report.notes import notes
 from raysweep.report.summary import Summary
 from raysweep.report.tables import (
-    TextTable,
     area_table,
     baseline_table,
     bill_table,
@@ -34,12 +32,12 @@ def markdown(summary: Summary) -> str:
     """Return the content of ``front.md``: notes, the front, its hypervolume, and the settings."""
     info = summary.results.info
     lines = [
-        f"# {plain(info.name)}",
+        f"# {escape_markdown(info.name)}",
         "",
-        plain(objective_text(info)),
+        escape_markdown(objective_text(info)),
         "",
     ]
-    lines += [f"> {plain(note)}\n>" for note in notes(summary)]
+    lines += [f"> {escape_markdown(note)}\n>" for note in notes(summary)]
     lines += _section("Front", front_table(summary), SCORES_TEXT)
     lines += _section("Certainty", certainty_table(summary), CERTAINTY_TEXT, *trust_sentences(summary))
     lines += _section("Calibration", calibration_table(summary), CALIBRATION_TEXT)
@@ -63,7 +61,7 @@ def _failures(summary: Summary) -> list[str]:
     for trial in summary.results.trials:
         if trial.traceback:
             indented = [f"    {line}" for line in trial.traceback.splitlines()]
-            lines += ["", f"Trial {trial.trial}: {plain(trial.reason)}", "", *indented]
+            lines += ["", f"Trial {trial.trial}: {escape_markdown(trial.reason)}", "", *indented]
     return ["", "## Failures", *lines] if lines else []
 
 
@@ -72,20 +70,4 @@ def _section(title: str, table: TextTable, *paragraphs: str) -> list[str]:
     if not table.rows:
         return []
     text = "\n\n".join(paragraphs)
-    return ["", f"## {title}", "", *([text, ""] if text else []), *table_lines(table)]
-
-
-def table_lines(table: TextTable) -> list[str]:
-    """Return a table as lines of Markdown."""
-    rule = ["---" if column in table.text else "---:" for column in table.columns]
-    rows = [[plain(cell) for cell in row] for row in table.rows]
-    columns = map(plain, table.columns)
-    return ["| " + " | ".join(cells) + " |" for cells in (columns, rule, *rows)]
-
-
-def plain(text: str) -> str:
-    """Escape text for Markdown, on one line and without column separators."""
-    for character in "\\`*[]<>|":
-        text = text.replace(character, "\\" + character)
-    text = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\_", text)  # not markup within a word
-    return " ".join(text.split())
+    return ["", f"## {title}", "", *([text, ""] if text else []), *markdown_lines(table)]

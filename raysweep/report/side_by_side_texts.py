@@ -4,10 +4,10 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from raysweep.output import ABSENT, TextTable, escape_markdown, markdown_lines
 from raysweep.report.area_difference import AreaDifference
-from raysweep.report.markdown import plain, table_lines
 from raysweep.report.side_by_side import Domination, SettingDifference, Side, SideBySide
-from raysweep.report.tables import ABSENT, TextTable, short, show, show_area
+from raysweep.report.tables import short, show, show_area
 from raysweep.report.texts import CORRECTED
 
 PICTURE = "compare.png"
@@ -129,11 +129,11 @@ def _what_intervals_are(found: SideBySide) -> str:
 def markdown(found: SideBySide) -> str:
     """Return the content of ``compare.md``: the figure, then the tables."""
     names = ", ".join(side.label for side in found.sides)
-    lines = [f"# {plain(names)}", "", f"![Fronts of the runs]({PICTURE})"]
+    lines = [f"# {escape_markdown(names)}", "", f"![Fronts of the runs]({PICTURE})"]
     for note in notes(found):
-        lines += ["", f"> {plain(note)}"]
+        lines += ["", f"> {escape_markdown(note)}"]
     for title, table in sections(found):
-        lines += ["", f"## {title}", "", *table_lines(table)]
+        lines += ["", f"## {title}", "", *markdown_lines(table)]
     return "\n".join(lines) + "\n"
 
 

@@ -3,9 +3,9 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from raysweep.output import ABSENT, TextTable
 from raysweep.report.baselines import dominates
 from raysweep.report.certainty import FromKnee
 from raysweep.report.statuses import standing, with_sign
@@ -19,18 +19,7 @@ from raysweep.uncertainty.differences import Difference
 from raysweep.uncertainty.front import FrontUncertainty, PointUncertainty
 from raysweep.uncertainty.interval import Interval, ScoreIntervals
 
-ABSENT = "–"  # noqa: RUF001 (an en dash reads as an empty cell)
-
 MISSES = "misses"  # mark of front members that do not meet the constraints
-
-
-@dataclass(frozen=True)
-class TextTable:
-    """Rows of text under ``columns``; the columns named in ``text`` hold words, all others numbers."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    text: frozenset[str]
 
 
 def show(score: float) -> str:
@@ -103,6 +92,10 @@ def front_table(summary: Summary) -> TextTable:
     return TextTable(columns, tuple(rows), frozenset({"kind", "configuration", "mark"}))
 
 
+def member_marks(member: Member) -> list[str]:
+    return mark_names(is_knee=member.is_knee, is_best=member.is_best, is_feasible=member.is_feasible)
+
+
 def guard_cell(measured: GuardScore | None) -> str:
     """Return a guard's score x100, in parentheses if it is below its limit."""
     if measured is None:
@@ -113,7 +106,7 @@ def guard_cell(measured: GuardScore | None) -> str:
 def _encoder_cells(member: Member, configurations: Mapping[int, str]) -> tuple[str, ...]:
     point = member.dev
     return (
-        _marks(member),
+        " ".join(member_marks(member)),
         str(point.trial),
         str(point.step),
         kind_name(point),
@@ -122,9 +115,10 @@ def _encoder_cells(member: Member, configurations: Mapping[int, str]) -> tuple[s
     )
 
 
-def _marks(member: Member) -> str:
-    marks = {"★ knee": member.is_knee, "◆ best": member.is_best, MISSES: not member.is_feasible}
-    return " ".join(mark for mark, applies in marks.items() if applies)
+def mark_names(*, is_knee: bool, is_best: bool, is_feasible: bool) -> list[str]:
+    """Return the marks of a point in tables."""
+    shown = {"★ knee": is_knee, "◆ best": is_best, MISSES: not is_feasible}
+    return [mark for mark, applies in shown.items() if applies]
 
 
 _SCORES = ("P", "S", "retention", "accuracy")

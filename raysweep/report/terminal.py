@@ -1,41 +1,51 @@
-"""The front as a table for a terminal."""
+"""Tables and lines for a terminal: the front, chosen points, and compared runs."""
 
-from collections.abc import Iterator, Set
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence, Set
 
+from raysweep.output import TextTable
 from raysweep.report.calibration import calibration_lines
+from raysweep.report.choice import Candidate, export_command, why_no_intervals_of
 from raysweep.report.comparison import baseline_lines
 from raysweep.report.known_labels import known_labels_lines
 from raysweep.report.summary import SPLITS, Area, Summary
-from raysweep.report.tables import TextTable, front_table, show, show_area, show_interval, show_share
+from raysweep.report.tables import (
+    describe,
+    front_table,
+    guard_cell,
+    mark_names,
+    member_marks,
+    score_cells,
+    show,
+    show_area,
+    show_interval,
+    show_share,
+)
 from raysweep.report.texts import CORRECTED, limits_text
 from raysweep.report.trust import trust_lines
+from raysweep.results.types import ScoredSplit
+from raysweep.results.views import varied_parameters
 from raysweep.uncertainty.front import FrontUncertainty
+from raysweep.uncertainty.interval import LEVEL
 
-if TYPE_CHECKING:
-    import rich.table
+MAX_ROWS = (
+    24  # of the front's table; a longer front is reduced to its ends, its marked members, and others evenly spaced
+)
+
+MAX_COMMANDS = 3  # for more points, one command with a placeholder is printed
 
 
-MOST_ROWS = 24
-"""The maximum number of rows. A longer front is reduced to its ends, its marked members, and others evenly spaced."""
+def front_tables(summary: Summary) -> list[TextTable]:
+    """Return tables of the front for a terminal, without intervals, retention, accuracy, and without kinds if all are plain.
 
-
-def terminal_tables(summary: Summary) -> Iterator["rich.table.Table"]:
-    """Yield tables of the front for a terminal, without intervals, retention, accuracy, and without kinds if all are plain.
-
-    The first table includes guard scores if there are any; the last one fits a terminal of 80 columns. The caption
-    lists the configuration of each trial on the front and the number of members that are left out.
+    If there are guard scores, a first, wider table includes them; the last one fits a terminal of 80 columns. The
+    caption lists the configuration of each trial on the front and the number of members that are left out.
     """
-    if any(member.guards for member in summary.members):
-        yield _table(summary, with_guards=True)
-    yield _table(summary, with_guards=False)
+    has_guards = any(member.guards for member in summary.members)
+    wider = [_front_table(summary, with_guards=True)] if has_guards else []
+    return [*wider, _front_table(summary, with_guards=False)]
 
 
-def _table(summary: Summary, *, with_guards: bool) -> "rich.table.Table":
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
+def _front_table(summary: Summary, *, with_guards: bool) -> TextTable:
     front = front_table(summary)
     omitted = {f"{split} {score}" for split in SPLITS for score in ("retention", "accuracy")} | {"configuration"}
     if all(member.dev.kind == "plain" for member in summary.members):
@@ -43,38 +53,28 @@ def _table(summary: Summary, *, with_guards: bool) -> "rich.table.Table":
     guards = {name for member in summary.members for name in member.guards}
     if not with_guards:
         omitted |= guards
-    shown = [column for column in front.columns if column not in omitted]
-    table = Table(
-        title=Text(f"Front of {summary.results.info.name}, scores x100"),
-        caption=Text("\n".join(_caption_lines(summary, front, guards & omitted))),
-        box=SIMPLE_HEAD,
-        title_justify="left",
-        caption_justify="left",
-        collapse_padding=True,
-        pad_edge=False,
-    )
-    for column in shown:
-        table.add_column(
-            column,
-            justify="left" if column in front.text else "right",
-            no_wrap=column != "mark",
-            width=6 if column == "mark" else None,
-            overflow="fold",
-        )
+    columns = [column for column in front.columns if column not in omitted]
+    rows = []
     for number in _shown_rows(summary):
-        row = front.rows[number]
-        cells = dict(zip(front.columns, row, strict=True))
-        table.add_row(*(Text(cells[column]) for column in shown))
-    return table
+        cells = dict(zip(front.columns, front.rows[number], strict=True))
+        cells["mark"] = "\n".join(member_marks(summary.members[number]))
+        rows.append(tuple(cells[column] for column in columns))
+    return TextTable(
+        columns=tuple(columns),
+        rows=tuple(rows),
+        text=front.text,
+        title=f"Front of {summary.results.info.name}, scores x100",
+        caption="\n".join(_caption_lines(summary, front, guards & omitted)),
+    )
 
 
 def _shown_rows(summary: Summary) -> list[int]:
     """Return the indexes of the members shown in the table, in increasing order."""
     num_members = len(summary.members)
-    if num_members <= MOST_ROWS:
+    if num_members <= MAX_ROWS:
         return list(range(num_members))
     marked = {number for number, member in enumerate(summary.members) if member.is_knee or member.is_best}
-    num_others = MOST_ROWS - len(marked)
+    num_others = MAX_ROWS - len(marked)
     spread = {number * (num_members - 1) // (num_others - 1) for number in range(num_others)}
     return sorted(marked | spread)
 
@@ -116,3 +116,90 @@ def _configuration_lines(front: TextTable) -> Iterator[str]:
     configurations = {int(row[trial_at]): row[configuration_at] for row in front.rows}
     for trial, configuration in sorted(configurations.items()):
         yield f"trial {trial}: {configuration}"
+
+
+def choice_tables(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> list[TextTable]:
+    """Return tables of chosen points, each narrower than the one before.
+
+    They differ in whether they have intervals, and whether they have accuracy, guards and width.
+    """
+    return [
+        _choice_table(summary, chosen, splits, intervals=intervals, details=details)
+        for intervals in (True, False)
+        for details in (True, False)
+    ]
+
+
+def _choice_table(
+    summary: Summary,
+    chosen: Sequence[Candidate],
+    splits: Sequence[ScoredSplit],
+    *,
+    intervals: bool,
+    details: bool,
+) -> TextTable:
+    score_names = ["P", "S", "retention", *(["accuracy"] if details else [])]
+    guards = sorted({name for candidate in chosen for name in candidate.guards}) if details else []
+    rows = []
+    for candidate in chosen:
+        marks = mark_names(
+            is_knee="knee" in candidate.marks, is_best="best" in candidate.marks, is_feasible=candidate.is_feasible
+        )
+        cells = [candidate.dev.name, " ".join(marks), show(candidate.objective)]
+        for split in splits:
+            point = candidate.on(split)
+            known = summary.intervals_of(point) if point and intervals else None
+            cells += score_cells(point, known)[: len(score_names)]
+        cells += [guard_cell(candidate.guards.get(name)) for name in guards]
+        if details:
+            cells.append(str(candidate.dev.width))
+        rows.append(tuple(cells))
+    scores = [f"{split}\n{name}" for split in splits for name in score_names]
+    columns = ("point", "mark", "objective", *scores, *guards, *(["width"] if details else []))
+    return TextTable(columns, tuple(rows), frozenset({"point", "mark"}))
+
+
+def choice_lines(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> Iterator[str]:
+    """Yield the configuration of each trial, a description of the scores, and the export commands."""
+    varied = varied_parameters(summary.results.trials)
+    configs = {each.dev.trial: each.config for each in chosen}
+    for trial, config in configs.items():
+        yield f"trial {trial}: {describe(config, varied)}"
+    yield _what_scores_are(summary, chosen, splits)
+    yield from _missing_intervals(summary, chosen, splits)
+    yield from _missing_guards(summary)
+    members = [each.dev.name for each in chosen if each.is_member]
+    blank = ["POINT"]
+    for name in members if len(members) <= MAX_COMMANDS else blank:
+        yield f"export: {export_command(summary, name)}"
+    if len(members) < len(chosen):
+        yield "Points that are not on the front cannot be exported: their weights are not kept."
+
+
+def _what_scores_are(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> str:
+    text = "Scores x100, chosen on dev"
+    if any(split in summary.uncertainty for split in splits):
+        text += f"; {LEVEL:.0%} intervals over queries stand in brackets where there is room for them"
+    if "dev" in splits and "dev" in summary.uncertainty:
+        text += ", those on dev less what choosing the front there adds"
+    if "test" in splits and not any(each.test for each in chosen):
+        text += "; none of these points was scored on test"
+    return f"{text}."
+
+
+def _missing_intervals(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> Iterator[str]:
+    """Yield a line per split on which points have no intervals."""
+    for split in splits:
+        points = [point for each in chosen if (point := each.on(split))]
+        without = [point for point in points if summary.intervals_of(point) is None]
+        if without:
+            whose = "no intervals" if len(without) == len(points) else f"no intervals of {len(without)} points"
+            yield f"There are {whose} on {split}: {why_no_intervals_of(summary, without[0])}."
+
+
+def _missing_guards(summary: Summary) -> Iterator[str]:
+    """Yield a line per guard that some members have no score of. Guards are only measured after the search."""
+    for guard in summary.results.info.guards:
+        num_missing = sum(guard not in member.guards for member in summary.members)
+        if num_missing:
+            yield f"{num_missing} of the {len(summary.members)} front members have no score of {guard} yet."

@@ -13,12 +13,13 @@ from support.paths import ROOT
 SOURCE = ROOT / "raysweep"
 
 # Modules and packages that every package may import.
-ANYBODY = {"errors", "terminal", "version", "storage"}
+ANYBODY = {"errors", "output", "terminal", "version", "storage"}
 EVALUATION = {"config", "data", "encoders", "metrics", "results"}
 TRAINING = EVALUATION | {"evaluation"}
 REPLAY = {"config", "metrics", "results", "search"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
+    "output": set(),
     "terminal": set(),
     "version": set(),
     "storage": set(),

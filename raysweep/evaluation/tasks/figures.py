@@ -1,20 +1,15 @@
 """A comparison as a table for people, and as JSON and CSV for programs. Scores are x100."""
 
-import csv
-import io
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
-
 from raysweep.evaluation.tasks.classification import Predicted
 from raysweep.evaluation.tasks.compare import Comparison, Outcome, Overlap, TaskResults
 from raysweep.evaluation.tasks.scored_pairs import ScoredPairs
 from raysweep.evaluation.tasks.scores import Flags, Score
+from raysweep.output import TextTable, csv_text
 
 _CSV_COLUMNS = ("task", "kind", "rows", "model", "num_rows", "score", "low", "high", "fold_std")
 
@@ -27,26 +22,20 @@ def title(compared: Comparison) -> str:
     )
 
 
-def table(compared: Comparison) -> Table:
+def table(compared: Comparison) -> TextTable:
     """Return a table with a column per model, a row per task, and one for its rows outside each tuning data set."""
     models = _short(compared.models)
     data = _short([data.name for data in compared.data])
-    names = ["task", "score", "rows", *models, *(f"in {name}" for name in data)]
-    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in names:
-        grid.add_column(_verbatim(name), justify="left" if name in ("task", "score") else "right")
+    rows = []
     for results in compared.results:
         shared = [_shared(overlap, results) for overlap in results.overlaps]
-        grid.add_row(_verbatim(results.task.name), _kind(results), *_cells(results, None), *shared)
+        rows.append((results.task.name, _kind(results), *_cells(results, None), *shared))
         for name, overlap in zip(data, results.overlaps, strict=True):
             if not overlap.is_unseen.all():
-                grid.add_row(_verbatim(f"  not in {name}"), "", *_cells(results, overlap.is_unseen))
-    return grid
-
-
-def _verbatim(text: str) -> Text:
-    """Return a name without interpreting brackets as markup, and folded instead of truncated."""
-    return Text(text, overflow="fold")
+                scores = _cells(results, overlap.is_unseen)
+                rows.append((f"  not in {name}", "", *scores, *[""] * len(data)))
+    columns = ("task", "score", "rows", *models, *(f"in {name}" for name in data))
+    return TextTable(columns, tuple(rows), frozenset({"task", "score"}))
 
 
 def _cells(results: TaskResults, rows: Flags | None) -> list[str]:
@@ -76,17 +65,15 @@ def as_json(compared: Comparison) -> dict[str, Any]:
 
 def as_csv(compared: Comparison) -> str:
     """Return a row for each model and task, on all rows and on those that share nothing with each data set."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, _CSV_COLUMNS, lineterminator="\n")
-    writer.writeheader()
+    rows: list[dict[str, Any]] = []
     for results in compared.results:
         for model, outcome in results.outcomes.items():
             row = {"task": results.task.name, "kind": _kind(results), "model": model}
-            writer.writerow({**row, "rows": "all", **_score_as_json(outcome.score()), "fold_std": _fold_std(outcome)})
+            rows.append({**row, "rows": "all", **_score_as_json(outcome.score()), "fold_std": _fold_std(outcome)})
             for overlap in results.overlaps:
                 score = _score_as_json(outcome.score(overlap.is_unseen))
-                writer.writerow({**row, "rows": f"not in {overlap.data.name}", **score})
-    return text.getvalue()
+                rows.append({**row, "rows": f"not in {overlap.data.name}", **score})
+    return csv_text(_CSV_COLUMNS, ([row.get(column) for column in _CSV_COLUMNS] for row in rows))
 
 
 def _task_as_json(results: TaskResults) -> dict[str, Any]:

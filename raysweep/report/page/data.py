@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from raysweep.output import escape_controls
 from raysweep.report.page.members import member_values
 from raysweep.report.page.points import Json, ShownPoints, compared_points
 from raysweep.report.page.trials import common_values, parameters, statuses, trial_values
-from raysweep.report.page.visible import visible
 from raysweep.report.style import DARK_PALETTE, PALETTE
 from raysweep.report.summary import SPLITS, Summary
 from raysweep.report.texts import constraints_text, objective_formula
@@ -21,7 +21,7 @@ COSINE_STEPS = 1000  # cosines are stored in multiples of 1/1000
 
 
 def page_data(summary: Summary, readings: Readings | None = None) -> Json:
-    """Return the page's data. Scores are x100, and user texts are made visible."""
+    """Return the page's data. Scores are x100, and control characters in user texts are escaped."""
     results = summary.results
     info = results.info
     shown_points = ShownPoints.of(summary)
@@ -30,7 +30,7 @@ def page_data(summary: Summary, readings: Readings | None = None) -> Json:
     members = [member.dev for member in summary.members]
     return {
         "run": {
-            "name": visible(info.name),
+            "name": escape_controls(info.name),
             "objective": objective_formula(info),
             "constraints": constraints_text(info),
             "k": info.k,
@@ -125,13 +125,13 @@ def _leading_queries(readings: Readings, points: Iterable[PointName]) -> list[in
 
 
 def _text(texts: Mapping[int, str], sentence: int) -> str:
-    """Return the visible text of a sentence, or its number if texts are not stored."""
+    """Return the text of a sentence, or its number if texts are not stored."""
     text = texts.get(sentence)
     if text is None:
         return f"sentence {sentence}"
     truncated = text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
-    return visible(truncated)
+    return escape_controls(truncated)
 
 
 def _label(names: Sequence[str], label: int) -> str:
-    return visible(names[label]) if 0 <= label < len(names) else str(label)
+    return escape_controls(names[label]) if 0 <= label < len(names) else str(label)

@@ -8,10 +8,10 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any
 
+from raysweep.output import escape_html
 from raysweep.report.page.data import page_data
 from raysweep.report.page.markup import join
 from raysweep.report.page.sections import Material, header, sections
-from raysweep.report.page.visible import escape
 
 SCRIPTS = (
     "elements",
@@ -43,7 +43,7 @@ def render(material: Material) -> bytes:
     """Return the page as file content. All texts of the run are escaped."""
     summary = material.summary
     assets = Assets.read()
-    title = escape(f"raysweep: {summary.results.info.name}")
+    title = escape_html(f"raysweep: {summary.results.info.name}")
     body = join(sections(material))
     data = embedded_json(page_data(summary, material.readings))
     parts = [

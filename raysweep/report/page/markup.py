@@ -4,8 +4,8 @@ import base64
 import io
 from collections.abc import Iterable, Sequence
 
-from raysweep.report.page.visible import escape
-from raysweep.report.tables import MISSES, TextTable
+from raysweep.output import TextTable, escape_html
+from raysweep.report.tables import MISSES
 
 MAX_OPEN_ROWS = 20  # longer tables scroll below a fixed header
 
@@ -21,7 +21,7 @@ def join(parts: Iterable[str]) -> str:
 
 def paragraph(text: str, style: str = "") -> str:
     attribute = f' class="{style}"' if style else ""
-    return f"<p{attribute}>{escape(text)}</p>"
+    return f"<p{attribute}>{escape_html(text)}</p>"
 
 
 def section(name: str, title: str, *parts: str) -> str:
@@ -48,7 +48,7 @@ def table_section(name: str, title: str, text: str, content: TextTable) -> str:
 def figure(png: bytes, title: str) -> str:
     """Return a figure with an embedded image."""
     data = base64.b64encode(_shrink(png)).decode("ascii")
-    image = f'<img alt="{escape(title)}" src="data:image/png;base64,{data}">'
+    image = f'<img alt="{escape_html(title)}" src="data:image/png;base64,{data}">'
     return f"<figure>{image}</figure>"
 
 
@@ -70,12 +70,12 @@ def _shrink(png: bytes) -> bytes:
 def details(title: str, content: str, *, is_open: bool = False) -> str:
     """Return ``content``, which is HTML, in a collapsible element."""
     attribute = " open" if is_open else ""
-    return f"<details{attribute}><summary>{escape(title)}</summary>\n{content}\n</details>"
+    return f"<details{attribute}><summary>{escape_html(title)}</summary>\n{content}\n</details>"
 
 
 def table(content: TextTable, label: str, style: str = "") -> str:
     """Return a table in a box that scrolls, also by keyboard; ``label`` names the box for screen readers."""
-    head = _cells("th", content, [escape(column) for column in content.columns])
+    head = _cells("th", content, [escape_html(column) for column in content.columns])
     rows = [_row(content, row) for row in content.rows]
     body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
     attribute = f' class="{style}"' if style else ""
@@ -86,7 +86,7 @@ def table(content: TextTable, label: str, style: str = "") -> str:
 def scroll_box(content: str, label: str, *, is_long: bool = False) -> str:
     """Return a box that scrolls horizontally, and also vertically if its content is long."""
     style = "scroll long" if is_long else "scroll"
-    return f'<div class="{style}" tabindex="0" role="region" aria-label="{escape(label)}">{content}</div>'
+    return f'<div class="{style}" tabindex="0" role="region" aria-label="{escape_html(label)}">{content}</div>'
 
 
 def _row(content: TextTable, row: Sequence[str]) -> str:
@@ -103,8 +103,8 @@ def _number(text: str) -> str:
     """Return a number; its interval wraps to the next line if the cell is too narrow."""
     score, bracket, bounds = text.partition(" [")
     if not bracket:
-        return escape(text)
-    return f'{escape(score)} <span class="interval">[{escape(bounds)}</span>'
+        return escape_html(text)
+    return f'{escape_html(score)} <span class="interval">[{escape_html(bounds)}</span>'
 
 
 def _cells(tag: str, content: TextTable, cells: Sequence[str]) -> str:
@@ -121,6 +121,6 @@ def wrap_terms(text: str) -> str:
     """Escape a list of terms so that lines break between them, and not inside ``1e-05``."""
     *terms, last = text.split(", ")
     if not terms:
-        return escape(last)
+        return escape_html(last)
     pieces = [*(f"{term}," for term in terms), last]
-    return " ".join(f"<span>{escape(piece)}</span>" for piece in pieces)
+    return " ".join(f"<span>{escape_html(piece)}</span>" for piece in pieces)

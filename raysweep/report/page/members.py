@@ -3,10 +3,10 @@
 import dataclasses
 from collections.abc import Iterator
 
-from raysweep.report.choice_table import export_command
+from raysweep.output import escape_controls
+from raysweep.report.choice import export_command
 from raysweep.report.page.markup import table
 from raysweep.report.page.points import Json, scaled, scores_of
-from raysweep.report.page.visible import visible
 from raysweep.report.summary import Member, Summary
 from raysweep.report.tables import front_table, show
 from raysweep.report.texts import SYMBOLS
@@ -44,7 +44,7 @@ def member_values(member: Member, index: int, summary: Summary) -> Json:
         "test": None if member.test is None else scores_of(member.test),
         "misses": [*_missed_constraints(member, summary), *_missed_guards(member)],
         "guards": [_guard_values(member.guards[name]) for name in sorted(member.guards)],
-        "command": visible(export_command(summary, point.name, folder)),
+        "command": escape_controls(export_command(summary, point.name, folder)),
         "intervals": {split: _intervals(member, summary.uncertainty.get(split)) for split in summary.splits},
     }
 
@@ -66,7 +66,7 @@ def _missed_guards(member: Member) -> Iterator[str]:
     """Yield the guards that a member misses, such as ``guard trec ≥ 95.0 (93.0)``."""
     for name, measured in sorted(member.guards.items()):
         if measured.at_least is not None and not measured.is_met:
-            yield _missed(f"guard {visible(name)}", measured.score, measured.at_least)
+            yield _missed(f"guard {escape_controls(name)}", measured.score, measured.at_least)
 
 
 def _missed(name: str, score: float, minimum: float) -> str:
@@ -80,8 +80,8 @@ def _missed(name: str, score: float, minimum: float) -> str:
 def _guard_values(measured: GuardScore) -> Json:
     """Return a guard's score of a member, and its limit, which is None if the sweep sets none."""
     return {
-        "name": visible(measured.guard),
-        "metric": visible(measured.metric),
+        "name": escape_controls(measured.guard),
+        "metric": escape_controls(measured.metric),
         "score": scaled(measured.score),
         "minimum": scaled(measured.at_least),
         "isMet": measured.is_met,

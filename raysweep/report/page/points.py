@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from raysweep.report.page.visible import visible
+from raysweep.output import escape_controls
 from raysweep.report.summary import Summary
 from raysweep.report.tables import kind_name
 from raysweep.results.types import Point, ScoredSplit
@@ -90,7 +90,7 @@ def compared_points(summary: Summary, split: ScoredSplit) -> Json:
     for baseline in summary.baselines:
         point = baseline.points.get(split)
         if point is not None:
-            baselines.append({"kind": baseline.kind, "name": visible(baseline.name), **scores_of(point)})
+            baselines.append({"kind": baseline.kind, "name": escape_controls(baseline.name), **scores_of(point)})
     objective = summary.objectives_by_split.get(split)
     minimum: Json = {"p": None, "s": None}
     if objective is not None:

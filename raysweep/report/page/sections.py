@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from raysweep.output import ABSENT, TextTable, escape_html
 from raysweep.report.calibration import CALIBRATION_TEXT, calibration_table
 from raysweep.report.comparison import probe_sentences
 from raysweep.report.known_labels import KNOWN_LABELS_TEXT, known_labels_sentences, known_labels_table
@@ -21,11 +22,8 @@ from raysweep.report.page.markup import (
 from raysweep.report.page.members import TITLE, member_table
 from raysweep.report.page.origin import Origin
 from raysweep.report.page.trials import stopping_table, stopping_text, trial_table
-from raysweep.report.page.visible import escape
 from raysweep.report.summary import Area, Member, Summary
 from raysweep.report.tables import (
-    ABSENT,
-    TextTable,
     area_table,
     baseline_table,
     bill_table,
@@ -78,14 +76,14 @@ def header(summary: Summary) -> str:
     """Return the run's name, model, data, status and objective."""
     info = summary.results.info
     subtitle = f"{info.model} on {info.dataset}, {summary.results.status}; raysweep {info.version}"
-    title = f"<h1>{escape(info.name)}</h1>"
+    title = f"<h1>{escape_html(info.name)}</h1>"
     return join([title, paragraph(subtitle, "soft"), paragraph(objective_text(info))])
 
 
 def sections(material: Material) -> list[str]:
     """Return the sections in page order; a section without content is empty."""
     summary = material.summary
-    items = "".join(f"<li>{escape(note)}</li>" for note in notes(summary))
+    items = "".join(f"<li>{escape_html(note)}</li>" for note in notes(summary))
     known_labels_text = " ".join([KNOWN_LABELS_TEXT, *known_labels_sentences(summary)])
     importances = importance_table(material.importances)
     return [
@@ -120,8 +118,8 @@ class Tile:
     detail: str
 
     def render(self) -> str:
-        value = f"{escape(self.value)}<small>{escape(self.detail)}</small>"
-        return f"<div><dt>{escape(self.name)}</dt><dd>{value}</dd></div>"
+        value = f"{escape_html(self.value)}<small>{escape_html(self.detail)}</small>"
+        return f"<div><dt>{escape_html(self.name)}</dt><dd>{value}</dd></div>"
 
 
 def tiles(summary: Summary) -> str:
@@ -268,7 +266,7 @@ def importance_table(importances: Mapping[str, Mapping[str, float]]) -> str:
     for name in names:
         shares = [importances.get(target, {}).get(name) for target in TARGET_TITLES]
         cells = "".join(_share_cell(share) for share in shares)
-        rows.append(f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>')
+        rows.append(f'<tr><th scope="row">{escape_html(name)}</th>{cells}</tr>')
     content = f'<thead><tr><th scope="col">parameter</th>{head}</tr></thead><tbody>{"".join(rows)}</tbody>'
     return scroll_box(f'<table class="fit bars">{content}</table>', "Importance, table")
 
@@ -296,7 +294,7 @@ def _trials(summary: Summary) -> str:
 def _tracebacks(summary: Summary) -> Iterator[str]:
     for trial in summary.results.trials:
         if trial.traceback:
-            content = f'<pre class="scroll" tabindex="0">{escape(trial.traceback)}</pre>'
+            content = f'<pre class="scroll" tabindex="0">{escape_html(trial.traceback)}</pre>'
             yield details(f"Trial {trial.trial}: {trial.reason}", content)
 
 
@@ -310,6 +308,6 @@ def _settings(material: Material) -> str:
         )
         parts += [paragraph(text), table(rows, "Fingerprints", "fit")]
     if origin.configuration:
-        content = f'<pre class="scroll long" tabindex="0">{escape(origin.configuration)}</pre>'
+        content = f'<pre class="scroll long" tabindex="0">{escape_html(origin.configuration)}</pre>'
         parts.append(details("Complete configuration", content))
     return section("settings", "Settings", *parts)

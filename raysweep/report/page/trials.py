@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from raysweep.output import ABSENT, TextTable, escape_controls, escape_html
 from raysweep.report.page.markup import scroll_box, wrap_terms
 from raysweep.report.page.points import Json, scaled
-from raysweep.report.page.visible import escape, visible
 from raysweep.report.statuses import STATUS_STYLES, standing, with_sign
 from raysweep.report.summary import Summary, TrialSummary
-from raysweep.report.tables import ABSENT, TextTable, short, show
+from raysweep.report.tables import short, show
 from raysweep.results.types import Point, Trial
 from raysweep.results.views import varied_parameters
 
@@ -29,7 +29,7 @@ def plain_value(value: Any) -> Value:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number and abs(value) < 1e300 and math.isfinite(value):
         return float(f"{value:.6g}") if isinstance(value, float) else int(value)
-    return visible(str(value))
+    return escape_controls(str(value))
 
 
 def parameters(trials: Sequence[Trial]) -> list[Json]:
@@ -46,9 +46,9 @@ def _parameter(name: str, values: Sequence[Value]) -> Json:
     numbers = [value for value in present if not isinstance(value, str)]
     is_numeric = bool(numbers) and len(numbers) == len(present)
     if not is_numeric:
-        return {"name": visible(name), "kind": "category", "values": sorted({str(value) for value in present})}
+        return {"name": escape_controls(name), "kind": "category", "values": sorted({str(value) for value in present})}
     is_log = min(numbers) > 0 and max(numbers) > LOG_RATIO * min(numbers)
-    return {"name": visible(name), "kind": "number", "log": is_log}
+    return {"name": escape_controls(name), "kind": "number", "log": is_log}
 
 
 def common_values(trials: Sequence[Trial]) -> Json:
@@ -58,7 +58,9 @@ def common_values(trials: Sequence[Trial]) -> Json:
     varied = set(_varied(trials))
     config = trials[0].config
     return {
-        visible(name): plain_value(value) for name, value in config.items() if name not in varied and value is not None
+        escape_controls(name): plain_value(value)
+        for name, value in config.items()
+        if name not in varied and value is not None
     }
 
 
@@ -82,7 +84,7 @@ def trial_values(summary: Summary, indices: Mapping[Point, int]) -> list[Json]:
                 "values": [plain_value(trial.config.get(name)) for name in names],
                 "status": str(trial.status),
                 "standing": str(standing(trial)),
-                "reason": visible(trial.reason),
+                "reason": escape_controls(trial.reason),
                 "replicate": trial.replicate_of,
                 "seconds": round(trial.seconds, 1),
                 "feasible": trial_summary.is_feasible,
@@ -138,7 +140,7 @@ def trial_table(summary: Summary) -> str:
         is_text = any(isinstance(trial.config.get(name), str | bool) for trial in trials)
         columns.append(Column(f"parameter {index}", name, is_text))
     heads = [
-        f'<th scope="col" class="{column.style}" data-key="{column.key}">{escape(column.name)}</th>'
+        f'<th scope="col" class="{column.style}" data-key="{column.key}">{escape_html(column.name)}</th>'
         for column in columns
     ]
     rows = [_trial_row(trial_summary, names, columns) for trial_summary in summary.trials]

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from raysweep.control.request import plain
+from raysweep.output import escape_line
 from raysweep.report.statuses import STATUS_STYLES
 from raysweep.report.summary import Member, Summary, summarize
 from raysweep.report.tables import described, kind_name, show, show_area, show_share
@@ -48,7 +48,7 @@ class View:
             return "starting: the sweep has no trial yet"
         state, *others = self.news
         parts = [f"{state}, {duration(self.moment.seconds)}", *others]
-        return plain(f"{self._summary.results.info.name}: {' | '.join(parts)}")
+        return escape_line(f"{self._summary.results.info.name}: {' | '.join(parts)}")
 
     @property
     def news(self) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ class View:
             yield from _front(self._summary, width, height)
         if self.moment.ending:
             yield Text("")
-            yield Text(plain(self.moment.ending))
+            yield Text(escape_line(self.moment.ending))
 
 
 def _front(summary: Summary, width: int, height: int | None) -> Iterator[RenderableType]:
@@ -150,7 +150,7 @@ def _cells(member: Member, configurations: Mapping[int, str]) -> list[str]:
     marks = {"★": member.is_knee, "◆": member.is_best}
     mark = "".join(sign for sign, applies in marks.items() if applies)
     names = (mark, str(point.trial), str(point.step), kind_name(point))
-    return [plain(cell) for cell in (*names, *map(show, scores), configuration)]
+    return [escape_line(cell) for cell in (*names, *map(show, scores), configuration)]
 
 
 def _select_members(members: Sequence[Member], num_members: int) -> list[Member]:

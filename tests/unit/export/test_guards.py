@@ -15,12 +15,11 @@ from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import encoder
 from raysweep.errors import InputError
 from raysweep.export.guards import Guard, check
-from raysweep.report.choice import Wanted, choose
-from raysweep.report.choice_table import choice_tables, lines_below, rows_as_json
+from raysweep.report.choice import Wanted, candidates_as_json, choose
 from raysweep.report.markdown import markdown
 from raysweep.report.notes import notes
 from raysweep.report.summary import summarize
-from raysweep.report.terminal import terminal_tables
+from raysweep.report.terminal import choice_lines, choice_tables, front_tables
 from raysweep.results.events import GuardsMeasured
 from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
@@ -251,8 +250,8 @@ def test_members_are_chosen_by_their_guards(run: Path) -> None:
     assert [each.dev.step for each in chosen] == [1, 3]
     (best,) = choose(summary, Wanted(["sts-b < 0.9"], by="similarity", everything=True)).candidates
     assert best.dev.step == 3, "the second misses the guard's limit, and comes after all that do not"
-    assert rows_as_json(summary, chosen, ("dev",))[0]["guards"] == {"sts-b": 0.9}
-    text = printed(next(choice_tables(summary, choose(summary, Wanted()).candidates, ("dev",))))
+    assert candidates_as_json(summary, chosen, ("dev",))[0]["guards"] == {"sts-b": 0.9}
+    text = printed(choice_tables(summary, choose(summary, Wanted()).candidates, ("dev",))[0])
     assert "sts-b" in text and "(60.0)" in text
     none = choose(summary, Wanted(["sts-b >= 0.95"]))
     assert "sts-b >= 0.95 holds for 0 of 3 (sts-b is from 0.6 to 0.9)" in none.why_none
@@ -276,14 +275,14 @@ def test_a_guard_that_is_not_measured_yet_can_be_asked_for(tmp_path: Path) -> No
     assert "sts-b >= 0.5 holds for 0 of 3 (none has a sts-b)" in none.why_none
     measured(tmp_path, SCORE)
     summary = summarize(load(tmp_path))
-    lines = list(lines_below(summary, choose(summary, Wanted(["sts-b >= 0.5"])).candidates, ("dev",)))
+    lines = list(choice_lines(summary, choose(summary, Wanted(["sts-b >= 0.5"])).candidates, ("dev",)))
     assert "2 of the 3 front members have no score of sts-b yet." in lines
 
 
 def test_guards_are_in_the_terminal_table_if_it_is_wide_enough(run: Path) -> None:
     measured(run, *(dataclasses.replace(SCORE, step=step, score=0.1) for step in (1, 2, 3)))
     summary = summarize(load(run))
-    wide, small = (printed(table, width=80) for table in terminal_tables(summary))
+    wide, small = (printed(table, width=80) for table in front_tables(summary))
     assert "(10.0)" in wide and "(10.0)" not in small
     assert "misses" in small and "◆ best" in small and "the scores of sts-b" in small
     assert "asked for: sts-b ≥ 70.0" in wide and "asked for: sts-b ≥ 70.0" in small

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from raysweep.errors import InputError
-from raysweep.report.choice import BY, Wanted, choose
-from raysweep.report.choice_table import choice_tables, lines_below, rows_as_json
+from raysweep.report.choice import BY, Wanted, candidates_as_json, choose
 from raysweep.report.summary import summarize, summary_of
+from raysweep.report.terminal import choice_lines, choice_tables
 from raysweep.results.query_scores import kept_names, name_of_point
 from raysweep.results.reader import load
 from raysweep.storage.folder import LocalFolder
@@ -129,7 +129,7 @@ def test_a_run_that_goes_on_is_chosen_from(tmp_path):
 
 def test_json_has_scores_in_the_unit_interval_and_the_command_that_exports(summary):
     chosen = choose(summary, Wanted(top=1)).candidates
-    (row,) = rows_as_json(summary, chosen, ("dev", "test"))
+    (row,) = candidates_as_json(summary, chosen, ("dev", "test"))
     point = chosen[0].dev
     assert row["dev"]["polarity"] == point.polarity
     assert row["dev"]["intervals"] is None
@@ -155,14 +155,14 @@ def test_tables_get_narrower(with_scores):
 
 def test_intervals_are_the_reports_own(with_scores):
     chosen = choose(with_scores, Wanted()).candidates
-    for each, row in zip(chosen, rows_as_json(with_scores, chosen, ("dev", "test")), strict=True):
+    for each, row in zip(chosen, candidates_as_json(with_scores, chosen, ("dev", "test")), strict=True):
         for split in ("dev", "test"):
             known = with_scores.uncertainty[split].members[name_of_point(each.dev)]
             for name in ("polarity", "similarity", "retention"):
                 interval = getattr(known, name)
                 assert row[split]["intervals"][name] == [interval.low, interval.high]
             assert row[split]["intervals"]["level"] == 0.9
-    lines = list(lines_below(with_scores, chosen, ("dev", "test")))
+    lines = list(choice_lines(with_scores, chosen, ("dev", "test")))
     assert any("90% intervals over queries" in line for line in lines)
     assert not any("There are no intervals" in line for line in lines)
 
@@ -170,13 +170,15 @@ def test_intervals_are_the_reports_own(with_scores):
 def test_of_points_far_from_the_front_there_are_no_intervals_and_it_says_why(with_scores):
     chosen = choose(with_scores, Wanted(everything=True)).candidates
     near = kept_names(with_scores.results)
-    rows = rows_as_json(with_scores, chosen, ("dev",))
+    rows = candidates_as_json(with_scores, chosen, ("dev",))
     known = [name_of_point(each.dev) in near for each in chosen]
     assert set(known) == {True, False}
     assert [row["dev"]["intervals"] is not None for row in rows] == known
     off_front = next(each.dev for each, is_near in zip(chosen, known, strict=True) if is_near and not each.is_member)
     assert with_scores.intervals_of(off_front).polarity.half_width > 0
-    (line,) = (line for line in lines_below(with_scores, chosen, ("dev",)) if line.startswith("There are no intervals"))
+    (line,) = (
+        line for line in choice_lines(with_scores, chosen, ("dev",)) if line.startswith("There are no intervals")
+    )
     num_far = known.count(False)
     assert line == (
         f"There are no intervals of {num_far} points on dev: scores of each query are stored of points within three "
@@ -186,7 +188,7 @@ def test_of_points_far_from_the_front_there_are_no_intervals_and_it_says_why(wit
 
 def test_where_no_scores_are_stored_one_line_a_split_says_so(summary):
     chosen = choose(summary, Wanted()).candidates
-    lines = [line for line in lines_below(summary, chosen, ("dev", "test")) if "no intervals" in line]
+    lines = [line for line in choice_lines(summary, chosen, ("dev", "test")) if "no intervals" in line]
     assert lines == [
         f"There are no intervals on {split}: the run has not stored the scores of each query."
         for split in ("dev", "test")
@@ -195,7 +197,7 @@ def test_where_no_scores_are_stored_one_line_a_split_says_so(summary):
 
 def test_what_is_not_on_the_front_has_no_command_to_export_it(summary):
     off_front = [each for each in choose(summary, Wanted(everything=True)).candidates if not each.is_member][:2]
-    assert [row["export"] for row in rows_as_json(summary, off_front, ("dev",))] == [None, None]
-    lines = list(lines_below(summary, off_front, ("dev",)))
+    assert [row["export"] for row in candidates_as_json(summary, off_front, ("dev",))] == [None, None]
+    lines = list(choice_lines(summary, off_front, ("dev",)))
     assert not any("raysweep export" in line for line in lines)
     assert lines[-1].startswith("Points that are not on the front cannot be exported")

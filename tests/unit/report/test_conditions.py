@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raysweep.errors import InputError
-from raysweep.report.conditions import Condition, read_conditions, why_none
+from raysweep.report.choice import Condition, read_conditions, why_none
 
 POINT = {
     "polarity": 0.8512,

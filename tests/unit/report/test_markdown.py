@@ -3,9 +3,10 @@
 import re
 from pathlib import Path
 
+from raysweep.output import TextTable
 from raysweep.report import write
 from raysweep.report.markdown import table_lines
-from raysweep.report.tables import TextTable, front_table
+from raysweep.report.tables import front_table
 from support.ledgers import MARKUP, write_run_with_markup
 
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raysweep.output import escape_controls
 from raysweep.report import write
 from raysweep.report.page.data import reading_values
 from raysweep.report.page.document import SCRIPTS, Assets, asset_folder, embedded_json
 from raysweep.report.page.origin import Origin
 from raysweep.report.page.points import MAX_POINTS, ShownPoints
 from raysweep.report.page.sections import importance_table
-from raysweep.report.page.visible import visible
 from raysweep.report.summary import summarize
 from raysweep.results.events import GuardsMeasured
 from raysweep.results.ledger import Ledger
@@ -143,19 +143,6 @@ def test_any_text_is_carried_whole_and_without_markup(text):
     assert carried.isascii() and not set(carried) & set("<>&\n")
 
 
-@given(ANY_TEXT)
-def test_what_is_shown_has_no_invisible_or_reordering_character(text):
-    shown = visible(text)
-    shown.encode()
-    assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\u2028\u2029]", shown)
-    ordinary = all(character.isprintable() for character in text)
-    assert shown == text or not ordinary
-
-
-def test_hostile_characters_are_named():
-    assert visible("a\x00b\u202ec\u2028d\té") == "a\N{SYMBOL FOR NULL}b[U+202E]c[U+2028]d\té"
-
-
 def test_sweep_without_any_trial_reports(tmp_path):
     write_ledger(tmp_path, [], StoredSweep(reference=False, oracle=False, finish=None))
     write.write(tmp_path)
@@ -261,7 +248,7 @@ def test_readings_are_those_that_are_stored(run, with_texts):
     for name, key in names.items():
         for (places, cosines), query in zip(data["retrieved"][name], stored.shown, strict=True):
             ids = stored.retrieved[key].ids[query].tolist()
-            texts = [visible(stored.texts[each]) if with_texts else f"sentence {each}" for each in ids]
+            texts = [escape_controls(stored.texts[each]) if with_texts else f"sentence {each}" for each in ids]
             assert [data["texts"][place] for place in places] == texts
             assert [data["labels"][place] for place in places] == [("negative", "positive")[each % 2] for each in ids]
             assert cosines == pytest.approx(1000 * stored.retrieved[key].cosines[query], abs=0.6)

@@ -3,10 +3,10 @@
 from collections import Counter
 from pathlib import Path
 
+from raysweep.output import ABSENT
 from raysweep.report.page.trials import stopping_table, stopping_text
 from raysweep.report.statuses import with_sign
 from raysweep.report.summary import summary_of
-from raysweep.report.tables import ABSENT
 from raysweep.storage.folder import LocalFolder
 from support.ledgers import NUM_RUNGS, trials_of_every_status, write_ledger
 

@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from raysweep.report.summary import summarize
-from raysweep.report.terminal import MOST_ROWS
+from raysweep.report.terminal import MAX_ROWS
 from raysweep.results.reader import load
 from support.consoles import narrow, printed
 from support.ledgers import MARKUP, StoredSweep, StoredTrial, write_ledger, write_run_with_markup
@@ -43,7 +43,7 @@ def test_of_a_large_front_some_members_are_shown_evenly_with_those_that_are_mark
     found = re.search(r"(\d+) of 100 members; raysweep show has all of them", " ".join(shown.split()))
     assert found is not None
     num_shown = int(found[1])
-    assert 20 <= num_shown <= MOST_ROWS
+    assert 20 <= num_shown <= MAX_ROWS
     rows = [line.split() for line in shown.splitlines()]
     steps = [
         int(cells[-3])

@@ -1,0 +1,121 @@
+"""Printed tables, JSON and escaped text, for a terminal, Markdown, HTML and CSV."""
+
+import csv
+import html
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import rich.console
+    import rich.table
+
+ABSENT = "–"  # noqa: RUF001 (an en dash reads as an empty cell)
+
+# Control characters except tabs and line ends, as their pictures; those without a picture, and halves of surrogate
+# pairs, which cannot be encoded, as the replacement character.
+_CONTROL_PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n\r"} | {0x7F: "\u2421"}
+_ESCAPED = {
+    **dict.fromkeys([*range(0x80, 0xA0), *range(0xD800, 0xE000)], "\N{REPLACEMENT CHARACTER}"),
+    **_CONTROL_PICTURES,
+}
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """Rows of text under ``columns``; the columns named in ``text`` hold words, all others numbers."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    text: frozenset[str]
+    title: str = ""
+    caption: str = ""
+
+
+def print_table(table: TextTable, *narrower: TextTable, console: "rich.console.Console | None" = None) -> None:
+    """Print the first of the tables that fits the terminal, or the last one.
+
+    If the last one does not fit either, a terminal folds its words. Redirected output is as wide as the table.
+    """
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    console = Console() if console is None else console
+    unlimited = console.options.update(max_width=10_000)
+    for candidate in (table, *narrower):
+        grid = _rich_table(candidate)
+        needed = Measurement.get(console, unlimited, grid)
+        if needed.maximum <= console.width:
+            break
+    width = console.width
+    console.width = max(width, needed.minimum if console.is_terminal else needed.maximum)
+    console.print(grid)
+    console.width = width
+    if candidate.caption:
+        caption = escape_controls(candidate.caption)
+        console.print(caption, soft_wrap=not console.is_terminal, markup=False, emoji=False, highlight=False)
+
+
+def _rich_table(table: TextTable) -> "rich.table.Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    title = Text(escape_line(table.title)) if table.title else None
+    grid = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for column in table.columns:
+        is_text = column in table.text
+        grid.add_column(
+            Text(escape_controls(column)), justify="left" if is_text else "right", no_wrap=not is_text, overflow="fold"
+        )
+    for row in table.rows:
+        grid.add_row(*(Text(escape_controls(cell)) for cell in row))
+    return grid
+
+
+def markdown_lines(table: TextTable, escape: "Callable[[str], str] | None" = None) -> list[str]:
+    """Return a table as lines of Markdown; ``escape`` is applied to each cell, by default :func:`escape_markdown`."""
+    escape = escape_markdown if escape is None else escape
+    rule = ["---" if column in table.text else "---:" for column in table.columns]
+    head, *rows = [[escape(cell) for cell in row] for row in (table.columns, *table.rows)]
+    return ["| " + " | ".join(cells) + " |" for cells in (head, rule, *rows)]
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a header and rows as CSV; None is an empty cell."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return file.getvalue()
+
+
+def json_text(value: object) -> str:
+    """Return a JSON document for people and programs."""
+    return json.dumps(value, indent=1)
+
+
+def escape_controls(text: str) -> str:
+    """Return text without control characters other than tabs and line ends, which terminals and browsers interpret."""
+    return text.translate(_ESCAPED)
+
+
+def escape_line(text: str) -> str:
+    """Return text on one line for a terminal or a log."""
+    return escape_controls(" ".join(text.split()))
+
+
+def escape_html(text: str) -> str:
+    """Return text for HTML elements and attributes."""
+    return html.escape(escape_controls(text))
+
+
+def escape_markdown(text: str) -> str:
+    """Return text for Markdown, on one line and without column separators."""
+    for character in "\\`*[]<>|":
+        text = text.replace(character, "\\" + character)
+    text = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\_", text)  # not markup within a word
+    return escape_line(text)
