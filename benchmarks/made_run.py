@@ -35,7 +35,7 @@ from raysweep.results.query_scores import PackedScores, baselines_file, kept_nam
 from raysweep.results.reader import load
 from raysweep.results.readings import FILE, REFERENCE, Readings, Retrieved
 from raysweep.results.types import Cost, Point, PointKey, RunInfo, ScoredSplit, TrialStatus
-from raysweep.results.views import front_members
+from raysweep.results.views import front_points
 from raysweep.storage.folder import LocalFolder
 
 SETTING = SETTINGS[0]
@@ -88,7 +88,7 @@ class MadeRun:
             kept = self._play(ledger)
             results = load(self.run)
             stored = self._store("dev", kept, {*kept_names(results)})
-            front = front_members(results.points)
+            front = front_points(results.points)
             tested = self._test(front)
             ledger.append(PointsScored(points=tuple(point for scored in tested for point in scored.points)))
             self._store("test", tested, None)

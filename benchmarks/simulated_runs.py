@@ -9,9 +9,10 @@ from benchmarks.simulated_scores import Setting
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.objective import Objective
 from raysweep.metrics.pareto import non_dominated
-from raysweep.report.certainty import REFERENCE, Certainty, FrontNames, certainty_of
+from raysweep.report.certainty import REFERENCE, Certainty, certainty_of
+from raysweep.report.front import Front, Member
 from raysweep.results.query_scores import PointName, QueryScores
-from raysweep.results.types import Results, RunInfo, ScoredSplit, Trial, TrialStatus
+from raysweep.results.types import Point, Results, RunInfo, ScoredSplit, Trial, TrialStatus
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def certainty(run: SimulatedRun, *, with_replicates: bool = True) -> tuple[Certa
     """Return a report's intervals of a simulated run, and the members of its front."""
     stored = run.stored()
     members = [name for name in stored["test"].names if name[0] is not None]
-    front = FrontNames({"dev": members, "test": members}, frozenset(members), members[0])
+    front = Front(tuple(_member(name, is_knee=name == members[0]) for name in members))
     results = run.results
     if not with_replicates:
         alone = [replace(trial, replicate_of=None) for trial in results.trials]
@@ -87,6 +88,14 @@ def certainty(run: SimulatedRun, *, with_replicates: bool = True) -> tuple[Certa
         polarity, similarity = limits[0].mean(axis=-1).tolist()
         objectives[split] = Objective.of(0.5, "similarity", {}, (polarity, similarity))
     return certainty_of(results, front, objectives, stored), members
+
+
+def _member(name: PointName, *, is_knee: bool) -> Member:
+    """A member of the front, of which only the name counts."""
+    trial, step, kind, value = name
+    dev = Point(trial, step, kind, value, "dev", None, 0.0, 0.0, 0.0, 0.0, 0.0)
+    test = replace(dev, split="test")
+    return Member(dev, test, is_knee=is_knee, is_best=is_knee, is_feasible=True)
 
 
 def invented_info(setting: Setting, trials: int) -> RunInfo:

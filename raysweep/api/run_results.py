@@ -17,7 +17,8 @@ from raysweep.storage.folder import Folder
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raysweep.report.summary import Member, Summary
+    from raysweep.report.front import Member
+    from raysweep.report.summary import Summary
 
 SCORES = ("polarity", "similarity", "retention", "accuracy")
 _POINT_TYPES = {"trial": "Int64", "step": "Int64", "width": "Int64", "accuracy": "float64"}

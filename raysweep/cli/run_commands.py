@@ -245,14 +245,14 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 def _write_comparison(comparison: "SideBySide", folder: Path) -> None:
-    from raysweep.report.side_by_side_figure import fronts_figure
+    from raysweep.report.figures import comparison_figure
     from raysweep.report.side_by_side_texts import PICTURE, as_json, markdown
     from raysweep.report.write import replace_files
 
     contents = {
         "compare.md": markdown(comparison).encode(),
         "compare.json": json_text(as_json(comparison)).encode(),
-        PICTURE: fronts_figure(comparison),
+        PICTURE: comparison_figure(comparison),
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from raysweep.controller.optuna_study import StudyFile
 from raysweep.results.events import RungFinished
 from raysweep.results.query_scores import PointName
 from raysweep.results.types import Point, TrialStatus
-from raysweep.results.views import front_members
+from raysweep.results.views import front_points
 from raysweep.search.scheduler import Scheduler, TrialState
 
 
@@ -58,7 +58,7 @@ class Progress:
     def count(self, rung: RungFinished) -> Verdict | None:
         """Record a rung that is in the ledger, and return the verdict on its trial, or None if the trial continues."""
         self._steps[rung.trial] = rung.step
-        self.front = front_members([*self.front, *rung.points])
+        self.front = front_points([*self.front, *rung.points])
         reason_to_pause = self._tell_scheduler(rung)
         trial, objective = self._scheduler.trials[rung.trial], self._scheduler.objective
         self._study.rung(rung.trial, rung.examples_seen, trial, objective)

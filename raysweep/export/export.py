@@ -24,7 +24,8 @@ from raysweep.evaluation.operating_points import LABELED, Head
 from raysweep.export import joined_encoder, model_card
 from raysweep.export.model_card import CARD, CardFacts
 from raysweep.export.run_encoders import RunEncoders
-from raysweep.report.summary import Member, Summary, summary_of
+from raysweep.report.front import Member
+from raysweep.report.summary import Summary, summary_of
 from raysweep.results.events import TrialStarted
 from raysweep.results.ledger import events_of, point_folder
 from raysweep.results.settings_file import NAME as SETTINGS

@@ -23,8 +23,9 @@ from raysweep.evaluation.operating_points import LABELED
 from raysweep.export.joined_encoder import BY_PRODUCT, KINDS
 from raysweep.export.run_encoders import BaseModel, RunEncoders, joint_license
 from raysweep.report.figures import front_figure
+from raysweep.report.front import Member
 from raysweep.report.notes import why_no_intervals
-from raysweep.report.summary import Member, Summary
+from raysweep.report.summary import Summary
 from raysweep.report.tables import kind_name, shown_prompt, with_interval
 from raysweep.report.texts import objective_text
 from raysweep.results.types import Calibration, Point, ScoredSplit, Trial

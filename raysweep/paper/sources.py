@@ -76,7 +76,7 @@ def read_run(run: Folder) -> ModelScores:
         reference=last_part(info.reference),
         retrieval=f"k = {info.k}, {info.rank_weights} rank weights",
         setting=_setting(run, results),
-        why_no_test=summary.why_partial("test"),
+        why_no_test=summary.front.why_partial("test"),
     )
 
 

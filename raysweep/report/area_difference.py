@@ -17,7 +17,7 @@ from raysweep.uncertainty.configurations import SeedNoise, Trained, noise_of, no
 from raysweep.uncertainty.interval import Interval
 from raysweep.uncertainty.noise import Noise
 
-MOST_DIFFERENCE = 1e-3  # between the scores of one encoder in two runs: processors round differently
+MAX_DIFFERENCE = 1e-3  # between the scores of one encoder in two runs: processors round differently
 
 SEED = 0  # fixed, so that the bootstrap gives the same interval for the same runs
 
@@ -40,12 +40,12 @@ class AreaDifference:
 
     @property
     def noise(self) -> str:
-        """The sources of noise that the interval covers."""
+        """The sources of noise in the interval."""
         return noise_text(has_seeds=self.has_seeds)
 
 
 @dataclass(frozen=True)
-class Front:
+class CountedFront:
     """The points of a run's front that count toward its hypervolume ``area`` on a split."""
 
     label: str
@@ -62,10 +62,10 @@ class Front:
             return damage
         stored = self.summary.scores.get(self.split)
         if stored is None or REFERENCE not in stored:
-            return f"{self.label} has not stored its scores on each query"
+            return f"{self.label} does not store per-query scores"
         num_missing = sum(name not in stored for name in self.names)
         if num_missing:
-            return f"{self.label} has not stored the scores of {num_missing} of its points on each query"
+            return f"{self.label} does not store per-query scores of {num_missing} of its points"
         return ""
 
     @property
@@ -95,7 +95,7 @@ class Front:
         return StoredRuns(self.summary.results, dev)
 
 
-def difference(front: Front, other: Front, level: float) -> AreaDifference:
+def difference(front: CountedFront, other: CountedFront, level: float) -> AreaDifference:
     """Return the difference between two fronts on one split.
 
     It has an interval of this level if the stored scores allow one.
@@ -103,10 +103,10 @@ def difference(front: Front, other: Front, level: float) -> AreaDifference:
     estimate = front.area - other.area
     why_none = front.why_unknown or other.why_unknown
     if not why_none and not _are_same_queries(front.reference, other.reference):
-        why_none = f"{front.label} and {other.label} were not scored on the same queries, or in another order"
+        why_none = f"{front.label} and {other.label} were scored on different queries, or in a different order"
     if why_none:
         return AreaDifference(front.split, front.label, other.label, estimate, None, why_none)
-    noise, num_first = _noise(front, other)
+    noise, num_first = _noise_with_seeds(front, other) or _noise_of_queries(front, other)
     at_reference = len(noise.means) - 1
     gain = Gain(
         FrontArea(range(num_first), at_reference),
@@ -122,22 +122,14 @@ def difference(front: Front, other: Front, level: float) -> AreaDifference:
     )
 
 
-def _noise(front: Front, other: Front) -> tuple[Noise, int]:
-    """Return the noise, and the number of the first front's points.
-
-    The noise covers the first front's points, then the other's, then the reference. Seeds are included if any
-    configuration has a second run in either run; the points are then those of configurations.
-    """
-    seeds = _noise_with_seeds(front, other)
-    if seeds is not None:
-        return seeds
+def _noise_of_queries(front: CountedFront, other: CountedFront) -> tuple[Noise, int]:
+    """Return the noise of the first front's points, the other's and the reference, and the number of the first's."""
     scores = [front.scores, other.scores, front.reference]
-    noise = Noise.of_queries(np.concatenate(scores), SEED)
-    return noise, len(front.points)
+    return Noise.of_queries(np.concatenate(scores), SEED), len(front.points)
 
 
-def _noise_with_seeds(front: Front, other: Front) -> tuple[Noise, int] | None:
-    """Return the noise over queries and seeds, and the number of the first front's points.
+def _noise_with_seeds(front: CountedFront, other: CountedFront) -> tuple[Noise, int] | None:
+    """Return the noise over queries and seeds like :func:`_noise_of_queries`, of configurations instead of points.
 
     Return None if no configuration has a second run in either run, or if neither front has a point.
     """
@@ -145,13 +137,13 @@ def _noise_with_seeds(front: Front, other: Front) -> tuple[Noise, int] | None:
     has_points = bool(front.points or other.points)
     if runs is None or others is None or not has_points:
         return None
-    of_seeds = SeedNoise([*runs.replicated(), *others.replicated()])
-    if not of_seeds.is_known:
+    seed_noise = SeedNoise([*runs.replicated(), *others.replicated()])
+    if not seed_noise.is_known:
         return None
     first = runs.scored(front.names, front.stored)
     second = others.scored(other.names, other.stored)
-    trained = Trained([*first, *second], of_seeds)
-    num_first = sum(len(each.scores) for each in first)
+    trained = Trained([*first, *second], seed_noise)
+    num_first = sum(len(configuration.scores) for configuration in first)
     return noise_of(trained, front.reference, SEED), num_first
 
 
@@ -163,4 +155,4 @@ def _are_same_queries(one: Float64Array, other: Float64Array) -> bool:
     if one.shape != other.shape:
         return False
     differences = np.abs(one[0, 1] - other[0, 1])
-    return bool(np.median(differences) <= MOST_DIFFERENCE)
+    return bool(np.median(differences) <= MAX_DIFFERENCE)

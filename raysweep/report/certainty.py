@@ -10,8 +10,9 @@ import numpy as np
 
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.objective import Objective
+from raysweep.report.front import Front
 from raysweep.report.replicates import StoredRuns, stacked
-from raysweep.results.query_scores import PointName, QueryScores
+from raysweep.results.query_scores import PointName, QueryScores, name_of_point
 from raysweep.results.types import Results, ScoredSplit
 from raysweep.uncertainty.areas import NO_CONSTRAINTS
 from raysweep.uncertainty.configurations import SeedNoise, Trained, intervals
@@ -52,23 +53,14 @@ class Certainty:
 NOTHING = Certainty({}, None, {}, {}, {})
 
 
-@dataclass(frozen=True)
-class FrontNames:
-    """The members' names: those scored on each split, those that meet the constraints, and the knee."""
-
-    on: Mapping[ScoredSplit, Sequence[PointName]]
-    feasible: frozenset[PointName]
-    knee: PointName
-
-
 def certainty_of(
     results: Results,
-    front: FrontNames,
+    front: Front,
     objectives: Mapping[ScoredSplit, Objective],
     scores: Mapping[ScoredSplit, QueryScores],
 ) -> Certainty:
     """Return all statistics that the stored scores allow. Random numbers are derived from the sweep's seed."""
-    known = {split: stored for split, stored in scores.items() if _has_all(stored, front.on.get(split, ()))}
+    known = {split: stored for split, stored in scores.items() if _has_all(stored, front.names_on(split))}
     if not known:
         return NOTHING
     seed = results.info.seed
@@ -78,7 +70,7 @@ def certainty_of(
     if "dev" in known:
         runs = StoredRuns(results, known["dev"])
         noise = SeedNoise(runs.replicated())
-        replicated = _replicated(runs, noise, front.on["dev"], known["dev"])
+        replicated = _replicated(runs, noise, front.names_on("dev"), known["dev"])
         trained = _trained(runs, noise, front, known, added)
     fronts = {
         split: _assess(stored, front, objectives.get(split), added, trained.get(split), seed)
@@ -88,7 +80,7 @@ def certainty_of(
     return Certainty(
         fronts=fronts,
         compared_on=compared_on,
-        from_knee=_from_knee(known[compared_on], front.on[compared_on], front.knee),
+        from_knee=_from_knee(known[compared_on], front),
         drops=_drops(known, front, added),
         replicated=replicated,
     )
@@ -97,7 +89,7 @@ def certainty_of(
 def _trained(
     runs: StoredRuns,
     noise: SeedNoise,
-    front: FrontNames,
+    front: Front,
     known: Mapping[ScoredSplit, QueryScores],
     added: Float64Array,
 ) -> dict[ScoredSplit, Trained]:
@@ -106,7 +98,7 @@ def _trained(
         return {}
     found = {}
     for split, stored in known.items():
-        members = [name for name in front.on[split] if name in front.feasible]
+        members = [name_of_point(point) for point in front.feasible_on(split)]
         scored = runs.scored(members, stored)
         if split == "dev":
             scored = [replace(each, scores=each.scores - added[:, None]) for each in scored]
@@ -138,13 +130,13 @@ def _optimism(known: Mapping[ScoredSplit, QueryScores], seed: int) -> Float64Arr
 
 def _assess(
     stored: QueryScores,
-    front: FrontNames,
+    front: Front,
     objective: Objective | None,
     added: Float64Array,
     trained: Trained | None,
     seed: int,
 ) -> FrontUncertainty:
-    members = front.on[stored.split]
+    members = front.names_on(stored.split)
     rivals = _trial_rows(stored)
     scores = _stacked(stored)
     if stored.split == "dev":
@@ -155,7 +147,7 @@ def _assess(
         reference = stored.index(REFERENCE) if REFERENCE in stored else None
     means = scores.mean(axis=-1)
     probes = [row for row in _rows_of(stored, "probe") if (means[row] >= least).all()]
-    feasible = [name for name in members if name in front.feasible]
+    feasible = [name_of_point(point) for point in front.feasible_on(stored.split)]
     judged = FrontScores(
         names=stored.names,
         scores=scores,
@@ -176,10 +168,11 @@ def _rows_of(stored: QueryScores, kind: str) -> list[int]:
     return [row for row, name in enumerate(stored.names) if name[0] is None and name[2] == kind]
 
 
-def _from_knee(stored: QueryScores, members: Sequence[PointName], knee: PointName) -> dict[PointName, FromKnee]:
-    if knee not in members:
+def _from_knee(stored: QueryScores, front: Front) -> dict[PointName, FromKnee]:
+    if front.knee is None:
         return {}
-    others = [name for name in members if name != knee]
+    knee = name_of_point(front.knee.dev)
+    others = [name for name in front.names_on(stored.split) if name != knee]
     rows = stored.rows(others)
     at = stored.index(knee)
     in_polarity = stored.polarity[rows] - stored.polarity[at]
@@ -190,12 +183,12 @@ def _from_knee(stored: QueryScores, members: Sequence[PointName], knee: PointNam
     return dict(zip(others, differences, strict=True))
 
 
-def _drops(known: Mapping[ScoredSplit, QueryScores], front: FrontNames, added: Float64Array) -> dict[str, Drop]:
+def _drops(known: Mapping[ScoredSplit, QueryScores], front: Front, added: Float64Array) -> dict[str, Drop]:
     """Return the drops from dev to test of the members that are scored on both splits."""
     if len(known) < 2:
         return {}
     dev, test = known["dev"], known["test"]
-    both = [name for name in front.on["dev"] if name in front.on["test"]]
+    both = [name for name in front.names_on("dev") if name in front.names_on("test")]
     on_dev, on_test = _mean_of(dev, both), _mean_of(test, both)
     drops = {}
     for score, name in enumerate(("P", "S")):

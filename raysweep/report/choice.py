@@ -12,8 +12,9 @@ from typing import Any, TypeGuard
 from raysweep.errors import InputError, did_you_mean
 from raysweep.metrics.objective import Objective
 from raysweep.metrics.pareto import knee, non_dominated
+from raysweep.report.front import Member
 from raysweep.report.notes import why_no_intervals
-from raysweep.report.summary import Member, Summary
+from raysweep.report.summary import Summary
 from raysweep.report.tables import short
 from raysweep.results.types import GuardScore, Point, ScoredSplit
 from raysweep.uncertainty.interval import LEVEL, Interval

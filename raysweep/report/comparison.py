@@ -43,7 +43,7 @@ def baseline_lines(summary: Summary) -> Iterator[str]:
         if probes is not None:
             is_dominated = probes.dominating is not None
             yield _line(kind_name(probes.best), probes.best, is_dominated)
-        front = summary.front_on(split)
+        front = summary.front.on(split)
         if front:
             yield from _setfit_lines(summary.baselines, split, front)
         yield from _published_line(summary.baselines, split, front)

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from raysweep.metrics.objective import Pair
+from raysweep.metrics.pareto import non_dominated
+from raysweep.report.front import Member, score_pair
+from raysweep.report.side_by_side import Side, SideBySide
 from raysweep.report.statuses import STATUS_STYLES, standing
 from raysweep.report.style import FAINT, INK, PALETTE, STYLE, add_legend, png
-from raysweep.report.summary import Member, Summary, TrialSummary, front_on
+from raysweep.report.summary import Summary, TrialSummary
 from raysweep.report.tables import kind_name
 from raysweep.results.types import Point, ScoredSplit
 
@@ -41,6 +44,8 @@ BEST: dict[str, Any] = {"marker": "D", "color": "none", "edgecolors": INK, "line
 CROSS: dict[str, Any] = {"color": FAINT, "linewidth": 0.7, "zorder": 2}
 MEMBER: dict[str, Any] = {"edgecolors": INK, "linewidths": 0.8, "zorder": 4}
 KNEE: dict[str, Any] = {"marker": "*", "color": "#F0E442", "edgecolors": INK, "linewidths": 0.8}
+SIDE_KNEE: dict[str, Any] = {"marker": "*", "s": 150, "edgecolors": INK, "linewidths": 0.8}
+SIDE_REFERENCE: dict[str, Any] = {"marker": "X", "color": INK, "linestyle": "none", "markersize": 8}
 
 BASELINE_STYLES = {"probe": PROBE, "setfit": SETFIT, "published": PUBLISHED}
 BASELINE_SIZES = {"probe": 30, "setfit": 55, "published": 30}
@@ -153,7 +158,7 @@ def _draw_limits(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
 
 def _draw_labeled(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
     """Draw the front of points that use the pool's labels, which are not part of the run's front."""
-    axis.plot(*_xy(front_on(summary.labeled, split)), zorder=2.3, **LABELED)
+    axis.plot(*_xy(summary.labeled_front.on(split)), zorder=2.3, **LABELED)
 
 
 def _draw_baselines(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
@@ -219,7 +224,7 @@ def _best_trials(summary: Summary) -> list[TrialSummary]:
 
 
 def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colors: Colors) -> None:
-    points = summary.front_on(split)
+    points = summary.front.on(split)
     if split == "dev":
         # By decreasing similarity, a step rises at the lower similarity, so both points dominate the corner.
         axis.step(*_xy(points), where="post", zorder=3, **FRONT)
@@ -378,3 +383,54 @@ def _scale_to_examples(axis: "Axes", examples: Sequence[float]) -> None:
     if 0 < len(examples) <= 8:
         axis.set_xticks(examples)
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+
+
+MARKERS = ("o", "s", "^", "v", "D", "P", "X", "h")  # runs stay distinguishable without color
+
+COMPARISON_TITLES = {"dev": "Dev: the fronts", "test": "Test: the fronts chosen on dev"}
+
+
+def comparison_figure(comparison: SideBySide) -> bytes:
+    """Plot P against S of each run's front, in a panel per compared split; stars are knees."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    splits = comparison.splits
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(9.6 if len(splits) > 1 else 6.4, 5.0), layout="constrained")
+        axes = figure.subplots(1, len(splits), sharex=True, sharey=True, squeeze=False)[0]
+        axes[0].set_ylabel("polarity P (x100)")
+        for axis, split in zip(axes, splits, strict=True):
+            axis.set_title(COMPARISON_TITLES[split], fontsize=9.5)
+            axis.set_xlabel("similarity S (x100)")
+            _draw_common_limits(axis, comparison, split)
+            for number, side in enumerate(comparison.sides):
+                _draw_side(axis, side, split, number)
+        axes[0].scatter([], [], label="knees", color=FAINT, **SIDE_KNEE)
+        add_legend(figure)
+        return png(figure)
+
+
+def _draw_common_limits(axis: "Axes", comparison: SideBySide, split: ScoredSplit) -> None:
+    """Draw the oracle front and the reference of the first run that stores them; they are the same for all runs."""
+    summaries = [side.summary for side in comparison.sides]
+    oracles = [summary.oracles[split] for summary in summaries if summary.oracles[split]]
+    if oracles:
+        axis.plot(*_xy(oracles[0]), label="oracle front (limit)", zorder=1, **ORACLE)
+    references = [summary.references[split] for summary in summaries if split in summary.references]
+    if references:
+        axis.plot(*_xy(references[:1]), label="reference encoder R", zorder=4, **SIDE_REFERENCE)
+
+
+def _draw_side(axis: "Axes", side: Side, split: ScoredSplit, number: int) -> None:
+    """Draw a run's front. The staircase omits points that are dominated on test."""
+    color = PALETTE[number % len(PALETTE)]
+    marker = MARKERS[number % len(MARKERS)]
+    points = side.front.on(split)
+    on_staircase = [points[index] for index in non_dominated([score_pair(point) for point in points])]
+    on_staircase.sort(key=lambda point: -point.similarity)
+    axis.step(*_xy(on_staircase), where="post", color=color, linewidth=1.0, zorder=2)
+    axis.plot(*_xy(points), label=side.label, color=color, marker=marker, markersize=4.5, linestyle="none", zorder=3)
+    knee = side.front.knee
+    knee_point = None if knee is None else knee.on(split)
+    axis.scatter(*_xy([] if knee_point is None else [knee_point]), color=color, zorder=5, **SIDE_KNEE)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from raysweep.output import ABSENT, TextTable
-from raysweep.report.summary import SPLITS, Summary, why_partial
+from raysweep.report.summary import SPLITS, Summary
 from raysweep.report.tables import kind_name, show, show_area, show_share
 from raysweep.results.types import Point
 
@@ -42,6 +42,6 @@ def known_labels_lines(summary: Summary) -> Iterator[str]:
     for split, area in summary.labeled_areas.items():
         shared = "" if area.share is None else f", {show_share(area.share)} of the oracle's"
         yield f"with the pool's labels known, hypervolume on {split}: {show_area(area.front)}{shared}"
-    if why := why_partial(summary.labeled, "test"):
+    if why := summary.labeled_front.why_partial("test"):
         reason = "weights are stored only for rungs with a point on the ordinary front"
         yield f"with the pool's labels known, no hypervolume on test: {why}; {reason}"

@@ -76,7 +76,7 @@ def _on_test_scores(summary: Summary) -> Iterator[str]:
         yield "No rung finished, so there is no front."
     elif "test" not in summary.splits:
         yield "The test split was not scored: every score here is on dev, on which the front was also chosen."
-    elif why := summary.why_partial("test"):
+    elif why := summary.front.why_partial("test"):
         yield _partial_note(summary.results, why)
 
 
@@ -110,12 +110,12 @@ def why_no_intervals(summary: Summary, split: ScoredSplit) -> str:
         return ""
     if missing_intervals(split) in summary.damage:
         return summary.damage[missing_intervals(split)]
-    if why := summary.why_partial(split):
+    if why := summary.front.why_partial(split):
         return why
     stored = summary.scores.get(split)
     if stored is None:
         return "the run has not stored the scores of each query"
-    front = summary.front_on(split)
+    front = summary.front.on(split)
     num_missing = sum(name_of_point(point) not in stored for point in front)
     return f"the scores of each query are not stored of {num_missing} of the {len(front)} front members"
 

@@ -1,6 +1,6 @@
 """Several runs compared: hypervolumes above one reference point, dominated points, and differing settings."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any
@@ -8,11 +8,12 @@ from typing import Any
 from raysweep.errors import InputError
 from raysweep.metrics.objective import Pair
 from raysweep.metrics.pareto import hypervolume
-from raysweep.report.area_difference import MOST_DIFFERENCE, AreaDifference, Front, difference
+from raysweep.report.area_difference import MAX_DIFFERENCE, AreaDifference, CountedFront, difference
 from raysweep.report.baselines import dominates
+from raysweep.report.front import Front, score_pair
 from raysweep.report.notes import running_or_killed
 from raysweep.report.summary import SPLITS, Summary
-from raysweep.results.types import Point, RunInfo, ScoredSplit
+from raysweep.results.types import Point, ScoredSplit
 from raysweep.uncertainty.interval import LEVEL
 
 
@@ -24,13 +25,15 @@ class Side:
     summary: Summary
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    def front_on(self, split: ScoredSplit) -> list[Point]:
-        return self.summary.front_on(split)
+    @property
+    def front(self) -> Front:
+        return self.summary.front
 
     @property
     def best(self) -> Point | None:
         """The front's best point under the run's own objective."""
-        return next((member.dev for member in self.summary.members if member.is_best), None)
+        best = self.front.best
+        return None if best is None else best.dev
 
     @property
     def best_config(self) -> Mapping[str, Any]:
@@ -76,7 +79,7 @@ class SideBySide:
 
 
 def labels(locations: Sequence[str]) -> list[str]:
-    """Return names for runs: as many trailing parts of their locations as it takes to make them unique.
+    """Return unique names for runs: as few trailing parts of their locations as possible.
 
     Raises:
         InputError: If two locations are equal.
@@ -84,7 +87,7 @@ def labels(locations: Sequence[str]) -> list[str]:
     paths = [location.rstrip("/") for location in locations]
     for number, path in enumerate(paths):
         if path in paths[:number]:
-            raise InputError(f"{locations[number]} is named twice; compare needs different runs")
+            raise InputError(f"{locations[number]}: is given twice; allowed: different runs")
     length = 1
     while len(set(_last_parts(paths, length))) < len(paths):
         length += 1
@@ -103,23 +106,22 @@ def compare_runs(sides: Sequence[Side]) -> SideBySide:
         InputError: If there are fewer than two runs, if no run has a front, or if the runs are not comparable.
     """
     if len(sides) < 2:
-        raise InputError("compare needs two runs or more")
+        raise InputError(f"compare: the number of runs is {len(sides)}; allowed: at least 2")
     _check_same_task(sides)
-    if not any(side.summary.members for side in sides):
+    if not any(side.front.members for side in sides):
         folders = ", ".join(side.summary.results.folder for side in sides)
-        raise InputError(f"{folders}: in none of them a trial finished a rung, so there are no fronts to compare")
+        raise InputError(f"{folders}: there are no fronts to compare, because no trial finished a rung")
     splits, notes = _comparable_splits(sides)
     reference_points = _reference_points(sides, splits)
-    counting = _counting(sides)
-    fronts = {
-        split: [_front(side, split, counting(side, split), begin) for side in sides]
-        for split, begin in reference_points.items()
-    }
+    has_same_constraints = _have_same_constraints(sides)
+    fronts = {}
+    for split, start in reference_points.items():
+        fronts[split] = [_counted_front(side, split, start, only_feasible=has_same_constraints) for side in sides]
     return SideBySide(
         sides=tuple(sides),
         splits=splits,
         reference_points=reference_points,
-        areas={split: tuple(front.area for front in of_split) for split, of_split in fronts.items()},
+        areas={split: tuple(front.area for front in by_run) for split, by_run in fronts.items()},
         differences=tuple(_differences(fronts)),
         level=LEVEL,
         dominations=tuple(_dominations(sides, splits)),
@@ -139,20 +141,17 @@ def _check_same_task(sides: Sequence[Side]) -> None:
         InputError: If a run differs from the first one; the message names the first difference.
     """
     first = sides[0]
-    for side in sides[1:]:
-        for name, wanted, found in _unlike_tasks(first.summary.results.info, side.summary.results.info):
-            raise InputError(
-                f"{side.label} cannot be compared with {first.label}: its {name} is {found}, not {wanted}; scores are "
-                "comparable with the same dataset, reference encoder, k and rank weights alone"
-            )
-
-
-def _unlike_tasks(first: RunInfo, other: RunInfo) -> Iterator[tuple[str, object, object]]:
+    expected = first.summary.results.info
     names = {"dataset": "dataset", "reference": "reference encoder", "k": "k", "rank_weights": "rank weights"}
-    for field_name, name in names.items():
-        wanted, found = getattr(first, field_name), getattr(other, field_name)
-        if wanted != found:
-            yield name, wanted, found
+    for side in sides[1:]:
+        info = side.summary.results.info
+        for field_name, name in names.items():
+            value, allowed = getattr(info, field_name), getattr(expected, field_name)
+            if value != allowed:
+                raise InputError(
+                    f"{side.label}: {name} is {value}; allowed: {allowed}, as in {first.label}, because scores are only "
+                    "comparable with the same dataset, reference encoder, k and rank weights"
+                )
 
 
 def _comparable_splits(sides: Sequence[Side]) -> tuple[tuple[ScoredSplit, ...], list[str]]:
@@ -169,13 +168,14 @@ def _comparable_splits(sides: Sequence[Side]) -> tuple[tuple[ScoredSplit, ...], 
 
 
 def _why_incomparable(sides: Sequence[Side], split: ScoredSplit) -> str:
-    with_front = [side for side in sides if side.summary.members]
+    """Return why the runs cannot be compared on a split; empty if they can."""
+    with_front = [side for side in sides if side.front.members]
     for side in with_front:
-        if not side.front_on(split):
-            why = side.summary.why_partial(split)
-            return f"{why} in {side.label}" if why else f"the front of {side.label} was not scored on {split}"
-    first = with_front[0]
-    for side in with_front[1:]:
+        if not side.front.on(split):
+            why = side.front.why_partial(split)
+            return f"{why} in {side.label}" if why else f"the front of {side.label} is not scored on {split}"
+    first, *others = with_front
+    for side in others:
         why = _why_other_data(side, first, split) or _why_other_reference(side, first, split)
         if why:
             return why
@@ -184,30 +184,29 @@ def _why_incomparable(sides: Sequence[Side], split: ScoredSplit) -> str:
 
 def _why_other_data(side: Side, first: Side, split: ScoredSplit) -> str:
     """Return the reason if the numbers of queries or pool sentences show that two runs were scored on different data."""
-    found, wanted = side.summary.results.info, first.summary.results.info
+    info, first_info = side.summary.results.info, first.summary.results.info
     numbers = {
-        "queries": (found.num_queries.get(split), wanted.num_queries.get(split)),
-        "sentences in the retrieval pool": (found.num_pool.get(split), wanted.num_pool.get(split)),
+        "queries": (info.num_queries.get(split), first_info.num_queries.get(split)),
+        "sentences in the retrieval pool": (info.num_pool.get(split), first_info.num_pool.get(split)),
     }
-    for what, (one, other) in numbers.items():
-        if one != other:
-            return f"{side.label} has {one} {what} on {split}, and {first.label} {other}"
+    for unit, (number, first_number) in numbers.items():
+        if number != first_number:
+            return f"on {split}, {side.label} has {number} {unit}, and {first.label} has {first_number}"
     return ""
 
 
 def _why_other_reference(side: Side, first: Side, split: ScoredSplit) -> str:
     """Return the reason if the stored scores of the reference encoder show that two runs were scored on different data."""
-    one, other = side.summary.references.get(split), first.summary.references.get(split)
-    if one is None or other is None or _farthest(one, other) <= MOST_DIFFERENCE:
+    point, first_point = side.summary.references.get(split), first.summary.references.get(split)
+    if point is None or first_point is None:
+        return ""
+    distance = max(abs(point.polarity - first_point.polarity), abs(point.similarity - first_point.similarity))
+    if distance <= MAX_DIFFERENCE:
         return ""
     return (
-        f"the reference encoder scores {_scores(one)} on {split} in {side.label} and "
-        f"{_scores(other)} in {first.label}, so that queries or pool are others"
+        f"on {split}, the reference encoder scores {_scores(point)} in {side.label} and {_scores(first_point)} in "
+        f"{first.label}, so the queries or the pool differ"
     )
-
-
-def _farthest(one: Point, other: Point) -> float:
-    return max(abs(one.polarity - other.polarity), abs(one.similarity - other.similarity))
 
 
 def _scores(point: Point) -> str:
@@ -217,47 +216,34 @@ def _scores(point: Point) -> str:
 # Hypervolumes
 
 
-_Counting = Callable[[Side, ScoredSplit], list[Point]]
-"""The points of a run's front on a split that count toward its hypervolume."""
-
-
-def _counting(sides: Sequence[Side]) -> _Counting:
-    """Return the function that selects points: those that meet the constraints if all runs have the same, else all."""
-
-    def feasible(side: Side, split: ScoredSplit) -> list[Point]:
-        members = zip(side.summary.members, side.front_on(split), strict=True)
-        return [point for member, point in members if member.is_feasible]
-
-    return feasible if _have_same_constraints(sides) else Side.front_on
-
-
 def _have_same_constraints(sides: Sequence[Side]) -> bool:
     """Return whether all runs have the same constraints and guard limits; guards may not have been measured in every run."""
-    asked = []
+    constraints = []
     for side in sides:
         results = side.summary.results
-        limits = {(each.guard, each.at_least) for each in results.guards if each.at_least is not None}
-        asked.append((dict(results.info.constraints), limits))
-    return all(each == asked[0] for each in asked)
+        limits = {(score.guard, score.at_least) for score in results.guards if score.at_least is not None}
+        constraints.append((dict(results.info.constraints), limits))
+    return all(by_run == constraints[0] for by_run in constraints)
 
 
 def _reference_points(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> dict[ScoredSplit, Pair]:
     """Return P and half of S of the reference encoder by split, from the first run that stores them."""
-    found = {}
+    points = {}
     for split in splits:
         references = [side.summary.references[split] for side in sides if split in side.summary.references]
         if references:
-            found[split] = (references[0].polarity, references[0].similarity / 2)
-    return found
+            points[split] = (references[0].polarity, references[0].similarity / 2)
+    return points
 
 
-def _front(side: Side, split: ScoredSplit, points: Sequence[Point], begin: Pair) -> Front:
-    """Return the counted points with their hypervolume above ``begin``."""
-    area = hypervolume([(point.polarity, point.similarity) for point in points], begin)
-    return Front(side.label, side.summary, split, points, area)
+def _counted_front(side: Side, split: ScoredSplit, start: Pair, *, only_feasible: bool) -> CountedFront:
+    """Return the points that count, with their hypervolume above ``start``."""
+    points = side.front.feasible_on(split) if only_feasible else side.front.on(split)
+    area = hypervolume([score_pair(point) for point in points], start)
+    return CountedFront(side.label, side.summary, split, points, area)
 
 
-def _differences(fronts: Mapping[ScoredSplit, Sequence[Front]]) -> Iterator[AreaDifference]:
+def _differences(fronts: Mapping[ScoredSplit, Sequence[CountedFront]]) -> Iterator[AreaDifference]:
     """Yield the difference between each run's front and the first run's, with simultaneous intervals."""
     pairs = [(front, first) for first, *others in fronts.values() for front in others]
     with_members = [(front, first) for front, first in pairs if front.summary.members and first.summary.members]
@@ -271,10 +257,14 @@ def _differences(fronts: Mapping[ScoredSplit, Sequence[Front]]) -> Iterator[Area
 def _dominations(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> Iterator[Domination]:
     for split in splits:
         for side, other in permutations(sides, 2):
-            front, theirs = side.front_on(split), other.front_on(split)
-            if front and theirs:
-                dominated = [point.name for point in theirs if any(dominates(mine, point) for mine in front)]
-                yield Domination(split, side.label, other.label, tuple(dominated), len(theirs))
+            points, other_points = side.front.on(split), other.front.on(split)
+            if points and other_points:
+                dominated = [
+                    other_point.name
+                    for other_point in other_points
+                    if any(dominates(point, other_point) for point in points)
+                ]
+                yield Domination(split, side.label, other.label, tuple(dominated), len(other_points))
 
 
 _INFO = ("model", "prompt", "polarity_weight", "similarity", "constraints", "num_trials", "seed", "version")
@@ -284,11 +274,12 @@ def _settings(sides: Sequence[Side]) -> Iterator[SettingDifference]:
     """Yield the differences between the runs' files if all have one, else between their ledgers."""
     if all(side.settings for side in sides):
         versions = {"version": [side.summary.results.info.version for side in sides]}
-        yield from _differing([side.settings for side in sides])
-        yield from _unlike(versions)
+        names = dict.fromkeys(name for side in sides for name in side.settings)
+        yield from _differing({name: [side.settings.get(name) for side in sides] for name in names})
+        yield from _differing(versions)
     else:
         infos = [side.summary.results.info for side in sides]
-        yield from _unlike({name: [getattr(info, name) for info in infos] for name in _INFO})
+        yield from _differing({name: [getattr(info, name) for info in infos] for name in _INFO})
 
 
 def _best_configs(sides: Sequence[Side]) -> Iterator[SettingDifference]:
@@ -296,15 +287,10 @@ def _best_configs(sides: Sequence[Side]) -> Iterator[SettingDifference]:
     yield SettingDifference("best point", tuple(None if best is None else best.name for best in bests))
     configs = [side.best_config for side in sides]
     names = dict.fromkeys(name for config in configs for name in config)
-    yield from _unlike({name: [config.get(name) for config in configs] for name in names})
+    yield from _differing({name: [config.get(name) for config in configs] for name in names})
 
 
-def _differing(mappings: Sequence[Mapping[str, Any]]) -> Iterator[SettingDifference]:
-    names = dict.fromkeys(name for each in mappings for name in each)
-    yield from _unlike({name: [each.get(name) for each in mappings] for name in names})
-
-
-def _unlike(values: Mapping[str, Sequence[Any]]) -> Iterator[SettingDifference]:
+def _differing(values: Mapping[str, Sequence[Any]]) -> Iterator[SettingDifference]:
     for name, by_run in values.items():
         if any(value != by_run[0] for value in by_run):
             yield SettingDifference(name, tuple(by_run))
@@ -314,13 +300,13 @@ def _notes(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> Iterator[str
     """Yield notes that a reader needs before the numbers."""
     for side in sides:
         results = side.summary.results
-        if not side.summary.members:
-            yield f"{side.label}: no trial finished a rung, so there is no front."
+        if not side.front.members:
+            yield f"{side.label} has no front, because no trial finished a rung."
         elif results.status == "running":
             yield f"{side.label} {running_or_killed(results)}."
     if not _have_same_constraints(sides):
-        yield "The runs have other constraints or guards, so points count for hypervolumes whether they meet them or not."
+        yield "The runs have different constraints or guards, so hypervolumes include points that do not meet them."
     if splits == ("dev",):
-        yield "On dev fronts were also chosen, which flatters them."
+        yield "The fronts were chosen on dev, so their scores on dev are optimistic."
     if not any(split in side.summary.references for side in sides for split in splits):
-        yield "The reference encoder's scores are not stored, so there are no hypervolumes."
+        yield "Hypervolumes are missing, because the reference encoder's scores are not stored."

@@ -166,7 +166,7 @@ def _run_as_json(found: SideBySide, number: int) -> dict[str, Any]:
                 "similarity": point.similarity,
                 "retention": point.retention,
             }
-            for point in side.front_on(split)
+            for point in side.front.on(split)
         ]
         for split in found.splits
     }

@@ -8,8 +8,9 @@ from typing import Any
 from raysweep.output import ABSENT, TextTable
 from raysweep.report.baselines import dominates
 from raysweep.report.certainty import FromKnee
+from raysweep.report.front import Member
 from raysweep.report.statuses import standing, with_sign
-from raysweep.report.summary import SPLITS, Area, Member, Summary, TrialSummary
+from raysweep.report.summary import SPLITS, Area, Summary, TrialSummary
 from raysweep.report.texts import constraints_text, objective_formula
 from raysweep.results.account import Entry
 from raysweep.results.query_scores import PointName, name_of_point
@@ -148,7 +149,7 @@ def baseline_table(summary: Summary) -> TextTable:
             point = baseline.points.get(split)
             intervals = None if point is None else summary.intervals_of(point)
             row += score_cells(point, intervals)
-            row.append(_domination_cell(point, summary.front_on(split)))
+            row.append(_domination_cell(point, summary.front.on(split)))
         rows.append(tuple(row))
     columns = [f"{split} {name}" for split in splits for name in (*_SCORES, "dominated by")]
     return TextTable(("baseline", "width", *columns), tuple(rows), frozenset({"baseline"}))

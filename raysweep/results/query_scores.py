@@ -28,7 +28,7 @@ from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.pareto import dominated_by
 from raysweep.results.ledger import point_name
 from raysweep.results.types import Point, Results, ScoredSplit
-from raysweep.results.views import front_members
+from raysweep.results.views import front_points
 from raysweep.storage import location
 from raysweep.storage.bucket import StorageError
 from raysweep.storage.folder import Folder
@@ -252,7 +252,7 @@ def raised_scores(points: Sequence[Point], num_queries: int) -> Float64Array:
 def kept_names(results: Results) -> set[PointName]:
     """Return the trials' points whose scores a run keeps: those near the front and their replicates."""
     points = [point for point in results.points if point.split == "dev" and point.trial is not None]
-    near = near_front(points, front_members(points), results.info.num_queries.get("dev", 0))
+    near = near_front(points, front_points(points), results.info.num_queries.get("dev", 0))
     near_names = {name_of_point(point) for point, is_near in zip(points, near, strict=True) if is_near}
     original_of = {trial.trial: trial.replicate_of for trial in results.trials}
     repeats = set()

@@ -25,7 +25,7 @@ from raysweep.errors import DamagedError
 from raysweep.metrics.arrays import Float32Array
 from raysweep.results.query_scores import NO_ARCHIVE, UNREADABLE, PointName, name_of_point
 from raysweep.results.types import Results, ScoredSplit
-from raysweep.results.views import front_members
+from raysweep.results.views import front_points
 from raysweep.storage import location
 from raysweep.storage.bucket import StorageError
 from raysweep.storage.folder import Folder
@@ -158,7 +158,7 @@ def load_readings(run: Folder, results: Results) -> Readings | None:
     readings = stored_readings(run)
     if readings is None:
         return None
-    members = {name_of_point(point) for point in front_members(results.points)}
+    members = {name_of_point(point) for point in front_points(results.points)}
     known = members | {REFERENCE}
     retrieved = {name: each for name, each in readings.retrieved.items() if name in known}
     return replace(readings, retrieved=retrieved)

@@ -70,7 +70,7 @@ def _with_mean(point: Point, mean: Mean, accuracy: float | None) -> Point:
 MAIN_PARAMETERS = ("loss", "margin", "scale", "learning_rate", "freezing", "batch_size")
 
 
-def front_members(points: Iterable[Point]) -> list[Point]:
+def front_points(points: Iterable[Point]) -> list[Point]:
     """Return the trials' non-dominated points on dev by decreasing similarity, which are the candidates for selection."""
     candidates = [point for point in points if point.split == "dev" and point.trial is not None]
     kept = non_dominated([(point.polarity, point.similarity) for point in candidates])

@@ -10,7 +10,7 @@ from raysweep.metrics.arrays import Float32Array, Float64Array
 from raysweep.results.query_scores import PackedScores, PointName, name_of_point, scores_file
 from raysweep.results.readings import FILE, REFERENCE, Readings, Retrieved
 from raysweep.results.types import Point, Results, ScoredSplit
-from raysweep.results.views import front_members
+from raysweep.results.views import front_points
 from raysweep.storage.folder import LocalFolder
 
 TEXT = "sentence {} <b>&\u202e\x07"  # with markup and control characters
@@ -50,7 +50,7 @@ def invented_readings(
     rng = np.random.default_rng(0)
     num_queries = results.info.num_queries[split]
     query_ids = 1000 + np.arange(num_queries)
-    names: list[PointName] = [REFERENCE, *(name_of_point(point) for point in front_members(results.points))]
+    names: list[PointName] = [REFERENCE, *(name_of_point(point) for point in front_points(results.points))]
     retrieved = {name: _by_chance(rng, num_queries, k) for name in names}
     ids = {sentence for each in retrieved.values() for sentence in each.ids.ravel().tolist()}
     shown = tuple(range(num_shown))

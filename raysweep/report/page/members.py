@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 from raysweep.output import escape_controls
 from raysweep.report.choice import export_command
+from raysweep.report.front import Member
 from raysweep.report.page.markup import table
 from raysweep.report.page.points import Json, scaled, scores_of
-from raysweep.report.summary import Member, Summary
+from raysweep.report.summary import Summary
 from raysweep.report.tables import front_table, show
 from raysweep.report.texts import SYMBOLS
 from raysweep.results.query_scores import name_of_point

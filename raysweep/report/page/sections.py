@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from raysweep.output import ABSENT, TextTable, escape_html
 from raysweep.report.calibration import CALIBRATION_TEXT, calibration_table
 from raysweep.report.comparison import probe_sentences
+from raysweep.report.front import Member
 from raysweep.report.known_labels import KNOWN_LABELS_TEXT, known_labels_sentences, known_labels_table
 from raysweep.report.notes import notes
 from raysweep.report.page.markup import (
@@ -22,7 +23,7 @@ from raysweep.report.page.markup import (
 from raysweep.report.page.members import TITLE, member_table
 from raysweep.report.page.origin import Origin
 from raysweep.report.page.trials import stopping_table, stopping_text, trial_table
-from raysweep.report.summary import Area, Member, Summary
+from raysweep.report.summary import Area, Summary
 from raysweep.report.tables import (
     area_table,
     baseline_table,

@@ -9,8 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from raysweep.output import escape_line
+from raysweep.report.front import Member
 from raysweep.report.statuses import STATUS_STYLES
-from raysweep.report.summary import Member, Summary, summarize
+from raysweep.report.summary import Summary, summarize
 from raysweep.report.tables import described, kind_name, show, show_area, show_share
 from raysweep.report.watch.moment import Moment
 from raysweep.report.watch.scatter import Layer, Pair, scatter

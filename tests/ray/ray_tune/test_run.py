@@ -17,7 +17,7 @@ from raysweep.api.functions import load_sweep
 from raysweep.ray_tune.run import RunOutcome, run
 from raysweep.results.reader import load
 from raysweep.results.readings import load_readings
-from raysweep.results.views import front_members
+from raysweep.results.views import front_points
 from raysweep.storage.folder import LocalFolder
 from raysweep.version import installed
 from support.command_line import ENVIRONMENT, raysweep, raysweep_here, runs
@@ -221,7 +221,7 @@ def test_a_sweep_that_its_budget_ends_measures_its_guards(prepared_before: tuple
     outcome = run(loaded.config, loaded.space, ListDisplay())
     assert outcome.ending.status == "budget"
     results = load(outcome.run)
-    members = front_members(results.points)
+    members = front_points(results.points)
     measured = {(score.trial, score.step): score.score for score in results.guards}
     assert measured.keys() == {(member.trial, member.step) for member in members}
     to = tmp_path / "model"

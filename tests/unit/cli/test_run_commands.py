@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from raysweep.report import side_by_side_figure
+from raysweep.report import figures
 from raysweep.results.events import RungFinished, TrialStarted
 from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
@@ -57,7 +57,7 @@ def write_run(folder: Path, state: str) -> Path:
 @pytest.fixture(autouse=True)
 def quick_figures(monkeypatch):
     """Skip drawing, which takes most of the time of ``compare --to``."""
-    monkeypatch.setattr(side_by_side_figure, "fronts_figure", lambda _: b"png")
+    monkeypatch.setattr(figures, "comparison_figure", lambda _: b"png")
 
 
 RESULTS = ("finished", "running", "killed", "cut off", "resumed")

@@ -318,7 +318,7 @@ def test_a_stable_front_leaves_budget_over(tmp_path: Path) -> None:
     assert load(tmp_path).status == "completed"
 
 
-def test_the_report_shows_means_and_spreads_of_front_members(tmp_path: Path) -> None:
+def test_the_report_shows_means_and_spreads_of_front_points(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path, **OVERRIDES)
     original = dict(play(sweep))
     results = load(tmp_path)

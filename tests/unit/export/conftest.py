@@ -133,6 +133,4 @@ def _write_run(folder: Path, encoder: str) -> tuple[Path, Prepared, EvaluationSe
 
 @pytest.fixture
 def all_on_the_front(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "raysweep.report.summary.front_members", lambda points: [p for p in points if p.trial is not None]
-    )
+    monkeypatch.setattr("raysweep.report.front.front_points", lambda points: [p for p in points if p.trial is not None])

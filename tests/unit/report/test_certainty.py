@@ -22,7 +22,7 @@ from raysweep.results.query_scores import load_query_scores, name_of_point
 from raysweep.results.reader import load
 from raysweep.results.readings import FILE
 from raysweep.results.types import Mean, TrialStatus
-from raysweep.results.views import front_members
+from raysweep.results.views import front_points
 from raysweep.storage.folder import LocalFolder
 from raysweep.uncertainty import interval
 from raysweep.uncertainty.front import Floor
@@ -305,7 +305,7 @@ def with_replicates(folder: Path, *, replicate: bool = True) -> LocalFolder:
             rung = {"trial": 2, "step": step, "examples_seen": 2048 * step, "seconds": 1.0, "loss": 0.1, "stop": None}
             ledger.append(RungFinished(**rung, points=(point(2, step, *scores),)))  # type: ignore[arg-type]
         ledger.append(TrialEnded(trial=2, status=TrialStatus.COMPLETED, reason=""))
-    on_test = [dataclasses.replace(each, split="test") for each in front_members(load(folder).points)]
+    on_test = [dataclasses.replace(each, split="test") for each in front_points(load(folder).points)]
     ledger.append(PointsScored(points=tuple(on_test)))
     reference = next(each for each in load(folder).points if each.kind == "reference")
     ledger.append(PointsScored(points=(dataclasses.replace(reference, split="test"),)))

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from raysweep.errors import InputError
+from raysweep.report.figures import comparison_figure
 from raysweep.report.side_by_side import Side, compare_runs, labels
-from raysweep.report.side_by_side_figure import fronts_figure
 from raysweep.report.side_by_side_texts import as_json, difference_table, markdown, notes, sections
 from raysweep.report.summary import summary_of
 from raysweep.results.events import RungFinished, TrialEnded, TrialStarted
@@ -60,7 +60,7 @@ def test_hypervolumes_are_above_one_reference_point(two):
     for split in found.splits:
         begin = REFERENCE[split][0], REFERENCE[split][1] / 2
         assert found.reference_points[split] == pytest.approx(begin)
-        expected = [exact_area(pairs(each.front_on(split)), begin) for each in two]
+        expected = [exact_area(pairs(each.front.on(split)), begin) for each in two]
         assert found.areas[split] == pytest.approx(expected)
         (difference,) = [each for each in found.differences if each.split == split]
         assert (difference.label, difference.other) == ("b", "a")
@@ -75,7 +75,7 @@ def test_dominated_points_are_those_found_pair_by_pair(two):
         expected = []
         for member in theirs.summary.members:
             point = member.on(each.split)
-            for other in mine.front_on(each.split):
+            for other in mine.front.on(each.split):
                 as_good = other.polarity >= point.polarity and other.similarity >= point.similarity
                 if as_good and pairs([other]) != pairs([point]):
                     expected.append(member.dev.name)
@@ -87,7 +87,7 @@ def test_dominated_points_are_those_found_pair_by_pair(two):
 def test_the_interval_is_that_of_a_paired_bootstrap(two):
     """Against resamples drawn here one by one, with every score of both runs averaged over the same queries."""
     difference = next(each for each in compare_runs(two).differences if each.split == "test")
-    points = [each.front_on("test") for each in two]
+    points = [each.front.on("test") for each in two]
     reference = two[0].summary.references["test"]
     per_query = [np.array([scores_of(point, 400) for point in front]) for front in points]
     of_reference = np.array(scores_of(reference, 400))
@@ -279,7 +279,7 @@ def test_markdown_has_every_table_and_the_picture(two):
 
 def test_the_picture_is_one_also_of_an_empty_run(tmp_path):
     sides = [side(tmp_path, "$a$", random_trials(9)), side(tmp_path, "b", [], tested=False)]
-    assert fronts_figure(compare_runs(sides)).startswith(b"\x89PNG")
+    assert comparison_figure(compare_runs(sides)).startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(

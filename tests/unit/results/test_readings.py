@@ -9,7 +9,7 @@ from raysweep.errors import InputError
 from raysweep.results.query_scores import name_of_point
 from raysweep.results.reader import load
 from raysweep.results.readings import FILE, REFERENCE, Reading, load_readings
-from raysweep.results.views import front_members
+from raysweep.results.views import front_points
 from raysweep.storage.folder import LocalFolder
 from support.ledgers import random_trials, write_ledger
 from support.query_scores import TEXT, invented_readings, write_readings
@@ -28,7 +28,7 @@ def test_what_is_stored_comes_back(run: Path) -> None:
     found = load_readings(LocalFolder(run), results)
     assert found is not None
     assert found.split == "test"
-    members = [name_of_point(point) for point in front_members(results.points)]
+    members = [name_of_point(point) for point in front_points(results.points)]
     assert list(found.retrieved) == [REFERENCE, *members]
     for name, each in stored.retrieved.items():
         np.testing.assert_array_equal(found.retrieved[name].ids, each.ids)

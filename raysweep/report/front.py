@@ -1,0 +1,136 @@
+"""The front of a run: its members on dev and test, its knee and its best point."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from raysweep.metrics.objective import Objective, Pair
+from raysweep.metrics.pareto import knee
+from raysweep.results.query_scores import PointName, name_of_point
+from raysweep.results.types import GuardScore, Point, Results, RunInfo, ScoredSplit
+from raysweep.results.views import front_points
+
+
+@dataclass(frozen=True)
+class Member:
+    """One point of the front, which is chosen on dev, and its scores on test if they were read."""
+
+    dev: Point
+    test: Point | None
+    is_knee: bool
+    is_best: bool  # under the objective
+    is_feasible: bool  # meets the constraints on dev and the measured guards
+    guards: Mapping[str, GuardScore] = field(default_factory=dict)  # by name
+
+    def on(self, split: ScoredSplit) -> Point | None:
+        return self.dev if split == "dev" else self.test
+
+
+@dataclass(frozen=True)
+class Front:
+    """The members of a front by decreasing similarity on dev, where the front is chosen."""
+
+    members: tuple[Member, ...]
+
+    def on(self, split: ScoredSplit) -> list[Point]:
+        """Return the members' points on a split; empty unless all of them are scored there.
+
+        The hypervolume, intervals and dominations of a partial front would be misleading.
+        """
+        points = [point for member in self.members if (point := member.on(split))]
+        return points if len(points) == len(self.members) else []
+
+    def feasible_on(self, split: ScoredSplit) -> list[Point]:
+        """Return the points of :meth:`on` whose members meet the constraints."""
+        points = self.on(split)
+        return [point for member, point in zip(self.members, points, strict=False) if member.is_feasible]
+
+    def names_on(self, split: ScoredSplit) -> list[PointName]:
+        return [name_of_point(point) for point in self.on(split)]
+
+    @property
+    def knee(self) -> Member | None:
+        """The knee, or None if the front is empty."""
+        return next((member for member in self.members if member.is_knee), None)
+
+    @property
+    def best(self) -> Member | None:
+        """The best member under the sweep's objective, or None if the front is empty."""
+        return next((member for member in self.members if member.is_best), None)
+
+    def why_partial(self, split: ScoredSplit) -> str:
+        """Return how many members are scored on a split if some are missing; empty if all or none are scored."""
+        num_scored = sum(member.on(split) is not None for member in self.members)
+        if num_scored in (0, len(self.members)):
+            return ""
+        verb = "is" if num_scored == 1 else "are"
+        return f"only {num_scored} of {len(self.members)} front members {verb} scored on {split}"
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """The sweep's order of points: by how much they miss the constraints, then by the objective."""
+
+    info: RunInfo
+    objectives_by_split: Mapping[ScoredSplit, Objective]
+
+    @classmethod
+    def of(cls, info: RunInfo, references: Mapping[ScoredSplit, Point]) -> "Criterion":
+        objectives = {}
+        for split, reference in references.items():
+            pair = score_pair(reference)
+            objectives[split] = Objective.of(info.polarity_weight, info.similarity, info.constraints, pair)
+        return cls(info, objectives)
+
+    def violation(self, point: Point) -> float:
+        """Return by how much a point misses the constraints; 0 if that is unknown because the reference has no scores."""
+        if not self.info.constraints or point.split not in self.objectives_by_split:
+            return 0.0
+        return self.objectives_by_split[point.split].violation(score_pair(point))
+
+    def is_feasible(self, point: Point) -> bool:
+        return self.violation(point) == 0
+
+    def rank(self, point: Point) -> tuple[float, float]:
+        """Return a sort key; better points have greater keys."""
+        return -self.violation(point), self.info.objective(point)
+
+
+def score_pair(point: Point) -> Pair:
+    return point.polarity, point.similarity
+
+
+def front_of(results: Results, points: Sequence[Point], criterion: Criterion) -> Front:
+    """Return the front of these points of a run. It is selected on dev; test only measures it."""
+    on_dev = front_points(points)
+    if not on_dev:
+        return Front(())
+    guards: dict[PointName, dict[str, GuardScore]] = defaultdict(dict)  # by encoder and name
+    for score in results.guards:
+        guards[score.trial, score.step, score.kind, score.value][score.guard] = score
+
+    def is_guarded(point: Point) -> bool:
+        return all(score.is_met for score in guards[name_of_point(point)].values())
+
+    def is_feasible(point: Point) -> bool:
+        return is_guarded(point) and criterion.is_feasible(point)
+
+    # Weights are not negative and retention is S over a constant, so one of the best points is on the front. The same
+    # holds among points that meet the constraints: a point that dominates one does too. Guards are only measured there.
+    best = max(on_dev, key=lambda point: (is_guarded(point), criterion.rank(point)))
+    eligible = [point for point in on_dev if is_feasible(point)] or on_dev
+    balanced = eligible[knee([score_pair(point) for point in eligible])]
+    on_test = {name_of_point(point): point for point in points if point.split == "test" and point.trial is not None}
+    members = []
+    for point in on_dev:
+        name = name_of_point(point)
+        member = Member(
+            dev=point,
+            test=on_test.get(name),
+            is_knee=point is balanced,
+            is_best=point is best,
+            is_feasible=is_feasible(point),
+            guards=guards[name],
+        )
+        members.append(member)
+    return Front(tuple(members))
