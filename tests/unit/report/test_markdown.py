@@ -3,16 +3,15 @@
 import re
 from pathlib import Path
 
-from raysweep.output import TextTable
+from raysweep.output import TextTable, markdown_lines
 from raysweep.report import write
-from raysweep.report.markdown import table_lines
 from raysweep.report.tables import front_table
 from support.ledgers import MARKUP, write_run_with_markup
 
 
 def test_columns_and_underscores_show_as_they_are() -> None:
     table = TextTable(("a|b", "_old_ c"), (("learning_rate", "__x__"),), frozenset({"a|b", "_old_ c"}))
-    assert table_lines(table) == [r"| a\|b | \_old\_ c |", "| --- | --- |", r"| learning_rate | \_\_x\_\_ |"]
+    assert markdown_lines(table) == [r"| a\|b | \_old\_ c |", "| --- | --- |", r"| learning_rate | \_\_x\_\_ |"]
 
 
 def test_text_of_the_run_is_escaped_and_stays_in_its_column(tmp_path: Path) -> None:
