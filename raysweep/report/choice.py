@@ -23,7 +23,7 @@ Fields = Mapping[str, Any]  # a point's scores, identity and configuration, by n
 
 SCORES = ("polarity", "similarity", "retention", "accuracy", "objective")
 
-_LEAST = {"polarity": 0.0, "accuracy": 0.0}  # other scores: -1
+_MINIMA = {"polarity": 0.0, "accuracy": 0.0}  # other scores: -1
 
 _CONDITION = re.compile(r"\s*(\w[\w.-]*)\s*(>=|<=|!=|==|=|>|<)\s*([^\s<>=!].*?)\s*")
 
@@ -96,13 +96,13 @@ def read_conditions(
 def _read_condition(text: str, points: Collection[Fields], names: Sequence[str], scores: Collection[str]) -> Condition:
     found = _CONDITION.fullmatch(text)
     if found is None or (_NUMBER.fullmatch(found[1]) and found[1] not in names):
-        raise InputError(f"--where is {text!r}; it is NAME, one of >= > <= < = !=, and a value: 'polarity >= 0.85'")
+        raise InputError(
+            f"--where is {text!r}; allowed: NAME, one of >= > <= < = !=, and a value, such as 'polarity >= 0.85'"
+        )
     name, sign, value = found.groups()
     condition = Condition(name, "=" if sign == "==" else sign, value)
     if name not in names:
-        raise InputError(
-            f"--where {text!r}: there is no {name}{did_you_mean(name, names)}; allowed: {', '.join(names)}"
-        )
+        raise InputError(f"--where {text!r}: {name} is unknown{did_you_mean(name, names)}; allowed: {', '.join(names)}")
     values = [fields.get(name) for fields in points]
     is_score = name in scores
     is_absence = value.lower() in _ABSENT
@@ -123,18 +123,18 @@ def _check_number(condition: Condition, values: Iterable[Any]) -> None:
     words = sorted({value for value in values if isinstance(value, str)})
     if words:
         allowed = ", ".join(words[:20])
-        raise InputError(f"--where '{condition}': {name} is a word, which = and != compare; there are {allowed}")
+        raise InputError(f"--where '{condition}': {name} is text, so only = and != apply; allowed: {allowed}")
     if _NUMBER.fullmatch(text) is None:
-        several = "; give each condition a --where of its own" if " " in text else ""
-        raise InputError(f"--where '{condition}': {text!r} is no number{several}")
+        several = "; use a separate --where for each condition" if " " in text else ""
+        raise InputError(f"--where '{condition}': the value is {text!r}; allowed: a number{several}")
 
 
 def _check_score(condition: Condition) -> None:
-    least, number = _LEAST.get(condition.name, -1.0), float(condition.text)
-    if least <= number <= 1:
+    minimum, number = _MINIMA.get(condition.name, -1.0), float(condition.text)
+    if minimum <= number <= 1:
         return
-    hint = f": {number / 100:g}, not {condition.text}" if 1 < number <= 100 else ""
-    raise InputError(f"--where '{condition}': {condition.name} lies in [{least:g}, 1]{hint}")
+    hint = f"; {condition.text} percent is {number / 100:g}" if 1 < number <= 100 else ""
+    raise InputError(f"--where '{condition}': {condition.name} is {condition.text}; allowed: [{minimum:g}, 1]{hint}")
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
@@ -147,18 +147,20 @@ def why_none(conditions: Iterable[Condition], points: Collection[Fields]) -> str
     for condition in conditions:
         num_meeting = sum(condition.is_met(fields) for fields in points)
         values = [fields.get(condition.name) for fields in points]
-        reasons.append(f"{condition} holds for {num_meeting} of {len(points)}{_reach(condition.name, values)}")
+        reasons.append(
+            f"{num_meeting} of {len(points)} points meet {condition}{_describe_range(condition.name, values)}"
+        )
     return "; ".join(reasons)
 
 
-def _reach(name: str, values: Iterable[Any]) -> str:
+def _describe_range(name: str, values: Iterable[Any]) -> str:
     """Return the range of numeric values, or the list of strings."""
     values = list(values)
     numbers = [value for value in values if _is_number(value)]
     words = sorted({value for value in values if isinstance(value, str)})
     if numbers:
-        return f" ({name} is from {min(numbers):.4g} to {max(numbers):.4g})"
-    return f" ({name} is {' or '.join(words[:20])})" if words else f" (none has a {name})"
+        return f" ({name} ranges from {min(numbers):.4g} to {max(numbers):.4g})"
+    return f" ({name} is {' or '.join(words[:20])})" if words else f" ({name} is missing)"
 
 
 BY = ("objective", "polarity", "similarity", "retention", "accuracy")
@@ -241,7 +243,7 @@ def choose(summary: Summary, wanted: Wanted) -> Chosen:
         InputError: If the run has no points, if the selection is contradictory, or if no point has the score.
     """
     if wanted.knee and (wanted.by or wanted.top):
-        raise InputError("--knee is one point; it goes without --best and --top")
+        raise InputError("--knee selects one point; it cannot be combined with --best or --top")
     candidates = candidates_of(summary, everything=wanted.everything)
     conditions = _conditions(summary, wanted, candidates)
     meeting = [each for each in candidates if all(condition.is_met(each.fields) for condition in conditions)]
@@ -255,7 +257,7 @@ def choose(summary: Summary, wanted: Wanted) -> Chosen:
     scored = [each for each in meeting if each.fields[by] is not None]
     ranked = sorted(scored, key=lambda each: _rank(each, by))
     if not ranked:
-        raise InputError(f"--best {by}: no point has it")
+        raise InputError(f"--best is {by}, which no point has; allowed: {', '.join(BY)}")
     return Chosen(tuple(ranked[: wanted.top or 1]))
 
 
@@ -294,7 +296,7 @@ def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
     results = summary.results
     members = {_encoder(member.dev): member for member in summary.members}
     if not members:
-        raise InputError(f"{results.folder}: {_why_empty(summary)}, so there is nothing to choose from")
+        raise InputError(f"{results.folder}: has no points to choose from, because {_why_empty(summary)}")
     configs = {trial.trial: trial.config for trial in results.trials}
     points = {name: member.dev for name, member in members.items()}
     if everything:
@@ -338,7 +340,7 @@ def _encoder(point: Point) -> tuple[Any, ...]:
 def _why_empty(summary: Summary) -> str:
     trials = summary.results.trials
     if not trials:
-        return "no trial has begun"
+        return "no trial has started"
     num_failed = sum(trial.status == "failed" for trial in trials)
     failed = f" ({num_failed} of {len(trials)} failed)" if num_failed else ""
     return f"no trial finished a rung{failed}"
@@ -348,13 +350,13 @@ def _why_none(summary: Summary, wanted: Wanted, candidates: Sequence[Candidate])
     """Return how many points meet each condition, and whether points outside the front meet them all."""
     fields = [each.fields for each in candidates]
     conditions = _conditions(summary, wanted, candidates)
-    which = "of all operating points" if wanted.everything else "of the front"
-    reason = f"no point {which} meets what was asked: {why_none(conditions, fields)}"
+    group = "operating point" if wanted.everything else "point on the front"
+    reason = f"no {group} meets all conditions: {why_none(conditions, fields)}"
     if wanted.everything:
         return reason
     others = [each.fields for each in candidates_of(summary, everything=True)]
     num_others = sum(all(condition.is_met(each) for condition in conditions) for each in others)
-    return f"{reason}; --all finds {num_others} that are not on the front" if num_others else reason
+    return f"{reason}; --all finds {num_others} points that are not on the front" if num_others else reason
 
 
 def candidates_as_json(
@@ -404,7 +406,7 @@ def why_no_intervals_of(summary: Summary, point: Point) -> str:
     """Return why a point has no intervals."""
     if why := why_no_intervals(summary, point.split):
         return why
-    return "scores of each query are stored of points within three standard errors of the front alone"
+    return "per-query scores are only stored for points within three standard errors of the front"
 
 
 def export_command(summary: Summary, name: str, to: str = "FOLDER") -> str:

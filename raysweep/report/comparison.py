@@ -19,17 +19,17 @@ def probe_sentences(summary: Summary) -> list[str]:
 def _probe_sentence(summary: Summary, split: ScoredSplit, probes: ProbeComparison) -> str:
     area, best = summary.areas[split].front, probes.best
     return (
-        f"On {split} the front dominates {probes.num_dominated} of the {probes.num_points} points of the probe, and its "
-        f"hypervolume is {show_area(area)} against {show_area(probes.area)}. The best of these points, by the objective "
-        f"on dev, is {kind_name(best)} with {_scores(best)}; {_dominated(probes)}."
+        f"On {split}, the front dominates {probes.num_dominated} of the {probes.num_points} points of the probe, and its "
+        f"hypervolume is {show_area(area)}, compared with {show_area(probes.area)} for the probe. The probe's best point by "
+        f"the objective on dev is {kind_name(best)} with {_scores(best)}; {_dominated(probes)}."
     )
 
 
 def _dominated(probes: ProbeComparison) -> str:
     member = probes.dominating
     if member is None:
-        return "no member of the front dominates it"
-    return f"{kind_name(member)} of trial {member.trial} at step {member.step} dominates it, with {_scores(member)}"
+        return "no front member dominates it"
+    return f"{kind_name(member)} of trial {member.trial} at step {member.step} dominates it with {_scores(member)}"
 
 
 def _scores(point: Point) -> str:

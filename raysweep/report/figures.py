@@ -82,7 +82,7 @@ def front_figure(summary: Summary) -> bytes:
             for axis, split in zip(axes, splits, strict=True):
                 _draw_front(axis, summary, split, colors)
         else:
-            _say_that_it_is_empty(dev_axis)
+            _label_as_empty(dev_axis)
         _add_front_legend(figure, summary)
         return png(figure)
 
@@ -109,7 +109,7 @@ def progress_figure(summary: Summary) -> bytes:
         axis.set_xlabel("training examples seen")
         axis.set_ylabel("objective on dev (x100)")
         if not lines:
-            _say_that_it_is_empty(axis)
+            _label_as_empty(axis)
             axis.set(xticks=[], yticks=[])
         axis.autoscale_view()
         add_legend(figure)
@@ -133,7 +133,7 @@ def _xy(points: Sequence[Point]) -> tuple[list[float], list[float]]:
     return [100 * point.similarity for point in points], [100 * point.polarity for point in points]
 
 
-def _say_that_it_is_empty(axis: "Axes") -> None:
+def _label_as_empty(axis: "Axes") -> None:
     axis.text(0.5, 0.5, "No rung finished", transform=axis.transAxes, ha="center", color=FAINT, size=14)
 
 
@@ -277,7 +277,7 @@ def _add_front_legend(figure: "Figure", summary: Summary) -> None:
     if any(summary.oracles.values()):
         axis.plot([], [], label="oracle front (limit)", **ORACLE)
     if summary.labeled:
-        axis.plot([], [], label="with the pool's labels known", **LABELED)
+        axis.plot([], [], label="with known pool labels", **LABELED)
     for kind in dict.fromkeys(baseline.kind for baseline in summary.baselines):
         _label_marker(axis, BASELINE_NAMES[kind], size=BASELINE_SIZES[kind], **BASELINE_STYLES[kind])
     add_legend(figure)

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from raysweep.output import ABSENT, TextTable
 from raysweep.report.summary import SPLITS, Summary
 from raysweep.report.tables import kind_name, show, show_area, show_share
-from raysweep.results.types import Point
 
 KNOWN_LABELS_TEXT = (
-    "Where the labels of the pool are known, a query's class probabilities can be held against them: cos_R plus g times the "
-    "probability of the sentence's own label. No encoder knows these labels, so these points are no part of the front and "
-    "count for no area of it. Their own front was chosen on dev."
+    "If the labels of the pool are known, a sentence can be scored by cos_R plus g times the query's predicted probability "
+    "of the sentence's own label. An encoder does not know these labels, so these points are not on the front and do not "
+    "count for its hypervolume. They have a separate front, which is chosen on dev."
 )
 
 _SCORES = ("P", "S", "retention")
@@ -21,15 +20,15 @@ def known_labels_table(summary: Summary) -> TextTable:
     scores = [f"{split} {score}" for split in SPLITS for score in _SCORES]
     rows = []
     for member in summary.labeled:
-        cells = [cell for split in SPLITS for cell in _score_cells(member.on(split))]
-        rows.append((str(member.dev.trial), str(member.dev.step), kind_name(member.dev), *cells))
+        cells = [str(member.dev.trial), str(member.dev.step), kind_name(member.dev)]
+        for split in SPLITS:
+            point = member.on(split)
+            if point is None:
+                cells += [ABSENT] * len(_SCORES)
+            else:
+                cells += [show(point.polarity), show(point.similarity), show(point.retention)]
+        rows.append(tuple(cells))
     return TextTable(("trial", "step", "kind", *scores), tuple(rows), frozenset({"kind"}))
-
-
-def _score_cells(point: Point | None) -> tuple[str, ...]:
-    if point is None:
-        return (ABSENT,) * len(_SCORES)
-    return show(point.polarity), show(point.similarity), show(point.retention)
 
 
 def known_labels_sentences(summary: Summary) -> list[str]:
@@ -40,8 +39,8 @@ def known_labels_sentences(summary: Summary) -> list[str]:
 def known_labels_lines(summary: Summary) -> Iterator[str]:
     """Yield the hypervolume of their front on each split on which they are scored, with its share of the oracle's."""
     for split, area in summary.labeled_areas.items():
-        shared = "" if area.share is None else f", {show_share(area.share)} of the oracle's"
-        yield f"with the pool's labels known, hypervolume on {split}: {show_area(area.front)}{shared}"
+        share = "" if area.share is None else f", {show_share(area.share)} of the oracle's"
+        yield f"with known pool labels, hypervolume on {split}: {show_area(area.front)}{share}"
     if why := summary.labeled_front.why_partial("test"):
         reason = "weights are stored only for rungs with a point on the ordinary front"
-        yield f"with the pool's labels known, no hypervolume on test: {why}; {reason}"
+        yield f"with known pool labels, no hypervolume on test: {why}; {reason}"

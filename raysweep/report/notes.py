@@ -18,7 +18,7 @@ def notes(summary: Summary) -> list[str]:
         *damage_notes(summary),
         *_on_constraints(summary),
         *_on_test_scores(summary),
-        *_on_what_the_front_is_compared_with(summary),
+        *_on_references(summary),
         *_on_intervals(summary),
         *_on_failures(summary.results),
     ]
@@ -42,15 +42,15 @@ def ending_notes(results: Results) -> Iterator[str]:
 def running_or_killed(results: Results) -> str:
     """Return the end of a sentence: whether an unfinished sweep is running or was killed, as far as that is known."""
     if results.has_driver is False:
-        return "was killed: this is what it had stored, and raysweep run --resume goes on with it"
-    which = "is still running" if results.has_driver else "is still running, or it was killed"
-    return f"{which}: this is what it has stored so far"
+        return "was killed; this report shows its stored results, and raysweep run --resume RUN continues it"
+    state = "is still running" if results.has_driver else "is still running or was killed"
+    return f"{state}; this report shows the results so far"
 
 
 def damage_notes(summary: Summary) -> Iterator[str]:
     """Yield a note per result that is missing because of a damaged file."""
-    for what, why in summary.damage.items():
-        yield f"There are no {what}: {why}."
+    for name, why in summary.damage.items():
+        yield f"The {name} are missing: {why}."
 
 
 def _on_constraints(summary: Summary) -> Iterator[str]:
@@ -61,13 +61,13 @@ def _on_constraints(summary: Summary) -> Iterator[str]:
         return
     if num_missing == num_members:
         yield (
-            f"No point reaches what is asked for ({limits}): the best is the one that misses by least, and hypervolumes, "
-            "which count points that do, are 0."
+            f"No point meets the constraints ({limits}). The best point is the one that misses them by the least, and "
+            "hypervolumes are 0, because only points that meet the constraints count."
         )
     else:
         yield (
-            f"{num_missing} of the {num_members} front members miss what is asked for ({limits}): they are "
-            "neither knee nor best, and count for no hypervolume."
+            f"{num_missing} of the {num_members} front members miss the constraints ({limits}). They are neither the knee "
+            "nor the best point, and do not count for hypervolumes."
         )
 
 
@@ -75,21 +75,21 @@ def _on_test_scores(summary: Summary) -> Iterator[str]:
     if not summary.members:
         yield "No rung finished, so there is no front."
     elif "test" not in summary.splits:
-        yield "The test split was not scored: every score here is on dev, on which the front was also chosen."
+        yield "The test split was not scored. All scores are on dev, where the front was chosen."
     elif why := summary.front.why_partial("test"):
         yield _partial_note(summary.results, why)
 
 
 def _partial_note(results: Results, why: str) -> str:
-    text = f"{why[0].upper()}{why[1:]}, so the front has no hypervolume, floor or comparison there"
+    text = f"{why[0].upper()}{why[1:]}, so the front has no hypervolume, floor or comparison on test"
     if results.status == "running" and results.has_driver is not False:
         return f"{text} yet."
     if results.status in ("completed", "budget", "plateau"):
-        return f"{text}: the weights of the others are not stored, or scoring them failed."
-    return f"{text}: raysweep run --resume RUN scores the members that are missing and whose weights are stored."
+        return f"{text}. The weights of the other members are not stored, or scoring them failed."
+    return f"{text}. raysweep run --resume RUN scores the missing members whose weights are stored."
 
 
-def _on_what_the_front_is_compared_with(summary: Summary) -> Iterator[str]:
+def _on_references(summary: Summary) -> Iterator[str]:
     for split in summary.complete_splits:
         if split not in summary.references:
             yield f"The reference encoder's scores on {split} are not stored, so there is no hypervolume on {split}."
@@ -101,7 +101,7 @@ def _on_intervals(summary: Summary) -> Iterator[str]:
     for split in summary.complete_splits if summary.members else ():
         why = why_no_intervals(summary, split)
         if why and missing_intervals(split) not in summary.damage:  # which already has a note
-            yield f"There are no intervals on {split}: {why}."
+            yield f"Intervals on {split} are missing: {why}."
 
 
 def why_no_intervals(summary: Summary, split: ScoredSplit) -> str:
@@ -114,19 +114,19 @@ def why_no_intervals(summary: Summary, split: ScoredSplit) -> str:
         return why
     stored = summary.scores.get(split)
     if stored is None:
-        return "the run has not stored the scores of each query"
+        return "the run does not store per-query scores"
     front = summary.front.on(split)
     num_missing = sum(name_of_point(point) not in stored for point in front)
-    return f"the scores of each query are not stored of {num_missing} of the {len(front)} front members"
+    return f"per-query scores of {num_missing} of the {len(front)} front members are not stored"
 
 
 def _on_failures(results: Results) -> Iterator[str]:
     failed = _count(results, TrialStatus.FAILED)
     if failed:
-        where = "their reasons are in the table of trials"
+        place = "the table of trials gives the reasons"
         if any(trial.traceback for trial in results.trials):
-            where += ", and what they raised is under Failures"
-        yield f"{failed} of {len(results.trials)} trials failed; {where}."
+            place += ", and Failures has the tracebacks"
+        yield f"{failed} of {len(results.trials)} trials failed; {place}."
 
 
 def _count(results: Results, status: TrialStatus) -> int:

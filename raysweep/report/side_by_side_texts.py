@@ -10,7 +10,7 @@ from raysweep.report.side_by_side import Domination, SettingDifference, Side, Si
 from raysweep.report.tables import short, show, show_area
 from raysweep.report.texts import CORRECTED
 
-PICTURE = "compare.png"
+FIGURE = "compare.png"
 
 MAX_NAMES = 5  # of points per table cell; JSON lists all
 
@@ -41,7 +41,7 @@ def difference_table(found: SideBySide) -> TextTable:
         for each in found.differences
     ]
     level = f"{100 * found.level:.0f}%"
-    interval = f"interval, {level} together" if len(found.differences) > 1 else f"{level} interval"
+    interval = f"simultaneous {level} interval" if len(found.differences) > 1 else f"{level} interval"
     columns = ("split", "hypervolumes", "difference", f"{interval}, {CORRECTED}", "over")
     return TextTable(columns, tuple(rows), frozenset({"split", "hypervolumes", "over"}))
 
@@ -107,29 +107,29 @@ def notes(found: SideBySide) -> Iterator[str]:
     yield from found.notes
     absent = {each.why_none for each in found.differences if each.interval is None}
     for why in sorted(absent):
-        yield f"The difference of hypervolumes has no interval: {why}."
+        yield f"A difference of hypervolumes has no interval: {why}."
     if any(each.interval for each in found.differences):
         yield _what_intervals_are(found)
 
 
 def _what_intervals_are(found: SideBySide) -> str:
-    text = "Intervals are of a paired bootstrap over queries"
+    text = "Intervals come from a paired bootstrap over queries"
     if any(each.has_seeds for each in found.differences):
         text += (
-            "; where they are over seeds too, they are of what the configurations of the fronts are worth over other seeds "
-            "of training, whose noise is pooled over the configurations that ran more than once"
+            "; those over seeds too are for the mean scores of the fronts' configurations, with the noise of training seeds "
+            "pooled over the configurations that ran more than once"
         )
     else:
-        text += "; other seeds of training are not in them"
+        text += " and do not include training seeds"
     if len(found.differences) > 1:
-        text += f", and they hold together with {100 * found.level:.0f}% (Bonferroni)"
+        text += f"; together they hold with {100 * found.level:.0f}% (Bonferroni)"
     return f"{text}."
 
 
 def markdown(found: SideBySide) -> str:
     """Return the content of ``compare.md``: the figure, then the tables."""
     names = ", ".join(side.label for side in found.sides)
-    lines = [f"# {escape_markdown(names)}", "", f"![Fronts of the runs]({PICTURE})"]
+    lines = [f"# {escape_markdown(names)}", "", f"![Fronts of the runs]({FIGURE})"]
     for note in notes(found):
         lines += ["", f"> {escape_markdown(note)}"]
     for title, table in sections(found):

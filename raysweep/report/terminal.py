@@ -82,12 +82,12 @@ def _shown_rows(summary: Summary) -> list[int]:
 def _caption_lines(summary: Summary, front: TextTable, omitted_guards: Set[str]) -> Iterator[str]:
     num_shown = len(_shown_rows(summary))
     if num_shown < len(summary.members):
-        yield f"{num_shown} of {len(summary.members)} members; raysweep show has all of them"
+        yield f"{num_shown} of {len(summary.members)} members; raysweep show lists all of them"
     if omitted_guards:
-        yield f"the report and a wider terminal have the scores of {', '.join(sorted(omitted_guards))} too"
+        yield f"scores of {', '.join(sorted(omitted_guards))} are in the report, or in a wider terminal"
     yield from _configuration_lines(front)
     if limits := limits_text(summary.results):
-        yield f"asked for: {limits}"
+        yield f"constraints: {limits}"
     for split, reference in summary.references.items():
         scores = f"P {show(reference.polarity)}, S {show(reference.similarity)}"
         yield f"R on {split}: {scores}"
@@ -104,10 +104,10 @@ def _area(area: Area, uncertainty: FrontUncertainty | None) -> str:
     if uncertainty is not None:
         front += f" {show_interval(uncertainty.hypervolume, show_area)}"
         share += f" {show_interval(uncertainty.share, show_share)}"
-    found = front if area.share is None else f"{front}, {share} of the oracle's"
+    text = front if area.share is None else f"{front}, {share} of the oracle's"
     if uncertainty is None or uncertainty.hypervolume is None:
-        return found
-    return f"{found}; intervals over {uncertainty.noise}, {CORRECTED}"
+        return text
+    return f"{text}; intervals over {uncertainty.noise}, {CORRECTED}"
 
 
 def _configuration_lines(front: TextTable) -> Iterator[str]:
@@ -165,7 +165,7 @@ def choice_lines(summary: Summary, chosen: Sequence[Candidate], splits: Sequence
     configs = {each.dev.trial: each.config for each in chosen}
     for trial, config in configs.items():
         yield f"trial {trial}: {describe(config, varied)}"
-    yield _what_scores_are(summary, chosen, splits)
+    yield _explain_scores(summary, chosen, splits)
     yield from _missing_intervals(summary, chosen, splits)
     yield from _missing_guards(summary)
     members = [each.dev.name for each in chosen if each.is_member]
@@ -173,17 +173,17 @@ def choice_lines(summary: Summary, chosen: Sequence[Candidate], splits: Sequence
     for name in members if len(members) <= MAX_COMMANDS else blank:
         yield f"export: {export_command(summary, name)}"
     if len(members) < len(chosen):
-        yield "Points that are not on the front cannot be exported: their weights are not kept."
+        yield "Only points on the front can be exported, because only their weights are stored."
 
 
-def _what_scores_are(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> str:
+def _explain_scores(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> str:
     text = "Scores x100, chosen on dev"
     if any(split in summary.uncertainty for split in splits):
-        text += f"; {LEVEL:.0%} intervals over queries stand in brackets where there is room for them"
+        text += f"; brackets hold {LEVEL:.0%} intervals over queries, if the terminal is wide enough"
     if "dev" in splits and "dev" in summary.uncertainty:
-        text += ", those on dev less what choosing the front there adds"
+        text += "; on dev they are corrected for selection bias"
     if "test" in splits and not any(each.test for each in chosen):
-        text += "; none of these points was scored on test"
+        text += "; none of these points is scored on test"
     return f"{text}."
 
 
@@ -193,8 +193,8 @@ def _missing_intervals(summary: Summary, chosen: Sequence[Candidate], splits: Se
         points = [point for each in chosen if (point := each.on(split))]
         without = [point for point in points if summary.intervals_of(point) is None]
         if without:
-            whose = "no intervals" if len(without) == len(points) else f"no intervals of {len(without)} points"
-            yield f"There are {whose} on {split}: {why_no_intervals_of(summary, without[0])}."
+            owners = "" if len(without) == len(points) else f" of {len(without)} points"
+            yield f"Intervals{owners} on {split} are missing: {why_no_intervals_of(summary, without[0])}."
 
 
 def _missing_guards(summary: Summary) -> Iterator[str]:
@@ -202,4 +202,4 @@ def _missing_guards(summary: Summary) -> Iterator[str]:
     for guard in summary.results.info.guards:
         num_missing = sum(guard not in member.guards for member in summary.members)
         if num_missing:
-            yield f"{num_missing} of the {len(summary.members)} front members have no score of {guard} yet."
+            yield f"{num_missing} of the {len(summary.members)} front members are not scored under {guard} yet."

@@ -9,77 +9,77 @@ from raysweep.results.types import Results, RunInfo
 SYMBOLS = {"polarity": "P", "similarity": "S"}  # other scores have none
 
 HYPERVOLUME_TEXT = (
-    "The area that the front dominates above the stated point: P of the reference encoder R and half of its S, on the"
-    " same split, with scores x100. The oracle front is the limit no encoder can pass, with the chords between its "
-    "points; the share is the part of its area that the front reaches. On test it is the front chosen on dev that is "
-    "measured. Points that miss a constraint of the sweep count for nothing."
+    "The area that the front dominates above the given point, which is P of the reference encoder R and half of its S on "
+    "the same split, for scores x100. The oracle front is the limit that no encoder can exceed; its area includes the "
+    "chords between its points. The share is the front's area divided by the oracle's. The test split measures the front "
+    "that was chosen on dev. Points that miss a constraint of the sweep do not count."
 )
 
 MEANS_TEXT = (
-    "Front members whose configuration was trained more than once, each time with another seed: P and S of the member "
-    "itself, and their means over the runs, ± one standard deviation over the runs. A member that is above its mean is so "
-    "partly by luck. All on dev."
+    "Front members whose configuration was trained more than once, with different seeds: P and S of the member, and the "
+    "means over the runs ± one standard deviation, all on dev. A member above its mean was partly lucky."
 )
 
 SCORES_TEXT = (
-    "P is the weighted share of retrieved sentences with the query's label, S their weighted mean cosine under the "
-    "reference encoder, retention S divided by that encoder's own S; all x100, means over queries. "
-    "The knee is the point farthest beyond the chord between the front's ends, both objectives scaled to the front."
+    "P is the weighted share of retrieved sentences that have the query's label. S is the weighted mean cosine of the query "
+    "and the retrieved sentences under the reference encoder. Retention is S divided by the reference encoder's own S. All "
+    "are x100 and means over queries. The knee is the point farthest beyond the chord between the ends of the front, with "
+    "both objectives scaled to the front."
 )
 
 CERTAINTY_TEXT = (
-    "90% intervals over the queries that might have been drawn; all points are averaged over the same resampled queries. "
-    "They are of the encoders as they were trained, not of what other training seeds would give. Those on dev are moved "
-    "down by what choosing the front there adds to its scores, which nested resampling says. The stability of a member is "
-    "the share of resamples in which it is on the front. It is no probability that it truly is: what got there by luck is "
-    "there in many resamples too. The column knee has the share in which a member is the knee; those marked ★ hold it "
-    "together in 90%. Differences from the knee are on the same queries, each with an interval of its own, and with an "
-    "asterisk where they are more than noise, all of them taken together (Holm's method, at 10%)."
+    "Intervals are 90% bootstrap intervals over queries; all points use the same resampled queries. They hold for the "
+    "trained encoders, not for other training seeds. Intervals on dev are lowered by the selection bias of the front, which"
+    " a nested bootstrap estimates. Stability is the share of resamples in which a member is on the front. It is not the "
+    "probability that the member belongs there, because a lucky member is on the front of most resamples too. The knee "
+    "column is the share of resamples in which a member is the knee; the members marked ★ together cover 90%. Differences "
+    "from the knee are paired by query, each with its own interval. An asterisk marks differences that are significant "
+    "after Holm's adjustment over all of them, at 10%."
 )
 
 AREA_QUERIES_TEXT = (
-    "In brackets are 90% intervals over queries, of what the same points are worth at their true scores. Other seeds of "
-    "training are not in them: no configuration has a second run whose scores are stored."
+    "Brackets hold 90% intervals over queries, for the same points at their true scores. They do not include training "
+    "seeds, because no configuration has a second run with stored scores."
 )
 
 AREA_SEEDS_TEXT = (
-    "In brackets are 90% intervals over queries and seeds, of what the configurations of the same points are worth at what "
-    "they score on average over both. The noise of seeds is pooled over the configurations that ran more than once. On "
-    "test, where only runs of the front are scored, what these were luckier by than others on dev is taken off, as far as "
-    "that is their seeds' doing. That configurations were chosen by how their first runs did is not in the intervals."
+    "Brackets hold 90% intervals over queries and seeds, for the mean scores of the configurations of the same points. The "
+    "noise of seeds is pooled over the configurations that ran more than once. On test, where only the runs on the front "
+    "are scored, the intervals are lowered by the luck of these runs on dev, as far as it comes from their seeds. The "
+    "intervals do not include the bias from choosing configurations by their first runs."
 )
 
-CORRECTED = "less what luck adds"
+CORRECTED = "corrected for selection bias"
 """A short substitute for :data:`AREA_BIAS_TEXT` next to the interval of an area."""
 
 AREA_BIAS_TEXT = (
-    "The area of noisy points is too great on average, since of close ones the luckier counts; the intervals are corrected "
-    "for that, so that they may lie lower than the area itself."
+    "The area of noisy points is too large on average, because the luckier one of two similar points counts. The intervals "
+    "are corrected for this bias and can be below the area itself."
 )
 
 REPLICATED_TEXT = (
-    "Intervals are those of what the configuration scores on average over queries and seeds: 90%, by crossed random "
-    "effects, the noise of seeds pooled over the configurations."
+    "Intervals are 90% intervals of the configuration's mean score over queries and seeds, from crossed random effects with "
+    "the noise of seeds pooled over configurations."
 )
 
 BASELINES_TEXT = (
-    "Points that no trial made: they are never on the front and count for no hypervolume of it. probe(g) is R itself, "
-    "retrieved with by its cosine and g times the inner product of the class probabilities of a logistic regression on its "
-    "embeddings; setfit the body of a model that the setfit package trained; published scores are those of others, whose "
-    "retrieval pool was another one. In brackets are 90% intervals over queries; SetFit models and published scores have "
-    "none, since their scores of each query are not stored. A member of the front dominates a point that is no better in P "
-    "nor in S, and worse in one, on the same split."
+    "Baselines do not come from a trial. They are never on the front and do not count for its hypervolume. probe(g) is R "
+    "itself: retrieval by its cosine plus g times the inner product of the class probabilities from a logistic regression "
+    "on its embeddings. setfit is the body of a model trained with the setfit package. Published scores come from other "
+    "authors and a different retrieval pool. Brackets hold 90% intervals over queries; SetFit models and published scores "
+    "have none, because their per-query scores are not stored. A front member dominates a baseline if it is at least as "
+    "good in P and S on the same split, and better in one of them."
 )
 
 COST_TEXT = (
-    "Seconds are those for which trials held their CPUs and GPUs. What was saved is an estimate: what trials that were "
-    "stopped would have taken to their end, at the pace of the rungs they did."
+    "Seconds are those in which trials occupied their CPUs and GPUs. The savings are an estimate: the time that "
+    "early-stopped trials would have needed for their remaining rungs, at the pace of their completed rungs."
 )
 
 
 BILL_TEXT = (
-    "Counted while raysweep ran, prepare included. Nodes that are there before or afterwards, disks, addresses and traffic "
-    "are not in it."
+    "The bill covers the time in which raysweep ran, including prepare. It excludes nodes that were up before or after, "
+    "disks, IP addresses and network traffic."
 )
 
 
@@ -91,19 +91,19 @@ def objective_formula(info: RunInfo) -> str:
 
 def constraints_text(info: RunInfo) -> str:
     """Return the constraints, such as ``P ≥ 70.0, retention ≥ 90.0``; empty if the sweep has none."""
-    return _least_text({SYMBOLS.get(name, name): least for name, least in info.constraints.items()})
+    return _minima_text({SYMBOLS.get(name, name): minimum for name, minimum in info.constraints.items()})
 
 
 def limits_text(results: Results) -> str:
     """Return the constraints as in :func:`constraints_text`, followed by the limits of guards; empty if there are none."""
     info = results.info
     measured = {score.guard: score.at_least for score in results.guards}
-    guards = {name: least for name, least in {**measured, **info.guards}.items() if least is not None}
-    return ", ".join(filter(None, (constraints_text(info), _least_text(guards))))
+    guards = {name: minimum for name, minimum in {**measured, **info.guards}.items() if minimum is not None}
+    return ", ".join(filter(None, (constraints_text(info), _minima_text(guards))))
 
 
-def _least_text(least_by_name: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} ≥ {100 * least:.1f}" for name, least in least_by_name.items())
+def _minima_text(minima: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} ≥ {100 * minimum:.1f}" for name, minimum in minima.items())
 
 
 def objective_text(info: RunInfo) -> str:

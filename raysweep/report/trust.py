@@ -18,7 +18,7 @@ from raysweep.uncertainty.front import Floor, FrontUncertainty
 from raysweep.uncertainty.interval import Interval
 from raysweep.uncertainty.selection import Drop
 
-MOST_NAMED = 5  # members of the knee region listed by name
+MAX_NAMES = 5  # members of the knee region listed by name
 
 
 def area_text(summary: Summary) -> str:
@@ -26,8 +26,8 @@ def area_text(summary: Summary) -> str:
     if not summary.uncertainty:
         return HYPERVOLUME_TEXT
     has_seeds = all(front.has_seeds for front in summary.uncertainty.values())
-    of_intervals = AREA_SEEDS_TEXT if has_seeds else AREA_QUERIES_TEXT
-    return f"{HYPERVOLUME_TEXT} {of_intervals} {AREA_BIAS_TEXT}"
+    intervals = AREA_SEEDS_TEXT if has_seeds else AREA_QUERIES_TEXT
+    return f"{HYPERVOLUME_TEXT} {intervals} {AREA_BIAS_TEXT}"
 
 
 def means_text(summary: Summary) -> str:
@@ -50,29 +50,24 @@ def trust_sentences(summary: Summary) -> list[str]:
 
 def _floor_sentence(split: ScoredSplit, floor: Floor, noise: str) -> str:
     amount = f"{show_area(floor.gain)} {show_interval(floor.interval, show_area)}"
-    beginning = (
-        f"The floor on {split} is the probe, which needs no training: the front's hypervolume less the probe's is "
-        f"{amount}, over {noise}."
-    )
+    probe = "the probe, which needs no training,"
+    difference = f"On {split}, the front's hypervolume exceeds that of {probe} by {amount}, over {noise}."
     if floor.is_beaten:
-        return f"{beginning} The lower bound is above 0: the front beats the floor."
+        return f"{difference} The lower bound is above 0: the front beats this floor."
     if floor.is_better:
-        return f"{beginning} The upper bound is below 0: the floor is better than the front."
-    return f"{beginning} The lower bound is not above 0: the front is not known to beat the floor."
+        return f"{difference} The upper bound is below 0: the floor is better than the front."
+    return f"{difference} The lower bound is not above 0: it is unclear whether the front beats this floor."
 
 
 def _knee_sentence(split: ScoredSplit, front: FrontUncertainty) -> str:
     region = front.knee_region
-    named = [f"{_short(name)} ({front.members[name].knee_share:.0%})" for name in region[:MOST_NAMED]]
-    if len(region) > MOST_NAMED:
-        named.append(f"{len(region) - MOST_NAMED} more")
+    shares = [f"{_short(name)} ({front.members[name].knee_share:.0%})" for name in region[:MAX_NAMES]]
+    if len(region) > MAX_NAMES:
+        shares.append(f"{len(region) - MAX_NAMES} more")
     if len(region) == 1:
-        return (
-            f"On {split} the knee is {_short(region[0])} in {front.members[region[0]].knee_share:.0%} of the resamples."
-        )
-    return (
-        f"On {split} the knee is a region of {len(region)} members, in this share of the resamples: {', '.join(named)}."
-    )
+        share = front.members[region[0]].knee_share
+        return f"On {split}, the knee is {_short(region[0])} in {share:.0%} of the resamples."
+    return f"On {split}, the knee is one of {len(region)} members, by share of resamples: {', '.join(shares)}."
 
 
 def _short(name: PointName) -> str:
@@ -84,12 +79,11 @@ def _short(name: PointName) -> str:
 def _drop_sentence(score: str, drop: Drop) -> str:
     within = f" (90% interval: {_less_within(drop.total_interval)})" if drop.total_interval.is_finite else ""
     text = (
-        f"{score} of the front's members is {_less(drop.total)} on test than on dev in the mean{within}. That they were "
-        f"chosen on dev makes it {_less(drop.selection)}; the rest, {_less(drop.shift)}, is a shift between the splits, or "
-        "chance, that the same encoders show."
+        f"On average, {score} of the front's members is {_less(drop.total)} on test than on dev{within}. Selection on dev "
+        f"accounts for {_less(drop.selection)}; the remainder, {_less(drop.shift)}, is a shift between the splits or noise."
     )
     if drop.reference is not None and drop.reference.is_finite:
-        text += f" {score} of R, which nobody chose, is {_less_within(drop.reference)} on test than on dev."
+        text += f" {score} of R, which was not selected, is {_less_within(drop.reference)} on test than on dev."
     return text
 
 
@@ -113,10 +107,10 @@ def trust_lines(summary: Summary) -> Iterator[str]:
     for split, front in summary.uncertainty.items():
         if front.floor is not None:
             amount = show_interval(front.floor.interval, show_area)
-            yield f"floor (probe) on {split}: {_verdict(front.floor)}, the front's hypervolume less its own is in {amount}"
+            yield f"floor (probe) on {split}: {_verdict(front.floor)}, hypervolume difference in {amount}"
 
 
 def _verdict(floor: Floor) -> str:
     if floor.is_beaten:
         return "beaten"
-    return "better than the front" if floor.is_better else "not known to be beaten"
+    return "better than the front" if floor.is_better else "not shown to be beaten"

@@ -51,7 +51,9 @@ def write(place: Path | Folder, to: Path | None = None) -> Report:
     report = run.within("report") if to is None else LocalFolder(to)
     folder = report.path
     if to is None and folder.is_symlink():
-        raise InputError(f"{folder}: is a symbolic link; a run's folders lie in the run itself, and --to names another")
+        raise InputError(
+            f"{folder}: is a symbolic link; allowed: a folder in the run itself, or another folder with --to"
+        )
     summary = summary_of(run)
     check_settings(run, summary.results.config_digests)
     readings = None
@@ -67,7 +69,7 @@ def write(place: Path | Folder, to: Path | None = None) -> Report:
             report.store(name)
     except OSError as error:
         raise InputError(
-            f"{report.location}: cannot write the report ({error.strerror}); the folder must be writable"
+            f"{report.location}: cannot write the report ({error.strerror}); allowed: a writable folder"
         ) from None
     files = tuple(folder / name for name in contents)
     return Report(report.location, folder, files, summary)

@@ -63,8 +63,8 @@ def quick_figures(monkeypatch):
 RESULTS = ("finished", "running", "killed", "cut off", "resumed")
 
 ERRORS = {
-    "empty": "no trial has begun, so there is nothing to choose from",
-    "failed": "no trial finished a rung (3 of 3 failed), so there is nothing to choose from",
+    "empty": "no trial has started",
+    "failed": "no trial finished a rung (3 of 3 failed)",
     "damaged": "line 1 is not an event",
     "no run": "not a run folder",
 }
@@ -91,7 +91,7 @@ def test_show_and_watch_agree_on_whether_a_sweep_runs(tmp_path):
     assert "running, " in watched.stdout and "1 running" in watched.stdout
     driver.close()
     shown, watched = (raysweep_here(tmp_path, *words) for words in (("show", "."), ("watch", ".", "--once")))
-    assert "note: The sweep was killed: " in shown.stdout
+    assert "note: The sweep was killed; " in shown.stdout
     assert "killed, " in watched.stdout and "1 interrupted" in watched.stdout and "1 running" not in watched.stdout
 
 
@@ -137,11 +137,11 @@ def test_show_without_a_match_exits_with_1(tmp_path, format, shown):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--where", "polarity >= 85"], "polarity lies in [0, 1]: 0.85, not 85"),
+        (["--where", "polarity >= 85"], "polarity is 85; allowed: [0, 1]; 85 percent is 0.85"),
         (["--best", "speed"], "--best is 'speed'; allowed: objective, polarity, similarity, retention, accuracy"),
         (["--split", "train"], "--split is 'train'; allowed: dev, test"),
         (["--format", "yaml"], "--format is 'yaml'; allowed: table, json"),
-        (["--knee", "--top", "2"], "--knee is one point; it goes without --best and --top"),
+        (["--knee", "--top", "2"], "--knee selects one point; it cannot be combined with --best or --top"),
     ],
 )
 def test_invalid_options_of_show_are_one_line(tmp_path, arguments, message):
@@ -177,7 +177,7 @@ def test_compare_notes_a_run_without_rungs(tmp_path, state):
     first, other = write_run(tmp_path, "finished"), write_run(tmp_path, state)
     done = raysweep_here(tmp_path, "compare", str(first), str(other))
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"note: {state}: no trial finished a rung, so there is no front." in done.stdout
+    assert f"note: {state} has no front" in done.stdout
     alone = raysweep_here(tmp_path, "compare", str(other), str(write_run(tmp_path, "no run")))
     assert alone.returncode == 2 and len(alone.stderr.splitlines()) == 1
 
@@ -219,8 +219,8 @@ def test_compare_prints_differing_settings_as_json(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "compare needs two runs or more"),
-        (["finished"], "is named twice; compare needs different runs"),
+        ([], "the number of runs is 1; allowed: at least 2"),
+        (["finished"], "finished: is given twice; allowed: different runs"),
         (["other", "--to", "file"], "--to file: is a file, not a folder"),
         (["other", "--to", "s3://bucket/to"], "--to: must be a local path, not a URI"),
         (["other", "--format", "yaml"], "--format is 'yaml'; allowed: table, json"),

@@ -1,7 +1,8 @@
-"""Runs side by side against brute force, and what is said where they cannot be compared."""
+"""Compared runs against brute force, and the errors of runs that cannot be compared."""
 
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -154,83 +155,81 @@ def test_intervals_of_several_runs_hold_together(tmp_path):
     assert [each.label for each in found.differences] == ["b", "c", "b", "c"]
     for each in found.differences[::2]:
         assert each.interval.half_width > 1.1 * alone[each.split].interval.half_width
-    assert any("hold together with 90%" in note for note in notes(found))
-    assert any("interval, 90% together" in column for column in difference_table(found).columns)
+    assert any("Bonferroni" in note and "90%" in note for note in notes(found))
+    assert any("simultaneous 90% interval" in column for column in difference_table(found).columns)
     assert len(found.dominations) == 12
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "problem"),
     [
-        ({"dataset": "mails.csv"}, "its dataset is mails.csv, not reviews.csv"),
-        ({"reference": "e5-small"}, "its reference encoder is e5-small, not all-MiniLM-L6-v2"),
-        ({"k": 8}, "its k is 8, not 16"),
-        ({"rank_weights": "linear"}, "its rank weights is linear, not uniform"),
+        ({"dataset": "mails.csv"}, "b: dataset is mails.csv; allowed: reviews.csv"),
+        ({"reference": "e5-small"}, "b: reference encoder is e5-small; allowed: all-MiniLM-L6-v2"),
+        ({"k": 8}, "b: k is 8; allowed: 16"),
+        ({"rank_weights": "linear"}, "b: rank weights is linear; allowed: uniform"),
     ],
 )
-def test_runs_of_other_tasks_are_refused_with_what_differs(tmp_path, changes, said):
+def test_runs_of_different_tasks_are_rejected(tmp_path, changes, problem):
     sides = [side(tmp_path, "a"), side(tmp_path, "b", **changes)]
     with pytest.raises(InputError) as error:
         compare_runs(sides)
-    assert str(error.value).startswith(f"b cannot be compared with a: {said}; ")
+    assert str(error.value).startswith(problem)
     assert "\n" not in str(error.value)
 
 
-def test_runs_with_another_dev_are_compared_on_test_alone(tmp_path):
+def test_runs_with_different_dev_queries_are_compared_on_test_only(tmp_path):
     sides = [side(tmp_path, "a"), side(tmp_path, "b", num_queries={"dev": 800, "test": 400})]
     found = compare_runs(sides)
     assert found.splits == ("test",)
-    assert "Not compared on dev: b has 800 queries on dev, and a 900." in found.notes
+    assert any(re.search("dev.*b has 800 .*a has 900", note) for note in found.notes)
 
 
-def test_runs_that_share_no_split_are_refused(tmp_path):
+def test_runs_without_a_common_split_are_rejected(tmp_path):
     sides = [side(tmp_path, "a"), side(tmp_path, "b", num_pool={"dev": 1, "test": 2})]
-    with pytest.raises(InputError, match="b has 1 sentences in the retrieval pool on dev, and a 4500"):
+    with pytest.raises(InputError, match="dev.*b has 1 .*pool.*a has 4500"):
         compare_runs(sides)
 
 
-def test_reference_scores_tell_other_queries(tmp_path, monkeypatch):
+def test_different_reference_scores_are_rejected(tmp_path, monkeypatch):
     first = side(tmp_path, "a", tested=False)
     monkeypatch.setitem(REFERENCE, "dev", (0.64, 0.47))
     second = side(tmp_path, "b", tested=False)
-    with pytest.raises(InputError, match=r"scores P 64.00, S 47.00 on dev in b and P 63.00, S 47.00 in a, so that"):
+    with pytest.raises(InputError, match=r"dev.*P 64.00, S 47.00 in b and P 63.00, S 47.00 in a"):
         compare_runs([first, second])
 
 
 @pytest.mark.parametrize("which", ["a", "b"])
-def test_without_scores_of_queries_there_is_no_interval_and_it_says_so(tmp_path, which):
+def test_runs_without_query_scores_have_no_interval_and_a_note(tmp_path, which):
     sides = [side(tmp_path, "a", scores=which != "a"), side(tmp_path, "b", scores=which != "b")]
     found = compare_runs(sides)
     assert all(each.interval is None for each in found.differences)
-    expected = f"The difference of hypervolumes has no interval: {which} has not stored its scores on each query."
-    assert expected in list(notes(found))
+    assert any(re.search(f"no interval: {which} .*per-query scores", note) for note in notes(found))
 
 
-def test_other_queries_with_the_same_means_have_no_interval(tmp_path):
+def test_different_queries_with_equal_means_have_no_interval(tmp_path):
     first, second = side(tmp_path, "a"), side(tmp_path, "b", scores=False)
     results = second.summary.results
     write_query_scores(tmp_path / "b", results, lambda point, num_queries: scores_of(point, num_queries, seed=1))
     second = dataclasses.replace(second, summary=summary_of(LocalFolder(tmp_path / "b")))
     found = compare_runs([first, second])
-    assert {each.why_none for each in found.differences} == {
-        "b and a were not scored on the same queries, or in another order"
-    }
+    (reason,) = {each.why_none for each in found.differences}
+    assert re.search("b and a .*queries", reason)
 
 
-def test_an_empty_run_beside_others_has_no_front(tmp_path):
+def test_an_empty_run_has_no_front(tmp_path):
     found = compare_runs([side(tmp_path, "a"), side(tmp_path, "empty", [], tested=False)])
     assert found.splits == ("dev", "test")
     assert not found.differences and not found.dominations
-    assert "empty: no trial finished a rung, so there is no front." in found.notes
+    assert any("empty has no front" in note for note in found.notes)
     rows = dict(sections(found))["Runs"].rows
     assert rows[1][3:] == ("0", "–", "–")  # noqa: RUF001
     assert as_json(found)["runs"][1]["hypervolume"] == {"dev": None, "test": None}
 
 
-def test_runs_without_any_front_are_one_line(tmp_path):
+def test_runs_without_any_front_are_rejected(tmp_path):
     failed = [StoredTrial({"loss": "triplet"}, "failed", "it broke", [])]
     sides = [side(tmp_path, "a", failed, tested=False), side(tmp_path, "b", [], tested=False)]
-    with pytest.raises(InputError, match="in none of them a trial finished a rung"):
+    with pytest.raises(InputError, match="a, .*b: .*no fronts"):
         compare_runs(sides)
 
 
@@ -238,21 +237,21 @@ def test_runs_without_the_references_scores_have_no_hypervolume(tmp_path):
     sides = [side(tmp_path, name, random_trials(9, seed), has_reference=False) for seed, name in enumerate("ab")]
     found = compare_runs(sides)
     assert not found.areas and not found.differences and found.dominations
-    assert "The reference encoder's scores are not stored, so there are no hypervolumes." in found.notes
+    assert any("reference encoder" in note for note in found.notes)
 
 
-def test_constraints_count_where_they_are_shared(tmp_path):
-    least = {"polarity": 0.8}
-    sides = [side(tmp_path, name, random_trials(20, seed), constraints=least) for seed, name in enumerate("ab")]
+def test_common_constraints_apply_to_hypervolumes(tmp_path):
+    constraints = {"polarity": 0.8}
+    sides = [side(tmp_path, name, random_trials(20, seed), constraints=constraints) for seed, name in enumerate("ab")]
     found = compare_runs(sides)
     expected = [each.summary.areas["test"].front for each in sides]
     assert found.areas["test"] == pytest.approx(expected)
     mixed = compare_runs([sides[0], side(tmp_path, "c")])
     assert mixed.areas["test"][0] > found.areas["test"][0]
-    assert any("other constraints" in note for note in mixed.notes)
+    assert any("different constraints" in note for note in mixed.notes)
 
 
-def test_settings_that_differ_and_no_others_are_listed(tmp_path):
+def test_only_differing_settings_are_listed(tmp_path):
     common = {"k": 16, "budget.trials": 20}
     one, other = side(tmp_path, "a"), side(tmp_path, "b", version="0.2.0")
     one = dataclasses.replace(one, settings={**common, "sampler": "mfgp", "seed": 0})
@@ -277,7 +276,7 @@ def test_markdown_has_every_table_and_the_picture(two):
     assert json.loads(json.dumps(as_json(found)))["runs"][0]["label"] == "a"
 
 
-def test_the_picture_is_one_also_of_an_empty_run(tmp_path):
+def test_figure_of_an_empty_run_is_a_png(tmp_path):
     sides = [side(tmp_path, "$a$", random_trials(9)), side(tmp_path, "b", [], tested=False)]
     assert comparison_figure(compare_runs(sides)).startswith(b"\x89PNG")
 
@@ -290,10 +289,10 @@ def test_the_picture_is_one_also_of_an_empty_run(tmp_path):
         (["s3://bucket/x/a", "a/"], ["x/a", "a"]),
     ],
 )
-def test_names_of_runs_tell_them_apart(locations, expected):
+def test_names_of_runs_are_distinct(locations, expected):
     assert labels(locations) == expected
 
 
-def test_a_run_is_not_compared_with_itself():
-    with pytest.raises(InputError, match="runs/a/ is named twice"):
+def test_a_run_cannot_be_compared_with_itself():
+    with pytest.raises(InputError, match="runs/a/.*twice"):
         labels(["runs/a", "runs/b", "runs/a/"])
