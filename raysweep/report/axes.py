@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
-MAX_LEVELS = (
-    16  # numbers with at most this many values, each used at least twice on average, are levels; others are a range
-)
+# Numbers with at most this many values, each used at least twice on average, are levels; others are a range.
+MAX_LEVELS = 16
 
 LOG_RATIO = 10.0  # a range whose ends differ by this factor is logarithmic
 
@@ -47,20 +46,23 @@ def axes_of(configs: Sequence[Mapping[str, Any]], names: Sequence[str], seed: in
     """
     random = np.random.default_rng(seed)
     columns = {name: [config.get(name) for config in configs] for name in names}
-    return [
-        _axis(name, _without_gaps(values, columns, random)) for name, values in columns.items() if len(set(values)) > 1
-    ]
+    axes = []
+    for name, column in columns.items():
+        if len(set(column)) > 1:
+            values = _fill_gaps(column, columns, random)
+            axes.append(_levels(name, values) if _are_levels(values) else _range(name, values))
+    return axes
 
 
-def _without_gaps(
+def _fill_gaps(
     values: Sequence[Any], columns: Mapping[str, Sequence[Any]], random: np.random.Generator
 ) -> Sequence[Any]:
     """Fill in None with random values of the parameter if another parameter decides which configurations have one."""
     present = [value for value in values if value is not None]
     if len(present) == len(values) or not any(_decides(other, values) for other in columns.values()):
         return values
-    drawn = random.integers(len(present), size=len(values))
-    return [present[i] if value is None else value for i, value in zip(drawn, values, strict=True)]
+    indexes = random.integers(len(present), size=len(values))
+    return [present[index] if value is None else value for index, value in zip(indexes, values, strict=True)]
 
 
 def _decides(other: Sequence[Any], values: Sequence[Any]) -> bool:
@@ -85,10 +87,6 @@ def _are_levels(values: Sequence[Any]) -> bool:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _axis(name: str, values: Sequence[Any]) -> Axis:
-    return _levels(name, values) if _are_levels(values) else _range(name, values)
 
 
 def _levels(name: str, values: Sequence[Any]) -> Axis:

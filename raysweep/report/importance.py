@@ -1,13 +1,20 @@
-"""The importance of each parameter for a sweep's scores, over all trials, including those stopped early."""
+"""The importance of each parameter for a sweep's scores, over all trials, including those stopped early.
+
+Partial training flatters similarity and hurts polarity, so scores at different rungs cannot be used to compare
+configurations. The learning curves of early-stopped trials are therefore extrapolated to the length of the longest ones.
+Legend: ``n`` trials, ``d`` axes, ``t`` scores of a rung.
+"""
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raysweep.report.axes import Axis, axes_of
-from raysweep.report.curves import Curve, scores_at_the_end
 from raysweep.report.response_surface import main_effects
 from raysweep.report.summary import Summary, TrialSummary
 from raysweep.results.types import Point, RunInfo
@@ -18,6 +25,119 @@ FloatArray = NDArray[np.float64]
 TARGETS = ("polarity", "similarity", "objective")
 
 MIN_TRIALS = 5  # fewer are not enough for an estimate
+SEED = 0  # fixed, so that the trees give the same predictions for the same curves
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The ``scores`` (rungs, t) of one trial by increasing step, with ``steps`` (rungs,) and ``examples`` seen (rungs,).
+
+    ``num_rungs`` is the number of rungs in the full trial; 0 if unknown.
+    """
+
+    scores: FloatArray
+    steps: FloatArray
+    examples: FloatArray
+    num_rungs: int
+
+    @property
+    def examples_per_rung(self) -> float:
+        return float(self.examples[-1] / self.steps[-1])
+
+    def with_start(self, untrained: FloatArray) -> "Curve":
+        """Return a curve that starts at step 0 with the scores (t,) before any training."""
+        scores = np.vstack([untrained, self.scores])
+        return Curve(scores, np.append(0.0, self.steps), np.append(0.0, self.examples), self.num_rungs)
+
+
+def scores_at_the_end(curves: Sequence[Curve], places: FloatArray, untrained: FloatArray | None = None) -> FloatArray:
+    """Return the scores (n, t) of each trial, extrapolated to the longest trials' progress.
+
+    The longest trials have completed some share of their planned rungs, and every trial is extrapolated to the same
+    share of its own. The missing rungs are added one by one: the gain of a rung is predicted from the configuration's
+    ``places`` (n, d), the trial's progress and its scores at that point.
+
+    ``untrained`` (t,) are the scores at which every trial starts, if known. The gain of the first rung is then part of
+    the training data, which has no selection bias: trials that continued were selected for their scores, and are poor
+    evidence about configurations that gain next to nothing.
+    """
+    if untrained is not None:
+        curves = [curve.with_start(untrained) for curve in curves]
+    steps = np.array([curve.steps[-1] for curve in curves])
+    scores = np.array([curve.scores[-1] for curve in curves])
+    planned = _planned_rungs(curves)
+    gains = _Gains.fit(curves, places, planned)
+    if gains is None:
+        return scores
+    ends = np.round(planned * np.max(steps / planned))
+    rung_sizes = np.array([curve.examples_per_rung for curve in curves])
+    while np.any(steps < ends):
+        unfinished = np.flatnonzero(steps < ends)
+        progress = steps[unfinished] / planned[unfinished]
+        features = _features(places[unfinished], progress, rung_sizes[unfinished], scores[unfinished])
+        scores[unfinished] += gains.predict(features)
+        steps[unfinished] += 1
+    return scores
+
+
+def _planned_rungs(curves: Sequence[Curve]) -> FloatArray:
+    """Return the planned rungs of each trial (n,): the maximum over trials with equal rung sizes.
+
+    A resume may have added rungs.
+    """
+    maxima: defaultdict[int, float] = defaultdict(float)
+    for curve in curves:
+        rung_size = round(curve.examples_per_rung)
+        maxima[rung_size] = max(maxima[rung_size], curve.num_rungs, curve.steps[-1])
+    return np.array([maxima[round(curve.examples_per_rung)] for curve in curves])
+
+
+def _features(places: FloatArray, progress: FloatArray, rung_sizes: FloatArray, scores: FloatArray) -> FloatArray:
+    """Return the features that predict a gain, (rungs, d + 2 + t); ``rung_sizes`` are the examples of a rung."""
+    return np.column_stack([places, progress, np.log(rung_sizes), scores])
+
+
+def _features_before_gains(curve: Curve, place: FloatArray, num_rungs: float) -> FloatArray:
+    """Return the features of a trial's rungs but the last, which has no gain; ``num_rungs`` is the planned number."""
+    num_gains = len(curve.steps) - 1
+    places = np.tile(place, (num_gains, 1))
+    progress = curve.steps[:-1] / num_rungs
+    rung_sizes = np.full(num_gains, curve.examples_per_rung)
+    return _features(places, progress, rung_sizes, curve.scores[:-1])
+
+
+@dataclass(frozen=True)
+class _Gains:
+    """A model of the next rung's gain in each score: the mean of a forest and of boosted trees.
+
+    Boosted trees are better if the effects of parameters add up, as in synthetic grids; the forest is better on the
+    recorded table.
+    """
+
+    forest: Any
+    boosted: Sequence[Any]  # one per score
+
+    @classmethod
+    def fit(cls, curves: Sequence[Curve], places: FloatArray, planned: FloatArray) -> "_Gains | None":
+        """Fit the model; return None if no trial has scores at two steps."""
+        from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
+
+        features = np.concatenate([*map(_features_before_gains, curves, places, planned)])
+        if not len(features):
+            return None
+        gains = np.concatenate([np.diff(curve.scores, axis=0) for curve in curves])
+        forest = ExtraTreesRegressor(50, min_samples_leaf=2, random_state=SEED).fit(features, gains)
+        boosted = []
+        for gain in gains.T:
+            trees = HistGradientBoostingRegressor(max_depth=3, min_samples_leaf=5, random_state=SEED)
+            boosted.append(trees.fit(features, gain))
+        return cls(forest, boosted)
+
+    def predict(self, features: FloatArray) -> FloatArray:
+        """Return the predicted gains (rungs, t)."""
+        boosted = np.column_stack([trees.predict(features) for trees in self.boosted])
+        mean: FloatArray = (self.forest.predict(features) + boosted) / 2
+        return mean
 
 
 def importances(summary: Summary) -> Mapping[str, Mapping[str, float]]:
@@ -26,31 +146,28 @@ def importances(summary: Summary) -> Mapping[str, Mapping[str, float]]:
     The shares of a target sum to 1. A parameter's share is the variance that it explains by itself, divided by the sum
     over all parameters; variance that only interactions explain is left out. A target is a score on dev of each rung's
     best point under the objective, as in the table of trials. All trials are compared at equal budget, that of the
-    longest ones: see :func:`raysweep.report.curves.scores_at_the_end`. A target has no shares if fewer than
+    longest ones: see :func:`scores_at_the_end`. A target has no shares if fewer than
     ``MIN_TRIALS`` trials have a rung, or if no parameter varies or has an effect.
     """
     info = summary.results.info
-    trials = [each for each in summary.trials if each.rungs and _is_sound(each, info)]
-    axes = _axes(trials) if len(trials) >= MIN_TRIALS else []
+    trials = [trial for trial in summary.trials if trial.rungs and _is_valid(trial, info)]
+    configs = [trial.trial.config for trial in trials]
+    names = varied_parameters(trial.trial for trial in trials) if len(trials) >= MIN_TRIALS else ()
+    axes = axes_of(configs, names)
     if not axes:
         return {target: {} for target in TARGETS}
     places = np.column_stack([axis.places for axis in axes])
-    curves = [_curve(each, info) for each in trials]
-    by_target = scores_at_the_end(curves, places, _untrained(summary)).T
-    shares = [_shares(axes, scores) for scores in by_target]
+    curves = [_curve(trial, info) for trial in trials]
+    final_scores = scores_at_the_end(curves, places, _untrained(summary))
+    shares = [_shares(axes, scores) for scores in final_scores.T]
     return dict(zip(TARGETS, shares, strict=True))
 
 
-def _is_sound(each: TrialSummary, info: RunInfo) -> bool:
+def _is_valid(trial: TrialSummary, info: RunInfo) -> bool:
     """Return whether the rungs have valid steps and scores; a ledger edited by hand can contain anything."""
-    places = [place for rung in each.rungs for place in (rung.step, rung.examples_seen)]
-    objectives = [info.objective(point) for point in each.best_points]
-    return min(places) > 0 and all(map(math.isfinite, [*places, *objectives]))
-
-
-def _axes(trials: Sequence[TrialSummary]) -> list[Axis]:
-    names = varied_parameters(each.trial for each in trials)
-    return axes_of([each.trial.config for each in trials], names)
+    progress = [number for rung in trial.rungs for number in (rung.step, rung.examples_seen)]
+    objectives = [info.objective(point) for point in trial.best_points]
+    return min(progress) > 0 and all(map(math.isfinite, [*progress, *objectives]))
 
 
 def _untrained(summary: Summary) -> FloatArray | None:
@@ -67,12 +184,12 @@ def _scores(point: Point, info: RunInfo) -> tuple[float, float, float]:
     return point.polarity, point.similarity, info.objective(point)
 
 
-def _curve(each: TrialSummary, info: RunInfo) -> Curve:
+def _curve(trial: TrialSummary, info: RunInfo) -> Curve:
     return Curve(
-        scores=np.array([_scores(point, info) for point in each.best_points]),
-        steps=np.array([rung.step for rung in each.rungs], dtype=np.float64),
-        examples=np.array([rung.examples_seen for rung in each.rungs], dtype=np.float64),
-        num_rungs=each.trial.num_rungs,
+        scores=np.array([_scores(point, info) for point in trial.best_points]),
+        steps=np.array([rung.step for rung in trial.rungs], dtype=np.float64),
+        examples=np.array([rung.examples_seen for rung in trial.rungs], dtype=np.float64),
+        num_rungs=trial.trial.num_rungs,
     )
 
 

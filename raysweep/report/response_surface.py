@@ -29,10 +29,10 @@ from raysweep.report.axes import ABSENT, Axis
 
 FloatArray = NDArray[np.float64]
 
-MOST_TRIED = 300  # maximum number of configurations for fitting the kernel's parameters
-MOST_USED = 2500  # maximum number of configurations in the surface; time grows cubically
+MAX_TRIED = 300  # maximum number of configurations for fitting the kernel's parameters
+MAX_USED = 2500  # maximum number of configurations in the surface; time grows cubically
 
-MOST_STEPS = 60  # of the optimizer that fits the kernel's parameters
+MAX_STEPS = 60  # of the optimizer that fits the kernel's parameters
 
 # Priors: the logarithms of the kernel's parameters are normal.
 LOG_VARIANCE = (0.0, 2.0)  # mean and standard deviation
@@ -40,16 +40,16 @@ LOG_STRENGTH = (-2.0, 2.0)
 LOG_LENGTH = (-0.5, 0.7)
 LOG_NOISE = (-2.0, 2.0)
 
-LEAST_NOISE = 1e-6  # share of the scores' variance; keeps noise-free synthetic scores numerically stable
+MIN_NOISE = 1e-6  # share of the scores' variance; keeps noise-free synthetic scores numerically stable
 
 FAR = 700.0  # scaled distance of uncorrelated places: exp(-FAR) is negligible
 
-LEAST_DEVIATION = 1e-9  # of scores; a smaller one counts as no variation
+MIN_DEVIATION = 1e-9  # of scores; a smaller one counts as no variation
 
 
 def main_effects(axes: Sequence[Axis], scores: FloatArray) -> FloatArray:
     """Return the variance (d,) of the ``scores`` (n,) that each axis explains by itself."""
-    if scores.std() < LEAST_DEVIATION:
+    if scores.std() < MIN_DEVIATION:
         return np.zeros(len(axes))
     return Surface(axes, scores).main_effects()
 
@@ -68,11 +68,11 @@ class Surface:
         standardized = (scores - self._center) / self._scale
         drawn = np.random.default_rng(seed).permutation(len(scores))
 
-        tried = drawn[:MOST_TRIED]
+        tried = drawn[:MAX_TRIED]
         likelihood = _Likelihood(axes, _places(axes, tried), standardized[tried])
-        self._kernel = likelihood.likeliest()
+        self._kernel = likelihood.maximize()
 
-        used = drawn[:MOST_USED]
+        used = drawn[:MAX_USED]
         self._places = _places(axes, used)
         noise = self._kernel.noise * np.eye(len(used))
         covariance = self._kernel.between(self._places, self._places) + noise
@@ -85,7 +85,9 @@ class Surface:
 
     def main_effects(self) -> FloatArray:
         """Return the variance (d,) along each axis of the mean over all other axes, weighting cells by ``weights``."""
-        factors = [self._factor_along(number) for number in range(len(self._axes))]
+        factors = []
+        for number, axis in enumerate(self._axes):
+            factors.append(self._kernel.factor(number, axis.cells, self._places[number]))  # (G, n)
         weights = [axis.weights for axis in self._axes]
         means = np.stack(list(map(np.matmul, weights, factors)))
         effects = []
@@ -96,11 +98,6 @@ class Surface:
             effects.append(shares @ deviations**2)
         scale = self._scale * self._kernel.variance
         return scale**2 * np.array(effects)
-
-    def _factor_along(self, number: int) -> FloatArray:
-        """Return the kernel's factor of one axis, between its cells and the fitted configurations: (G, n)."""
-        cells = self._axes[number].cells
-        return self._kernel.factor(number, cells, self._places[number])
 
 
 def _places(axes: Sequence[Axis], rows: NDArray[np.int64]) -> list[FloatArray]:
@@ -120,7 +117,7 @@ class _Kernel:
 
     @property
     def noise(self) -> float:
-        return LEAST_NOISE + float(np.exp(self.logs[1]))
+        return MIN_NOISE + float(np.exp(self.logs[1]))
 
     @property
     def strengths(self) -> FloatArray:
@@ -180,14 +177,14 @@ class _Likelihood:
         priors = [LOG_VARIANCE, LOG_NOISE, *[LOG_STRENGTH] * len(axes), *[LOG_LENGTH] * len(axes)]
         self._means, self._deviations = np.array(priors).T
 
-    def likeliest(self) -> _Kernel:
+    def maximize(self) -> _Kernel:
         from scipy.optimize import minimize
 
         bounds = np.stack([self._means - 5 * self._deviations, self._means + 5 * self._deviations], axis=1)
-        found = minimize(
-            self._loss, self._means, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": MOST_STEPS}
+        optimum = minimize(
+            self._loss, self._means, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": MAX_STEPS}
         )
-        return _Kernel(self._axes, found.x)
+        return _Kernel(self._axes, optimum.x)
 
     def _loss(self, logs: FloatArray) -> tuple[float, FloatArray]:
         """Return the negative logarithm and its derivative by ``logs``."""
@@ -210,7 +207,7 @@ class _Likelihood:
         """Return the derivative of the loss without the prior; ``by_covariance`` is the derivative by each entry of K."""
         of_pure = by_covariance * pure
         of_variance = of_pure.sum()
-        of_noise = (kernel.noise - LEAST_NOISE) * np.trace(by_covariance)
+        of_noise = (kernel.noise - MIN_NOISE) * np.trace(by_covariance)
         of_strengths, of_lengths = [], []
         for number, places in enumerate(self._places):
             strength = kernel.strengths[number]

@@ -2,19 +2,18 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from raysweep.output import ABSENT, TextTable
 from raysweep.report.baselines import dominates
-from raysweep.report.certainty import FromKnee
 from raysweep.report.front import Member
 from raysweep.report.statuses import standing, with_sign
 from raysweep.report.summary import SPLITS, Area, Summary, TrialSummary
 from raysweep.report.texts import constraints_text, objective_formula
 from raysweep.results.account import Entry
 from raysweep.results.query_scores import PointName, name_of_point
-from raysweep.results.types import GuardScore, Mean, NodeTime, Point, Results
+from raysweep.results.types import GuardScore, Mean, Point, Results
 from raysweep.results.views import varied_parameters
 from raysweep.uncertainty.differences import Difference
 from raysweep.uncertainty.front import FrontUncertainty, PointUncertainty
@@ -83,7 +82,10 @@ def front_table(summary: Summary) -> TextTable:
     guards = sorted({name for member in summary.members for name in member.guards})
     rows = []
     for member in summary.members:
-        row = list(_encoder_cells(member, configurations))
+        point = member.dev
+        configuration = configurations.get(point.trial or 0, ABSENT)
+        marks = " ".join(member_marks(member))
+        row = [marks, str(point.trial), str(point.step), kind_name(point), str(point.width), configuration]
         for split in summary.splits:
             row += score_cells(member.on(split))
         row += [guard_cell(member.guards.get(name)) for name in guards]
@@ -102,18 +104,6 @@ def guard_cell(measured: GuardScore | None) -> str:
     if measured is None:
         return ABSENT
     return show(measured.score) if measured.is_met else f"({show(measured.score)})"
-
-
-def _encoder_cells(member: Member, configurations: Mapping[int, str]) -> tuple[str, ...]:
-    point = member.dev
-    return (
-        " ".join(member_marks(member)),
-        str(point.trial),
-        str(point.step),
-        kind_name(point),
-        str(point.width),
-        configurations.get(point.trial or 0, ABSENT),
-    )
 
 
 def mark_names(*, is_knee: bool, is_best: bool, is_feasible: bool) -> list[str]:
@@ -147,19 +137,17 @@ def baseline_table(summary: Summary) -> TextTable:
         row = [baseline.name, width]
         for split in splits:
             point = baseline.points.get(split)
+            front = summary.front.on(split)
             intervals = None if point is None else summary.intervals_of(point)
             row += score_cells(point, intervals)
-            row.append(_domination_cell(point, summary.front.on(split)))
+            if point is None or not front:
+                row.append(ABSENT)
+            else:
+                num_dominating = sum(dominates(member, point) for member in front)
+                row.append(f"{num_dominating} of {len(front)}" if num_dominating else "none")
         rows.append(tuple(row))
     columns = [f"{split} {name}" for split in splits for name in (*_SCORES, "dominated by")]
     return TextTable(("baseline", "width", *columns), tuple(rows), frozenset({"baseline"}))
-
-
-def _domination_cell(point: Point | None, front: Sequence[Point]) -> str:
-    if point is None or not front:
-        return ABSENT
-    num_dominating = sum(dominates(member, point) for member in front)
-    return f"{num_dominating} of {len(front)}" if num_dominating else "none"
 
 
 def area_table(summary: Summary) -> TextTable:
@@ -204,11 +192,15 @@ def certainty_table(summary: Summary) -> TextTable:
         row = [str(point.trial), str(point.step), kind_name(point)]
         for split in splits:
             row += _certainty_cells(summary.uncertainty[split].members.get(name))
-        row += _difference_cells(summary.certainty.from_knee.get(name))
+        from_knee = summary.certainty.from_knee.get(name)
+        if from_knee is None:
+            row += [ABSENT, ABSENT]
+        else:
+            row += [_difference_cell(from_knee.polarity), _difference_cell(from_knee.similarity)]
         rows.append(tuple(row))
     columns = [f"{split} {name}" for split in splits for name in ("P", "S", "retention", "stability", "knee")]
-    where = summary.certainty.compared_on
-    differences = (f"{where} P less the knee's", f"{where} S less the knee's")
+    split = summary.certainty.compared_on
+    differences = (f"{split} P minus knee's", f"{split} S minus knee's")
     return TextTable(("trial", "step", "kind", *columns, *differences), tuple(rows), frozenset({"kind"}))
 
 
@@ -225,13 +217,6 @@ def _certainty_cells(point: PointUncertainty | None) -> tuple[str, ...]:
     )
 
 
-def _difference_cells(from_knee: FromKnee | None) -> tuple[str, str]:
-    """Return the cells for P and S."""
-    if from_knee is None:
-        return ABSENT, ABSENT
-    return _difference_cell(from_knee.polarity), _difference_cell(from_knee.similarity)
-
-
 def _difference_cell(difference: Difference) -> str:
     asterisk = "*" if difference.is_real() else ""
     estimate = 100 * (round(difference.estimate, 3) + 0.0)  # no minus before a zero
@@ -245,25 +230,25 @@ def trial_table(summary: Summary) -> TextTable:
     """
     varied = varied_parameters(summary.results.trials, summary.results.info.searched)
     columns = ("trial", "configuration", "status", "reason", "rungs", "examples", "objective", "P", "S", "seconds")
-    rows = tuple(_trial_row(each, varied) for each in summary.trials)
+    rows = tuple(_trial_row(trial, varied) for trial in summary.trials)
     return TextTable(columns, rows, frozenset({"configuration", "status", "reason"}))
 
 
-def _trial_row(each: TrialSummary, varied: Iterable[str]) -> tuple[str, ...]:
-    trial, best = each.trial, each.best
+def _trial_row(trial_summary: TrialSummary, varied: Iterable[str]) -> tuple[str, ...]:
+    trial, best, rungs = trial_summary.trial, trial_summary.best, trial_summary.rungs
     configuration = describe(trial.config, varied)
     if trial.replicate_of is not None:
         configuration += f", repeats trial {trial.replicate_of}"
-    objective = show(each.objective)
-    if not each.is_feasible:
+    objective = show(trial_summary.objective)
+    if not trial_summary.is_feasible:
         objective = f"({objective})"
     return (
         str(trial.trial),
         configuration,
         with_sign(standing(trial)),
         trial.reason,
-        str(len(each.rungs)),
-        f"{each.rungs[-1].examples_seen:,}" if each.rungs else ABSENT,
+        str(len(rungs)),
+        f"{rungs[-1].examples_seen:,}" if rungs else ABSENT,
         ABSENT if best is None else objective,
         ABSENT if best is None else show(best.polarity),
         ABSENT if best is None else show(best.similarity),
@@ -298,21 +283,19 @@ def cost_table(summary: Summary) -> TextTable:
 def bill_table(summary: Summary) -> TextTable:
     """Return the cost of nodes by type, while booting and up; it has no rows if the sweep had no prices."""
     bill = summary.bill
-    rows = [_bill_row(node) for node in bill.nodes]
+    rows = []
+    for node in bill.nodes:
+        price = money = ABSENT
+        if node.price_per_hour is not None:
+            price = f"{node.price_per_hour:g}"
+            money = f"{node.boot_money + node.up_money:,.2f}"
+        rows.append((node.type, _hours(node.boot_seconds), _hours(node.up_seconds), price, money))
     if rows:
         boot_seconds = sum(node.boot_seconds for node in bill.nodes)
         up_seconds = sum(node.up_seconds for node in bill.nodes)
         rows.append(("all", _hours(boot_seconds), _hours(up_seconds), ABSENT, f"{bill.total:,.2f}"))
     columns = ("nodes of type", "hours booting", "hours up", "price an hour", "money")
     return TextTable(columns, tuple(rows), frozenset({"nodes of type"}))
-
-
-def _bill_row(node: NodeTime) -> tuple[str, ...]:
-    price = money = ABSENT
-    if node.price_per_hour is not None:
-        price = f"{node.price_per_hour:g}"
-        money = f"{node.boot_money + node.up_money:,.2f}"
-    return node.type, _hours(node.boot_seconds), _hours(node.up_seconds), price, money
 
 
 def _hours(seconds: float) -> str:
@@ -328,38 +311,29 @@ def mean_table(summary: Summary) -> TextTable:
     means: dict[PointName, Mean] = {}
     for mean in summary.results.means:
         means[mean.trial, mean.step, mean.kind, mean.value] = mean
+    originals = {trial.trial: trial.replicate_of for trial in summary.results.trials}
     rows = []
-    for point, name in _names_of_originals(summary):
-        if name not in means:
-            continue
-        row = _mean_row(point, means[name])
-        if replicated:
-            row += _interval_cells(replicated.get(name))
-        rows.append(row)
+    for member in summary.members:
+        point = member.dev
+        assert point.trial is not None
+        original = originals[point.trial]
+        name = (point.trial if original is None else original, point.step, point.kind, point.value)
+        if name in means:
+            intervals = _interval_cells(replicated.get(name)) if replicated else ()
+            rows.append((*_mean_cells(point, means[name]), *intervals))
     columns = ["trial", "step", "kind", "P", "S", "runs", "mean P", "mean S"]
     if replicated:
         columns += ["P in", "S in", "retention in"]
     return TextTable(tuple(columns), tuple(rows), frozenset({"kind"}))
 
 
-def _names_of_originals(summary: Summary) -> Iterator[tuple[Point, PointName]]:
-    """Yield the front's members with the names of their points in the first run of their configuration."""
-    originals = {trial.trial: trial.replicate_of for trial in summary.results.trials}
-    for member in summary.members:
-        point = member.dev
-        assert point.trial is not None
-        original = originals[point.trial]
-        first = point.trial if original is None else original
-        yield point, (first, point.step, point.kind, point.value)
-
-
-def _interval_cells(found: ScoreIntervals | None) -> tuple[str, ...]:
-    if found is None:
+def _interval_cells(intervals: ScoreIntervals | None) -> tuple[str, ...]:
+    if intervals is None:
         return (ABSENT,) * 3
-    return show_interval(found.polarity), show_interval(found.similarity), show_interval(found.retention)
+    return show_interval(intervals.polarity), show_interval(intervals.similarity), show_interval(intervals.retention)
 
 
-def _mean_row(point: Point, mean: Mean) -> tuple[str, ...]:
+def _mean_cells(point: Point, mean: Mean) -> tuple[str, ...]:
     return (
         str(point.trial),
         str(point.step),
@@ -376,8 +350,8 @@ def trial_counts(summary: Summary) -> str:
     """Return how many trials of the search have started, such as ``12 of 24, and 3 replicates``."""
     trials = summary.results.trials
     num_replicates = sum(trial.replicate_of is not None for trial in trials)
-    begun = f"{len(trials) - num_replicates} of {summary.results.info.num_trials}"
-    return f"{begun}, and {num_replicates} replicates" if num_replicates else begun
+    started = f"{len(trials) - num_replicates} of {summary.results.info.num_trials}"
+    return f"{started}, and {num_replicates} replicates" if num_replicates else started
 
 
 def settings_table(summary: Summary) -> TextTable:
@@ -387,9 +361,11 @@ def settings_table(summary: Summary) -> TextTable:
     status: str = results.status
     if results.reason:
         status += f" ({results.reason})"
+    counts = Counter(standing(trial) for trial in results.trials)
+    listed = ", ".join(f"{count} {name}" for name, count in counts.items())
     rows = (
         ("status", status),
-        ("trials", _trials_by_status(summary)),
+        ("trials", f"{trial_counts(summary)}: {listed}" if listed else trial_counts(summary)),
         ("seconds", f"{results.seconds:,.0f}" if results.seconds else ABSENT),
         ("dataset", info.dataset),
         ("labels", ", ".join(info.label_names)),
@@ -413,12 +389,6 @@ def settings_table(summary: Summary) -> TextTable:
 def shown_prompt(prompt: str) -> str:
     """Return a prompt in quotes, because it may end with a space."""
     return repr(prompt) if prompt else "none"
-
-
-def _trials_by_status(summary: Summary) -> str:
-    counts = Counter(standing(trial) for trial in summary.results.trials)
-    listed = ", ".join(f"{count} {status}" for status, count in counts.items())
-    return trial_counts(summary) + (f": {listed}" if listed else "")
 
 
 def _by_split(counts: Mapping[str, int]) -> str:

@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 from raysweep.report.axes import axes_of
-from raysweep.report.curves import Curve, scores_at_the_end
-from raysweep.report.importance import TARGETS, importances
+from raysweep.report.importance import TARGETS, Curve, importances, scores_at_the_end
 from raysweep.report.response_surface import main_effects
 from raysweep.report.summary import summarize
 from raysweep.results.reader import load

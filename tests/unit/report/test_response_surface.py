@@ -81,8 +81,8 @@ def test_it_knows_configurations_that_it_has_not_seen_better_than_trees_do():
 
 
 def test_of_very_many_configurations_some_are_learned_from(monkeypatch):
-    monkeypatch.setattr(response_surface, "MOST_USED", 300)
-    monkeypatch.setattr(response_surface, "MOST_TRIED", 150)
+    monkeypatch.setattr(response_surface, "MAX_USED", 300)
+    monkeypatch.setattr(response_surface, "MAX_TRIED", 150)
     rng = np.random.default_rng(1)
     values = rng.uniform(1, 2, size=(2000, 3))
     configs = [dict(zip("abc", row, strict=True)) for row in values.tolist()]
