@@ -156,7 +156,7 @@ def show(  # noqa: PLR0913 (the options of a command)
     from raysweep.results.types import ScoredSplit
 
     check_one_of("--format", format, FORMATS)
-    wanted = choice.Wanted(
+    wanted = choice.Selection(
         conditions=where or (),
         by=None if best is None else check_one_of("--best", best, choice.BY),
         top=top,
@@ -246,13 +246,13 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 def _write_comparison(comparison: "SideBySide", folder: Path) -> None:
     from raysweep.report.figures import comparison_figure
-    from raysweep.report.side_by_side_texts import PICTURE, as_json, markdown
+    from raysweep.report.side_by_side_texts import FIGURE, as_json, markdown
     from raysweep.report.write import replace_files
 
     contents = {
         "compare.md": markdown(comparison).encode(),
         "compare.json": json_text(as_json(comparison)).encode(),
-        PICTURE: comparison_figure(comparison),
+        FIGURE: comparison_figure(comparison),
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)

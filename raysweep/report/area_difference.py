@@ -133,15 +133,15 @@ def _noise_with_seeds(front: CountedFront, other: CountedFront) -> tuple[Noise, 
 
     Return None if no configuration has a second run in either run, or if neither front has a point.
     """
-    runs, others = front.runs, other.runs
+    runs, other_runs = front.runs, other.runs
     has_points = bool(front.points or other.points)
-    if runs is None or others is None or not has_points:
+    if runs is None or other_runs is None or not has_points:
         return None
-    seed_noise = SeedNoise([*runs.replicated(), *others.replicated()])
+    seed_noise = SeedNoise([*runs.replicated(), *other_runs.replicated()])
     if not seed_noise.is_known:
         return None
     first = runs.scored(front.names, front.stored)
-    second = others.scored(other.names, other.stored)
+    second = other_runs.scored(other.names, other.stored)
     trained = Trained([*first, *second], seed_noise)
     num_first = sum(len(configuration.scores) for configuration in first)
     return noise_of(trained, front.reference, SEED), num_first

@@ -47,16 +47,11 @@ def baselines_of(points: Iterable[Point]) -> tuple[Baseline, ...]:
     for point in points:
         if point.kind in BASELINES:
             by_name[point.kind, point.value, point.label].append(point)
-    found = []
-    for name, of_splits in by_name.items():
-        width = of_splits[0].width
-        scored = {point.split: point for point in of_splits}
-        found.append(Baseline(*name, width, scored))
-    return tuple(sorted(found, key=_order))
-
-
-def _order(baseline: Baseline) -> tuple[int, float]:
-    return BASELINES.index(baseline.kind), baseline.value or 0.0
+    baselines = []
+    for (kind, value, label), named_points in by_name.items():
+        by_split = {point.split: point for point in named_points}
+        baselines.append(Baseline(kind, value, label, named_points[0].width, by_split))
+    return tuple(sorted(baselines, key=lambda baseline: (BASELINES.index(baseline.kind), baseline.value or 0.0)))
 
 
 def dominates(one: Point, other: Point) -> bool:

@@ -18,7 +18,7 @@ from raysweep.uncertainty.areas import NO_CONSTRAINTS
 from raysweep.uncertainty.configurations import SeedNoise, Trained, intervals
 from raysweep.uncertainty.differences import Difference, paired
 from raysweep.uncertainty.front import FrontScores, FrontUncertainty, assess
-from raysweep.uncertainty.interval import Interval, ScoreIntervals
+from raysweep.uncertainty.interval import ScoreIntervals
 from raysweep.uncertainty.selection import Drop, between_splits, optimism, split_drop
 
 REFERENCE: PointName = (None, None, "reference", None)
@@ -60,17 +60,26 @@ def certainty_of(
     scores: Mapping[ScoredSplit, QueryScores],
 ) -> Certainty:
     """Return all statistics that the stored scores allow. Random numbers are derived from the sweep's seed."""
-    known = {split: stored for split, stored in scores.items() if _has_all(stored, front.names_on(split))}
+    known = {}
+    for split, stored in scores.items():
+        names = front.names_on(split)
+        if names and all(name in stored for name in names):
+            known[split] = stored
     if not known:
         return NOTHING
     seed = results.info.seed
-    added = _optimism(known, seed)
+    added = np.zeros(2)  # selection bias of the front's P and S on dev
+    if "dev" in known:
+        dev = known["dev"]
+        added = optimism(_stacked(dev, _trial_rows(dev)), seed)
     trained: dict[ScoredSplit, Trained] = {}
     replicated: Means = {}
     if "dev" in known:
         runs = StoredRuns(results, known["dev"])
         noise = SeedNoise(runs.replicated())
-        replicated = _replicated(runs, noise, front.names_on("dev"), known["dev"])
+        repeated = runs.repeated(front.names_on("dev"))
+        by_configuration = intervals(list(repeated.values()), _scores_of_reference(known["dev"]), noise)
+        replicated = {name: points[0] for name, points in zip(repeated, by_configuration, strict=True)}
         trained = _trained(runs, noise, front, known, added)
     fronts = {
         split: _assess(stored, front, objectives.get(split), added, trained.get(split), seed)
@@ -96,18 +105,14 @@ def _trained(
     """Return the configurations of the feasible members on each split; empty if no configuration ran twice."""
     if not noise.is_known:
         return {}
-    found = {}
+    trained = {}
     for split, stored in known.items():
         members = [name_of_point(point) for point in front.feasible_on(split)]
         scored = runs.scored(members, stored)
         if split == "dev":
-            scored = [replace(each, scores=each.scores - added[:, None]) for each in scored]
-        found[split] = Trained(scored, noise)
-    return found
-
-
-def _has_all(stored: QueryScores, members: Sequence[PointName]) -> bool:
-    return bool(members) and all(name in stored for name in members)
+            scored = [replace(configuration, scores=configuration.scores - added[:, None]) for configuration in scored]
+        trained[split] = Trained(scored, noise)
+    return trained
 
 
 def _stacked(stored: QueryScores, rows: Iterable[int] | None = None) -> Float64Array:
@@ -118,14 +123,6 @@ def _stacked(stored: QueryScores, rows: Iterable[int] | None = None) -> Float64A
 
 def _trial_rows(stored: QueryScores) -> list[int]:
     return [row for row, name in enumerate(stored.names) if name[0] is not None]
-
-
-def _optimism(known: Mapping[ScoredSplit, QueryScores], seed: int) -> Float64Array:
-    """Return the selection bias of the front's P and S (2,) on dev; 0 if dev's per-query scores are not stored."""
-    if "dev" not in known:
-        return np.zeros(2)
-    dev = known["dev"]
-    return optimism(_stacked(dev, _trial_rows(dev)), seed)
 
 
 def _assess(
@@ -141,12 +138,12 @@ def _assess(
     scores = _stacked(stored)
     if stored.split == "dev":
         scores[rivals] -= added[:, None]
-    least, reference = NO_CONSTRAINTS, None
+    minima, reference = NO_CONSTRAINTS, None
     if objective is not None:
-        least = (objective.min_polarity, objective.min_similarity)
+        minima = (objective.min_polarity, objective.min_similarity)
         reference = stored.index(REFERENCE) if REFERENCE in stored else None
     means = scores.mean(axis=-1)
-    probes = [row for row in _rows_of(stored, "probe") if (means[row] >= least).all()]
+    probes = [row for row in _rows_of(stored, "probe") if (means[row] >= minima).all()]
     feasible = [name_of_point(point) for point in front.feasible_on(stored.split)]
     judged = FrontScores(
         names=stored.names,
@@ -157,7 +154,7 @@ def _assess(
         reference=reference,
         oracle=_rows_of(stored, "oracle"),
         floor=probes,
-        least=least,
+        least=minima,
         trained=trained,
     )
     return assess(judged, seed)
@@ -177,10 +174,10 @@ def _from_knee(stored: QueryScores, front: Front) -> dict[PointName, FromKnee]:
     at = stored.index(knee)
     in_polarity = stored.polarity[rows] - stored.polarity[at]
     in_similarity = stored.similarity[rows] - stored.similarity[at]
-    found = paired([*in_polarity, *in_similarity])
-    half = len(others)
-    differences = map(FromKnee, found[:half], found[half:])
-    return dict(zip(others, differences, strict=True))
+    differences = paired([*in_polarity, *in_similarity])
+    num_others = len(others)
+    from_knee = map(FromKnee, differences[:num_others], differences[num_others:])
+    return dict(zip(others, from_knee, strict=True))
 
 
 def _drops(known: Mapping[ScoredSplit, QueryScores], front: Front, added: Float64Array) -> dict[str, Drop]:
@@ -190,10 +187,13 @@ def _drops(known: Mapping[ScoredSplit, QueryScores], front: Front, added: Float6
     dev, test = known["dev"], known["test"]
     both = [name for name in front.names_on("dev") if name in front.names_on("test")]
     on_dev, on_test = _mean_of(dev, both), _mean_of(test, both)
+    reference_on_dev, reference_on_test = _scores_of_reference(dev), _scores_of_reference(test)
     drops = {}
     for score, name in enumerate(("P", "S")):
         by_choosing = float(added[score])
-        of_reference = _drop_of_reference(dev, test, score)
+        of_reference = None
+        if reference_on_dev is not None and reference_on_test is not None:
+            of_reference = between_splits(reference_on_dev[score], reference_on_test[score])
         drops[name] = split_drop(on_dev[score], on_test[score], by_choosing, of_reference)
     return drops
 
@@ -202,21 +202,6 @@ def _mean_of(stored: QueryScores, names: Sequence[PointName]) -> Float64Array:
     """Return P and S (2, queries), averaged over points."""
     mean: Float64Array = stacked(stored, names).mean(axis=0)
     return mean
-
-
-def _drop_of_reference(dev: QueryScores, test: QueryScores, score: int) -> Interval | None:
-    """Return by how much the reference encoder's P (0) or S (1) is lower on test than on dev."""
-    on_dev, on_test = _scores_of_reference(dev), _scores_of_reference(test)
-    if on_dev is None or on_test is None:
-        return None
-    return between_splits(on_dev[score], on_test[score])
-
-
-def _replicated(runs: StoredRuns, noise: SeedNoise, members: Iterable[PointName], dev: QueryScores) -> Means:
-    """Return intervals of members' configurations with at least two stored runs, by the original trial's point name."""
-    repeated = runs.repeated(members)
-    found = intervals(list(repeated.values()), _scores_of_reference(dev), noise)
-    return {name: of_points[0] for name, of_points in zip(repeated, found, strict=True)}
 
 
 def _scores_of_reference(stored: QueryScores) -> Float64Array | None:

@@ -4,20 +4,20 @@ import math
 import operator
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeGuard
 
 from raysweep.errors import InputError, did_you_mean
-from raysweep.metrics.objective import Objective
 from raysweep.metrics.pareto import knee, non_dominated
-from raysweep.report.front import Member
+from raysweep.report.front import Member, score_pair
 from raysweep.report.notes import why_no_intervals
 from raysweep.report.summary import Summary
 from raysweep.report.tables import short
+from raysweep.results.query_scores import PointName, name_of_point
 from raysweep.results.types import GuardScore, Point, ScoredSplit
-from raysweep.uncertainty.interval import LEVEL, Interval
+from raysweep.uncertainty.interval import LEVEL
 
 Fields = Mapping[str, Any]  # a point's scores, identity and configuration, by name
 
@@ -94,12 +94,12 @@ def read_conditions(
 
 
 def _read_condition(text: str, points: Collection[Fields], names: Sequence[str], scores: Collection[str]) -> Condition:
-    found = _CONDITION.fullmatch(text)
-    if found is None or (_NUMBER.fullmatch(found[1]) and found[1] not in names):
+    match = _CONDITION.fullmatch(text)
+    if match is None or (_NUMBER.fullmatch(match[1]) and match[1] not in names):
         raise InputError(
             f"--where is {text!r}; allowed: NAME, one of >= > <= < = !=, and a value, such as 'polarity >= 0.85'"
         )
-    name, sign, value = found.groups()
+    name, sign, value = match.groups()
     condition = Condition(name, "=" if sign == "==" else sign, value)
     if name not in names:
         raise InputError(f"--where {text!r}: {name} is unknown{did_you_mean(name, names)}; allowed: {', '.join(names)}")
@@ -214,7 +214,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Selection:
     """A selection: the points that meet all ``conditions``, then the first ``top`` ``by`` a score, or their ``knee``.
 
     If both ``by`` and ``top`` are None, all of them are selected. With ``everything``, all operating points are
@@ -236,37 +236,39 @@ class Chosen:
     why_none: str = ""
 
 
-def choose(summary: Summary, wanted: Wanted) -> Chosen:
+def choose(summary: Summary, selection: Selection) -> Chosen:
     """Return the points that match the selection.
 
     Raises:
         InputError: If the run has no points, if the selection is contradictory, or if no point has the score.
     """
-    if wanted.knee and (wanted.by or wanted.top):
+    if selection.knee and (selection.by or selection.top):
         raise InputError("--knee selects one point; it cannot be combined with --best or --top")
-    candidates = candidates_of(summary, everything=wanted.everything)
-    conditions = _conditions(summary, wanted, candidates)
-    meeting = [each for each in candidates if all(condition.is_met(each.fields) for condition in conditions)]
+    candidates = candidates_of(summary, everything=selection.everything)
+    conditions = _conditions(summary, selection, candidates)
+    meeting = [
+        candidate for candidate in candidates if all(condition.is_met(candidate.fields) for condition in conditions)
+    ]
     if not meeting:
-        return Chosen((), _why_none(summary, wanted, candidates))
-    if wanted.knee:
+        return Chosen((), _why_none(summary, selection, candidates))
+    if selection.knee:
         return Chosen((_knee(meeting),))
-    if wanted.by is None and wanted.top is None:
+    if selection.by is None and selection.top is None:
         return Chosen(tuple(meeting))
-    by = wanted.by or "objective"
-    scored = [each for each in meeting if each.fields[by] is not None]
-    ranked = sorted(scored, key=lambda each: _rank(each, by))
+    by = selection.by or "objective"
+    scored = [candidate for candidate in meeting if candidate.fields[by] is not None]
+    ranked = sorted(scored, key=lambda candidate: _rank(candidate, by))
     if not ranked:
         raise InputError(f"--best is {by}, which no point has; allowed: {', '.join(BY)}")
-    return Chosen(tuple(ranked[: wanted.top or 1]))
+    return Chosen(tuple(ranked[: selection.top or 1]))
 
 
-def _conditions(summary: Summary, wanted: Wanted, candidates: Sequence[Candidate]) -> list[Condition]:
-    taken = {name for each in candidates for name in each.own_fields}
+def _conditions(summary: Summary, selection: Selection, candidates: Sequence[Candidate]) -> list[Condition]:
+    taken = {name for candidate in candidates for name in candidate.own_fields}
     measured = {score.guard for score in summary.results.guards}
     guards = (measured | set(summary.results.info.guards)) - taken
     parameters = dict.fromkeys(name for trial in summary.results.trials for name in trial.config)
-    return read_conditions(wanted.conditions, [each.fields for each in candidates], guards, parameters)
+    return read_conditions(selection.conditions, [candidate.fields for candidate in candidates], guards, parameters)
 
 
 def _rank(candidate: Candidate, by: str) -> tuple[bool, float, float]:
@@ -276,15 +278,10 @@ def _rank(candidate: Candidate, by: str) -> tuple[bool, float, float]:
 
 def _knee(candidates: Sequence[Candidate]) -> Candidate:
     """Return the knee of the front of these points. Points that miss a constraint only count if all do."""
-    eligible = [each for each in candidates if each.is_feasible] or candidates
-    scores = [(each.dev.polarity, each.dev.similarity) for each in eligible]
+    eligible = [candidate for candidate in candidates if candidate.is_feasible] or candidates
+    scores = [score_pair(candidate.dev) for candidate in eligible]
     front = non_dominated(scores)
     return eligible[front[knee([scores[index] for index in front])]]
-
-
-def _is_feasible(point: Point, objective: Objective | None) -> bool:
-    """Return whether a point outside the front meets the constraints, as far as they are known; it has no guard scores."""
-    return objective is None or not objective.violation((point.polarity, point.similarity))
 
 
 def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
@@ -294,47 +291,42 @@ def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
         InputError: If no trial finished a rung.
     """
     results = summary.results
-    members = {_encoder(member.dev): member for member in summary.members}
+    members = {name_of_point(member.dev): member for member in summary.members}
     if not members:
         raise InputError(f"{results.folder}: has no points to choose from, because {_why_empty(summary)}")
     configs = {trial.trial: trial.config for trial in results.trials}
     points = {name: member.dev for name, member in members.items()}
     if everything:
-        points = _points_by_encoder(summary, "dev")
-    on_test = _points_by_encoder(summary, "test")
+        points = _points_byname_of_point(summary, "dev")
+    on_test = _points_byname_of_point(summary, "test")
     objective = summary.objectives_by_split.get("dev")
-    found = []
+    candidates = []
     for name, point in points.items():
         member = members.get(name)
+        is_feasible = objective is None or not objective.violation(score_pair(point))  # guards are not measured
         candidate = Candidate(
             dev=point,
             test=on_test.get(name),
             config=configs[point.trial or 0],
             objective=results.info.objective(point),
-            is_feasible=_is_feasible(point, objective) if member is None else member.is_feasible,
+            is_feasible=is_feasible if member is None else member.is_feasible,
             is_member=member is not None,
-            marks=() if member is None else tuple(_marks(member)),
+            marks=() if member is None else _marks(member),
             guards={} if member is None else member.guards,
         )
-        found.append(candidate)
-    return sorted(found, key=lambda each: _rank(each, "objective")) if everything else found
+        candidates.append(candidate)
+    return sorted(candidates, key=lambda candidate: _rank(candidate, "objective")) if everything else candidates
 
 
-def _marks(member: Member) -> Iterator[str]:
-    if member.is_knee:
-        yield "knee"
-    if member.is_best:
-        yield "best"
+def _marks(member: Member) -> tuple[str, ...]:
+    marks = {"knee": member.is_knee, "best": member.is_best}
+    return tuple(mark for mark, applies in marks.items() if applies)
 
 
-def _points_by_encoder(summary: Summary, split: ScoredSplit) -> dict[tuple[Any, ...], Point]:
+def _points_byname_of_point(summary: Summary, split: ScoredSplit) -> dict[PointName, Point]:
     """Return the trials' points on a split. If a resume repeated a rung, its last scores count."""
     points = [point for point in summary.results.points if point.split == split and point.trial is not None]
-    return {_encoder(point): point for point in points}
-
-
-def _encoder(point: Point) -> tuple[Any, ...]:
-    return point.trial, point.step, *point.key
+    return {name_of_point(point): point for point in points}
 
 
 def _why_empty(summary: Summary) -> str:
@@ -346,16 +338,16 @@ def _why_empty(summary: Summary) -> str:
     return f"no trial finished a rung{failed}"
 
 
-def _why_none(summary: Summary, wanted: Wanted, candidates: Sequence[Candidate]) -> str:
+def _why_none(summary: Summary, selection: Selection, candidates: Sequence[Candidate]) -> str:
     """Return how many points meet each condition, and whether points outside the front meet them all."""
-    fields = [each.fields for each in candidates]
-    conditions = _conditions(summary, wanted, candidates)
-    group = "operating point" if wanted.everything else "point on the front"
-    reason = f"no {group} meets all conditions: {why_none(conditions, fields)}"
-    if wanted.everything:
+    all_fields = [candidate.fields for candidate in candidates]
+    conditions = _conditions(summary, selection, candidates)
+    group = "operating point" if selection.everything else "point on the front"
+    reason = f"no {group} meets all conditions: {why_none(conditions, all_fields)}"
+    if selection.everything:
         return reason
-    others = [each.fields for each in candidates_of(summary, everything=True)]
-    num_others = sum(all(condition.is_met(each) for condition in conditions) for each in others)
+    others = [candidate.fields for candidate in candidates_of(summary, everything=True)]
+    num_others = sum(all(condition.is_met(fields) for condition in conditions) for fields in others)
     return f"{reason}; --all finds {num_others} points that are not on the front" if num_others else reason
 
 
@@ -366,22 +358,22 @@ def candidates_as_json(
 
     ``intervals`` of a point's scores may be None; ``why_no_intervals`` gives the reason.
     """
-    return [_candidate_as_json(summary, each, splits) for each in chosen]
+    return [_candidate_as_json(summary, candidate, splits) for candidate in chosen]
 
 
-def _candidate_as_json(summary: Summary, each: Candidate, splits: Sequence[ScoredSplit]) -> dict[str, Any]:
-    point = each.dev
+def _candidate_as_json(summary: Summary, candidate: Candidate, splits: Sequence[ScoredSplit]) -> dict[str, Any]:
+    point = candidate.dev
     encoder = {name: getattr(point, name) for name in ("trial", "step", "kind", "value", "width")}
     return {
         "point": point.name,
         **encoder,
-        "objective": each.objective,
-        "is_feasible": each.is_feasible,
-        "marks": list(each.marks),
-        **{split: _scores_as_json(summary, each.on(split)) for split in splits},
-        "guards": {name: measured.score for name, measured in each.guards.items()},
-        "config": dict(each.config),
-        "export": export_command(summary, point.name) if each.is_member else None,
+        "objective": candidate.objective,
+        "is_feasible": candidate.is_feasible,
+        "marks": list(candidate.marks),
+        **{split: _scores_as_json(summary, candidate.on(split)) for split in splits},
+        "guards": {name: measured.score for name, measured in candidate.guards.items()},
+        "config": dict(candidate.config),
+        "export": export_command(summary, point.name) if candidate.is_member else None,
     }
 
 
@@ -392,14 +384,12 @@ def _scores_as_json(summary: Summary, point: Point | None) -> dict[str, Any] | N
     known = summary.intervals_of(point)
     if known is None:
         return {**scores, "intervals": None, "why_no_intervals": why_no_intervals_of(summary, point)}
-    bounds = {name: _bounds(getattr(known, name)) for name in _WITH_INTERVALS}
+    bounds: dict[str, list[float] | None] = {}
+    for name in _WITH_INTERVALS:
+        interval = getattr(known, name)
+        is_finite = interval is not None and math.isfinite(interval.low + interval.high)
+        bounds[name] = [interval.low, interval.high] if is_finite else None
     return {**scores, "intervals": {"level": LEVEL, **bounds}}
-
-
-def _bounds(interval: Interval | None) -> list[float] | None:
-    if interval is None or not math.isfinite(interval.low + interval.high):
-        return None
-    return [interval.low, interval.high]
 
 
 def why_no_intervals_of(summary: Summary, point: Point) -> str:

@@ -26,7 +26,7 @@ Colors = Mapping[str, str]  # by loss
 KIND_MARKERS = {"plain": "o", "concat": "s", "class_concat": "^", "interpolate": "v"}
 OTHER_KIND = "h"
 
-MAX_JOINED = 20  # trajectories; more would hide each other
+MAX_JOINED = 20  # trajectories; more would hide trial other
 MAX_LARGE = 30  # front members with large markers; if there are more, all markers are small
 MANY_TRIALS = 100  # above this, lines are faint and end markers small
 
@@ -68,10 +68,13 @@ def front_figure(summary: Summary) -> bytes:
         figure = Figure(figsize=(width, 5.4), layout="constrained")
         axes = figure.subplots(1, len(splits), sharex=True, sharey=True, squeeze=False)[0]
         for axis, split in zip(axes, splits, strict=True):
-            axis.set_title(_title(summary, split), fontsize=9.5)
+            title = TITLES[split]
+            if split == "test" and split in summary.uncertainty:
+                title += f", with {summary.uncertainty[split].level:.0%} intervals"
+            axis.set_title(title, fontsize=9.5)
             axis.set_xlabel("similarity S (x100)")
             _draw_limits(axis, summary, split)
-            _draw_labeled(axis, summary, split)
+            axis.plot(*_xy(summary.labeled_front.on(split)), zorder=2.3, **LABELED)
             _draw_baselines(axis, summary, split)
         dev_axis = axes[0]
         dev_axis.set_ylabel("polarity P (x100)")
@@ -87,12 +90,6 @@ def front_figure(summary: Summary) -> bytes:
         return png(figure)
 
 
-def _title(summary: Summary, split: ScoredSplit) -> str:
-    if split == "dev" or split not in summary.uncertainty:
-        return TITLES[split]
-    return f"{TITLES[split]}, with {summary.uncertainty[split].level:.0%} intervals"
-
-
 def progress_figure(summary: Summary) -> bytes:
     """Plot the objective against training examples, with a line per trial and a marker for how it ended."""
     import matplotlib
@@ -102,7 +99,7 @@ def progress_figure(summary: Summary) -> bytes:
         figure = Figure(figsize=(7.6, 4.2), layout="constrained")
         axis = figure.subplots()
         colors = _loss_colors(summary)
-        lines = [_progress_line(each) for each in summary.trials if each.rungs]
+        lines = [_progress_line(trial) for trial in summary.trials if trial.rungs]
         _draw_progress_lines(axis, lines, colors)
         _draw_endings(axis, lines, colors)
         _scale_to_examples(axis, sorted({examples for line in lines for examples, _ in line.points}))
@@ -116,16 +113,16 @@ def progress_figure(summary: Summary) -> bytes:
         return png(figure)
 
 
-def _loss_of(each: TrialSummary) -> str:
-    return str(each.trial.config.get("loss", "trials"))
+def _loss_of(trial: TrialSummary) -> str:
+    return str(trial.trial.config.get("loss", "trials"))
 
 
 def _loss_by_trial(summary: Summary) -> dict[int | None, str]:
-    return {each.trial.trial: _loss_of(each) for each in summary.trials}
+    return {trial.trial.trial: _loss_of(trial) for trial in summary.trials}
 
 
 def _loss_colors(summary: Summary) -> Colors:
-    losses = sorted({_loss_of(each) for each in summary.trials})
+    losses = sorted({_loss_of(trial) for trial in summary.trials})
     return {loss: PALETTE[i % len(PALETTE)] for i, loss in enumerate(losses)}
 
 
@@ -156,24 +153,15 @@ def _draw_limits(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
         axis.axvline(100 * objective.min_similarity, **CONSTRAINT)
 
 
-def _draw_labeled(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
-    """Draw the front of points that use the pool's labels, which are not part of the run's front."""
-    axis.plot(*_xy(summary.labeled_front.on(split)), zorder=2.3, **LABELED)
-
-
 def _draw_baselines(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
     """Draw the probe's points, joined by increasing parameter, SetFit models, and published scores."""
     for kind, style in BASELINE_STYLES.items():
-        points = _baseline_points(summary, kind, split)
+        by_split = [baseline.points for baseline in summary.baselines if baseline.kind == kind]
+        points = [points[split] for points in by_split if split in points]
         x, y = _xy(points)
         if kind == "probe":
             axis.plot(x, y, zorder=2.4, **PROBE_LINE)
         axis.scatter(x, y, s=BASELINE_SIZES[kind], zorder=2.5, **style)
-
-
-def _baseline_points(summary: Summary, kind: str, split: ScoredSplit) -> list[Point]:
-    of_kind = [baseline.points.get(split) for baseline in summary.baselines if baseline.kind == kind]
-    return [point for point in of_kind if point is not None]
 
 
 def _draw_all_points(axis: "Axes", summary: Summary, colors: Colors) -> None:
@@ -191,36 +179,20 @@ def _draw_trajectories(axis: "Axes", summary: Summary, colors: Colors) -> None:
     """Draw lines through the plain points of the best trials, in training order."""
     from matplotlib.collections import LineCollection
 
-    plain_points = _plain_points_by_trial(summary)
-    for each in _best_trials(summary):
-        points = sorted(plain_points[each.trial.trial], key=lambda point: point.step or 0)
-        if len(points) > 1:
-            x, y = _xy(points)
-            line = list(zip(x, y, strict=True))
-            color = colors[_loss_of(each)]
-            trajectory = LineCollection(
-                [line],
-                colors=color,
-                linewidths=0.6,
-                alpha=0.4,
-                zorder=1,
-            )
-            axis.add_collection(trajectory)
-
-
-def _plain_points_by_trial(summary: Summary) -> defaultdict[int | None, list[Point]]:
-    """Return the plain points on dev, by trial."""
-    plain_points = defaultdict(list)
+    plain_points = defaultdict(list)  # by trial
     for point in summary.results.points:
         if point.split == "dev" and point.kind == "plain":
             plain_points[point.trial].append(point)
-    return plain_points
-
-
-def _best_trials(summary: Summary) -> list[TrialSummary]:
-    evaluated = [each for each in summary.trials if each.best]
-    ranked = sorted(evaluated, key=lambda each: (each.is_feasible, each.objective), reverse=True)
-    return ranked[:MAX_JOINED]
+    evaluated = [trial for trial in summary.trials if trial.best]
+    ranked = sorted(evaluated, key=lambda trial: (trial.is_feasible, trial.objective), reverse=True)
+    for trial in ranked[:MAX_JOINED]:
+        points = sorted(plain_points[trial.trial.trial], key=lambda point: point.step or 0)
+        if len(points) > 1:
+            x, y = _xy(points)
+            line = list(zip(x, y, strict=True))
+            color = colors[_loss_of(trial)]
+            trajectory = LineCollection([line], colors=color, linewidths=0.6, alpha=0.4, zorder=1)
+            axis.add_collection(trajectory)
 
 
 def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colors: Colors) -> None:
@@ -240,7 +212,7 @@ def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colors: Colo
 
 
 def _draw_intervals(axis: "Axes", summary: Summary, points: Iterable[Point]) -> None:
-    """Draw a cross for each point that has intervals."""
+    """Draw a cross for trial point that has intervals."""
     for point in points:
         intervals = summary.intervals_of(point)
         if intervals is None:
@@ -327,10 +299,10 @@ class _ProgressLine:
     points: Sequence[Pair]
 
 
-def _progress_line(each: TrialSummary) -> _ProgressLine:
-    examples = [float(rung.examples_seen) for rung in each.rungs]
-    objectives = [100 * objective for objective in each.objectives]
-    return _ProgressLine(_loss_of(each), standing(each.trial), list(zip(examples, objectives, strict=True)))
+def _progress_line(trial: TrialSummary) -> _ProgressLine:
+    examples = [float(rung.examples_seen) for rung in trial.rungs]
+    objectives = [100 * objective for objective in trial.objectives]
+    return _ProgressLine(_loss_of(trial), standing(trial.trial), list(zip(examples, objectives, strict=True)))
 
 
 def _draw_progress_lines(axis: "Axes", lines: Sequence[_ProgressLine], colors: Colors) -> None:
@@ -344,7 +316,7 @@ def _draw_progress_lines(axis: "Axes", lines: Sequence[_ProgressLine], colors: C
 
 
 def _draw_endings(axis: "Axes", lines: Sequence[_ProgressLine], colors: Colors) -> None:
-    """Draw a marker at the end of each line that shows how the trial ended."""
+    """Draw a marker at the end of trial line that shows how the trial ended."""
     size = 10 if len(lines) > MANY_TRIALS else 26
     for status, style in STATUS_STYLES.items():
         ended_so = [line for line in lines if line.status == status]
@@ -373,7 +345,7 @@ def _ends_by_loss(lines: Iterable[_ProgressLine]) -> Mapping[str, Sequence[Pair]
 def _scale_to_examples(axis: "Axes", examples: Sequence[float]) -> None:
     """Choose the scale and ticks for ``examples``, which are in increasing order.
 
-    A wide range gets a logarithmic scale; few rungs get a tick each.
+    A wide range gets a logarithmic scale; few rungs get a tick trial.
     """
     from matplotlib.ticker import FuncFormatter, NullLocator
 
@@ -391,7 +363,7 @@ COMPARISON_TITLES = {"dev": "Dev: the fronts", "test": "Test: the fronts chosen 
 
 
 def comparison_figure(comparison: SideBySide) -> bytes:
-    """Plot P against S of each run's front, in a panel per compared split; stars are knees."""
+    """Plot P against S of trial run's front, in a panel per compared split; stars are knees."""
     import matplotlib
     from matplotlib.figure import Figure
 

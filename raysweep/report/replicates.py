@@ -30,32 +30,32 @@ class StoredRuns:
 
     def replicated(self) -> list[Replicated]:
         """Return the stored points of configurations with at least two runs."""
-        found: dict[int, list[PointName]] = defaultdict(list)
+        points: dict[int, list[PointName]] = defaultdict(list)  # by original trial
         for name in self._dev.names:
             trial = name[0]
             if trial is None or len(self._runs.get(trial, ())) < 2:
                 continue
             point, runs = self._place(name)
             if len(runs) > 1:
-                found[trial].append(point)
-        return [self._replicated(names, self._runs[original]) for original, names in found.items()]
+                points[trial].append(point)
+        return [self._replicated(names, self._runs[original]) for original, names in points.items()]
 
     def repeated(self, members: Iterable[PointName]) -> dict[PointName, Replicated]:
         """Return the members' configurations with at least two runs, one point each, by the point's name."""
-        found = {}
+        replicated = {}
         for member in members:
             name, runs = self._place(member)
             if len(runs) > 1:
-                found[name] = self._replicated([name], runs)
-        return found
+                replicated[name] = self._replicated([name], runs)
+        return replicated
 
     def scored(self, members: Iterable[PointName], stored: QueryScores) -> list[Scored]:
         """Return the configurations of points on a split: averaged over all runs on dev, over the given runs on test."""
-        found: dict[tuple[int, ...], dict[PointName, list[int]]] = defaultdict(lambda: defaultdict(list))
+        points_by_runs: dict[tuple[int, ...], dict[PointName, list[int]]] = defaultdict(lambda: defaultdict(list))
         for member in members:
             name, runs = self._place(member)
-            found[tuple(runs)][name].append(runs.index(_trial(member)))
-        return [self._scored(points, runs, stored) for runs, points in found.items()]
+            points_by_runs[tuple(runs)][name].append(runs.index(_trial(member)))
+        return [self._scored(points, runs, stored) for runs, points in points_by_runs.items()]
 
     def _place(self, member: PointName) -> tuple[PointName, list[int]]:
         """Return the configuration's point that a member is a run of, and all its runs.

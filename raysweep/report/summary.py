@@ -137,7 +137,10 @@ def summary_of(run: Folder, results: Results | None = None) -> Summary:
 def summarize(results: Results) -> Summary:
     """Summarize results without intervals. The front is selected on dev; test only measures it."""
     references = {point.split: point for point in results.points if point.kind == "reference"}
-    oracles = {split: _oracle(results.points, split) for split in SPLITS}
+    oracles = {}
+    for split in SPLITS:
+        points = [point for point in results.points if point.kind == "oracle" and point.split == split]
+        oracles[split] = tuple(sorted(points, key=lambda point: point.value or 0.0))
     criterion = Criterion.of(results.info, references)
     front = front_of(results, results.points, criterion)
     labeled_front = front_of(results, results.labeled, criterion)
@@ -159,11 +162,6 @@ def summarize(results: Results) -> Summary:
     )
 
 
-def _oracle(points: Iterable[Point], split: ScoredSplit) -> tuple[Point, ...]:
-    found = [point for point in points if point.kind == "oracle" and point.split == split]
-    return tuple(sorted(found, key=lambda point: point.value or 0.0))
-
-
 def _areas(
     front: Front, oracles: Mapping[ScoredSplit, Sequence[Point]], criterion: Criterion
 ) -> dict[ScoredSplit, Area]:
@@ -171,24 +169,19 @@ def _areas(
     for split, objective in criterion.objectives_by_split.items():
         if not front.on(split):
             continue
-        oracle = oracles[split]
+        limit = [score_pair(point) for point in oracles[split]]
+        minima = objective.min_polarity, objective.min_similarity
         areas[split] = Area(
             reference_point=objective.reference_point,
             front=_hypervolume(front.feasible_on(split), objective),
-            oracle=_limit(oracle, objective) if oracle else None,
+            oracle=hull_area(limit, objective.reference_point, minima) if limit else None,
         )
     return areas
 
 
-def _limit(oracle: Iterable[Point], objective: Objective) -> float:
-    """Return the hypervolume of the part of the oracle's concave hull that meets the constraints."""
-    least = objective.min_polarity, objective.min_similarity
-    return hull_area([score_pair(point) for point in oracle], objective.reference_point, least)
-
-
 def _probes(baselines: Sequence[Baseline], front: Front, criterion: Criterion) -> dict[ScoredSplit, ProbeComparison]:
     """Compare the front with the probe on each split. The probe's best point is chosen on dev, like the front."""
-    probes = [each.points for each in baselines if each.kind == "probe" and "dev" in each.points]
+    probes = [baseline.points for baseline in baselines if baseline.kind == "probe" and "dev" in baseline.points]
     if not probes:
         return {}
     best = max(probes, key=lambda points: criterion.rank(points["dev"]))

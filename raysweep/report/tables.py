@@ -199,8 +199,8 @@ def certainty_table(summary: Summary) -> TextTable:
             row += [_difference_cell(from_knee.polarity), _difference_cell(from_knee.similarity)]
         rows.append(tuple(row))
     columns = [f"{split} {name}" for split in splits for name in ("P", "S", "retention", "stability", "knee")]
-    split = summary.certainty.compared_on
-    differences = (f"{split} P minus knee's", f"{split} S minus knee's")
+    compared_on = summary.certainty.compared_on
+    differences = (f"{compared_on} P minus knee's", f"{compared_on} S minus knee's")
     return TextTable(("trial", "step", "kind", *columns, *differences), tuple(rows), frozenset({"kind"}))
 
 

@@ -38,7 +38,7 @@ def front_tables(summary: Summary) -> list[TextTable]:
     """Return tables of the front for a terminal, without intervals, retention, accuracy, and without kinds if all are plain.
 
     If there are guard scores, a first, wider table includes them; the last one fits a terminal of 80 columns. The
-    caption lists the configuration of each trial on the front and the number of members that are left out.
+    caption lists the configuration of candidate trial on the front and the number of members that are left out.
     """
     has_guards = any(member.guards for member in summary.members)
     wider = [_front_table(summary, with_guards=True)] if has_guards else []
@@ -119,7 +119,7 @@ def _configuration_lines(front: TextTable) -> Iterator[str]:
 
 
 def choice_tables(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> list[TextTable]:
-    """Return tables of chosen points, each narrower than the one before.
+    """Return tables of chosen points, candidate narrower than the one before.
 
     They differ in whether they have intervals, and whether they have accuracy, guards and width.
     """
@@ -160,15 +160,15 @@ def _choice_table(
 
 
 def choice_lines(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> Iterator[str]:
-    """Yield the configuration of each trial, a description of the scores, and the export commands."""
+    """Yield the configuration of candidate trial, a description of the scores, and the export commands."""
     varied = varied_parameters(summary.results.trials)
-    configs = {each.dev.trial: each.config for each in chosen}
+    configs = {candidate.dev.trial: candidate.config for candidate in chosen}
     for trial, config in configs.items():
         yield f"trial {trial}: {describe(config, varied)}"
     yield _explain_scores(summary, chosen, splits)
     yield from _missing_intervals(summary, chosen, splits)
     yield from _missing_guards(summary)
-    members = [each.dev.name for each in chosen if each.is_member]
+    members = [candidate.dev.name for candidate in chosen if candidate.is_member]
     blank = ["POINT"]
     for name in members if len(members) <= MAX_COMMANDS else blank:
         yield f"export: {export_command(summary, name)}"
@@ -182,7 +182,7 @@ def _explain_scores(summary: Summary, chosen: Sequence[Candidate], splits: Seque
         text += f"; brackets hold {LEVEL:.0%} intervals over queries, if the terminal is wide enough"
     if "dev" in splits and "dev" in summary.uncertainty:
         text += "; on dev they are corrected for selection bias"
-    if "test" in splits and not any(each.test for each in chosen):
+    if "test" in splits and not any(candidate.test for candidate in chosen):
         text += "; none of these points is scored on test"
     return f"{text}."
 
@@ -190,7 +190,7 @@ def _explain_scores(summary: Summary, chosen: Sequence[Candidate], splits: Seque
 def _missing_intervals(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> Iterator[str]:
     """Yield a line per split on which points have no intervals."""
     for split in splits:
-        points = [point for each in chosen if (point := each.on(split))]
+        points = [point for candidate in chosen if (point := candidate.on(split))]
         without = [point for point in points if summary.intervals_of(point) is None]
         if without:
             owners = "" if len(without) == len(points) else f" of {len(without)} points"

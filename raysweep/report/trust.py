@@ -107,10 +107,7 @@ def trust_lines(summary: Summary) -> Iterator[str]:
     for split, front in summary.uncertainty.items():
         if front.floor is not None:
             amount = show_interval(front.floor.interval, show_area)
-            yield f"floor (probe) on {split}: {_verdict(front.floor)}, hypervolume difference in {amount}"
-
-
-def _verdict(floor: Floor) -> str:
-    if floor.is_beaten:
-        return "beaten"
-    return "better than the front" if floor.is_better else "not shown to be beaten"
+            verdict = "better than the front" if front.floor.is_better else "not shown to be beaten"
+            if front.floor.is_beaten:
+                verdict = "beaten"
+            yield f"floor (probe) on {split}: {verdict}, hypervolume difference in {amount}"

@@ -15,7 +15,7 @@ from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import encoder
 from raysweep.errors import InputError
 from raysweep.export.guards import Guard, check
-from raysweep.report.choice import Wanted, candidates_as_json, choose
+from raysweep.report.choice import Selection, candidates_as_json, choose
 from raysweep.report.markdown import markdown
 from raysweep.report.notes import notes
 from raysweep.report.summary import summarize
@@ -246,24 +246,24 @@ def test_members_are_chosen_by_their_guards(run: Path) -> None:
     scores = ((1, 0.9), (2, 0.6), (3, 0.75))
     measured(run, *(dataclasses.replace(SCORE, step=step, score=score) for step, score in scores))
     summary = summarize(load(run))
-    chosen = choose(summary, Wanted(["sts-b >= 0.75"])).candidates
+    chosen = choose(summary, Selection(["sts-b >= 0.75"])).candidates
     assert [each.dev.step for each in chosen] == [1, 3]
-    (best,) = choose(summary, Wanted(["sts-b < 0.9"], by="similarity", everything=True)).candidates
+    (best,) = choose(summary, Selection(["sts-b < 0.9"], by="similarity", everything=True)).candidates
     assert best.dev.step == 3, "the second misses the guard's limit, and comes after all that do not"
     assert candidates_as_json(summary, chosen, ("dev",))[0]["guards"] == {"sts-b": 0.9}
-    text = printed(choice_tables(summary, choose(summary, Wanted()).candidates, ("dev",))[0])
+    text = printed(choice_tables(summary, choose(summary, Selection()).candidates, ("dev",))[0])
     assert "sts-b" in text and "(60.0)" in text
-    none = choose(summary, Wanted(["sts-b >= 0.95"]))
+    none = choose(summary, Selection(["sts-b >= 0.95"]))
     assert "sts-b >= 0.95 holds for 0 of 3 (sts-b is from 0.6 to 0.9)" in none.why_none
     with pytest.raises(
         InputError, match=r"there is no sts-a \(did you mean sts-b\?\); allowed: polarity, .*, loss, sts-b$"
     ):
-        choose(summary, Wanted(["sts-a >= 0.5"]))
+        choose(summary, Selection(["sts-a >= 0.5"]))
 
 
 def test_a_guard_with_the_name_of_a_score_or_parameter_does_not_hide_it(run: Path) -> None:
     measured(run, *(dataclasses.replace(SCORE, guard=name, score=0.1) for name in ("polarity", "loss")))
-    chosen = choose(summarize(load(run)), Wanted(["polarity >= 0.5", "loss = triplet"])).candidates
+    chosen = choose(summarize(load(run)), Selection(["polarity >= 0.5", "loss = triplet"])).candidates
     assert len(chosen) == 3
 
 
@@ -271,11 +271,11 @@ def test_a_guard_that_is_not_measured_yet_can_be_asked_for(tmp_path: Path) -> No
     info = dataclasses.replace(INFO, guards={"sts-b": 0.7})
     write_ledger(tmp_path, [StoredTrial({"loss": "triplet"}, "completed", "", FRONT)], StoredSweep(info=info))
     summary = summarize(load(tmp_path))
-    none = choose(summary, Wanted(["sts-b >= 0.5"]))
+    none = choose(summary, Selection(["sts-b >= 0.5"]))
     assert "sts-b >= 0.5 holds for 0 of 3 (none has a sts-b)" in none.why_none
     measured(tmp_path, SCORE)
     summary = summarize(load(tmp_path))
-    lines = list(choice_lines(summary, choose(summary, Wanted(["sts-b >= 0.5"])).candidates, ("dev",)))
+    lines = list(choice_lines(summary, choose(summary, Selection(["sts-b >= 0.5"])).candidates, ("dev",)))
     assert "2 of the 3 front members have no score of sts-b yet." in lines
 
 

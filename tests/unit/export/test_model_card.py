@@ -25,7 +25,7 @@ from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.export.export import export
 from raysweep.export.run_encoders import BaseModel, License
 from raysweep.metrics import retrieval
-from raysweep.report.choice import Wanted, candidates_as_json, choose
+from raysweep.report.choice import Selection, candidates_as_json, choose
 from raysweep.report.summary import Summary, summary_of
 from raysweep.report.tables import certainty_table, kind_name
 from raysweep.results.events import GuardsMeasured, PointsScored
@@ -167,7 +167,7 @@ def test_intervals_equal_those_of_show_and_report(run: Run, tmp_path: Path, test
     export(other, "knee", tmp_path / "model")
     _, page, text = read(tmp_path / "model")
     columns, *cells = certainty_cells(summary, knee)
-    (row,) = candidates_as_json(summary, choose(summary, Wanted(knee=True)).candidates, summary.splits)
+    (row,) = candidates_as_json(summary, choose(summary, Selection(knee=True)).candidates, summary.splits)
     (shown,) = (metric[1:] for metric in page.rows if metric[0] == "polarity")
     for split, cell in zip(("dev", "test"), shown, strict=True):
         known = row[split]["intervals"]

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from raysweep.errors import InputError
-from raysweep.report.choice import BY, Wanted, candidates_as_json, choose
+from raysweep.report.choice import BY, Selection, candidates_as_json, choose
 from raysweep.report.summary import summarize, summary_of
 from raysweep.report.terminal import choice_lines, choice_tables
 from raysweep.results.query_scores import kept_names, name_of_point
@@ -32,7 +32,7 @@ def names(chosen):
 
 
 def test_all_members_of_the_front_by_default(summary):
-    chosen = choose(summary, Wanted())
+    chosen = choose(summary, Selection())
     assert [each.dev for each in chosen.candidates] == [member.dev for member in summary.members]
     assert [each.test for each in chosen.candidates] == [member.test for member in summary.members]
 
@@ -40,14 +40,14 @@ def test_all_members_of_the_front_by_default(summary):
 def test_every_operating_point_on_request_the_best_first(summary):
     points = [point for point in summary.results.points if point.trial is not None and point.split == "dev"]
     expected = sorted(points, key=lambda point: -(point.polarity + point.similarity))
-    assert names(choose(summary, Wanted(everything=True))) == [point.name for point in expected]
+    assert names(choose(summary, Selection(everything=True))) == [point.name for point in expected]
 
 
 @pytest.mark.parametrize("by", [by for by in BY if by != "accuracy"])
 @pytest.mark.parametrize("top", [None, 1, 3, 99])
 @pytest.mark.parametrize("everything", [False, True])
 def test_the_best_by_a_score_of_those_that_meet_the_conditions(summary, by, top, everything):
-    wanted = Wanted(["polarity >= 0.7", "retention > 0.6"], by=by, top=top, everything=everything)
+    wanted = Selection(["polarity >= 0.7", "retention > 0.6"], by=by, top=top, everything=everything)
     points = [point for point in summary.results.points if point.trial is not None and point.split == "dev"]
     if not everything:
         points = [member.dev for member in summary.members]
@@ -59,11 +59,11 @@ def test_the_best_by_a_score_of_those_that_meet_the_conditions(summary, by, top,
 
 def test_the_knee_is_the_runs_own_or_that_of_the_points_that_meet_the_conditions(summary):
     (knee,) = (member.dev.name for member in summary.members if member.is_knee)
-    assert names(choose(summary, Wanted(knee=True))) == [knee]
-    assert names(choose(summary, Wanted(knee=True, everything=True))) == [knee]
+    assert names(choose(summary, Selection(knee=True))) == [knee]
+    assert names(choose(summary, Selection(knee=True, everything=True))) == [knee]
     first, second = summary.members[:2]
     above = f"similarity >= {second.dev.similarity!r}"
-    (found,) = choose(summary, Wanted([above], knee=True)).candidates  # of two points, that of the greater product
+    (found,) = choose(summary, Selection([above], knee=True)).candidates  # of two points, that of the greater product
     assert found.dev == max((first.dev, second.dev), key=lambda point: point.polarity * point.similarity)
 
 
@@ -71,14 +71,14 @@ def test_a_point_that_misses_a_constraint_comes_after_all_that_do_not(tmp_path):
     info = dataclasses.replace(INFO, constraints={"polarity": 0.8})
     write_ledger(tmp_path, random_trials(14), StoredSweep(info=info))
     summary = summarize(load(tmp_path))
-    ranked = choose(summary, Wanted(by="similarity", top=99)).candidates
+    ranked = choose(summary, Selection(by="similarity", top=99)).candidates
     meets = [each.dev.polarity >= 0.8 for each in ranked]
     assert meets == sorted(meets, reverse=True) and len(set(meets)) == 2
     assert [each.is_feasible for each in ranked] == meets
 
 
 def test_where_nothing_meets_the_conditions_it_says_how_far_the_points_reach(summary):
-    chosen = choose(summary, Wanted(["polarity >= 0.999", "kind = plain"]))
+    chosen = choose(summary, Selection(["polarity >= 0.999", "kind = plain"]))
     num_members = len(summary.members)
     highest = max(member.dev.polarity for member in summary.members)
     assert chosen.candidates == ()
@@ -91,18 +91,18 @@ def test_where_nothing_meets_the_conditions_it_says_how_far_the_points_reach(sum
 def test_it_says_that_points_off_the_front_meet_the_conditions(summary):
     members = {member.dev.name for member in summary.members}
     other = next(point for point in summary.results.points if point.trial is not None and point.name not in members)
-    chosen = choose(summary, Wanted([f"trial = {other.trial}", f"step = {other.step}"]))
+    chosen = choose(summary, Selection([f"trial = {other.trial}", f"step = {other.step}"]))
     assert chosen.why_none.endswith("; --all finds 1 that are not on the front")
 
 
 def test_a_score_that_no_point_has_is_no_criterion(summary):
     with pytest.raises(InputError, match="--best accuracy: no point has it"):
-        choose(summary, Wanted(by="accuracy"))
+        choose(summary, Selection(by="accuracy"))
 
 
 def test_the_knee_is_one_point(summary):
     with pytest.raises(InputError, match="--knee is one point"):
-        choose(summary, Wanted(knee=True, top=3))
+        choose(summary, Selection(knee=True, top=3))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_the_knee_is_one_point(summary):
 def test_a_run_without_points_is_one_clear_line(tmp_path, trials, said):
     write_ledger(tmp_path, trials)
     with pytest.raises(InputError) as error:
-        choose(summarize(load(tmp_path)), Wanted())
+        choose(summarize(load(tmp_path)), Selection())
     assert str(error.value).startswith(f"{tmp_path}: {said}")
     assert "\n" not in str(error.value)
 
@@ -124,11 +124,11 @@ def test_a_run_without_points_is_one_clear_line(tmp_path, trials, said):
 def test_a_run_that_goes_on_is_chosen_from(tmp_path):
     trials = [trial._replace(status="running") for trial in random_trials(8)]
     write_ledger(tmp_path, trials, StoredSweep(finish=None))
-    assert names(choose(summarize(load(tmp_path)), Wanted())) == [point.name for point in dev_front(trials)]
+    assert names(choose(summarize(load(tmp_path)), Selection())) == [point.name for point in dev_front(trials)]
 
 
 def test_json_has_scores_in_the_unit_interval_and_the_command_that_exports(summary):
-    chosen = choose(summary, Wanted(top=1)).candidates
+    chosen = choose(summary, Selection(top=1)).candidates
     (row,) = candidates_as_json(summary, chosen, ("dev", "test"))
     point = chosen[0].dev
     assert row["dev"]["polarity"] == point.polarity
@@ -142,7 +142,7 @@ def test_json_has_scores_in_the_unit_interval_and_the_command_that_exports(summa
 
 def test_tables_get_narrower(with_scores):
     summary = with_scores
-    chosen = choose(summary, Wanted()).candidates
+    chosen = choose(summary, Selection()).candidates
     texts = [printed(table) for table in choice_tables(summary, chosen, ("dev", "test"))]
     widths = [max(len(line.rstrip()) for line in text.splitlines()) for text in texts]
     assert widths == sorted(widths, reverse=True) and widths[-1] < 80
@@ -154,7 +154,7 @@ def test_tables_get_narrower(with_scores):
 
 
 def test_intervals_are_the_reports_own(with_scores):
-    chosen = choose(with_scores, Wanted()).candidates
+    chosen = choose(with_scores, Selection()).candidates
     for each, row in zip(chosen, candidates_as_json(with_scores, chosen, ("dev", "test")), strict=True):
         for split in ("dev", "test"):
             known = with_scores.uncertainty[split].members[name_of_point(each.dev)]
@@ -168,7 +168,7 @@ def test_intervals_are_the_reports_own(with_scores):
 
 
 def test_of_points_far_from_the_front_there_are_no_intervals_and_it_says_why(with_scores):
-    chosen = choose(with_scores, Wanted(everything=True)).candidates
+    chosen = choose(with_scores, Selection(everything=True)).candidates
     near = kept_names(with_scores.results)
     rows = candidates_as_json(with_scores, chosen, ("dev",))
     known = [name_of_point(each.dev) in near for each in chosen]
@@ -187,7 +187,7 @@ def test_of_points_far_from_the_front_there_are_no_intervals_and_it_says_why(wit
 
 
 def test_where_no_scores_are_stored_one_line_a_split_says_so(summary):
-    chosen = choose(summary, Wanted()).candidates
+    chosen = choose(summary, Selection()).candidates
     lines = [line for line in choice_lines(summary, chosen, ("dev", "test")) if "no intervals" in line]
     assert lines == [
         f"There are no intervals on {split}: the run has not stored the scores of each query."
@@ -196,7 +196,7 @@ def test_where_no_scores_are_stored_one_line_a_split_says_so(summary):
 
 
 def test_what_is_not_on_the_front_has_no_command_to_export_it(summary):
-    off_front = [each for each in choose(summary, Wanted(everything=True)).candidates if not each.is_member][:2]
+    off_front = [each for each in choose(summary, Selection(everything=True)).candidates if not each.is_member][:2]
     assert [row["export"] for row in candidates_as_json(summary, off_front, ("dev",))] == [None, None]
     lines = list(choice_lines(summary, off_front, ("dev",)))
     assert not any("raysweep export" in line for line in lines)
