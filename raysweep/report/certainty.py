@@ -69,16 +69,15 @@ def certainty_of(
         return NOTHING
     seed = results.info.seed
     added = np.zeros(2)  # selection bias of the front's P and S on dev
-    if "dev" in known:
-        dev = known["dev"]
-        added = optimism(_stacked(dev, _trial_rows(dev)), seed)
     trained: dict[ScoredSplit, Trained] = {}
     replicated: Means = {}
     if "dev" in known:
-        runs = StoredRuns(results, known["dev"])
+        dev = known["dev"]
+        added = optimism(_stacked(dev, _trial_rows(dev)), seed)
+        runs = StoredRuns(results, dev)
         noise = SeedNoise(runs.replicated())
         repeated = runs.repeated(front.names_on("dev"))
-        by_configuration = intervals(list(repeated.values()), _scores_of_reference(known["dev"]), noise)
+        by_configuration = intervals(list(repeated.values()), _scores_of_reference(dev), noise)
         replicated = {name: points[0] for name, points in zip(repeated, by_configuration, strict=True)}
         trained = _trained(runs, noise, front, known, added)
     fronts = {

@@ -1,4 +1,4 @@
-"""Parameters as axes: what is a level and what a range, and what a missing value means."""
+"""Parameters as axes: levels, ranges and missing values."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def places(axes, name):
     return axis.places.tolist()
 
 
-def test_words_and_numbers_of_few_values_are_levels_of_equal_weight():
+def test_strings_and_few_numbers_are_equally_weighted_levels():
     axes = axes_of(configs(loss=["b", "a", "c", "a"], batch_size=[64, 16, 16, 64]), ("loss", "batch_size"))
     assert places(axes, "loss") == [1, 0, 2, 0]
     assert places(axes, "batch_size") == [1, 0, 0, 1]
@@ -23,7 +23,7 @@ def test_words_and_numbers_of_few_values_are_levels_of_equal_weight():
     assert [each.weights.tolist() for each in axes] == [[1 / 3] * 3, [1 / 2] * 2]
 
 
-def test_other_numbers_are_a_range_in_logarithms_where_it_is_wide():
+def test_other_numbers_are_a_range_and_wide_ranges_are_logarithmic():
     rates, margins = [1e-6, 1e-5, 1e-4], [0.1, 0.25, 0.5]
     axes = axes_of(configs(learning_rate=rates, margin=margins), ("learning_rate", "margin"))
     assert places(axes, "learning_rate") == pytest.approx([0, 0.5, 1])
@@ -36,7 +36,7 @@ def test_constants_have_no_axis():
     assert axes_of(configs(loss=["a", "a"], margin=[None, None]), ("loss", "margin", "unknown")) == []
 
 
-def test_a_parameter_of_some_losses_says_nothing_where_the_loss_has_none():
+def test_a_conditional_parameter_has_no_effect_if_it_does_not_apply():
     rng = np.random.default_rng(0)
     losses = [("softmax", "triplet")[each] for each in rng.integers(2, size=400)]
     margins = [float(rng.uniform(0.1, 0.9)) if loss == "triplet" else None for loss in losses]
@@ -48,7 +48,7 @@ def test_a_parameter_of_some_losses_says_nothing_where_the_loss_has_none():
     assert found[~is_triplet].std() == pytest.approx(found[is_triplet].std(), abs=0.05)
 
 
-def test_none_that_nothing_else_decides_is_a_value_of_its_own():
+def test_independent_none_is_a_separate_value():
     rng = np.random.default_rng(0)
     losses = ["ab"[each] for each in rng.integers(2, size=40)]
     dropouts = [(None, 0.0, 0.1)[each] for each in rng.integers(3, size=40)]
@@ -62,7 +62,7 @@ def test_none_that_nothing_else_decides_is_a_value_of_its_own():
     assert clip.weights.sum() == pytest.approx(1)
 
 
-def test_a_number_that_only_one_configuration_has_is_a_level():
+def test_a_number_used_once_is_a_level():
     axes = axes_of(configs(average_decay=[None, None, 0.99, None]), ("average_decay",))
     assert places(axes, "average_decay") == [0, 0, 1, 0]
     assert [each.cells.tolist() for each in axes] == [[0, 1]]

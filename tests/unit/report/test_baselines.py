@@ -1,4 +1,4 @@
-"""Baselines in a report: shown with what dominates them, and never on the front or counted for it."""
+"""Baselines in a report: compared with the front, and never part of it."""
 
 import dataclasses
 import json
@@ -56,7 +56,7 @@ def cells(summary: Summary) -> dict[str, dict[str, str]]:
     return {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
 
 
-def test_the_front_is_the_same_with_and_without_them(tmp_path: Path) -> None:
+def test_baselines_do_not_change_the_front(tmp_path: Path) -> None:
     """Though one of them would dominate much of it."""
     without = summary_of(tmp_path / "without", [])
     summary = summary_of(tmp_path / "with", some_baselines())
@@ -68,7 +68,7 @@ def test_the_front_is_the_same_with_and_without_them(tmp_path: Path) -> None:
     assert without.baselines == () and not without.probes
 
 
-def test_the_table_counts_the_members_that_dominate_on_the_same_split(tmp_path: Path) -> None:
+def test_table_counts_dominating_members_by_split(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, some_baselines())
     found = cells(summary)
     assert list(found) == [
@@ -90,7 +90,7 @@ def test_the_table_counts_the_members_that_dominate_on_the_same_split(tmp_path: 
     assert seen == {True, False}
 
 
-def test_those_without_scores_of_each_query_have_no_interval(tmp_path: Path) -> None:
+def test_baselines_without_query_scores_have_no_interval(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, some_baselines())
     assert cells(summary)["probe(1)"]["test P"] == "76.0"
     write_query_scores(tmp_path, summary.results)
@@ -105,9 +105,7 @@ def test_those_without_scores_of_each_query_have_no_interval(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("weight", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_probes_best_point_is_chosen_on_dev_and_compared_on_each_split(
-    tmp_path: Path, weight: float, seed: int
-) -> None:
+def test_the_best_probe_is_chosen_on_dev_and_compared_on_each_split(tmp_path: Path, weight: float, seed: int) -> None:
     rng = random.Random(seed)
     points = [
         baseline(split, "probe", rng.uniform(0.6, 0.9), rng.uniform(0.3, 0.48), value=value)
@@ -142,14 +140,14 @@ def test_the_probes_best_point_is_chosen_on_dev_and_compared_on_each_split(
         assert (probes.num_points, probes.num_dominated <= 3) == (3, True)
 
 
-def test_a_point_that_misses_a_constraint_is_not_the_probes_best_and_has_no_area(tmp_path: Path) -> None:
+def test_an_infeasible_probe_is_not_the_best_and_has_no_area(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, some_baselines(), constraints={"similarity": 0.42}, polarity_weight=1.0)
     assert summary.probes["dev"].best.value == 0.3
     corner = REFERENCE["dev"][0], REFERENCE["dev"][1] / 2
     assert summary.probes["dev"].area == pytest.approx(hypervolume([PROBES[0.1], PROBES[0.3]], corner))
 
 
-def test_the_report_says_whether_the_front_dominates_the_probes_best(tmp_path: Path) -> None:
+def test_report_states_whether_the_front_dominates_the_best_probe(tmp_path: Path) -> None:
     trials = [StoredTrial({"loss": "triplet"}, "completed", "", [(0.8, 0.44)])]
     points = [
         baseline("dev", "probe", 0.7, 0.44, value=0.3),
@@ -176,14 +174,14 @@ def test_the_report_says_whether_the_front_dominates_the_probes_best(tmp_path: P
     assert "probe(0.3) on test: P 79.0, S 43.0, not dominated by the front" in lines
 
 
-def test_a_terminal_tells_of_setfit_and_published_scores(tmp_path: Path) -> None:
+def test_terminal_lists_setfit_and_published_scores(tmp_path: Path) -> None:
     lines = " ".join(printed(narrow(summary_of(tmp_path, some_baselines())), width=100).split())
     assert "setfit (tuned) on test: P 70.0, S 30.0, dominated by the front" in lines
     assert "published on test: 0 of 1 dominated by the front" in lines
     assert "published on dev" not in lines
 
 
-def test_without_a_front_they_are_shown_and_nothing_is_compared(tmp_path: Path) -> None:
+def test_without_a_front_baselines_are_listed_and_not_compared(tmp_path: Path) -> None:
     points = [baseline("dev", "probe", 0.7, 0.44, value=0.3)]
     write_ledger(tmp_path, [StoredTrial({}, "failed", "", [])], StoredSweep(baselines=points))
     summary = write.write(tmp_path).summary

@@ -1,11 +1,11 @@
-"""What a report says of the heads of the front's members."""
+"""Calibration of the heads that front members use."""
 
 import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 
 from raysweep.report import write
-from raysweep.report.calibration import MOST_LINES, calibration_table
+from raysweep.report.calibration import MAX_LINES, calibration_table
 from raysweep.report.summary import summarize
 from raysweep.results.events import PointsScored, RungFinished, TrialStarted
 from raysweep.results.ledger import Ledger
@@ -34,7 +34,7 @@ def write_run(folder: Path, kinds: Iterable[str]) -> None:
     ledger.close()
 
 
-def test_figures_before_and_after_are_shown_of_heads_that_members_use(tmp_path: Path) -> None:
+def test_calibration_of_the_heads_of_members_is_shown(tmp_path: Path) -> None:
     write_run(tmp_path, ["class_concat", "plain", "class_concat"])
     summary = write.write(tmp_path).summary
     assert calibration_table(summary).rows == (
@@ -50,14 +50,14 @@ def test_figures_before_and_after_are_shown_of_heads_that_members_use(tmp_path: 
     assert line in " ".join(shown.split())
 
 
-def test_a_terminal_shows_a_few_alone(tmp_path: Path) -> None:
+def test_terminal_lists_only_the_last_calibrations(tmp_path: Path) -> None:
     write_run(tmp_path, ["class_concat"] * 6)
     shown = printed(narrow(summarize(load(tmp_path))))
-    assert shown.count("on dev: temperature") + shown.count("on test: temperature") == MOST_LINES
+    assert shown.count("on dev: temperature") + shown.count("on test: temperature") == MAX_LINES
     assert "calibration: 3 more in front.md" in shown
 
 
-def test_nothing_is_said_where_no_member_has_a_head(tmp_path: Path) -> None:
+def test_no_calibration_without_members_that_use_a_head(tmp_path: Path) -> None:
     write_run(tmp_path, ["plain", "plain"])
     summary = write.write(tmp_path).summary
     assert calibration_table(summary).rows == ()

@@ -1,4 +1,4 @@
-"""What a report says of noise: against the functions that it is made with, and in words, on made per-query scores."""
+"""Intervals and other statistics from per-query scores, and their description."""
 
 import dataclasses
 import re
@@ -54,9 +54,7 @@ def summary(tmp_path: Path) -> Summary:
     return summary_of(made(tmp_path))
 
 
-def test_intervals_on_test_are_those_of_means_and_on_dev_less_what_selection_adds(
-    summary: Summary, tmp_path: Path
-) -> None:
+def test_intervals_on_dev_are_corrected_for_selection(summary: Summary, tmp_path: Path) -> None:
     scores = load_query_scores(LocalFolder(tmp_path), load(tmp_path))
     dev, test = scores["dev"], scores["test"]
     of_trials = [row for row, name in enumerate(dev.names) if name[0] is not None]
@@ -77,7 +75,7 @@ def test_intervals_on_test_are_those_of_means_and_on_dev_less_what_selection_add
     assert drop.total_interval.contains(drop.total) and drop.reference is not None
 
 
-def test_areas_and_knee_have_their_intervals(summary: Summary) -> None:
+def test_areas_and_knee_have_intervals(summary: Summary) -> None:
     for split, front in summary.uncertainty.items():
         area = summary.areas[split]
         assert front.hypervolume is not None and front.share is not None and area.share is not None
@@ -113,7 +111,7 @@ def test_differences_from_the_knee_are_paired_on_the_same_queries(tmp_path: Path
             assert cell.endswith(f"[{100 * low:.1f}, {100 * high:.1f}]")
 
 
-def test_the_page_says_whether_the_lower_bound_beats_the_floor(tmp_path: Path) -> None:
+def test_page_states_whether_the_front_beats_the_floor(tmp_path: Path) -> None:
     verdicts = {"low": "the front beats the floor", "high": "the floor is better than the front"}
     for name, probe in (("low", 0.64), ("high", 0.88)):
         verdict = verdicts[name]
@@ -147,7 +145,7 @@ def test_the_floor_has_three_verdicts(bounds: tuple[float, float], verdict: str,
         assert line.startswith(f"floor (probe) on {split}: {verdict}, ")
 
 
-def test_a_run_without_scores_of_each_query_reports_as_before(tmp_path: Path, run: object) -> None:
+def test_a_run_without_query_scores_has_a_report_without_intervals(tmp_path: Path, run: object) -> None:
     summary = write.write(tmp_path).summary
     assert not summary.uncertainty and not certainty_table(summary).rows and not trust_sentences(summary)
     markdown, page = ((tmp_path / "report" / name).read_text() for name in ("front.md", "report.html"))
@@ -155,7 +153,7 @@ def test_a_run_without_scores_of_each_query_reports_as_before(tmp_path: Path, ru
     assert 'id="certainty"' not in page and "In brackets" not in page
 
 
-def test_a_split_of_which_a_member_lacks_scores_has_no_intervals(tmp_path: Path) -> None:
+def test_a_split_with_missing_query_scores_has_no_intervals(tmp_path: Path) -> None:
     run = made(tmp_path)
     member = summarize(load(tmp_path)).members[0].dev
     (tmp_path / "scores" / "test" / f"trial-{member.trial:04d}-step-{member.step:03d}.npz").unlink()
@@ -164,7 +162,7 @@ def test_a_split_of_which_a_member_lacks_scores_has_no_intervals(tmp_path: Path)
     assert summary_of(run).certainty.compared_on == "dev"
 
 
-def test_without_test_everything_is_on_dev(tmp_path: Path) -> None:
+def test_without_test_scores_statistics_are_on_dev(tmp_path: Path) -> None:
     summary = summary_of(made(tmp_path, test=False))
     assert list(summary.uncertainty) == ["dev"]
     assert "dev P less the knee's" in certainty_table(summary).columns
@@ -173,7 +171,7 @@ def test_without_test_everything_is_on_dev(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("split", ["dev", "test"])
 @pytest.mark.parametrize("damaged", [b"", b"{}", None], ids=["empty", "other", "cut off"])
-def test_a_report_goes_without_the_intervals_of_a_damaged_file(
+def test_a_damaged_score_file_omits_the_intervals_of_its_split(
     tmp_path: Path, split: str, damaged: bytes | None
 ) -> None:
     made(tmp_path)
@@ -189,14 +187,14 @@ def test_a_report_goes_without_the_intervals_of_a_damaged_file(
         assert file.name in text and f"no intervals on {split}" in text
 
 
-def test_a_folder_in_the_place_of_a_file_costs_its_intervals_alone(tmp_path: Path) -> None:
+def test_a_folder_instead_of_a_score_file_omits_its_intervals(tmp_path: Path) -> None:
     made(tmp_path)
     (tmp_path / "scores" / "test" / "odd.npz").mkdir()
     summary = summary_of(LocalFolder(tmp_path))
     assert list(summary.uncertainty) == ["dev"] and "odd.npz" in summary.damage["intervals on test"]
 
 
-def test_a_report_goes_without_readings_of_a_damaged_file(tmp_path: Path) -> None:
+def test_a_damaged_readings_file_is_omitted(tmp_path: Path) -> None:
     run = made(tmp_path)
     write_readings(tmp_path, invented_readings(load(tmp_path)))
     write.write(run)
@@ -211,7 +209,7 @@ def test_a_report_goes_without_readings_of_a_damaged_file(tmp_path: Path) -> Non
     assert 'id="readings"' not in page and "There are no readings" in page
 
 
-def test_a_damaged_ledger_fails_the_report_as_before(tmp_path: Path) -> None:
+def test_a_damaged_ledger_fails_the_report(tmp_path: Path) -> None:
     made(tmp_path)
     (tmp_path / "ledger.jsonl").write_text("{}\n")
     with pytest.raises(InputError, match="line 1"):
@@ -219,7 +217,7 @@ def test_a_damaged_ledger_fails_the_report_as_before(tmp_path: Path) -> None:
     assert not (tmp_path / "report").exists()
 
 
-def test_points_that_miss_a_constraint_count_for_no_area(tmp_path: Path) -> None:
+def test_infeasible_points_do_not_count_for_areas(tmp_path: Path) -> None:
     constrained = dataclasses.replace(FEW, constraints={"polarity": 0.75})
     summary = summary_of(made(tmp_path, info=constrained))
     missing = {name_of_point(member.dev) for member in summary.members if not member.is_feasible}
@@ -235,7 +233,7 @@ def made_in(folder: Path) -> LocalFolder:
     return made(folder)
 
 
-def test_configurations_that_ran_twice_have_intervals_over_seeds(tmp_path: Path) -> None:
+def test_repeated_configurations_have_intervals_over_seeds(tmp_path: Path) -> None:
     config = {"loss": "triplet", "learning_rate": 1e-5}
     write_ledger(tmp_path, [StoredTrial(config, "completed", "", [(0.80, 0.42)])], StoredSweep(info=FEW, finish=None))
     ledger = Ledger(tmp_path)
@@ -263,7 +261,7 @@ def test_configurations_that_ran_twice_have_intervals_over_seeds(tmp_path: Path)
     assert all(len(row) == len(table.columns) for row in table.rows) and len(table.rows) == 2
 
 
-def test_rungs_of_one_configuration_have_their_seeds_in_common(tmp_path: Path) -> None:
+def test_rungs_of_one_configuration_share_their_seeds(tmp_path: Path) -> None:
     config = {"loss": "triplet", "learning_rate": 1e-5}
     rungs = [(0.80, 0.42), (0.84, 0.40)]
     write_ledger(tmp_path, [StoredTrial(config, "completed", "", rungs)], StoredSweep(info=FEW, finish=None))
@@ -314,7 +312,7 @@ def with_replicates(folder: Path, *, replicate: bool = True) -> LocalFolder:
     return LocalFolder(folder)
 
 
-def test_areas_of_a_run_with_replicates_are_over_seeds_too(tmp_path: Path) -> None:
+def test_areas_of_a_run_with_replicates_are_over_queries_and_seeds(tmp_path: Path) -> None:
     """Against means, variances and the expected luck of a chosen run, written out."""
     run = with_replicates(tmp_path)
     summary = summary_of(run)
@@ -360,7 +358,7 @@ def with_replicates_in(folder: Path, **others: bool) -> LocalFolder:
     return with_replicates(folder, **others)
 
 
-def test_the_page_says_what_intervals_are_over(tmp_path: Path) -> None:
+def test_page_states_the_noise_of_intervals(tmp_path: Path) -> None:
     for name, replicate, noise in (("with", True, "queries and seeds"), ("without", False, "queries")):
         run = with_replicates_in(tmp_path / name, replicate=replicate)
         summary = write.write(run).summary
@@ -372,7 +370,7 @@ def test_the_page_says_what_intervals_are_over(tmp_path: Path) -> None:
             assert ("Other seeds of training are not in them" in text) != replicate
 
 
-def test_a_configuration_whose_other_run_is_not_stored_stands_alone(tmp_path: Path) -> None:
+def test_a_configuration_with_a_missing_replicate_counts_as_one_run(tmp_path: Path) -> None:
     run = with_replicates(tmp_path)
     (tmp_path / "scores" / "dev" / "trial-0000-step-001.npz").unlink()
     dev = load_query_scores(run, load(tmp_path))["dev"]

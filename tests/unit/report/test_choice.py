@@ -1,4 +1,4 @@
-"""Choosing points of a run, against picking them by hand."""
+"""Selection of a run's points against brute force."""
 
 import dataclasses
 
@@ -31,13 +31,13 @@ def names(chosen):
     return [each.dev.name for each in chosen.candidates]
 
 
-def test_all_members_of_the_front_by_default(summary):
+def test_default_choice_is_the_front(summary):
     chosen = choose(summary, Selection())
     assert [each.dev for each in chosen.candidates] == [member.dev for member in summary.members]
     assert [each.test for each in chosen.candidates] == [member.test for member in summary.members]
 
 
-def test_every_operating_point_on_request_the_best_first(summary):
+def test_all_operating_points_are_sorted_by_objective(summary):
     points = [point for point in summary.results.points if point.trial is not None and point.split == "dev"]
     expected = sorted(points, key=lambda point: -(point.polarity + point.similarity))
     assert names(choose(summary, Selection(everything=True))) == [point.name for point in expected]
@@ -46,7 +46,7 @@ def test_every_operating_point_on_request_the_best_first(summary):
 @pytest.mark.parametrize("by", [by for by in BY if by != "accuracy"])
 @pytest.mark.parametrize("top", [None, 1, 3, 99])
 @pytest.mark.parametrize("everything", [False, True])
-def test_the_best_by_a_score_of_those_that_meet_the_conditions(summary, by, top, everything):
+def test_best_points_by_score_among_those_that_meet_the_conditions(summary, by, top, everything):
     wanted = Selection(["polarity >= 0.7", "retention > 0.6"], by=by, top=top, everything=everything)
     points = [point for point in summary.results.points if point.trial is not None and point.split == "dev"]
     if not everything:
@@ -57,7 +57,7 @@ def test_the_best_by_a_score_of_those_that_meet_the_conditions(summary, by, top,
     assert names(choose(summary, wanted)) == [point.name for point in expected]
 
 
-def test_the_knee_is_the_runs_own_or_that_of_the_points_that_meet_the_conditions(summary):
+def test_knee_of_the_run_or_of_the_points_that_meet_the_conditions(summary):
     (knee,) = (member.dev.name for member in summary.members if member.is_knee)
     assert names(choose(summary, Selection(knee=True))) == [knee]
     assert names(choose(summary, Selection(knee=True, everything=True))) == [knee]
@@ -67,7 +67,7 @@ def test_the_knee_is_the_runs_own_or_that_of_the_points_that_meet_the_conditions
     assert found.dev == max((first.dev, second.dev), key=lambda point: point.polarity * point.similarity)
 
 
-def test_a_point_that_misses_a_constraint_comes_after_all_that_do_not(tmp_path):
+def test_infeasible_points_come_last(tmp_path):
     info = dataclasses.replace(INFO, constraints={"polarity": 0.8})
     write_ledger(tmp_path, random_trials(14), StoredSweep(info=info))
     summary = summarize(load(tmp_path))
@@ -77,7 +77,7 @@ def test_a_point_that_misses_a_constraint_comes_after_all_that_do_not(tmp_path):
     assert [each.is_feasible for each in ranked] == meets
 
 
-def test_where_nothing_meets_the_conditions_it_says_how_far_the_points_reach(summary):
+def test_unmet_conditions_report_the_range_of_the_points(summary):
     chosen = choose(summary, Selection(["polarity >= 0.999", "kind = plain"]))
     num_members = len(summary.members)
     highest = max(member.dev.polarity for member in summary.members)
@@ -88,19 +88,19 @@ def test_where_nothing_meets_the_conditions_it_says_how_far_the_points_reach(sum
     assert "--all" not in chosen.why_none
 
 
-def test_it_says_that_points_off_the_front_meet_the_conditions(summary):
+def test_unmet_conditions_report_matches_off_the_front(summary):
     members = {member.dev.name for member in summary.members}
     other = next(point for point in summary.results.points if point.trial is not None and point.name not in members)
     chosen = choose(summary, Selection([f"trial = {other.trial}", f"step = {other.step}"]))
     assert chosen.why_none.endswith("; --all finds 1 that are not on the front")
 
 
-def test_a_score_that_no_point_has_is_no_criterion(summary):
+def test_a_missing_score_is_rejected_as_criterion(summary):
     with pytest.raises(InputError, match="--best accuracy: no point has it"):
         choose(summary, Selection(by="accuracy"))
 
 
-def test_the_knee_is_one_point(summary):
+def test_knee_excludes_best_and_top(summary):
     with pytest.raises(InputError, match="--knee is one point"):
         choose(summary, Selection(knee=True, top=3))
 
@@ -113,7 +113,7 @@ def test_the_knee_is_one_point(summary):
         ([StoredTrial({"loss": "triplet"}, "running", "", [])], "no trial finished a rung, so there is nothing"),
     ],
 )
-def test_a_run_without_points_is_one_clear_line(tmp_path, trials, said):
+def test_a_run_without_points_is_rejected(tmp_path, trials, said):
     write_ledger(tmp_path, trials)
     with pytest.raises(InputError) as error:
         choose(summarize(load(tmp_path)), Selection())
@@ -121,13 +121,13 @@ def test_a_run_without_points_is_one_clear_line(tmp_path, trials, said):
     assert "\n" not in str(error.value)
 
 
-def test_a_run_that_goes_on_is_chosen_from(tmp_path):
+def test_points_of_a_running_sweep_can_be_chosen(tmp_path):
     trials = [trial._replace(status="running") for trial in random_trials(8)]
     write_ledger(tmp_path, trials, StoredSweep(finish=None))
     assert names(choose(summarize(load(tmp_path)), Selection())) == [point.name for point in dev_front(trials)]
 
 
-def test_json_has_scores_in_the_unit_interval_and_the_command_that_exports(summary):
+def test_json_has_unscaled_scores_and_the_export_command(summary):
     chosen = choose(summary, Selection(top=1)).candidates
     (row,) = candidates_as_json(summary, chosen, ("dev", "test"))
     point = chosen[0].dev
@@ -153,7 +153,7 @@ def test_tables_get_narrower(with_scores):
     assert interval in texts[0] and interval in texts[1] and "[" not in texts[2]
 
 
-def test_intervals_are_the_reports_own(with_scores):
+def test_intervals_equal_those_of_the_report(with_scores):
     chosen = choose(with_scores, Selection()).candidates
     for each, row in zip(chosen, candidates_as_json(with_scores, chosen, ("dev", "test")), strict=True):
         for split in ("dev", "test"):
@@ -167,7 +167,7 @@ def test_intervals_are_the_reports_own(with_scores):
     assert not any("There are no intervals" in line for line in lines)
 
 
-def test_of_points_far_from_the_front_there_are_no_intervals_and_it_says_why(with_scores):
+def test_points_far_from_the_front_have_a_reason_instead_of_intervals(with_scores):
     chosen = choose(with_scores, Selection(everything=True)).candidates
     near = kept_names(with_scores.results)
     rows = candidates_as_json(with_scores, chosen, ("dev",))
@@ -186,7 +186,7 @@ def test_of_points_far_from_the_front_there_are_no_intervals_and_it_says_why(wit
     )
 
 
-def test_where_no_scores_are_stored_one_line_a_split_says_so(summary):
+def test_missing_query_scores_are_one_line_per_split(summary):
     chosen = choose(summary, Selection()).candidates
     lines = [line for line in choice_lines(summary, chosen, ("dev", "test")) if "no intervals" in line]
     assert lines == [
@@ -195,7 +195,7 @@ def test_where_no_scores_are_stored_one_line_a_split_says_so(summary):
     ]
 
 
-def test_what_is_not_on_the_front_has_no_command_to_export_it(summary):
+def test_points_off_the_front_have_no_export_command(summary):
     off_front = [each for each in choose(summary, Selection(everything=True)).candidates if not each.is_member][:2]
     assert [row["export"] for row in candidates_as_json(summary, off_front, ("dev",))] == [None, None]
     lines = list(choice_lines(summary, off_front, ("dev",)))

@@ -1,4 +1,4 @@
-"""Conditions on points as users write them: what they mean, and what is said of those that are none."""
+"""Conditions on points in the users' syntax."""
 
 import operator
 
@@ -50,12 +50,12 @@ OTHER = {**POINT, "loss": "softmax", "margin": None}
         ("similarity > -0.5", True),
     ],
 )
-def test_what_a_condition_means(text, is_met):
+def test_conditions_are_evaluated(text, is_met):
     (condition,) = read_conditions([text], [POINT, OTHER])
     assert condition.is_met(POINT) == is_met
 
 
-def test_what_a_point_lacks_is_in_no_order():
+def test_missing_values_never_satisfy_an_ordering():
     for text, is_met in (
         ("margin > 0", False),
         ("margin <= 1", False),
@@ -77,12 +77,12 @@ def test_what_a_point_lacks_is_in_no_order():
         ("rate != 1.57e-4", False),
     ],
 )
-def test_a_number_equals_what_tables_show_of_it_however_that_is_spelled(text, is_equal):
+def test_numbers_equal_their_displayed_value(text, is_equal):
     (condition,) = read_conditions([text], [{"rate": 0.00015652}])
     assert condition.is_met({"rate": 0.00015652}) == is_equal
 
 
-def test_a_parameter_that_no_point_has_is_no_mistake():
+def test_a_parameter_that_no_point_has_is_allowed():
     (condition,) = read_conditions(["margin < 0.2"], [{"loss": "softmax"}], parameters=["loss", "margin"])
     assert why_none([condition], [{"loss": "softmax"}]) == "margin < 0.2 holds for 0 of 1 (none has a margin)"
     with pytest.raises(InputError, match=r"there is no margins \(did you mean margin\?\); allowed: loss, margin$"):
@@ -106,7 +106,7 @@ GUARDED = {**POINT, "sts-dev": 0.81, "help.pages_2": 0.3, "2012.MSRpar": -0.1}
         ("sts-dev != none", True),
     ],
 )
-def test_guards_are_scores_by_their_names(text, is_met):
+def test_guards_are_scores_by_name(text, is_met):
     (condition,) = read_conditions([text], [POINT, GUARDED], GUARDS)
     assert condition.is_met(GUARDED) == is_met
     assert not condition.is_order or not condition.is_met(POINT)
@@ -122,7 +122,7 @@ def test_guards_are_scores_by_their_names(text, is_met):
         ("0.8 <= sts-dev", "it is NAME, one of"),
     ],
 )
-def test_what_is_wrong_with_a_condition_on_a_guard_is_said(text, said):
+def test_invalid_conditions_on_guards_are_rejected(text, said):
     with pytest.raises(InputError) as error:
         read_conditions([text], [POINT, GUARDED], GUARDS)
     assert said in str(error.value)
@@ -133,7 +133,7 @@ def test_what_is_wrong_with_a_condition_on_a_guard_is_said(text, said):
     st.floats(0, 1),
     st.sampled_from([(">=", operator.ge), ("<=", operator.le), (">", operator.gt), ("<", operator.lt)]),
 )
-def test_orders_are_those_of_numbers(value, limit, order):
+def test_orderings_compare_numbers(value, limit, order):
     sign, compare = order
     assert Condition("similarity", sign, repr(limit)).is_met({"similarity": value}) == compare(value, limit)
 
@@ -164,7 +164,7 @@ def test_orders_are_those_of_numbers(value, limit, order):
         ("kind < a", "kind is a word"),
     ],
 )
-def test_what_is_no_condition_is_refused_with_what_is_allowed(text, said):
+def test_invalid_conditions_are_rejected_with_allowed_values(text, said):
     with pytest.raises(InputError) as error:
         read_conditions(["polarity >= 0.1", text], [POINT, OTHER])
     assert said in str(error.value)

@@ -1,4 +1,4 @@
-"""Reports of ledgers that somebody changed by hand: what is wrong is said, or it changes nothing that matters."""
+"""Reports of ledgers that were edited by hand: errors are reported, or harmless."""
 
 import json
 import math
@@ -28,7 +28,7 @@ from support.ledgers import read_lines, write_lines
         ("end", "trial", 99, "trial 99 has not begun"),
     ],
 )
-def test_a_ledger_that_does_not_fit_is_refused_with_its_line(run, event, key, value, said):
+def test_an_inconsistent_ledger_is_rejected_with_its_line(run, event, key, value, said):
     folder = run.folder
     path = folder / "ledger.jsonl"
     lines = read_lines(folder)
@@ -52,7 +52,7 @@ def written_front(folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("value", [None, "x", -7, [], {}, math.inf], ids=repr)
-def test_whatever_is_wrong_with_a_ledger_is_said_or_harmless(run: Any, value: Any) -> None:
+def test_wrong_ledger_values_are_rejected_or_harmless(run: Any, value: Any) -> None:
     """Each key of the last event of each kind takes a wrong value, one at a time.
 
     Harmless is what leaves the front as it was. Where it is the event's points that are gone, the front is that of the
@@ -83,7 +83,7 @@ def test_whatever_is_wrong_with_a_ledger_is_said_or_harmless(run: Any, value: An
     assert all(re.match(place, message) for message in refused)
 
 
-def test_a_run_with_a_trial_that_is_no_configuration_is_not_resumed(run):
+def test_a_run_with_an_invalid_configuration_is_not_resumed(run):
     folder = run.folder
     path = folder / "ledger.jsonl"
     lines = read_lines(folder)

@@ -1,4 +1,4 @@
-"""Importance against exact functional ANOVA: of made grids, and of the recorded table, most of whose trials were paused early."""
+"""Importance against exact functional ANOVA, on synthetic grids and the recorded table, with most trials paused early."""
 
 import dataclasses
 import itertools
@@ -82,7 +82,7 @@ def test_a_full_grid_at_full_budget_has_its_exact_shares(seed):
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_it_has_about_the_same_with_seven_in_ten_trials_held_after_their_first_rung(seed):
+def test_shares_hold_with_70_percent_of_trials_paused_after_one_rung(seed):
     curves = made_curves(seed)
     exact = exact_shares(curves[:, -1])
     is_paused = np.random.default_rng(seed).permutation(len(CONFIGS)) < 0.7 * len(CONFIGS)
@@ -106,7 +106,7 @@ def recorded():
     return configs, scores, reference[list(TARGETS)].to_numpy()[0]
 
 
-def test_the_recorded_table_has_the_order_of_its_full_budget_trials_with_seven_in_ten_held():
+def test_shares_of_the_recorded_table_hold_with_70_percent_of_trials_paused():
     """The first two come first always; the third mostly.
 
     Shares of the first two are near each other, and what a paused trial would have come to is drawn to the mean: shares move.
@@ -127,7 +127,7 @@ def test_the_recorded_table_has_the_order_of_its_full_budget_trials_with_seven_i
     assert sum(thirds) >= 7
 
 
-def test_trials_that_were_chosen_for_their_scores_tell_little_of_those_that_were_not():
+def test_untrained_scores_reduce_the_bias_from_selected_trials():
     """Of the recorded table only the best quarter after the first rung goes on; what the first rung brought helps the rest."""
     configs, scores, untrained = recorded()
     axes = axes_of(configs, list(configs[0]))
@@ -145,7 +145,7 @@ def first_three(by_parameter):
     return sorted(by_parameter, key=lambda name: -by_parameter[name])[:3]
 
 
-def test_a_main_effect_is_that_of_optunas_evaluator():
+def test_main_effects_equal_those_of_optunas_evaluator():
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -167,7 +167,7 @@ def test_a_main_effect_is_that_of_optunas_evaluator():
     assert greatest_difference(shares(axes_of(configs, names), scores), expected) < 0.05
 
 
-def test_trials_are_taken_to_the_same_share_of_their_own_rungs():
+def test_trials_are_extrapolated_to_the_same_share_of_their_rungs():
     """A resume has given some trials ten rungs, whose rungs are as long; others of twice the length have five."""
     short = [np.arange(1.0, last + 1) for last in (5, 4, 1)]
     long = [np.arange(1.0, last + 1) for last in (4, 1)]
@@ -191,7 +191,7 @@ def made_grid(seed):
     return np.stack([polarity, similarity], axis=2)
 
 
-def test_a_ledgers_grid_has_about_its_exact_shares_with_seven_in_ten_trials_held(tmp_path):
+def test_shares_from_a_ledger_hold_with_70_percent_of_trials_paused(tmp_path):
     scores = made_grid(3)
     is_paused = np.random.default_rng(3).permutation(len(CONFIGS)) < 0.7 * len(CONFIGS)
     trials = [
@@ -204,7 +204,7 @@ def test_a_ledgers_grid_has_about_its_exact_shares_with_seven_in_ten_trials_held
         assert greatest_difference(found[target], exact_shares(at_the_end)) < GRID_TOLERANCE
 
 
-def test_scores_of_r_are_those_before_training_only_where_r_is_trained(tmp_path):
+def test_scores_of_r_are_the_untrained_scores_only_if_r_is_tuned(tmp_path):
     """Of trials of which only some have a second rung, R's scores change what the others are thought to come to."""
     sweeps = {
         "of R": StoredSweep(),
@@ -220,7 +220,7 @@ def test_scores_of_r_are_those_before_training_only_where_r_is_trained(tmp_path)
     assert found["of another"] == found["R was not scored"] != found["of R"]
 
 
-def test_shares_of_every_target_sum_to_one_and_fall(tmp_path):
+def test_shares_sum_to_one_in_descending_order(tmp_path):
     found = importances(summary_of(tmp_path, random_trials(40)))
     assert tuple(found) == TARGETS
     for by_parameter in found.values():
@@ -241,11 +241,11 @@ def test_shares_of_every_target_sum_to_one_and_fall(tmp_path):
     ],
     ids=["none", "one", "four", "failed", "constant", "equal scores"],
 )
-def test_where_nothing_can_be_told_nothing_is_said(tmp_path, trials):
+def test_insufficient_trials_have_no_importance(tmp_path, trials):
     assert importances(summary_of(tmp_path, trials)) == {target: {} for target in TARGETS}
 
 
-def test_trials_of_one_rung_are_told_apart(tmp_path):
+def test_trials_of_one_rung_have_importance(tmp_path):
     trials = [StoredTrial({"loss": loss}, "paused", "", [(0.7 if loss == "a" else 0.8, 0.4)]) for loss in "ab" * 8]
     found = importances(summary_of(tmp_path, trials))
     assert found == {"polarity": {"loss": 1.0}, "similarity": {}, "objective": {"loss": 1.0}}

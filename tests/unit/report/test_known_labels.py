@@ -1,4 +1,4 @@
-"""Points that are told the labels of the pool stand by themselves."""
+"""Points that use the labels of the pool are separate from the front."""
 
 import dataclasses
 import json
@@ -38,7 +38,7 @@ def summary_of(folder: Path, *, is_told: bool) -> Summary:
     return summarize(load(folder))
 
 
-def test_they_change_nothing_of_the_front(tmp_path: Path) -> None:
+def test_labeled_points_do_not_change_the_front(tmp_path: Path) -> None:
     for name in ("with", "without"):
         (tmp_path / name).mkdir()
     found, without = (summary_of(tmp_path / name, is_told=name == "with") for name in ("with", "without"))
@@ -50,7 +50,7 @@ def test_they_change_nothing_of_the_front(tmp_path: Path) -> None:
     assert [member.dev.value for member in found.labeled] == [1.0, 2.0]
 
 
-def test_they_have_a_front_and_an_area_of_their_own(tmp_path: Path) -> None:
+def test_labeled_points_have_a_separate_front_and_area(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, is_told=True)
     (area,) = summary.labeled_areas.values()
     assert abs(area.front - AREA) < 1e-9

@@ -9,7 +9,7 @@ from raysweep.report.tables import front_table
 from support.ledgers import MARKUP, write_run_with_markup
 
 
-def test_columns_and_underscores_show_as_they_are() -> None:
+def test_columns_and_underscores_are_escaped() -> None:
     table = TextTable(("a|b", "_old_ c"), (("learning_rate", "__x__"),), frozenset({"a|b", "_old_ c"}))
     assert markdown_lines(table) == [r"| a\|b | \_old\_ c |", "| --- | --- |", r"| learning_rate | \_\_x\_\_ |"]
 

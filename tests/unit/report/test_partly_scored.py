@@ -1,4 +1,4 @@
-"""A front that is scored on test in part has no figure there: every number is as if test had not been scored at all."""
+"""A front that is partly scored on test has no statistics on test, as if test had not been scored."""
 
 import dataclasses
 import io
@@ -66,7 +66,7 @@ def unscored(tmp_path: Path) -> Run:
     return run_with(tmp_path / "unscored", [])
 
 
-def test_the_front_has_no_figure_on_test(partial: Run, unscored: Run) -> None:
+def test_a_partly_scored_front_has_no_statistics_on_test(partial: Run, unscored: Run) -> None:
     found, expected = partial.summary, unscored.summary
     assert [member.test is not None for member in found.members] == [number == 1 for number in range(len(FRONT))]
     assert set(found.areas) == set(found.probes) == set(found.uncertainty) == {"dev"}
@@ -76,7 +76,7 @@ def test_the_front_has_no_figure_on_test(partial: Run, unscored: Run) -> None:
     assert found.certainty.from_knee == expected.certainty.from_knee
 
 
-def test_its_tables_show_which_members_are_scored(partial: Run) -> None:
+def test_tables_show_the_scored_members(partial: Run) -> None:
     front = front_table(partial.summary)
     column = front.columns.index("test P")
     cells = [row[column] for row in front.rows]
@@ -88,7 +88,7 @@ def test_its_tables_show_which_members_are_scored(partial: Run) -> None:
     assert {row[column] for row in baselines.rows} == {"–"}  # noqa: RUF001
 
 
-def test_the_report_says_how_many_members_are_scored(partial: Run) -> None:
+def test_report_states_the_number_of_scored_members(partial: Run) -> None:
     folder = write.write(partial.folder).folder
     sentence = f"Only 1 of {len(FRONT)} front members is scored on test, so the front has no hypervolume"
     shown = printed(narrow(partial.summary))
@@ -103,11 +103,11 @@ def test_the_report_says_how_many_members_are_scored(partial: Run) -> None:
     assert [row["trial"] for row in rows if row["split"] == "test"] == [FRONT[1].trial]
 
 
-def test_the_picture_has_no_panel_of_test(partial: Run, unscored: Run) -> None:
+def test_figure_has_no_test_panel(partial: Run, unscored: Run) -> None:
     assert front_figure(partial.summary) == front_figure(unscored.summary)
 
 
-def test_compare_leaves_test_out(partial: Run, tmp_path: Path) -> None:
+def test_compare_omits_test(partial: Run, tmp_path: Path) -> None:
     complete = run_with(tmp_path / "complete", FRONT, "completed")
     for pair in ((partial, complete), (complete, partial)):
         found = compare_runs([Side(run.folder.name, run.summary) for run in pair])
@@ -116,7 +116,7 @@ def test_compare_leaves_test_out(partial: Run, tmp_path: Path) -> None:
         assert f"Not compared on test: {reason}." in found.notes
 
 
-def test_recorded_tables_leave_test_out(partial: Run, tmp_path: Path) -> None:
+def test_recorded_tables_omit_test(partial: Run, tmp_path: Path) -> None:
     def splits(run: Run) -> set[str]:
         recording = read_run(LocalFolder(run.folder))
         return {split for each in recording.configurations for scores in each.rungs.values() for split in scores}
@@ -125,7 +125,7 @@ def test_recorded_tables_leave_test_out(partial: Run, tmp_path: Path) -> None:
     assert splits(run_with(tmp_path / "complete", FRONT)) == {"dev", "test"}
 
 
-def test_trackers_get_figures_of_dev_alone(partial: Run, unscored: Run) -> None:
+def test_trackers_get_dev_statistics_only(partial: Run, unscored: Run) -> None:
     metrics = []
     for run in (partial, unscored):
         tracker = Mock(spec=Tracker)
@@ -135,7 +135,7 @@ def test_trackers_get_figures_of_dev_alone(partial: Run, unscored: Run) -> None:
     assert {name.partition("/")[0] for name in metrics[0]} == {"members", "dev"}
 
 
-def test_watch_and_the_api_show_no_more_than_scores(partial: Run, unscored: Run) -> None:
+def test_watch_and_api_show_only_scores_on_test(partial: Run, unscored: Run) -> None:
     texts = []
     for run in (partial, unscored):
         out = io.StringIO()
@@ -146,7 +146,7 @@ def test_watch_and_the_api_show_no_more_than_scores(partial: Run, unscored: Run)
     assert front.test_polarity.notna().tolist() == [number == 1 for number in range(len(FRONT))]
 
 
-def test_while_it_runs_nobody_is_asked_to_resume(tmp_path: Path) -> None:
+def test_a_running_sweep_has_no_hint_to_resume(tmp_path: Path) -> None:
     write_ledger(tmp_path, TRIALS, StoredSweep(test_of=FRONT[:2], finish=None))
     results = dataclasses.replace(load(tmp_path), has_driver=True)
     (note,) = [note for note in notes(summarize(results)) if "scored on test" in note]
@@ -154,7 +154,7 @@ def test_while_it_runs_nobody_is_asked_to_resume(tmp_path: Path) -> None:
     assert "--resume" not in note
 
 
-def test_with_the_last_member_every_figure_is_there(tmp_path: Path) -> None:
+def test_a_completely_scored_front_has_all_statistics(tmp_path: Path) -> None:
     missing_one = run_with(tmp_path / "missing", FRONT[1:]).summary
     complete = run_with(tmp_path / "complete", FRONT).summary
     assert set(missing_one.areas) == {"dev"}

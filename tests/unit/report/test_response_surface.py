@@ -1,4 +1,4 @@
-"""The surface that importance is read from, against brute force over a grid, closed forms, and trees."""
+"""The response surface against brute force over a grid, closed forms, and trees."""
 
 import dataclasses
 import itertools
@@ -24,7 +24,7 @@ def drawn(rng, count):
     return configs
 
 
-def test_main_effects_are_those_of_the_surface_itself_over_a_whole_grid():
+def test_main_effects_equal_brute_force_over_a_grid():
     rng = np.random.default_rng(0)
     axes = axes_of(drawn(rng, 60), ("loss", "rate", "clip"))
     assert [axis.is_levels for axis in axes] == [True, False, False]
@@ -43,7 +43,7 @@ def test_main_effects_are_those_of_the_surface_itself_over_a_whole_grid():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_it_comes_near_the_closed_form_of_sobols_g_function(seed):
+def test_main_effects_approximate_sobols_g_function(seed):
     """Of prod (|4 x_j - 2| + a_j) / (1 + a_j) the variance along x_j alone is 1 / (3 (1 + a_j)^2)."""
     rng = np.random.default_rng(seed)
     strengths = np.array([0.5, 1.0, 2.0, 4.0, 9.0])
@@ -56,7 +56,7 @@ def test_it_comes_near_the_closed_form_of_sobols_g_function(seed):
     assert np.argsort(-found).tolist() == [0, 1, 2, 3, 4]
 
 
-def test_it_knows_configurations_that_it_has_not_seen_better_than_trees_do():
+def test_surface_predicts_unseen_configurations_better_than_trees():
     from sklearn.ensemble import GradientBoostingRegressor
 
     better = 0
@@ -80,7 +80,7 @@ def test_it_knows_configurations_that_it_has_not_seen_better_than_trees_do():
     assert better >= 4
 
 
-def test_of_very_many_configurations_some_are_learned_from(monkeypatch):
+def test_many_configurations_are_subsampled(monkeypatch):
     monkeypatch.setattr(response_surface, "MAX_USED", 300)
     monkeypatch.setattr(response_surface, "MAX_TRIED", 150)
     rng = np.random.default_rng(1)
@@ -93,7 +93,7 @@ def test_of_very_many_configurations_some_are_learned_from(monkeypatch):
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-7])
-def test_scores_without_noise_and_configurations_that_come_twice_are_no_trouble(noise):
+def test_noise_free_scores_and_repeated_configurations_are_stable(noise):
     configs = [dict(zip("ab", pair, strict=True)) for pair in itertools.product(range(4), range(3))] * 4
     rng = np.random.default_rng(0)
     scores = np.array([0.1 * each["a"] + 0.05 * each["b"] for each in configs]) + rng.normal(0, noise, len(configs))
@@ -101,6 +101,6 @@ def test_scores_without_noise_and_configurations_that_come_twice_are_no_trouble(
     assert found == pytest.approx([0.01 * 15 / 12, 0.0025 * 8 / 12], rel=0.01)
 
 
-def test_scores_that_are_alike_explain_nothing():
+def test_equal_scores_have_no_effects():
     axes = axes_of([{"a": place} for place in (0.1, 0.2, 0.3, 0.4, 0.55)], "a")
     assert main_effects(axes, np.full(5, 0.1) + np.array([0, 0, 0, 0, 1e-16])).tolist() == [0]

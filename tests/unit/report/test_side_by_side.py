@@ -68,7 +68,7 @@ def test_hypervolumes_are_above_one_reference_point(two):
         assert difference.estimate == pytest.approx(found.areas[split][1] - found.areas[split][0])
 
 
-def test_dominated_points_are_those_found_pair_by_pair(two):
+def test_dominated_points_equal_brute_force(two):
     found = compare_runs(two)
     assert len(found.dominations) == 4
     for each in found.dominations:
@@ -85,7 +85,7 @@ def test_dominated_points_are_those_found_pair_by_pair(two):
         assert each.num_points == len(theirs.summary.members)
 
 
-def test_the_interval_is_that_of_a_paired_bootstrap(two):
+def test_interval_equals_a_paired_bootstrap(two):
     """Against resamples drawn here one by one, with every score of both runs averaged over the same queries."""
     difference = next(each for each in compare_runs(two).differences if each.split == "test")
     points = [each.front.on("test") for each in two]
@@ -121,7 +121,7 @@ def with_replicates(folder, name, deviation):
     return Side(name, summary_of(LocalFolder(folder / name), results))
 
 
-def test_where_configurations_ran_several_times_seeds_are_in_the_interval(tmp_path):
+def test_replicates_add_seed_noise_to_the_interval(tmp_path):
     """A run without replicates borrows the noise of the other's."""
     plain = side(tmp_path, "plain", [StoredTrial({"loss": "b"}, "completed", "", [(0.82, 0.41)])], tested=False)
     wide, narrow = (with_replicates(tmp_path, name, size) for name, size in (("wide", 0.03), ("narrow", 0.002)))
@@ -138,7 +138,7 @@ def test_where_configurations_ran_several_times_seeds_are_in_the_interval(tmp_pa
     assert (alone.has_seeds, alone.noise) == (False, "queries")
 
 
-def test_two_copies_of_a_run_do_not_differ(tmp_path):
+def test_identical_runs_have_no_difference(tmp_path):
     found = compare_runs([side(tmp_path, "a"), side(tmp_path, "b")])
     for each in found.differences:
         assert (each.estimate, each.interval.low, each.interval.high) == (0, 0, 0)
@@ -147,7 +147,7 @@ def test_two_copies_of_a_run_do_not_differ(tmp_path):
     assert [each.name for each in found.best_configs] == ["best point"]
 
 
-def test_intervals_of_several_runs_hold_together(tmp_path):
+def test_intervals_of_several_runs_are_simultaneous(tmp_path):
     """By Bonferroni's correction each is wider than it is alone."""
     sides = [side(tmp_path, name, random_trials(20, seed)) for seed, name in enumerate("abc")]
     alone = {each.split: each for each in compare_runs(sides[:2]).differences}

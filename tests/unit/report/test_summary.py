@@ -31,7 +31,7 @@ def chords(pairs: Sequence[Pair]) -> list[Pair]:
     ]
 
 
-def test_hypervolume_is_above_the_stated_point_of_each_split(run):
+def test_hypervolume_is_above_the_reference_point_of_each_split(run):
     folder = run.folder
     summary = write.write(folder).summary
     grid = np.stack(np.meshgrid(np.arange(0.0005, 1, 0.001), np.arange(0.0005, 1, 0.001)), axis=-1)
@@ -85,7 +85,7 @@ def test_single_point_without_reference_and_oracle(tmp_path):
 
 @pytest.mark.parametrize("similarity", ["similarity", "retention"])
 @pytest.mark.parametrize("least", [{"retention": 0.8}, {"polarity": 0.75, "similarity": 0.3}])
-def test_what_misses_a_constraint_is_marked_and_counts_as_for_the_sweep(tmp_path, least, similarity):
+def test_infeasible_members_are_marked_and_do_not_count(tmp_path, least, similarity):
     info = dataclasses.replace(INFO, constraints=least, similarity=similarity)
     trials = random_trials(20)
     write_ledger(tmp_path, trials, StoredSweep(info=info, test_of=dev_front(trials)))
@@ -124,7 +124,7 @@ def test_what_misses_a_constraint_is_marked_and_counts_as_for_the_sweep(tmp_path
     assert [tables.MISSES in mark for mark in marks] == [not member.is_feasible for member in summary.members]
 
 
-def test_where_no_point_meets_the_constraints_the_best_misses_by_least(tmp_path):
+def test_best_point_has_the_smallest_violation_if_none_is_feasible(tmp_path):
     info = dataclasses.replace(INFO, constraints={"polarity": 0.95})
     write_ledger(tmp_path, random_trials(10), StoredSweep(info=info))
     summary = write.write(tmp_path).summary
@@ -146,8 +146,8 @@ def test_where_no_point_meets_the_constraints_the_best_misses_by_least(tmp_path)
         ((0.6, 0.6), 0.0, 0),
     ],
 )
-def test_a_member_that_misses_a_guard_adds_nothing_to_the_hypervolume_and_is_not_chosen(tmp_path, scores, area, chosen):
-    """By hand, above R's P and half its S, (0.63, 0.235). Where nobody meets the guard the best is chosen as without one."""
+def test_members_that_miss_a_guard_do_not_count_and_are_not_chosen(tmp_path, scores, area, chosen):
+    """Areas computed by hand above (0.63, 0.235). If no member meets the guard, the best is chosen as without it."""
     pairs = {"a": (0.80, 0.45), "b": (0.88, 0.30)}
     write_ledger(tmp_path, [StoredTrial({"loss": loss}, "completed", "", [pair]) for loss, pair in pairs.items()])
     guards = [GuardScore(trial, 1, "plain", None, "sts", "spearman", score, 0.7) for trial, score in enumerate(scores)]

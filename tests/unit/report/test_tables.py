@@ -1,4 +1,4 @@
-"""What the cells of a report say."""
+"""Cells of the report's tables."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from raysweep.results.views import varied_parameters
 from support.ledgers import NUM_RUNGS, StoredSweep, StoredTrial, trials_of_every_status, write_ledger
 
 
-def test_configurations_show_what_differs_the_main_parameters_first(tmp_path):
+def test_configurations_list_varied_parameters_main_ones_first(tmp_path):
     configs = [
         {"weight_decay": 0.01, "learning_rate": 3e-5, "loss": "triplet", "margin": 0.1, "batch_size": 64},
         {"weight_decay": 0.02, "learning_rate": 3e-5, "loss": "multiple_negatives", "margin": None, "batch_size": 64},
@@ -27,7 +27,7 @@ def test_configurations_show_what_differs_the_main_parameters_first(tmp_path):
     assert varied_parameters(load(tmp_path).trials[:1]) == ("loss", "margin", "learning_rate", "batch_size")
 
 
-def test_every_status_has_a_sign_of_its_own(tmp_path):
+def test_every_status_has_a_distinct_sign(tmp_path):
     trials = trials_of_every_status()
     write_ledger(tmp_path, trials, StoredSweep(finish=("budget", "the budget's 1 minutes are spent")))
     summary = write.write(tmp_path).summary
@@ -44,7 +44,7 @@ def test_every_status_has_a_sign_of_its_own(tmp_path):
     assert summary.account.of("paused").num_trials == paused
 
 
-def test_a_trial_that_a_person_stopped_is_no_early_stop(tmp_path):
+def test_a_trial_stopped_by_a_user_is_not_an_early_stop(tmp_path):
     """Unless it had ended otherwise before it heard of it."""
     statuses = ["stopped", "running", "running"]
     write_ledger(

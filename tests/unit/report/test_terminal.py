@@ -11,7 +11,7 @@ from support.consoles import narrow, printed
 from support.ledgers import MARKUP, StoredSweep, StoredTrial, write_ledger, write_run_with_markup
 
 
-def test_terminal_table_fits_80_columns_and_shows_scores_whole(run):
+def test_front_table_fits_80_columns_without_cutting_scores(run):
     folder = run.folder
     summary = summarize(load(folder))
     text = printed(narrow(summary), width=80)
@@ -23,7 +23,7 @@ def test_terminal_table_fits_80_columns_and_shows_scores_whole(run):
     assert "accuracy" not in text and "…" not in text
 
 
-def test_markup_of_the_run_is_shown_as_it_is(tmp_path):
+def test_markup_is_shown_literally(tmp_path):
     write_run_with_markup(tmp_path)
     shown = printed(narrow(summarize(load(tmp_path))))
     assert MARKUP.split("|")[0] in shown.replace("\n", "")
@@ -34,7 +34,7 @@ def test_a_sweep_without_any_trial_has_a_table(tmp_path):
     assert "Front of night-run" in printed(narrow(summarize(load(tmp_path))))
 
 
-def test_of_a_large_front_some_members_are_shown_evenly_with_those_that_are_marked(tmp_path):
+def test_large_fronts_show_evenly_spaced_and_marked_members(tmp_path):
     scores = [(0.6 + 0.003 * number, 0.5 - 0.000001 * number**2) for number in range(100)]
     write_ledger(tmp_path, [StoredTrial({"loss": "triplet"}, "completed", "", scores)])
     summary = summarize(load(tmp_path))

@@ -1,4 +1,4 @@
-"""What a report says in words of how sure it is."""
+"""Sentences about the certainty of a report."""
 
 import dataclasses
 from pathlib import Path
@@ -36,7 +36,7 @@ from support.ledgers import random_trials, write_ledger
         ),
     ],
 )
-def test_what_test_has_less_is_said_in_words(
+def test_drops_from_dev_to_test_in_words(
     tmp_path: Path, drop: Drop, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_ledger(tmp_path, random_trials(2))

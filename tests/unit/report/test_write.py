@@ -1,4 +1,4 @@
-"""The files of a report, against the ledger that it is written from."""
+"""The files of a report against the ledger."""
 
 import dataclasses
 import json
@@ -26,7 +26,7 @@ from support.ledgers import (
 )
 
 
-def test_front_json_is_the_front_on_dev_and_then_on_test(run):
+def test_front_json_lists_the_front_on_dev_then_on_test(run):
     folder, trials = run.folder, run.trials
     front = dev_front(trials)
     assert len(front) >= 3
@@ -52,7 +52,7 @@ def test_front_json_is_the_front_on_dev_and_then_on_test(run):
     assert {path.name for path in (folder / "report").iterdir()} == {path.name for path in written.files}
 
 
-def test_tables_hold_every_row_of_the_ledger(run):
+def test_parquet_files_hold_every_row_of_the_ledger(run):
     folder, trials = run.folder, run.trials
     write.write(folder)
     results = load(folder)
@@ -69,7 +69,7 @@ def test_tables_hold_every_row_of_the_ledger(run):
 
 
 @pytest.mark.parametrize(("gpus", "price"), [(0.5, 3.0), (0.0, 0.0)])
-def test_costs_are_those_of_the_ledger_and_add_up(tmp_path, gpus, price):
+def test_costs_equal_those_of_the_ledger_and_add_up(tmp_path, gpus, price):
     trials = trials_of_every_status()
     write_ledger(tmp_path, trials, StoredSweep(gpus=gpus, price=price, finish=None))
     costs = {}  # of each trial, as its last event states it
@@ -109,7 +109,7 @@ def test_costs_are_those_of_the_ledger_and_add_up(tmp_path, gpus, price):
         assert f"{total['seconds']:,.0f}" in text and f"{total['saved_seconds']:,.0f}" in text
 
 
-def test_interrupted_sweep_says_that_test_was_not_scored(tmp_path):
+def test_an_interrupted_sweep_has_a_note_on_missing_test_scores(tmp_path):
     trials = [each._replace(status="interrupted", reason="Ctrl-C") for each in random_trials(5)]
     write_ledger(tmp_path, trials, StoredSweep(finish=("interrupted", "Ctrl-C")))
     summary = write.write(tmp_path).summary
@@ -120,7 +120,7 @@ def test_interrupted_sweep_says_that_test_was_not_scored(tmp_path):
     assert {row["split"] for row in json.loads((tmp_path / "report" / "front.json").read_text())} == {"dev"}
 
 
-def test_ledger_cut_inside_its_last_line_reports_what_came_before(tmp_path):
+def test_a_ledger_with_a_truncated_last_line_reports_earlier_lines(tmp_path):
     write_ledger(tmp_path, random_trials(5), StoredSweep(finish=None))
     before = summarize(load(tmp_path))
     with (tmp_path / "ledger.jsonl").open("a") as ledger:
@@ -130,7 +130,7 @@ def test_ledger_cut_inside_its_last_line_reports_what_came_before(tmp_path):
     assert any("killed" in note for note in notes(summary))
 
 
-def test_no_finished_rung_is_said_and_leaves_valid_empty_files(tmp_path):
+def test_no_finished_rung_gives_a_note_and_valid_empty_files(tmp_path):
     write_ledger(tmp_path, [StoredTrial({"loss": "triplet"}, "failed", "out of memory", [])])
     summary = write.write(tmp_path).summary
     assert "No rung finished, so there is no front." in notes(summary)
@@ -141,7 +141,7 @@ def test_no_finished_rung_is_said_and_leaves_valid_empty_files(tmp_path):
     assert "out of memory" in (tmp_path / "report" / "front.md").read_text()
 
 
-def test_report_overwrites_an_earlier_one_and_a_failing_one_leaves_it(run, monkeypatch):
+def test_a_report_replaces_an_earlier_one_unless_it_fails(run, monkeypatch):
     folder, trials = run.folder, run.trials
     write.write(folder)
     write.write(folder)
@@ -162,7 +162,7 @@ def test_report_overwrites_an_earlier_one_and_a_failing_one_leaves_it(run, monke
     assert json.loads(before["front.json"]) != json.loads((folder / "report" / "front.json").read_text())
 
 
-def test_folder_that_cannot_be_written_or_holds_no_run_is_a_clear_error(run, tmp_path_factory):
+def test_unwritable_folders_and_folders_without_a_run_are_rejected(run, tmp_path_factory):
     folder = run.folder
     (folder / "report").write_text("in the way")
     with pytest.raises(InputError, match=r"report: cannot write the report"):
