@@ -45,7 +45,9 @@ BYTES_PER_QUERY = 4  # maximum for one point, before compression
 
 ARRAYS = ("names", "polarity_values", "polarity", "similarity")  # of a file
 
-NO_ARCHIVE = "it is no whole .npz file of arrays"  # replaces NumPy's message, which may suggest unpickling the file
+NO_ARCHIVE = (
+    "the content is not a complete .npz archive"  # replaces NumPy's message, which may suggest unpickling the file
+)
 
 UNREADABLE = (
     OSError,
@@ -145,11 +147,11 @@ class PackedScores:
             raise ValueError(NO_ARCHIVE) from None
         missing = [name for name in ARRAYS if name not in arrays]
         if missing:
-            raise ValueError(f"there is no {missing[0]!r}")
+            raise ValueError(f"array {missing[0]!r} is missing")
         names, values, polarity, similarity = (arrays[name] for name in ARRAYS)
-        found = cls(_names_in(names), values, polarity, similarity)
-        found._check()
-        return found
+        packed = cls(_parse_names(names), values, polarity, similarity)
+        packed._check()
+        return packed
 
     def _check(self) -> None:
         codes, values, similarity = self.polarity, self.polarity_values, self.similarity
@@ -157,11 +159,11 @@ class PackedScores:
         has_types = codes.dtype.kind == "u" and similarity.dtype == np.int16
         has_values = values.ndim == 1 and values.dtype == np.float64
         if not (has_shapes and has_types and has_values):
-            raise ValueError("its arrays do not fit together")
+            raise ValueError("the shapes or types of its arrays are inconsistent")
         if codes.size and int(codes.max()) >= len(values):
-            raise ValueError("it has values of P that it does not list")
+            raise ValueError("polarity refers to values that polarity_values does not have")
         if not np.isfinite(values).all():
-            raise ValueError("P is not a finite number")
+            raise ValueError("polarity_values has values that are not finite")
 
     def content(self) -> bytes:
         """Return the content of a file with these scores."""
@@ -216,20 +218,20 @@ def joined(parts: Sequence[PackedScores]) -> PackedScores:
     )
 
 
-def _names_in(array: npt.NDArray[Any]) -> tuple[PointName, ...]:
+def _parse_names(array: npt.NDArray[Any]) -> tuple[PointName, ...]:
     """Parse the names of a file's points. Raise ``ValueError`` if they are invalid."""
     if array.dtype != np.uint8:
-        raise ValueError("it has no names of points")
+        raise ValueError("its point names are invalid")
     try:
-        names = json.loads(array.tobytes())
-        found = tuple((trial, step, kind, value) for trial, step, kind, value in names)
+        rows = json.loads(array.tobytes())
+        names = tuple((trial, step, kind, value) for trial, step, kind, value in rows)
     except (ValueError, TypeError, RecursionError):
-        raise ValueError("it has no names of points") from None
-    for trial, step, kind, value in found:
+        raise ValueError("its point names are invalid") from None
+    for trial, step, kind, value in names:
         is_name = isinstance(kind, str) and isinstance(value, float | None)
         if not (is_name and isinstance(trial, int | None) and isinstance(step, int | None)):
-            raise ValueError("it has no names of points")
-    return found
+            raise ValueError("its point names are invalid")
+    return names
 
 
 def near_front(points: Sequence[Point], front: Sequence[Point], num_queries: int) -> npt.NDArray[np.bool_]:
@@ -284,7 +286,7 @@ def load_readable_scores(
 ) -> tuple[dict[ScoredSplit, QueryScores], dict[ScoredSplit, str]]:
     """Return the scores like :func:`load_query_scores`, without damaged splits, and the error message of each of these."""
     kept = kept_names(results)
-    found: dict[ScoredSplit, QueryScores] = {}
+    readable: dict[ScoredSplit, QueryScores] = {}
     damage: dict[ScoredSplit, str] = {}
     for split in _SPLITS:
         try:
@@ -293,8 +295,8 @@ def load_readable_scores(
             damage[split] = str(error)
             continue
         if scores is not None:
-            found[split] = scores
-    return found, damage
+            readable[split] = scores
+    return readable, damage
 
 
 def _load_split(run: Folder, split: ScoredSplit, results: Results, kept: Container[PointName]) -> QueryScores | None:
@@ -304,12 +306,17 @@ def _load_split(run: Folder, split: ScoredSplit, results: Results, kept: Contain
     last: dict[PointName, tuple[PackedScores, int]] = {}
     for file, content in _contents(run, f"{FOLDER}/{split}").items():
         place = location.join(run.location, FOLDER, split, file)
-        packed = _read_file(content, place)
+        try:
+            packed = PackedScores.read(content)
+        except ValueError as error:
+            raise _damaged(place, str(error)) from None
         wanted = packed.only(points)
         if not wanted.names:
             continue
         if wanted.num_queries != num_queries:
-            raise _damaged(place, f"it has {wanted.num_queries} queries, and {split} has {num_queries}")
+            raise _damaged(
+                place, f"the number of queries is {wanted.num_queries}; allowed: {num_queries}, as on {split}"
+            )
         _check_means(wanted, points, place)
         last |= {point: (wanted, row) for row, point in enumerate(wanted.names)}
     if not last:
@@ -326,13 +333,13 @@ def _load_split(run: Folder, split: ScoredSplit, results: Results, kept: Contain
 
 def _scored_points(results: Results, split: ScoredSplit, kept: Container[PointName]) -> dict[PointName, Point]:
     """Return the ledger's points on a split whose scores may be stored, by name."""
-    found = {}
+    scored = {}
     for point in results.points:
         name = name_of_point(point)
         is_wanted = point.kind in _SCORED if point.trial is None else name in kept
         if point.split == split and is_wanted:
-            found[name] = point
-    return found
+            scored[name] = point
+    return scored
 
 
 def _order(name: PointName) -> tuple[int, int, int, str, float]:
@@ -349,8 +356,9 @@ def _contents(run: Folder, folder: str) -> dict[str, bytes]:
             return dict(zip(names, run.read([f"{folder}/{name}" for name in names]), strict=True))
         except FileNotFoundError:
             if attempt == _TRIES - 1:
+                place = location.join(run.location, folder)
                 raise InputError(
-                    f"{location.join(run.location, folder)}: its files change all the time; try again"
+                    f"{place}: its files changed during each of {_TRIES} attempts to read them; try again"
                 ) from None
         except StorageError:
             raise
@@ -359,22 +367,15 @@ def _contents(run: Folder, folder: str) -> dict[str, bytes]:
     raise AssertionError("the last try returns or raises")
 
 
-def _read_file(content: bytes, place: str) -> PackedScores:
-    try:
-        return PackedScores.read(content)
-    except ValueError as error:
-        raise _damaged(place, str(error)) from None
-
-
 def _check_means(packed: PackedScores, points: Mapping[PointName, Point], place: str) -> None:
     """Raise ``DamagedError`` if the mean scores of a point differ from those in the ledger."""
     polarity, similarity = packed.scores()
     for name, own_polarity, own_similarity in zip(packed.names, polarity, similarity, strict=True):
         point = points[name]
         differences = own_polarity.mean() - point.polarity, own_similarity.mean() - point.similarity
-        if not max(abs(each) for each in differences) <= _MAX_DIFFERENCE:
-            raise _damaged(place, f"its scores of {point.name} are not those of the ledger")
+        if not max(map(abs, differences)) <= _MAX_DIFFERENCE:
+            raise _damaged(place, f"the scores of {point.name} differ from those in the ledger")
 
 
 def _damaged(place: str, why: str) -> DamagedError:
-    return DamagedError(f"{place}: is damaged: {why}; remove it to do without the scores that it holds")
+    return DamagedError(f"{place}: is damaged: {why}; remove the file to continue without its scores")

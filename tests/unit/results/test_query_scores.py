@@ -51,7 +51,7 @@ def is_near(candidate: Point, front: list[Point], num_queries: int) -> bool:
     )
 
 
-def test_what_is_near_the_front_is_read_back(run: Path) -> None:
+def test_scores_near_the_front_are_read_back(run: Path) -> None:
     results = load(run)
     found = load_query_scores(LocalFolder(run), results)
     trials = [each for each in results.points if each.trial is not None]
@@ -96,7 +96,7 @@ CANDIDATES = st.lists(
 
 @settings(deadline=None, max_examples=150)
 @given(CANDIDATES, st.lists(st.integers(0, 19), max_size=6))
-def test_kept_names_are_those_near_the_front_and_the_other_runs_of_theirs(
+def test_kept_names_are_near_the_front_or_replicates_of_such_points(
     candidates: list[tuple[int, int, int, int]], repeats: list[int]
 ) -> None:
     points = [
@@ -119,7 +119,7 @@ def test_kept_names_are_those_near_the_front_and_the_other_runs_of_theirs(
 
 @settings(deadline=None, max_examples=50)
 @given(st.integers(1, 6), st.integers(1, 300), st.sampled_from([1, 16, 300]), st.integers(0, 2**32 - 1))
-def test_what_is_packed_comes_back(num_points: int, num_queries: int, k: int, seed: int) -> None:
+def test_packed_scores_are_unpacked(num_points: int, num_queries: int, k: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     weights = 2 * np.arange(k, 0, -1) / (k * (k + 1))
     polarity = (rng.random((num_points, num_queries, k)) < 0.7) @ weights
@@ -146,12 +146,12 @@ def test_a_point_of_872_queries_takes_less_than_3_kilobytes() -> None:
     assert len(packed.content()) / 8 < 3000
 
 
-def test_a_run_of_an_older_version_has_none(tmp_path: Path) -> None:
+def test_a_run_without_score_files_has_none(tmp_path: Path) -> None:
     write_ledger(tmp_path, random_trials(3))
     assert load_query_scores(LocalFolder(tmp_path), load(tmp_path)) == {}
 
 
-def test_a_rung_that_the_ledger_does_not_know_is_passed_over(run: Path) -> None:
+def test_unknown_rungs_are_skipped(run: Path) -> None:
     """It was being reported when the driver died."""
     before = load_query_scores(LocalFolder(run), load(run))["dev"].names
     packed = PackedScores.pack([(99, 1, "plain", None)], np.ones((1, 5)), np.ones((1, 5)))
@@ -202,35 +202,33 @@ DAMAGES: dict[Callable[[bytes], bytes], str] = {
     cut: "",
     one_bit: "",
     objects: "",
-    without_names: "there is no 'names';",
-    other_scores: "its scores of None:None:oracle=0 are not those of the ledger|its scores of .* are not those of the ledger",
-    fewer_queries: "it has 899 queries, and dev has 900",
-    values_missing: "it has values of P that it does not list",
+    without_names: "'names' is missing;",
+    other_scores: "scores of .* ledger",
+    fewer_queries: "queries is 899; allowed: 900",
+    values_missing: "polarity_values",
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_is_named(damage: Callable[[bytes], bytes], run: Path) -> None:
+def test_a_damaged_file_is_rejected(damage: Callable[[bytes], bytes], run: Path) -> None:
     path = run / "scores" / "dev" / "baselines.npz"
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(
-        InputError, match=rf"{path}: is damaged: .*({DAMAGES[damage]}).*remove it to do without"
-    ) as error:
+    with pytest.raises(InputError, match=rf"{path}: is damaged: .*({DAMAGES[damage]}).*remove the file") as error:
         load_query_scores(LocalFolder(run), load(run))
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04" + bytes(40), json.dumps({}).encode()])
-def test_what_is_no_file_of_scores_is_named(content: bytes, run: Path) -> None:
+def test_other_files_are_rejected(content: bytes, run: Path) -> None:
     path = run / "scores" / "test" / "baselines.npz"
     path.write_bytes(content)
     with pytest.raises(InputError, match=f"{path}: is damaged"):
         load_query_scores(LocalFolder(run), load(run))
 
 
-def test_names_that_are_none_are_refused() -> None:
+def test_invalid_names_are_rejected() -> None:
     good: list[PointName] = [(0, 1, "plain", None)]
     packed = PackedScores.pack(good, np.ones((1, 3)), np.ones((1, 3)))
     for bad in itertools.chain([(0, 1, 2, None)], [("0", 1, "plain", None)], [(0, 1, "plain", "x")], [(0, 1)]):
-        with pytest.raises(ValueError, match="it has no names of points"):
+        with pytest.raises(ValueError, match="names are invalid"):
             PackedScores.read(dataclasses.replace(packed, names=(bad,)).content())  # type: ignore[arg-type]
