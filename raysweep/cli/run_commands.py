@@ -156,7 +156,7 @@ def show(  # noqa: PLR0913 (the options of a command)
     from raysweep.results.types import ScoredSplit
 
     check_one_of("--format", format, FORMATS)
-    wanted = choice.Selection(
+    selection = choice.Selection(
         conditions=where or (),
         by=None if best is None else check_one_of("--best", best, choice.BY),
         top=top,
@@ -166,7 +166,7 @@ def show(  # noqa: PLR0913 (the options of a command)
     all_splits: tuple[ScoredSplit, ...] = get_args(ScoredSplit)
     chosen_split = None if split is None else check_one_of("--split", split, all_splits)
     summary = summary_of(run_folder("RUN", run))
-    chosen = choice.choose(summary, wanted)
+    chosen = choice.choose(summary, selection)
     splits = summary.splits if chosen_split is None else (chosen_split,)
     if format == "json":
         print_json(choice.candidates_as_json(summary, chosen.candidates, splits))
