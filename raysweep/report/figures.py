@@ -399,10 +399,13 @@ def _draw_side(axis: "Axes", side: Side, split: ScoredSplit, number: int) -> Non
     color = PALETTE[number % len(PALETTE)]
     marker = MARKERS[number % len(MARKERS)]
     points = side.front.on(split)
-    on_staircase = [points[index] for index in non_dominated([score_pair(point) for point in points])]
-    on_staircase.sort(key=lambda point: -point.similarity)
-    axis.step(*_xy(on_staircase), where="post", color=color, linewidth=1.0, zorder=2)
-    axis.plot(*_xy(points), label=side.label, color=color, marker=marker, markersize=4.5, linestyle="none", zorder=3)
-    knee = side.front.knee
-    knee_point = None if knee is None else knee.on(split)
-    axis.scatter(*_xy([] if knee_point is None else [knee_point]), color=color, zorder=5, **SIDE_KNEE)
+    scores = [score_pair(point) for point in points]
+    steps = [points[index] for index in non_dominated(scores)]
+    steps.sort(key=lambda point: -point.similarity)
+    x, y = _xy(steps)
+    axis.step(x, y, where="post", color=color, linewidth=1.0, zorder=2)
+    x, y = _xy(points)
+    axis.plot(x, y, label=side.label, color=color, marker=marker, markersize=4.5, linestyle="none", zorder=3)
+    knees = [point for member in side.front.members if member.is_knee and (point := member.on(split))]
+    x, y = _xy(knees)
+    axis.scatter(x, y, color=color, zorder=5, **SIDE_KNEE)

@@ -272,28 +272,27 @@ _INFO = ("model", "prompt", "polarity_weight", "similarity", "constraints", "num
 
 def _settings(sides: Sequence[Side]) -> Iterator[SettingDifference]:
     """Yield the differences between the runs' files if all have one, else between their ledgers."""
+    infos = [side.summary.results.info for side in sides]
     if all(side.settings for side in sides):
-        versions = {"version": [side.summary.results.info.version for side in sides]}
-        names = dict.fromkeys(name for side in sides for name in side.settings)
-        yield from _differing({name: [side.settings.get(name) for side in sides] for name in names})
-        yield from _differing(versions)
+        yield from _differing([side.settings for side in sides])
+        yield from _differing([{"version": info.version} for info in infos])
     else:
-        infos = [side.summary.results.info for side in sides]
-        yield from _differing({name: [getattr(info, name) for info in infos] for name in _INFO})
+        yield from _differing([{name: getattr(info, name) for name in _INFO} for info in infos])
 
 
 def _best_configs(sides: Sequence[Side]) -> Iterator[SettingDifference]:
     bests = [side.best for side in sides]
     yield SettingDifference("best point", tuple(None if best is None else best.name for best in bests))
-    configs = [side.best_config for side in sides]
-    names = dict.fromkeys(name for config in configs for name in config)
-    yield from _differing({name: [config.get(name) for config in configs] for name in names})
+    yield from _differing([side.best_config for side in sides])
 
 
-def _differing(values: Mapping[str, Sequence[Any]]) -> Iterator[SettingDifference]:
-    for name, by_run in values.items():
-        if any(value != by_run[0] for value in by_run):
-            yield SettingDifference(name, tuple(by_run))
+def _differing(mappings: Sequence[Mapping[str, Any]]) -> Iterator[SettingDifference]:
+    """Yield the values that differ between mappings, one per run."""
+    names = dict.fromkeys(name for mapping in mappings for name in mapping)
+    for name in names:
+        values = tuple(mapping.get(name) for mapping in mappings)
+        if any(value != values[0] for value in values):
+            yield SettingDifference(name, values)
 
 
 def _notes(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> Iterator[str]:

@@ -22,10 +22,12 @@ def run_table(comparison: SideBySide) -> TextTable:
         columns.append(f"{split} hypervolume above ({show(polarity)}, {show(similarity)})")
     rows = []
     for number, side in enumerate(comparison.sides):
-        results, members = side.summary.results, side.front.members
+        results = side.summary.results
+        num_members = len(side.front.members)
         areas = [by_run[number] for by_run in comparison.areas.values()]
-        area_cells = [show_area(area) if members else ABSENT for area in areas]
-        rows.append((side.label, results.status, str(len(results.trials)), str(len(members)), *area_cells))
+        area_cells = [show_area(area) if num_members else ABSENT for area in areas]
+        num_trials = str(len(results.trials))
+        rows.append((side.label, results.status, num_trials, str(num_members), *area_cells))
     return TextTable(tuple(columns), tuple(rows), frozenset({"run", "status"}))
 
 
@@ -33,11 +35,14 @@ def difference_table(comparison: SideBySide) -> TextTable:
     """Return by how much each hypervolume exceeds the first run's, with intervals."""
     rows = []
     for difference in comparison.differences:
-        interval = difference.interval
-        bounds = ABSENT if interval is None else f"{show_area(interval.low)} to {show_area(interval.high)}"
-        noise = ABSENT if interval is None else difference.noise
+        bounds = noise = ABSENT
+        if difference.interval is not None:
+            low, high = difference.interval.low, difference.interval.high
+            bounds = f"{show_area(low)} to {show_area(high)}"
+            noise = difference.noise
         labels = f"{difference.label} - {difference.other}"
-        rows.append((difference.split, labels, show_area(difference.estimate), bounds, noise))
+        estimate = show_area(difference.estimate)
+        rows.append((difference.split, labels, estimate, bounds, noise))
     level = f"{100 * comparison.level:.0f}%"
     heading = f"simultaneous {level} interval" if len(comparison.differences) > 1 else f"{level} interval"
     columns = ("split", "hypervolumes", "difference", f"{heading}, {CORRECTED}", "over")

@@ -61,12 +61,16 @@ def _floor_sentence(split: ScoredSplit, floor: Floor, noise: str) -> str:
 
 def _knee_sentence(split: ScoredSplit, front: FrontUncertainty) -> str:
     region = front.knee_region
-    shares = [f"{_short(name)} ({front.members[name].knee_share:.0%})" for name in region[:MAX_NAMES]]
+    if len(region) == 1:
+        (name,) = region
+        share = front.members[name].knee_share
+        return f"On {split}, the knee is {_short(name)} in {share:.0%} of the resamples."
+    shares = []
+    for name in region[:MAX_NAMES]:
+        share = front.members[name].knee_share
+        shares.append(f"{_short(name)} ({share:.0%})")
     if len(region) > MAX_NAMES:
         shares.append(f"{len(region) - MAX_NAMES} more")
-    if len(region) == 1:
-        share = front.members[region[0]].knee_share
-        return f"On {split}, the knee is {_short(region[0])} in {share:.0%} of the resamples."
     return f"On {split}, the knee is one of {len(region)} members, by share of resamples: {', '.join(shares)}."
 
 

@@ -285,8 +285,8 @@ def test_guards_are_in_the_terminal_table_if_it_is_wide_enough(run: Path) -> Non
     wide, small = (printed(table, width=80) for table in front_tables(summary))
     assert "(10.0)" in wide and "(10.0)" not in small
     assert "misses" in small and "◆ best" in small and "the scores of sts-b" in small
-    assert "asked for: sts-b ≥ 70.0" in wide and "asked for: sts-b ≥ 70.0" in small
-    assert any(note.startswith("No point reaches what is asked for (sts-b ≥ 70.0)") for note in notes(summary))
+    assert "constraints: sts-b ≥ 70.0" in wide and "constraints: sts-b ≥ 70.0" in small
+    assert any(note.startswith("No point meets the constraints (sts-b ≥ 70.0)") for note in notes(summary))
 
 
 def test_front_is_unchanged_if_all_members_miss_a_guard(run: Path) -> None:

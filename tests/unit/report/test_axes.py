@@ -41,11 +41,11 @@ def test_a_conditional_parameter_has_no_effect_if_it_does_not_apply():
     losses = [("softmax", "triplet")[each] for each in rng.integers(2, size=400)]
     margins = [float(rng.uniform(0.1, 0.9)) if loss == "triplet" else None for loss in losses]
     axes = axes_of(configs(loss=losses, margin=margins), ("loss", "margin"))
-    found = np.array(places(axes, "margin"))
+    margins = np.array(places(axes, "margin"))
     is_triplet = np.array([loss == "triplet" for loss in losses])
-    assert found.min() >= 0
-    assert found[~is_triplet].mean() == pytest.approx(found[is_triplet].mean(), abs=0.05)
-    assert found[~is_triplet].std() == pytest.approx(found[is_triplet].std(), abs=0.05)
+    assert margins.min() >= 0
+    assert margins[~is_triplet].mean() == pytest.approx(margins[is_triplet].mean(), abs=0.05)
+    assert margins[~is_triplet].std() == pytest.approx(margins[is_triplet].std(), abs=0.05)
 
 
 def test_independent_none_is_a_separate_value():

@@ -70,15 +70,15 @@ def test_baselines_do_not_change_the_front(tmp_path: Path) -> None:
 
 def test_table_counts_dominating_members_by_split(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, some_baselines())
-    found = cells(summary)
-    assert list(found) == [
+    rows = cells(summary)
+    assert list(rows) == [
         *("probe(0.1)", "probe(0.3)", "probe(1)", "probe(3)"),
         *("setfit (tuned)", "published (a paper, triplet 0.1)"),
     ]
     seen = set()
     for each in summary.baselines:
         for split in BOTH:
-            cell = found[each.name][f"{split} dominated by"]
+            cell = rows[each.name][f"{split} dominated by"]
             if split not in each.points:
                 assert cell == "–"  # noqa: RUF001
                 continue
@@ -94,13 +94,13 @@ def test_baselines_without_query_scores_have_no_interval(tmp_path: Path) -> None
     summary = summary_of(tmp_path, some_baselines())
     assert cells(summary)["probe(1)"]["test P"] == "76.0"
     write_query_scores(tmp_path, summary.results)
-    found = cells(summary_with_intervals(LocalFolder(tmp_path)))
-    assert found["published (a paper, triplet 0.1)"]["test P"] == "99.0"
-    assert found["setfit (tuned)"]["test P"] == "70.0" and found["setfit (tuned)"]["width"] == "384"
+    rows = cells(summary_with_intervals(LocalFolder(tmp_path)))
+    assert rows["published (a paper, triplet 0.1)"]["test P"] == "99.0"
+    assert rows["setfit (tuned)"]["test P"] == "70.0" and rows["setfit (tuned)"]["width"] == "384"
     probe = next(each for each in some_baselines() if (each.split, each.value) == ("test", 1.0))
     polarity, _ = scores_of(probe, INFO.num_queries["test"])
     bounds = stats.t.interval(0.9, len(polarity) - 1, polarity.mean(), stats.sem(polarity))
-    assert found["probe(1)"]["test P"] == f"76.0 [{100 * bounds[0]:.1f}, {100 * bounds[1]:.1f}]"
+    assert rows["probe(1)"]["test P"] == f"76.0 [{100 * bounds[0]:.1f}, {100 * bounds[1]:.1f}]"
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.5, 1.0])
@@ -159,12 +159,12 @@ def test_report_states_whether_the_front_dominates_the_best_probe(tmp_path: Path
     write_ledger(tmp_path, trials, StoredSweep(info=info, test_of=dev_front(trials), baselines=points))
     summary = write.write(tmp_path).summary
     dev, test = probe_sentences(summary)
-    assert dev.startswith("On dev the front dominates 1 of the 2 points of the probe, and its hypervolume is ")
+    assert dev.startswith("On dev, the front dominates 1 of the 2 points of the probe, and its hypervolume is ")
     assert dev.endswith(
-        "is probe(0.3) with P 70.0, S 44.0; plain of trial 0 at step 1 dominates it, with P 80.0, S 44.0."
+        "is probe(0.3) with P 70.0, S 44.0; plain of trial 0 at step 1 dominates it with P 80.0, S 44.0."
     )
-    assert test.startswith("On test the front dominates 0 of the 2 points")
-    assert test.endswith("is probe(0.3) with P 79.0, S 43.0; no member of the front dominates it.")
+    assert test.startswith("On test, the front dominates 0 of the 2 points")
+    assert test.endswith("is probe(0.3) with P 79.0, S 43.0; no front member dominates it.")
     for name in ("front.md", "report.html"):
         text = (tmp_path / "report" / name).read_text()
         assert dev in text.replace("\\", "") and test in text.replace("\\", "")

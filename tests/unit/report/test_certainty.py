@@ -65,8 +65,8 @@ def test_intervals_on_dev_are_corrected_for_selection(summary: Summary, tmp_path
         on_test = interval.of_mean(test.polarity[test.index(name)])
         assert summary.uncertainty["test"].members[name].polarity == on_test
         expected = interval.of_mean(dev.similarity[dev.index(name)] - added[1])
-        found = summary.uncertainty["dev"].members[name].similarity
-        assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+        on_dev = summary.uncertainty["dev"].members[name].similarity
+        assert (on_dev.low, on_dev.high) == pytest.approx((expected.low, expected.high))
     drop = summary.certainty.drops["P"]
     front = summary.members
     total = np.mean([member.dev.polarity - member.test.polarity for member in front if member.test])
@@ -103,16 +103,16 @@ def test_differences_from_the_knee_are_paired_on_the_same_queries(tmp_path: Path
             scores = getattr(stored, score)
             expected = ttest_rel(scores[stored.index(name)], scores[stored.index(knee)])
             low, high = expected.confidence_interval(0.9)
-            found = getattr(from_knee, score)
-            assert found.p_value == pytest.approx(expected.pvalue)
-            assert (found.interval.low, found.interval.high) == pytest.approx((low, high))
-            assert found.estimate == pytest.approx((low + high) / 2)
-            assert cell.startswith("+" if found.estimate > 0 else "-")
+            difference = getattr(from_knee, score)
+            assert difference.p_value == pytest.approx(expected.pvalue)
+            assert (difference.interval.low, difference.interval.high) == pytest.approx((low, high))
+            assert difference.estimate == pytest.approx((low + high) / 2)
+            assert cell.startswith("+" if difference.estimate > 0 else "-")
             assert cell.endswith(f"[{100 * low:.1f}, {100 * high:.1f}]")
 
 
 def test_page_states_whether_the_front_beats_the_floor(tmp_path: Path) -> None:
-    verdicts = {"low": "the front beats the floor", "high": "the floor is better than the front"}
+    verdicts = {"low": "the front beats this floor", "high": "the floor is better than the front"}
     for name, probe in (("low", 0.64), ("high", 0.88)):
         verdict = verdicts[name]
         folder = tmp_path / name
@@ -123,25 +123,25 @@ def test_page_states_whether_the_front_beats_the_floor(tmp_path: Path) -> None:
         write.write(run)
         for file in ("front.md", "report.html"):
             text = (folder / "report" / file).read_text()
-            assert verdict in text and "no probability" in text and "Certainty" in text
+            assert verdict in text and "Certainty" in text
         terminal = " ".join(printed(narrow(summary), width=160).split())
-        assert re.search(r"floor \(probe\) on test: (beaten|not known to be beaten|better than the front), ", terminal)
+        assert re.search(r"floor \(probe\) on test: (beaten|not shown to be beaten|better than the front), ", terminal)
         hypervolume = r"hypervolume on test: [\d.]+ \[[\d.]+, [\d.]+\], [\d.]+% \[[\d.]+%, [\d.]+%\] of the oracle's; "
-        assert re.search(f"{hypervolume}intervals over queries, less what luck adds", terminal)
+        assert re.search(f"{hypervolume}intervals over queries, corrected for selection bias", terminal)
 
 
 @pytest.mark.parametrize(
     ("bounds", "verdict"),
-    [((0.1, 0.2), "beaten"), ((-0.1, 0.2), "not known to be beaten"), ((-0.2, -0.1), "better than the front")],
+    [((0.1, 0.2), "beaten"), ((-0.1, 0.2), "not shown to be beaten"), ((-0.2, -0.1), "better than the front")],
 )
 def test_the_floor_has_three_verdicts(bounds: tuple[float, float], verdict: str, tmp_path: Path) -> None:
     summary = summary_of(made(tmp_path))
     for split, front in summary.uncertainty.items():
         floor = Floor(sum(bounds) / 2, Interval(*bounds))
         certainty = dataclasses.replace(summary.certainty, fronts={split: dataclasses.replace(front, floor=floor)})
-        found = summarize(summary.results)
-        vars(found)["certainty"] = certainty
-        (line,) = trust_lines(found)
+        changed = summarize(summary.results)
+        vars(changed)["certainty"] = certainty
+        (line,) = trust_lines(changed)
         assert line.startswith(f"floor (probe) on {split}: {verdict}, ")
 
 
@@ -149,8 +149,8 @@ def test_a_run_without_query_scores_has_a_report_without_intervals(tmp_path: Pat
     summary = write.write(tmp_path).summary
     assert not summary.uncertainty and not certainty_table(summary).rows and not trust_sentences(summary)
     markdown, page = ((tmp_path / "report" / name).read_text() for name in ("front.md", "report.html"))
-    assert "Certainty" not in markdown and "In brackets" not in markdown
-    assert 'id="certainty"' not in page and "In brackets" not in page
+    assert "Certainty" not in markdown and "Brackets" not in markdown
+    assert 'id="certainty"' not in page and "Brackets" not in page
 
 
 def test_a_split_with_missing_query_scores_has_no_intervals(tmp_path: Path) -> None:
@@ -165,8 +165,8 @@ def test_a_split_with_missing_query_scores_has_no_intervals(tmp_path: Path) -> N
 def test_without_test_scores_statistics_are_on_dev(tmp_path: Path) -> None:
     summary = summary_of(made(tmp_path, test=False))
     assert list(summary.uncertainty) == ["dev"]
-    assert "dev P less the knee's" in certainty_table(summary).columns
-    assert any(sentence.startswith("On dev the knee") for sentence in trust_sentences(summary))
+    assert "dev P minus knee's" in certainty_table(summary).columns
+    assert any(sentence.startswith("On dev, the knee") for sentence in trust_sentences(summary))
 
 
 @pytest.mark.parametrize("split", ["dev", "test"])
@@ -180,8 +180,8 @@ def test_a_damaged_score_file_omits_the_intervals_of_its_split(
     summary = write.write(tmp_path).summary
     other = "test" if split == "dev" else "dev"
     assert list(summary.uncertainty) == [other]
-    (said,) = (note for note in notes(summary) if str(file) in note)
-    assert said.startswith(f"There are no intervals on {split}: {file}: is damaged: ") and "\n" not in said
+    (text,) = (note for note in notes(summary) if str(file) in note)
+    assert text.startswith(f"The intervals on {split} are missing: {file}: is damaged: ") and "\n" not in text
     for name in ("front.md", "report.html"):
         text = (tmp_path / "report" / name).read_text()
         assert file.name in text and f"no intervals on {split}" in text
@@ -203,8 +203,8 @@ def test_a_damaged_readings_file_is_omitted(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(whole[: len(whole) // 2])
     summary = write.write(run).summary
     assert list(summary.uncertainty) == ["dev", "test"]
-    (said,) = (note for note in notes(summary) if FILE in note)
-    assert said.startswith(f"There are no readings: {tmp_path / FILE}: is damaged: ") and "\n" not in said
+    (text,) = (note for note in notes(summary) if FILE in note)
+    assert text.startswith(f"The readings are missing: {tmp_path / FILE}: is damaged: ") and "\n" not in text
     page = (tmp_path / "report" / "report.html").read_text()
     assert 'id="readings"' not in page and "There are no readings" in page
 
@@ -246,16 +246,16 @@ def test_repeated_configurations_have_intervals_over_seeds(tmp_path: Path) -> No
     ledger.close()
     write_query_scores(tmp_path, load(tmp_path))
     summary = summary_of(LocalFolder(tmp_path))
-    found = summary.certainty.replicated[0, 1, "plain", None]
+    intervals = summary.certainty.replicated[0, 1, "plain", None]
     dev = load_query_scores(LocalFolder(tmp_path), load(tmp_path))["dev"]
     runs = dev.polarity[dev.rows([(0, 1, "plain", None), (1, 1, "plain", None)])]
     noise = of_runs([[runs]])
     assert noise is not None
     variance = of_queries(runs) + noise.seeds.over(2)
     expected = interval.around(float(runs.mean()), variance.value, variance.degrees)
-    assert (found.polarity.low, found.polarity.high) == pytest.approx((expected.low, expected.high))
-    assert found.polarity.half_width > interval.of_mean(runs.mean(axis=0)).half_width
-    assert found.retention is not None
+    assert (intervals.polarity.low, intervals.polarity.high) == pytest.approx((expected.low, expected.high))
+    assert intervals.polarity.half_width > interval.of_mean(runs.mean(axis=0)).half_width
+    assert intervals.retention is not None
     table = mean_table(summary)
     assert table.columns[-3:] == ("P in", "S in", "retention in")
     assert all(len(row) == len(table.columns) for row in table.rows) and len(table.rows) == 2
@@ -286,8 +286,8 @@ def test_rungs_of_one_configuration_share_their_seeds(tmp_path: Path) -> None:
     for step in (1, 2):
         variance = of_queries(runs[step]) + noise.seeds.over(2)
         expected = interval.around(float(runs[step].mean()), variance.value, variance.degrees)
-        found = summary.certainty.replicated[0, step, "plain", None].polarity
-        assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+        polarity = summary.certainty.replicated[0, step, "plain", None].polarity
+        assert (polarity.low, polarity.high) == pytest.approx((expected.low, expected.high))
 
 
 def with_replicates(folder: Path, *, replicate: bool = True) -> LocalFolder:
@@ -363,11 +363,11 @@ def test_page_states_the_noise_of_intervals(tmp_path: Path) -> None:
         run = with_replicates_in(tmp_path / name, replicate=replicate)
         summary = write.write(run).summary
         terminal = " ".join(printed(narrow(summary), width=160).split())
-        assert f"; intervals over {noise}, less what luck adds" in terminal
+        assert f"; intervals over {noise}, corrected" in terminal
         for file in ("front.md", "report.html"):
             text = (tmp_path / name / "report" / file).read_text()
-            assert f"90% intervals over {noise}, of what" in text
-            assert ("Other seeds of training are not in them" in text) != replicate
+            assert f"90% intervals over {noise}, for the" in text
+            assert ("do not include training seeds" in text) != replicate
 
 
 def test_a_configuration_with_a_missing_replicate_counts_as_one_run(tmp_path: Path) -> None:

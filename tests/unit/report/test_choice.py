@@ -1,6 +1,7 @@
 """Selection of a run's points against brute force."""
 
 import dataclasses
+import re
 
 import pytest
 
@@ -63,8 +64,8 @@ def test_knee_of_the_run_or_of_the_points_that_meet_the_conditions(summary):
     assert names(choose(summary, Selection(knee=True, everything=True))) == [knee]
     first, second = summary.members[:2]
     above = f"similarity >= {second.dev.similarity!r}"
-    (found,) = choose(summary, Selection([above], knee=True)).candidates  # of two points, that of the greater product
-    assert found.dev == max((first.dev, second.dev), key=lambda point: point.polarity * point.similarity)
+    (chosen,) = choose(summary, Selection([above], knee=True)).candidates  # of two points, that of the greater product
+    assert chosen.dev == max((first.dev, second.dev), key=lambda point: point.polarity * point.similarity)
 
 
 def test_infeasible_points_come_last(tmp_path):
@@ -82,9 +83,9 @@ def test_unmet_conditions_report_the_range_of_the_points(summary):
     num_members = len(summary.members)
     highest = max(member.dev.polarity for member in summary.members)
     assert chosen.candidates == ()
-    assert f"polarity >= 0.999 holds for 0 of {num_members} (polarity is from 0." in chosen.why_none
+    assert f"0 of {num_members} points meet polarity >= 0.999 (" in chosen.why_none
     assert f"to {highest:.4g})" in chosen.why_none
-    assert f"kind = plain holds for {num_members} of {num_members}" in chosen.why_none
+    assert f"{num_members} of {num_members} points meet kind = plain" in chosen.why_none
     assert "--all" not in chosen.why_none
 
 
@@ -92,32 +93,32 @@ def test_unmet_conditions_report_matches_off_the_front(summary):
     members = {member.dev.name for member in summary.members}
     other = next(point for point in summary.results.points if point.trial is not None and point.name not in members)
     chosen = choose(summary, Selection([f"trial = {other.trial}", f"step = {other.step}"]))
-    assert chosen.why_none.endswith("; --all finds 1 that are not on the front")
+    assert re.search("--all finds 1 ", chosen.why_none)
 
 
 def test_a_missing_score_is_rejected_as_criterion(summary):
-    with pytest.raises(InputError, match="--best accuracy: no point has it"):
+    with pytest.raises(InputError, match="--best is accuracy.*allowed: objective, polarity"):
         choose(summary, Selection(by="accuracy"))
 
 
 def test_knee_excludes_best_and_top(summary):
-    with pytest.raises(InputError, match="--knee is one point"):
+    with pytest.raises(InputError, match="--knee.*--best.*--top"):
         choose(summary, Selection(knee=True, top=3))
 
 
 @pytest.mark.parametrize(
-    ("trials", "said"),
+    ("trials", "reason"),
     [
-        ([], "no trial has begun"),
+        ([], "no trial has started"),
         ([StoredTrial({"loss": "triplet"}, "failed", "it broke", [])] * 2, "no trial finished a rung (2 of 2 failed)"),
-        ([StoredTrial({"loss": "triplet"}, "running", "", [])], "no trial finished a rung, so there is nothing"),
+        ([StoredTrial({"loss": "triplet"}, "running", "", [])], "no trial finished a rung"),
     ],
 )
-def test_a_run_without_points_is_rejected(tmp_path, trials, said):
+def test_a_run_without_points_is_rejected(tmp_path, trials, reason):
     write_ledger(tmp_path, trials)
     with pytest.raises(InputError) as error:
         choose(summarize(load(tmp_path)), Selection())
-    assert str(error.value).startswith(f"{tmp_path}: {said}")
+    assert str(error.value).startswith(f"{tmp_path}: ") and reason in str(error.value)
     assert "\n" not in str(error.value)
 
 
@@ -164,7 +165,7 @@ def test_intervals_equal_those_of_the_report(with_scores):
             assert row[split]["intervals"]["level"] == 0.9
     lines = list(choice_lines(with_scores, chosen, ("dev", "test")))
     assert any("90% intervals over queries" in line for line in lines)
-    assert not any("There are no intervals" in line for line in lines)
+    assert not any("are missing" in line for line in lines)
 
 
 def test_points_far_from_the_front_have_a_reason_instead_of_intervals(with_scores):
@@ -176,23 +177,16 @@ def test_points_far_from_the_front_have_a_reason_instead_of_intervals(with_score
     assert [row["dev"]["intervals"] is not None for row in rows] == known
     off_front = next(each.dev for each, is_near in zip(chosen, known, strict=True) if is_near and not each.is_member)
     assert with_scores.intervals_of(off_front).polarity.half_width > 0
-    (line,) = (
-        line for line in choice_lines(with_scores, chosen, ("dev",)) if line.startswith("There are no intervals")
-    )
-    num_far = known.count(False)
-    assert line == (
-        f"There are no intervals of {num_far} points on dev: scores of each query are stored of points within three "
-        "standard errors of the front alone."
-    )
+    (line,) = (line for line in choice_lines(with_scores, chosen, ("dev",)) if line.startswith("Intervals of "))
+    assert re.search(f"{known.count(False)} points on dev .*three standard errors", line)
 
 
 def test_missing_query_scores_are_one_line_per_split(summary):
     chosen = choose(summary, Selection()).candidates
-    lines = [line for line in choice_lines(summary, chosen, ("dev", "test")) if "no intervals" in line]
-    assert lines == [
-        f"There are no intervals on {split}: the run has not stored the scores of each query."
-        for split in ("dev", "test")
-    ]
+    lines = [line for line in choice_lines(summary, chosen, ("dev", "test")) if line.startswith("Intervals ")]
+    assert len(lines) == 2
+    for line, split in zip(lines, ("dev", "test"), strict=True):
+        assert re.search(f"on {split} .*per-query scores", line)
 
 
 def test_points_off_the_front_have_no_export_command(summary):

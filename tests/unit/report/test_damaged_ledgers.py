@@ -16,7 +16,7 @@ from support.ledgers import read_lines, write_lines
 
 
 @pytest.mark.parametrize(
-    ("event", "key", "value", "said"),
+    ("event", "key", "value", "problem"),
     [
         ("rung", "points.0.polarity", "abc", "polarity is 'abc'"),
         ("rung", "points.0.polarity", math.nan, "polarity is nan"),
@@ -28,7 +28,7 @@ from support.ledgers import read_lines, write_lines
         ("end", "trial", 99, "trial 99 has not begun"),
     ],
 )
-def test_an_inconsistent_ledger_is_rejected_with_its_line(run, event, key, value, said):
+def test_an_inconsistent_ledger_is_rejected_with_its_line(run, event, key, value, problem):
     folder = run.folder
     path = folder / "ledger.jsonl"
     lines = read_lines(folder)
@@ -42,7 +42,7 @@ def test_an_inconsistent_ledger_is_rejected_with_its_line(run, event, key, value
     else:
         holder[last] = value
     write_lines(folder, lines)
-    with pytest.raises(InputError, match=re.escape(f"{path}: line {number + 1}: ") + ".*" + re.escape(said)):
+    with pytest.raises(InputError, match=re.escape(f"{path}: line {number + 1}: ") + ".*" + re.escape(problem)):
         load(folder)
 
 

@@ -119,10 +119,10 @@ def test_shares_of_the_recorded_table_hold_with_70_percent_of_trials_paused():
         is_paused = np.random.default_rng(seed).permutation(len(configs)) < 0.7 * len(configs)
         ends = scores_at_the_end(curves_of(scores, is_paused), places_of(axes), untrained)
         for target, expected in enumerate(at_full_budget):
-            found = shares(axes, ends[:, target])
-            first, second, third = first_three(found)
+            importance = shares(axes, ends[:, target])
+            first, second, third = first_three(importance)
             assert [first, second] == first_three(expected)[:2] == ["learning_rate", "loss"]
-            assert greatest_difference(found, expected) < TABLE_TOLERANCE
+            assert greatest_difference(importance, expected) < TABLE_TOLERANCE
             thirds.append(third == first_three(expected)[2])
     assert sum(thirds) >= 7
 
@@ -198,10 +198,10 @@ def test_shares_from_a_ledger_hold_with_70_percent_of_trials_paused(tmp_path):
         StoredTrial(config, "paused" if paused else "completed", "", rungs[: 1 if paused else NUM_RUNGS].tolist())
         for config, rungs, paused in zip(CONFIGS, scores, is_paused, strict=True)
     ]
-    found = importances(summary_of(tmp_path, trials))
+    importance = importances(summary_of(tmp_path, trials))
     ends = np.column_stack([scores[:, -1], scores[:, -1].mean(axis=1)])
     for target, at_the_end in zip(TARGETS, ends.T, strict=True):
-        assert greatest_difference(found[target], exact_shares(at_the_end)) < GRID_TOLERANCE
+        assert greatest_difference(importance[target], exact_shares(at_the_end)) < GRID_TOLERANCE
 
 
 def test_scores_of_r_are_the_untrained_scores_only_if_r_is_tuned(tmp_path):
@@ -211,19 +211,19 @@ def test_scores_of_r_are_the_untrained_scores_only_if_r_is_tuned(tmp_path):
         "of another": StoredSweep(info=dataclasses.replace(INFO, model="another")),
         "R was not scored": StoredSweep(reference=False),
     }
-    found = {}
+    importance = {}
     for name, sweep in sweeps.items():
         folder = tmp_path / name
         folder.mkdir()
         write_ledger(folder, random_trials(40), sweep)
-        found[name] = importances(summarize(load(folder)))
-    assert found["of another"] == found["R was not scored"] != found["of R"]
+        importance[name] = importances(summarize(load(folder)))
+    assert importance["of another"] == importance["R was not scored"] != importance["of R"]
 
 
 def test_shares_sum_to_one_in_descending_order(tmp_path):
-    found = importances(summary_of(tmp_path, random_trials(40)))
-    assert tuple(found) == TARGETS
-    for by_parameter in found.values():
+    importance = importances(summary_of(tmp_path, random_trials(40)))
+    assert tuple(importance) == TARGETS
+    for by_parameter in importance.values():
         assert set(by_parameter) == {"loss", "learning_rate", "margin"}
         assert sum(by_parameter.values()) == pytest.approx(1)
         assert list(by_parameter.values()) == sorted(by_parameter.values(), reverse=True)
@@ -247,5 +247,5 @@ def test_insufficient_trials_have_no_importance(tmp_path, trials):
 
 def test_trials_of_one_rung_have_importance(tmp_path):
     trials = [StoredTrial({"loss": loss}, "paused", "", [(0.7 if loss == "a" else 0.8, 0.4)]) for loss in "ab" * 8]
-    found = importances(summary_of(tmp_path, trials))
-    assert found == {"polarity": {"loss": 1.0}, "similarity": {}, "objective": {"loss": 1.0}}
+    importance = importances(summary_of(tmp_path, trials))
+    assert importance == {"polarity": {"loss": 1.0}, "similarity": {}, "objective": {"loss": 1.0}}

@@ -17,23 +17,23 @@ SCORES = [(0.80, 0.46), (0.90, 0.45), (0.85, 0.44)]  # the last is dominated by 
 AREA = 0.1 * (0.45 - 0.235) + 0.17 * (0.46 - 0.235)  # of the first two, above P 0.63 and S 0.235
 
 
-def told(scores: tuple[float, float], value: float) -> Point:
+def labeled_point(scores: tuple[float, float], value: float) -> Point:
     return dataclasses.replace(point(0, 1, *scores), kind="labeled", value=value, width=386)
 
 
-def summary_of(folder: Path, *, is_told: bool) -> Summary:
+def summary_of(folder: Path, *, has_labels: bool) -> Summary:
     """Of a trial with a plain point and, if so said, points that are told labels and dominate it; one is scored on test."""
     ledger = Ledger(folder)
     ledger.append(start_session(folder))
     limits = [baseline("dev", "reference", *REFERENCE["dev"]), baseline("dev", "oracle", 1.0, 0.46, value=2.0)]
     ledger.append(PointsScored(points=tuple(limits)))
     ledger.append(TrialStarted(trial=0, config={"loss": "softmax"}, num_rungs=1))
-    labeled = tuple(told(scores, value) for value, scores in enumerate(SCORES, 1))
+    labeled = tuple(labeled_point(scores, value) for value, scores in enumerate(SCORES, 1))
     rung = {"trial": 0, "step": 1, "examples_seen": 64, "seconds": 1.0, "loss": 0.3}
     points = (point(0, 1, 0.7, 0.4),)
-    ledger.append(RungFinished(**rung, stop=None, points=points, labeled=labeled if is_told else None))
+    ledger.append(RungFinished(**rung, stop=None, points=points, labeled=labeled if has_labels else None))
     on_test = dataclasses.replace(labeled[1], split="test", polarity=0.87)
-    ledger.append(PointsScored(points=(), labeled=(on_test,) if is_told else None))
+    ledger.append(PointsScored(points=(), labeled=(on_test,) if has_labels else None))
     ledger.close()
     return summarize(load(folder))
 
@@ -41,17 +41,17 @@ def summary_of(folder: Path, *, is_told: bool) -> Summary:
 def test_labeled_points_do_not_change_the_front(tmp_path: Path) -> None:
     for name in ("with", "without"):
         (tmp_path / name).mkdir()
-    found, without = (summary_of(tmp_path / name, is_told=name == "with") for name in ("with", "without"))
-    assert found.members == without.members
-    assert found.areas == without.areas
-    assert found.results.points == without.results.points
-    assert found.trials == without.trials
+    summary, without = (summary_of(tmp_path / name, has_labels=name == "with") for name in ("with", "without"))
+    assert summary.members == without.members
+    assert summary.areas == without.areas
+    assert summary.results.points == without.results.points
+    assert summary.trials == without.trials
     assert without.labeled == ()
-    assert [member.dev.value for member in found.labeled] == [1.0, 2.0]
+    assert [member.dev.value for member in summary.labeled] == [1.0, 2.0]
 
 
 def test_labeled_points_have_a_separate_front_and_area(tmp_path: Path) -> None:
-    summary = summary_of(tmp_path, is_told=True)
+    summary = summary_of(tmp_path, has_labels=True)
     (area,) = summary.labeled_areas.values()
     assert abs(area.front - AREA) < 1e-9
     write.write(tmp_path)
@@ -63,10 +63,10 @@ def test_labeled_points_have_a_separate_front_and_area(tmp_path: Path) -> None:
     assert "labeled(3)" not in known
     share = 100 * AREA / ((1 - 0.63) * (0.46 - 0.235))
     line = f"hypervolume on dev: {1e4 * AREA:.1f}, {share:.1f}% of the oracle's"
-    assert f"With the pool's labels known, {line}." in known
+    assert f"With known pool labels, {line}." in known
     shown = " ".join(printed(narrow(summary), width=100).split())
-    assert f"with the pool's labels known, {line}" in shown
-    assert "with the pool's labels known, no hypervolume on test: only 1 of 2 front members is scored on test" in shown
+    assert f"with known pool labels, {line}" in shown
+    assert "with known pool labels, no hypervolume on test: only 1 of 2 front members is scored on test" in shown
     assert "labeled(2)" in (report / "report.html").read_text()
     assert [row["kind"] for row in json.loads((report / "points.json").read_text())] == ["reference", "oracle", "plain"]
     rows = json.loads((report / "labeled.json").read_text())

@@ -67,13 +67,13 @@ def unscored(tmp_path: Path) -> Run:
 
 
 def test_a_partly_scored_front_has_no_statistics_on_test(partial: Run, unscored: Run) -> None:
-    found, expected = partial.summary, unscored.summary
-    assert [member.test is not None for member in found.members] == [number == 1 for number in range(len(FRONT))]
-    assert set(found.areas) == set(found.probes) == set(found.uncertainty) == {"dev"}
-    assert (found.areas, found.probes) == (expected.areas, expected.probes)
-    assert found.certainty.compared_on == "dev"
-    assert not found.certainty.drops
-    assert found.certainty.from_knee == expected.certainty.from_knee
+    summary, expected = partial.summary, unscored.summary
+    assert [member.test is not None for member in summary.members] == [number == 1 for number in range(len(FRONT))]
+    assert set(summary.areas) == set(summary.probes) == set(summary.uncertainty) == {"dev"}
+    assert (summary.areas, summary.probes) == (expected.areas, expected.probes)
+    assert summary.certainty.compared_on == "dev"
+    assert not summary.certainty.drops
+    assert summary.certainty.from_knee == expected.certainty.from_knee
 
 
 def test_tables_show_the_scored_members(partial: Run) -> None:
@@ -96,7 +96,7 @@ def test_report_states_the_number_of_scored_members(partial: Run) -> None:
         assert sentence in text
         assert "raysweep run --resume RUN scores the members" in text
     for text in ((folder / "front.md").read_text(), (folder / "report.html").read_text(), shown):
-        for figure in ("hypervolume on test", "The floor on test", "floor (probe) on test", "on test the front"):
+        for figure in ("hypervolume on test", "On test, the front", "floor (probe) on test"):
             assert figure not in text
         assert "of the oracle's hypervolume, test" not in text
     rows = json.loads((folder / "front.json").read_text())
@@ -110,10 +110,10 @@ def test_figure_has_no_test_panel(partial: Run, unscored: Run) -> None:
 def test_compare_omits_test(partial: Run, tmp_path: Path) -> None:
     complete = run_with(tmp_path / "complete", FRONT, "completed")
     for pair in ((partial, complete), (complete, partial)):
-        found = compare_runs([Side(run.folder.name, run.summary) for run in pair])
-        assert found.splits == ("dev",)
+        comparison = compare_runs([Side(run.folder.name, run.summary) for run in pair])
+        assert comparison.splits == ("dev",)
         reason = f"only 1 of {len(FRONT)} front members is scored on test in partial"
-        assert f"Not compared on test: {reason}." in found.notes
+        assert f"Not compared on test: {reason}." in comparison.notes
 
 
 def test_recorded_tables_omit_test(partial: Run, tmp_path: Path) -> None:

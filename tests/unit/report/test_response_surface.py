@@ -50,10 +50,10 @@ def test_main_effects_approximate_sobols_g_function(seed):
     values = rng.uniform(size=(250, 5))
     scores = ((np.abs(4 * values - 2) + strengths) / (1 + strengths)).prod(axis=1) + rng.normal(0, 0.05, 250)
     configs = [dict(zip("abcde", row, strict=True)) for row in (1 + values).tolist()]  # no range of a factor of 10
-    found = main_effects(axes_of(configs, "abcde"), scores)
+    effects = main_effects(axes_of(configs, "abcde"), scores)
     expected = 1 / (3 * (1 + strengths) ** 2)
-    np.testing.assert_allclose(found / found.sum(), expected / expected.sum(), atol=0.06)
-    assert np.argsort(-found).tolist() == [0, 1, 2, 3, 4]
+    np.testing.assert_allclose(effects / effects.sum(), expected / expected.sum(), atol=0.06)
+    assert np.argsort(-effects).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_surface_predicts_unseen_configurations_better_than_trees():
@@ -75,7 +75,7 @@ def test_surface_predicts_unseen_configurations_better_than_trees():
             n_estimators=200, learning_rate=0.05, max_depth=4, min_samples_leaf=3, subsample=0.5
         )
         of_trees = trees.set_params(random_state=seed).fit(table[seen], scores[seen]).predict(table[unseen])
-        errors = [np.square(found - truth[unseen]).mean() for found in (of_surface, of_trees)]
+        errors = [np.square(predicted - truth[unseen]).mean() for predicted in (of_surface, of_trees)]
         better += errors[0] < 0.7 * errors[1]
     assert better >= 4
 
@@ -87,9 +87,9 @@ def test_many_configurations_are_subsampled(monkeypatch):
     values = rng.uniform(1, 2, size=(2000, 3))
     configs = [dict(zip("abc", row, strict=True)) for row in values.tolist()]
     scores = values @ [3.0, 2.0, 1.0] + rng.normal(0, 0.1, 2000)
-    found = main_effects(axes_of(configs, "abc"), scores)
-    assert found / found.sum() == pytest.approx([9 / 14, 4 / 14, 1 / 14], abs=0.03)
-    assert main_effects(axes_of(configs, "abc"), scores).tolist() == found.tolist()
+    effects = main_effects(axes_of(configs, "abc"), scores)
+    assert effects / effects.sum() == pytest.approx([9 / 14, 4 / 14, 1 / 14], abs=0.03)
+    assert main_effects(axes_of(configs, "abc"), scores).tolist() == effects.tolist()
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-7])
@@ -97,8 +97,8 @@ def test_noise_free_scores_and_repeated_configurations_are_stable(noise):
     configs = [dict(zip("ab", pair, strict=True)) for pair in itertools.product(range(4), range(3))] * 4
     rng = np.random.default_rng(0)
     scores = np.array([0.1 * each["a"] + 0.05 * each["b"] for each in configs]) + rng.normal(0, noise, len(configs))
-    found = main_effects(axes_of(configs, "ab"), scores)
-    assert found == pytest.approx([0.01 * 15 / 12, 0.0025 * 8 / 12], rel=0.01)
+    effects = main_effects(axes_of(configs, "ab"), scores)
+    assert effects == pytest.approx([0.01 * 15 / 12, 0.0025 * 8 / 12], rel=0.01)
 
 
 def test_equal_scores_have_no_effects():

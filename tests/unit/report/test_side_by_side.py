@@ -56,22 +56,22 @@ def pairs(front):
 
 
 def test_hypervolumes_are_above_one_reference_point(two):
-    found = compare_runs(two)
-    assert found.splits == ("dev", "test")
-    for split in found.splits:
+    comparison = compare_runs(two)
+    assert comparison.splits == ("dev", "test")
+    for split in comparison.splits:
         begin = REFERENCE[split][0], REFERENCE[split][1] / 2
-        assert found.reference_points[split] == pytest.approx(begin)
+        assert comparison.reference_points[split] == pytest.approx(begin)
         expected = [exact_area(pairs(each.front.on(split)), begin) for each in two]
-        assert found.areas[split] == pytest.approx(expected)
-        (difference,) = [each for each in found.differences if each.split == split]
+        assert comparison.areas[split] == pytest.approx(expected)
+        (difference,) = [each for each in comparison.differences if each.split == split]
         assert (difference.label, difference.other) == ("b", "a")
-        assert difference.estimate == pytest.approx(found.areas[split][1] - found.areas[split][0])
+        assert difference.estimate == pytest.approx(comparison.areas[split][1] - comparison.areas[split][0])
 
 
 def test_dominated_points_equal_brute_force(two):
-    found = compare_runs(two)
-    assert len(found.dominations) == 4
-    for each in found.dominations:
+    comparison = compare_runs(two)
+    assert len(comparison.dominations) == 4
+    for each in comparison.dominations:
         mine, theirs = two if each.label == "a" else two[::-1]
         expected = []
         for member in theirs.summary.members:
@@ -125,39 +125,39 @@ def test_replicates_add_seed_noise_to_the_interval(tmp_path):
     """A run without replicates borrows the noise of the other's."""
     plain = side(tmp_path, "plain", [StoredTrial({"loss": "b"}, "completed", "", [(0.82, 0.41)])], tested=False)
     wide, narrow = (with_replicates(tmp_path, name, size) for name, size in (("wide", 0.03), ("narrow", 0.002)))
-    found = [compare_runs([each, plain]) for each in (wide, narrow)]
-    for each in found:
+    comparisons = [compare_runs([replicated, plain]) for replicated in (wide, narrow)]
+    for each in comparisons:
         (difference,) = each.differences
         assert (difference.has_seeds, difference.noise) == (True, "queries and seeds")
         (row,) = dict(sections(each))["Difference of hypervolumes"].rows
         assert row[-1] == "queries and seeds"
         assert any("over other seeds of training" in note for note in notes(each))
         assert as_json(each)["differences"][0]["over"] == "queries and seeds"
-    assert found[0].differences[0].interval.half_width > 1.5 * found[1].differences[0].interval.half_width
+    assert comparisons[0].differences[0].interval.half_width > 1.5 * comparisons[1].differences[0].interval.half_width
     alone = compare_runs([plain, side(tmp_path, "other", random_trials(9), tested=False)]).differences[0]
     assert (alone.has_seeds, alone.noise) == (False, "queries")
 
 
 def test_identical_runs_have_no_difference(tmp_path):
-    found = compare_runs([side(tmp_path, "a"), side(tmp_path, "b")])
-    for each in found.differences:
+    comparison = compare_runs([side(tmp_path, "a"), side(tmp_path, "b")])
+    for each in comparison.differences:
         assert (each.estimate, each.interval.low, each.interval.high) == (0, 0, 0)
-    assert not any(each.names for each in found.dominations if each.split == "dev")
-    assert found.settings == ()
-    assert [each.name for each in found.best_configs] == ["best point"]
+    assert not any(each.names for each in comparison.dominations if each.split == "dev")
+    assert comparison.settings == ()
+    assert [each.name for each in comparison.best_configs] == ["best point"]
 
 
 def test_intervals_of_several_runs_are_simultaneous(tmp_path):
     """By Bonferroni's correction each is wider than it is alone."""
     sides = [side(tmp_path, name, random_trials(20, seed)) for seed, name in enumerate("abc")]
     alone = {each.split: each for each in compare_runs(sides[:2]).differences}
-    found = compare_runs(sides)
-    assert [each.label for each in found.differences] == ["b", "c", "b", "c"]
-    for each in found.differences[::2]:
+    comparison = compare_runs(sides)
+    assert [each.label for each in comparison.differences] == ["b", "c", "b", "c"]
+    for each in comparison.differences[::2]:
         assert each.interval.half_width > 1.1 * alone[each.split].interval.half_width
-    assert any("Bonferroni" in note and "90%" in note for note in notes(found))
-    assert any("simultaneous 90% interval" in column for column in difference_table(found).columns)
-    assert len(found.dominations) == 12
+    assert any("Bonferroni" in note and "90%" in note for note in notes(comparison))
+    assert any("simultaneous 90% interval" in column for column in difference_table(comparison).columns)
+    assert len(comparison.dominations) == 12
 
 
 @pytest.mark.parametrize(
@@ -179,9 +179,9 @@ def test_runs_of_different_tasks_are_rejected(tmp_path, changes, problem):
 
 def test_runs_with_different_dev_queries_are_compared_on_test_only(tmp_path):
     sides = [side(tmp_path, "a"), side(tmp_path, "b", num_queries={"dev": 800, "test": 400})]
-    found = compare_runs(sides)
-    assert found.splits == ("test",)
-    assert any(re.search("dev.*b has 800 .*a has 900", note) for note in found.notes)
+    comparison = compare_runs(sides)
+    assert comparison.splits == ("test",)
+    assert any(re.search("dev.*b has 800 .*a has 900", note) for note in comparison.notes)
 
 
 def test_runs_without_a_common_split_are_rejected(tmp_path):
@@ -201,9 +201,9 @@ def test_different_reference_scores_are_rejected(tmp_path, monkeypatch):
 @pytest.mark.parametrize("which", ["a", "b"])
 def test_runs_without_query_scores_have_no_interval_and_a_note(tmp_path, which):
     sides = [side(tmp_path, "a", scores=which != "a"), side(tmp_path, "b", scores=which != "b")]
-    found = compare_runs(sides)
-    assert all(each.interval is None for each in found.differences)
-    assert any(re.search(f"no interval: {which} .*per-query scores", note) for note in notes(found))
+    comparison = compare_runs(sides)
+    assert all(each.interval is None for each in comparison.differences)
+    assert any(re.search(f"no interval: {which} .*per-query scores", note) for note in notes(comparison))
 
 
 def test_different_queries_with_equal_means_have_no_interval(tmp_path):
@@ -211,19 +211,19 @@ def test_different_queries_with_equal_means_have_no_interval(tmp_path):
     results = second.summary.results
     write_query_scores(tmp_path / "b", results, lambda point, num_queries: scores_of(point, num_queries, seed=1))
     second = dataclasses.replace(second, summary=summary_of(LocalFolder(tmp_path / "b")))
-    found = compare_runs([first, second])
-    (reason,) = {each.why_none for each in found.differences}
+    comparison = compare_runs([first, second])
+    (reason,) = {each.why_none for each in comparison.differences}
     assert re.search("b and a .*queries", reason)
 
 
 def test_an_empty_run_has_no_front(tmp_path):
-    found = compare_runs([side(tmp_path, "a"), side(tmp_path, "empty", [], tested=False)])
-    assert found.splits == ("dev", "test")
-    assert not found.differences and not found.dominations
-    assert any("empty has no front" in note for note in found.notes)
-    rows = dict(sections(found))["Runs"].rows
+    comparison = compare_runs([side(tmp_path, "a"), side(tmp_path, "empty", [], tested=False)])
+    assert comparison.splits == ("dev", "test")
+    assert not comparison.differences and not comparison.dominations
+    assert any("empty has no front" in note for note in comparison.notes)
+    rows = dict(sections(comparison))["Runs"].rows
     assert rows[1][3:] == ("0", "–", "–")  # noqa: RUF001
-    assert as_json(found)["runs"][1]["hypervolume"] == {"dev": None, "test": None}
+    assert as_json(comparison)["runs"][1]["hypervolume"] == {"dev": None, "test": None}
 
 
 def test_runs_without_any_front_are_rejected(tmp_path):
@@ -235,19 +235,19 @@ def test_runs_without_any_front_are_rejected(tmp_path):
 
 def test_runs_without_the_references_scores_have_no_hypervolume(tmp_path):
     sides = [side(tmp_path, name, random_trials(9, seed), has_reference=False) for seed, name in enumerate("ab")]
-    found = compare_runs(sides)
-    assert not found.areas and not found.differences and found.dominations
-    assert any("reference encoder" in note for note in found.notes)
+    comparison = compare_runs(sides)
+    assert not comparison.areas and not comparison.differences and comparison.dominations
+    assert any("reference encoder" in note for note in comparison.notes)
 
 
 def test_common_constraints_apply_to_hypervolumes(tmp_path):
     constraints = {"polarity": 0.8}
     sides = [side(tmp_path, name, random_trials(20, seed), constraints=constraints) for seed, name in enumerate("ab")]
-    found = compare_runs(sides)
+    comparison = compare_runs(sides)
     expected = [each.summary.areas["test"].front for each in sides]
-    assert found.areas["test"] == pytest.approx(expected)
+    assert comparison.areas["test"] == pytest.approx(expected)
     mixed = compare_runs([sides[0], side(tmp_path, "c")])
-    assert mixed.areas["test"][0] > found.areas["test"][0]
+    assert mixed.areas["test"][0] > comparison.areas["test"][0]
     assert any("different constraints" in note for note in mixed.notes)
 
 
@@ -256,8 +256,8 @@ def test_only_differing_settings_are_listed(tmp_path):
     one, other = side(tmp_path, "a"), side(tmp_path, "b", version="0.2.0")
     one = dataclasses.replace(one, settings={**common, "sampler": "mfgp", "seed": 0})
     other = dataclasses.replace(other, settings={**common, "sampler": "tpe", "space.loss": "triplet", "seed": 0})
-    found = compare_runs([one, other])
-    assert {each.name: each.values for each in found.settings} == {
+    comparison = compare_runs([one, other])
+    assert {each.name: each.values for each in comparison.settings} == {
         "sampler": ("mfgp", "tpe"),
         "space.loss": (None, "triplet"),
         "version": ("0.1.0", "0.2.0"),
@@ -267,13 +267,13 @@ def test_only_differing_settings_are_listed(tmp_path):
 
 
 def test_markdown_has_every_table_and_the_picture(two):
-    found = compare_runs(two)
-    text = markdown(found)
+    comparison = compare_runs(two)
+    text = markdown(comparison)
     assert "![Fronts of the runs](compare.png)" in text
-    for title, table in sections(found):
+    for title, table in sections(comparison):
         assert f"## {title}" in text
         assert text.count("\n| ") >= len(table.rows)
-    assert json.loads(json.dumps(as_json(found)))["runs"][0]["label"] == "a"
+    assert json.loads(json.dumps(as_json(comparison)))["runs"][0]["label"] == "a"
 
 
 def test_figure_of_an_empty_run_is_a_png(tmp_path):

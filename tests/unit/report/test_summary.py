@@ -39,7 +39,7 @@ def test_hypervolume_is_above_the_reference_point_of_each_split(run):
         area = summary.areas[split]
         reference_point = (REFERENCE[split][0], REFERENCE[split][1] / 2)
         assert area.reference_point == reference_point
-        for points, found in (
+        for points, hypervolume_of_points in (
             ([m.on(split) for m in summary.members], area.front),
             (summary.oracles[split], area.oracle),
         ):
@@ -51,7 +51,9 @@ def test_hypervolume_is_above_the_reference_point_of_each_split(run):
                     grid[..., 0], [each.polarity for each in points], [each.similarity for each in points], right=0.0
                 )
                 dominated |= grid[..., 1] < heights
-            assert found == pytest.approx((dominated & (grid > reference_point).all(axis=-1)).sum() * 1e-6, abs=1e-3)
+            assert hypervolume_of_points == pytest.approx(
+                (dominated & (grid > reference_point).all(axis=-1)).sum() * 1e-6, abs=1e-3
+            )
         assert area.share == pytest.approx(area.front / area.oracle)
 
 
@@ -84,19 +86,19 @@ def test_single_point_without_reference_and_oracle(tmp_path):
 
 
 @pytest.mark.parametrize("similarity", ["similarity", "retention"])
-@pytest.mark.parametrize("least", [{"retention": 0.8}, {"polarity": 0.75, "similarity": 0.3}])
-def test_infeasible_members_are_marked_and_do_not_count(tmp_path, least, similarity):
-    info = dataclasses.replace(INFO, constraints=least, similarity=similarity)
+@pytest.mark.parametrize("constraints", [{"retention": 0.8}, {"polarity": 0.75, "similarity": 0.3}])
+def test_infeasible_members_are_marked_and_do_not_count(tmp_path, constraints, similarity):
+    info = dataclasses.replace(INFO, constraints=constraints, similarity=similarity)
     trials = random_trials(20)
     write_ledger(tmp_path, trials, StoredSweep(info=info, test_of=dev_front(trials)))
     summary = write.write(tmp_path).summary
-    objective = Objective.of(0.5, similarity, least, REFERENCE["dev"])
+    objective = Objective.of(0.5, similarity, constraints, REFERENCE["dev"])
     points = [p for p in summary.results.points if p.trial is not None and p.split == "dev"]
     pairs = [(p.polarity, p.similarity) for p in points]
     members = {(m.dev.polarity, m.dev.similarity): m for m in summary.members}
     assert 0 < sum(m.is_feasible for m in summary.members) < len(dev_front(trials)) == len(members)
     for pair, member in members.items():
-        assert member.is_feasible == all(getattr(member.dev, name) >= value for name, value in least.items())
+        assert member.is_feasible == all(getattr(member.dev, name) >= value for name, value in constraints.items())
         assert member.is_best == (pair == objective.best_point(pairs))
         assert member.is_feasible or not member.is_knee
     assert summary.areas["dev"].front == pytest.approx(objective.area(pairs))
@@ -118,8 +120,8 @@ def test_infeasible_members_are_marked_and_do_not_count(tmp_path, least, similar
     }
     for name in ("front.md", "report.html"):
         text = (tmp_path / "report" / name).read_text()
-        assert texts[next(iter(least))] in text.split("Front</h2>" if name == "report.html" else "## Front")[0]
-        assert "front members miss what is asked for" in text
+        assert texts[next(iter(constraints))] in text.split("Front</h2>" if name == "report.html" else "## Front")[0]
+        assert "front members miss the constraints" in text
     marks = [row[0] for row in front_table(summary).rows]
     assert [tables.MISSES in mark for mark in marks] == [not member.is_feasible for member in summary.members]
 
@@ -132,7 +134,7 @@ def test_best_point_has_the_smallest_violation_if_none_is_feasible(tmp_path):
     assert best.dev.polarity == max(member.dev.polarity for member in summary.members)
     assert sum(member.is_knee for member in summary.members) == 1
     assert summary.areas["dev"].front == 0
-    assert any(note.startswith("No point reaches what is asked for (P ≥ 95.0)") for note in notes(summary))
+    assert any(note.startswith("No point meets the constraints (P ≥ 95.0)") for note in notes(summary))
     assert "misses" in printed(narrow(summary), width=80) and "P ≥ 95.0" in printed(narrow(summary), width=80)
 
 

@@ -15,30 +15,30 @@ from support.ledgers import random_trials, write_ledger
 
 
 @pytest.mark.parametrize(
-    ("drop", "said"),
+    ("drop", "sentence"),
     [
         (
             Drop(-0.014, Interval(-0.024, -0.005), 0.0, -0.014, Interval(-0.024, -0.005)),
-            "S of the front's members is 1.4 higher on test than on dev in the mean (90% interval: 0.5 to 2.4 higher). That they "
-            "were chosen on dev makes it 0.0 lower; the rest, 1.4 higher, is a shift between the splits, or chance, that the same "
-            "encoders show. S of R, which nobody chose, is 0.5 to 2.4 higher on test than on dev.",
+            "On average, S of the front's members is 1.4 higher on test than on dev (90% interval: 0.5 to 2.4 higher). Selection "
+            "on dev accounts for 0.0 lower; the remainder, 1.4 higher, is a shift between the splits or noise. S of R, which was "
+            "not selected, is 0.5 to 2.4 higher on test than on dev.",
         ),
         (
             Drop(0.02, Interval(-0.003, 0.043), 0.003, 0.017, Interval(0.001, 0.04)),
-            "S of the front's members is 2.0 lower on test than on dev in the mean (90% interval: between 0.3 higher and 4.3 "
-            "lower). That they were chosen on dev makes it 0.3 lower; the rest, 1.7 lower, is a shift between the splits, or "
-            "chance, that the same encoders show. S of R, which nobody chose, is 0.1 to 4.0 lower on test than on dev.",
+            "On average, S of the front's members is 2.0 lower on test than on dev (90% interval: between 0.3 higher and 4.3 "
+            "lower). Selection on dev accounts for 0.3 lower; the remainder, 1.7 lower, is a shift between the splits or noise. "
+            "S of R, which was not selected, is 0.1 to 4.0 lower on test than on dev.",
         ),
         (
             Drop(0.02, EVERYTHING, 0.003, 0.017, EVERYTHING),
-            "S of the front's members is 2.0 lower on test than on dev in the mean. That they were chosen on dev makes it 0.3 "
-            "lower; the rest, 1.7 lower, is a shift between the splits, or chance, that the same encoders show.",
+            "On average, S of the front's members is 2.0 lower on test than on dev. Selection on dev accounts for 0.3 lower; the "
+            "remainder, 1.7 lower, is a shift between the splits or noise.",
         ),
     ],
 )
 def test_drops_from_dev_to_test_in_words(
-    tmp_path: Path, drop: Drop, said: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, drop: Drop, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_ledger(tmp_path, random_trials(2))
     monkeypatch.setattr(Summary, "certainty", dataclasses.replace(NOTHING, drops={"S": drop}))
-    assert trust_sentences(summarize(load(tmp_path))) == [said]
+    assert trust_sentences(summarize(load(tmp_path))) == [sentence]

@@ -99,8 +99,8 @@ def test_costs_equal_those_of_the_ledger_and_add_up(tmp_path, gpus, price):
     written = pq.read_table(tmp_path / "report" / "trials.parquet").to_pylist()
     of_trials = [cost if price else {**cost, "money": None} for cost in costs.values()]
     assert [{name: row[name] for name in costs[0]} for row in written] == of_trials
-    found = tables.trial_table(summary)
-    shown = [row[found.columns.index("seconds")] for row in found.rows]
+    table = tables.trial_table(summary)
+    shown = [row[table.columns.index("seconds")] for row in table.rows]
     assert shown == [f"{cost['seconds']:,.0f}" for cost in costs.values()]
     for name in ("front.md", "report.html"):
         text = (tmp_path / "report" / name).read_text()
