@@ -254,10 +254,8 @@ def test_members_are_chosen_by_their_guards(run: Path) -> None:
     text = printed(choice_tables(summary, choose(summary, Selection()).candidates, ("dev",))[0])
     assert "sts-b" in text and "(60.0)" in text
     none = choose(summary, Selection(["sts-b >= 0.95"]))
-    assert "sts-b >= 0.95 holds for 0 of 3 (sts-b is from 0.6 to 0.9)" in none.why_none
-    with pytest.raises(
-        InputError, match=r"there is no sts-a \(did you mean sts-b\?\); allowed: polarity, .*, loss, sts-b$"
-    ):
+    assert "0 of 3 points meet sts-b >= 0.95 (sts-b ranges from 0.6 to 0.9)" in none.why_none
+    with pytest.raises(InputError, match=r"sts-a.*sts-b\?.*allowed: polarity, .*, loss, sts-b$"):
         choose(summary, Selection(["sts-a >= 0.5"]))
 
 
@@ -272,11 +270,11 @@ def test_a_guard_that_is_not_measured_yet_can_be_asked_for(tmp_path: Path) -> No
     write_ledger(tmp_path, [StoredTrial({"loss": "triplet"}, "completed", "", FRONT)], StoredSweep(info=info))
     summary = summarize(load(tmp_path))
     none = choose(summary, Selection(["sts-b >= 0.5"]))
-    assert "sts-b >= 0.5 holds for 0 of 3 (none has a sts-b)" in none.why_none
+    assert "0 of 3 points meet sts-b >= 0.5" in none.why_none
     measured(tmp_path, SCORE)
     summary = summarize(load(tmp_path))
     lines = list(choice_lines(summary, choose(summary, Selection(["sts-b >= 0.5"])).candidates, ("dev",)))
-    assert "2 of the 3 front members have no score of sts-b yet." in lines
+    assert any(line.startswith("2 of the 3 front members ") and "sts-b" in line for line in lines)
 
 
 def test_guards_are_in_the_terminal_table_if_it_is_wide_enough(run: Path) -> None:
@@ -284,7 +282,7 @@ def test_guards_are_in_the_terminal_table_if_it_is_wide_enough(run: Path) -> Non
     summary = summarize(load(run))
     wide, small = (printed(table, width=80) for table in front_tables(summary))
     assert "(10.0)" in wide and "(10.0)" not in small
-    assert "misses" in small and "◆ best" in small and "the scores of sts-b" in small
+    assert "misses" in small and "◆ best" in small and "scores of sts-b" in small
     assert "constraints: sts-b ≥ 70.0" in wide and "constraints: sts-b ≥ 70.0" in small
     assert any(note.startswith("No point meets the constraints (sts-b ≥ 70.0)") for note in notes(summary))
 
