@@ -8,9 +8,10 @@ from itertools import groupby
 from typing import Literal
 
 from raysweep.errors import InputError
+from raysweep.output import ABSENT
 from raysweep.paper import figures
 from raysweep.paper.figures import Best, Curves, Spread
-from raysweep.paper.layout import ABSENT, Column, Layout, NoLayoutError, Number, Row, mark_best
+from raysweep.paper.layout import Column, Layout, NoLayoutError, Number, Row, mark_best
 from raysweep.paper.model_scores import (
     NUM_EXAMPLES,
     Configuration,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from raysweep.paper.layout import ABSENT, Column, Layout, Number, mark_best, to_csv, to_latex, to_markdown
+from raysweep.output import ABSENT
+from raysweep.paper.layout import Column, Layout, Number, mark_best, to_csv, to_latex, to_markdown
 from support.tables import check_latex, csv_rows, latex_rows, markdown_rows
 
 HOSTILE = r"a_b&c%d$e#f{g}~h^i\j|<k> *l* [m]"
