@@ -24,7 +24,7 @@ def probe_sentences(summary: Summary) -> list[str]:
         sentences.append(
             f"On {split}, the front dominates {probes.num_dominated} of the {probes.num_points} points of the probe, and "
             f"its hypervolume is {show_area(summary.areas[split].front)}, compared with {show_area(probes.area)} for the "
-            f"probe. The probe's best point by the objective on dev is {kind_name(best)} with {_scores(best)}; {dominated}."
+            f"probe. Its best point by the objective on dev is {kind_name(best)} with {_scores(best)}; {dominated}."
         )
     return sentences
 

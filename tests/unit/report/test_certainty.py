@@ -184,7 +184,7 @@ def test_a_damaged_score_file_omits_the_intervals_of_its_split(
     assert text.startswith(f"The intervals on {split} are missing: {file}: is damaged: ") and "\n" not in text
     for name in ("front.md", "report.html"):
         text = (tmp_path / "report" / name).read_text()
-        assert file.name in text and f"no intervals on {split}" in text
+        assert file.name in text and f"intervals on {split} are missing" in text
 
 
 def test_a_folder_instead_of_a_score_file_omits_its_intervals(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_damaged_readings_file_is_omitted(tmp_path: Path) -> None:
     (text,) = (note for note in notes(summary) if FILE in note)
     assert text.startswith(f"The readings are missing: {tmp_path / FILE}: is damaged: ") and "\n" not in text
     page = (tmp_path / "report" / "report.html").read_text()
-    assert 'id="readings"' not in page and "There are no readings" in page
+    assert 'id="readings"' not in page and "The readings are missing" in page
 
 
 def test_a_damaged_ledger_fails_the_report(tmp_path: Path) -> None:
