@@ -95,7 +95,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def json_text(value: object) -> str:
     """Return a JSON document for people and programs."""
-    return json.dumps(value, indent=1)
+    return json.dumps(value, indent=2)
 
 
 def escape_controls(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from raysweep.config.losses import LOSSES
 from raysweep.errors import InputError
-from raysweep.paper.layout import ABSENT
+from raysweep.output import ABSENT
 from raysweep.report.tables import describe
 from raysweep.results.types import ScoredSplit
 
