@@ -92,5 +92,5 @@ def test_a_run_with_an_invalid_configuration_is_not_resumed(run):
             line["config"]["learning_rate"] = "abc"
     write_lines(folder, lines)
     (folder / "prepared.json").touch()
-    with pytest.raises(InputError, match=re.escape(f"{path}: trial 0: learning_rate: ")):
+    with pytest.raises(InputError, match=re.escape(f"{path}: trial 0: learning_rate is ")):
         Resumed(folder)
