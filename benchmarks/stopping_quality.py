@@ -55,11 +55,11 @@ class Played:
     num_waited: int = 0  # all rungs while new ones waited
     true_front: Staircase = field(default_factory=lambda: Staircase(_reference_point()))
 
-    def count(self, trial: int, may_begin: bool) -> None:
+    def count(self, trial: int, can_start: bool) -> None:
         """Count another rung of a trial."""
         rung = self.num_rungs[trial] = self.num_rungs.get(trial, 0) + 1
         curve = self.curves[trial]
-        if may_begin:
+        if can_start:
             self.num_waited += 1
             self.num_continued += rung > 1
             self.num_wasted += rung > 1 and not self._adds(curve, rung)
@@ -91,7 +91,7 @@ def play(
         if not queue:
             break
         clock, number = heapq.heappop(queue)
-        played.count(number, scheduler.may_begin)
+        played.count(number, scheduler.can_start)
         if _goes_on(scheduler, curves, number, played.num_rungs[number]):
             heapq.heappush(queue, (clock + 1, number))
     return played

@@ -102,15 +102,15 @@ class HoldOnce:
         self._paused: dict[int, None] = {}  # in the order in which they were paused
 
     def on_rung(
-        self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
+        self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], can_start: bool
     ) -> str | None:
         if trial in self._judged:
             return None
         self._judged.add(trial)
         return "each trial is paused once"
 
-    def next_to_resume(self, may_begin: bool) -> int | None:
-        if may_begin and len(self._paused) < self._num_waiting:
+    def next_to_resume(self, can_start: bool) -> int | None:
+        if can_start and len(self._paused) < self._num_waiting:
             return None
         return next(iter(self._paused), None)
 

@@ -104,4 +104,4 @@ class LedgerReplay:
         verdict = self.unfinished.get(number)
         has_left = number not in self.unfinished
         if has_left or (verdict is not None and verdict.status == TrialStatus.PAUSED):
-            self._scheduler.go_on(number)
+            self._scheduler.resume(number)

@@ -164,11 +164,11 @@ class RequestHandler:
         sweep, scheduler = self._sweep, self._sweep.scheduler
         if sweep.is_over or sweep.cause is not None or sweep.given_up is not None or scheduler.on_plateau:
             return "--try: the search is over: it begins no trial any more"
-        num_left = scheduler.num_trials - scheduler.num_begun - len(scheduler.requested)
+        num_left = scheduler.num_trials - scheduler.num_started - len(scheduler.requested)
         if num_left > 0:
             return None
         return (
-            f"--try: budget.trials is {scheduler.num_trials}, of which {scheduler.num_begun} have begun and "
+            f"--try: budget.trials is {scheduler.num_trials}, of which {scheduler.num_started} have begun and "
             f"{len(scheduler.requested)} are spoken for; for more: "
             f"raysweep run --resume {sweep.run.location} --budget.trials TOTAL"
         )

@@ -285,7 +285,7 @@ class Sweep:
         if rung.node is not None:
             self._set_node(rung.trial, rung.node)
         self._pay(rung.trial)
-        rung = replace(rung, may_begin=self.scheduler.may_begin, cost=self.costs.of(rung.trial))
+        rung = replace(rung, may_begin=self.scheduler.can_start, cost=self.costs.of(rung.trial))
         self._log(rung)
         front_before = self.front
         verdict = self.progress.count(rung)
@@ -569,9 +569,9 @@ class Sweep:
         num_paused = len(scheduler.trials) - num_running - sum(ended.values())
         minutes = self.config.budget.minutes
         return SweepStatus(
-            num_begun=scheduler.num_begun,
+            num_begun=scheduler.num_started,
             num_trials=scheduler.num_trials,
-            num_replicates=scheduler.replicates.num_begun,
+            num_replicates=scheduler.replicates.num_started,
             max_replicates=scheduler.replicates.trials,
             counts={TrialStatus.RUNNING: num_running, TrialStatus.PAUSED: num_paused, **ended},
             best=self._best_of(self.front) if self.front else None,

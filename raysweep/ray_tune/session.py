@@ -272,8 +272,8 @@ class Session:
     def _announce(self, scheduler: Scheduler) -> None:
         """Print how many trials there are and the resources of each."""
         details = []
-        if scheduler.num_begun:
-            details.append(f"started={scheduler.num_begun}")
+        if scheduler.num_started:
+            details.append(f"started={scheduler.num_started}")
         if scheduler.replicates.trials:
             details.append(f"max_replicates={scheduler.replicates.trials}")
         request = self.request

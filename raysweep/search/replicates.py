@@ -62,7 +62,7 @@ class Replicates:
 
     def __init__(self, trials: int = 0, runs: int = 2) -> None:
         self.trials, self.runs = trials, runs
-        self.num_begun = 0
+        self.num_started = 0
         self._runs: dict[int, dict[int, _Run]] = {}  # by original, then by trial
         self._keys: dict[int, Hashable] = {}  # by original
         self._original: dict[int, int] = {}  # by trial
@@ -78,7 +78,7 @@ class Replicates:
         runs = self._runs[original]
         runs[number] = _Run(counts=False)
         self._original[number] = original
-        self.num_begun += 1
+        self.num_started += 1
         return len(runs) - 1
 
     def rung(self, number: int, examples_seen: int, points: Mapping[Any, Pair]) -> None:
@@ -113,7 +113,7 @@ class Replicates:
             rests: Returns whether a trial is at rest.
             area: Returns the value of a front.
         """
-        if self.num_begun >= self.trials:
+        if self.num_started >= self.trials:
             return None
         fronts = _feasible(self._distinct_fronts(), area)
         if not fronts:

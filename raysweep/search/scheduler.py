@@ -112,19 +112,19 @@ class Scheduler:
             self.num_trials = min(self.num_trials, self.proposer.limit)
 
     @property
-    def num_begun(self) -> int:
+    def num_started(self) -> int:
         """Number of proposed trials, without replicates."""
-        return len(self.trials) - self.replicates.num_begun
+        return len(self.trials) - self.replicates.num_started
 
     @property
-    def may_begin(self) -> bool:
+    def can_start(self) -> bool:
         """Whether there are trials left to propose."""
-        return self.num_begun < self.num_trials
+        return self.num_started < self.num_trials
 
     @property
     def has_more(self) -> bool:
         """Whether a trial could start or resume."""
-        return self.may_begin or self.early_stopper.next_to_resume(self.may_begin) is not None
+        return self.can_start or self.early_stopper.next_to_resume(self.can_start) is not None
 
     @property
     def is_done(self) -> bool:
@@ -147,12 +147,12 @@ class Scheduler:
 
     def _ask_search(self) -> TrialState | None:
         """Return the next trial of the search itself; requested configurations start before paused trials resume."""
-        if self.requested and self.may_begin:
+        if self.requested and self.can_start:
             return self.propose()
-        resumed = self.early_stopper.next_to_resume(self.may_begin)
+        resumed = self.early_stopper.next_to_resume(self.can_start)
         if resumed is not None:
-            return self.go_on(resumed)
-        return self.propose() if self.may_begin else None
+            return self.resume(resumed)
+        return self.propose() if self.can_start else None
 
     def _next_to_replicate(self) -> int | None:
         return self.replicates.next(self._is_at_rest, self.objective.area)
@@ -160,7 +160,7 @@ class Scheduler:
     def _is_at_rest(self, number: int) -> bool:
         return self.trials[number].status in AT_REST
 
-    def go_on(self, number: int) -> TrialState:
+    def resume(self, number: int) -> TrialState:
         """Resume a trial that is paused or about to be."""
         trial = self.trials[number]
         trial.status, trial.reason = TrialStatus.RUNNING, ""
@@ -230,7 +230,7 @@ class Scheduler:
         points: Sequence[Pair],
         ahead: Sequence[int],
         names: Sequence[Hashable] | None = None,
-        may_begin: bool | None = None,
+        can_start: bool | None = None,
     ) -> str | None:
         """Record the points (P, S) of a trial's rung, and return the reason to pause the trial, or None to continue.
 
@@ -242,7 +242,7 @@ class Scheduler:
             points: The operating points (P, S).
             ahead: Examples seen at each remaining rung; empty at the last rung.
             names: Names of the points, equal in all runs of a configuration; positions if omitted.
-            may_begin: Whether new trials could start when the rung was recorded; the current value if omitted.
+            can_start: Whether new trials could start when the rung was recorded; the current value if omitted.
 
         Raises:
             InputError: If a score is not finite. Nothing has changed in this case, and the trial can only fail.
@@ -255,9 +255,9 @@ class Scheduler:
         self.front = front_of([*self.front, *points])
         self._report(trial, examples_seen)
         standing = self._standing(trial, points)
-        if may_begin is None:
-            may_begin = self.may_begin
-        reason = self.early_stopper.on_rung(number, examples_seen, standing, ahead, may_begin)
+        if can_start is None:
+            can_start = self.can_start
+        reason = self.early_stopper.on_rung(number, examples_seen, standing, ahead, can_start)
         trial.reason = reason if reason and ahead else ""
         return trial.reason or None
 

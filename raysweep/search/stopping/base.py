@@ -24,7 +24,7 @@ class EarlyStopper(Protocol):
     """
 
     def on_rung(
-        self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
+        self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], can_start: bool
     ) -> str | None:
         """Record a rung, and return the reason to pause the trial, or None if it continues.
 
@@ -33,10 +33,10 @@ class EarlyStopper(Protocol):
             examples_seen: Examples seen at this rung.
             standing: The trial's results so far.
             ahead: Examples seen at each remaining rung. A trial without any only serves as a reference for others.
-            may_begin: Whether a new trial could start instead.
+            can_start: Whether a new trial could start instead.
         """
 
-    def next_to_resume(self, may_begin: bool) -> int | None:
+    def next_to_resume(self, can_start: bool) -> int | None:
         """Return a paused trial to resume, or None, without changing state; it resumes with :meth:`set_running`."""
 
     def set_running(self, trial: int, running: bool) -> None:

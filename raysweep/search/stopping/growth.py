@@ -39,7 +39,7 @@ PROMOTED_ONE_IN = 4  # one in N, ranked by their own area, may resume from its f
 NUM_LATEST = 12  # trials that estimate the gain of a new one
 
 
-NUM_BEGUN_FIRST = 3  # trials started before any resumes
+NUM_STARTED_FIRST = 3  # trials started before any resumes
 
 
 NUM_LARGEST = 32  # trials with the largest own fronts, which represent all others in the gain of a new trial
@@ -176,7 +176,7 @@ class Growth:
         self._by_area = Ranking()  # positions in order of first rungs, by own area
         self._places: dict[int, int] = {}  # of trials, in order of first rungs
         # Whether a new trial may start, as of the last rung; and current expected gains, by whether one may start.
-        self._may_begin = True
+        self._can_start = True
         self._expected_gains: dict[bool, dict[int, float]] = {}
         self._expected_gain_of_new: float | None = None
 
@@ -185,31 +185,31 @@ class Growth:
         """The current lower corner of hypervolumes."""
         return self._front.reference_point
 
-    def expected_gains(self, may_begin: bool) -> dict[int, float]:
+    def expected_gains(self, can_start: bool) -> dict[int, float]:
         """Return the current expected gains of the paused trials that rank highest by their last ones."""
-        if may_begin not in self._expected_gains:
-            self._expected_gains[may_begin] = self._compute_expected_gains(may_begin)
-        return self._expected_gains[may_begin]
+        if can_start not in self._expected_gains:
+            self._expected_gains[can_start] = self._compute_expected_gains(can_start)
+        return self._expected_gains[can_start]
 
     def on_rung(
-        self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
+        self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], can_start: bool
     ) -> str | None:
-        self._may_begin = may_begin
+        self._can_start = can_start
         self._record_rung(trial, examples_seen, standing, ahead)
         self._update_expected_gains()
-        if self.next_to_resume(may_begin) == trial:
+        if self.next_to_resume(can_start) == trial:
             self.set_running(trial, running=True)
             return None
         return "lower expected gain"
 
-    def next_to_resume(self, may_begin: bool) -> int | None:
-        if may_begin and len(self._trials) < NUM_BEGUN_FIRST:
+    def next_to_resume(self, can_start: bool) -> int | None:
+        if can_start and len(self._trials) < NUM_STARTED_FIRST:
             return None
         if not self._forecaster.has_learned:
-            return self._first_to_resume(may_begin)
-        expected_gains = self.expected_gains(may_begin)
+            return self._first_to_resume(can_start)
+        expected_gains = self.expected_gains(can_start)
         candidates = list(expected_gains)
-        if not may_begin:
+        if not can_start:
             worth_resuming = [trial for trial in candidates if self._is_worth_resuming(trial, expected_gains[trial])]
             # Good trials without expected gain may be slow starters.
             candidates = worth_resuming or [trial for trial in candidates if self._is_good(trial)]
@@ -217,7 +217,7 @@ class Growth:
         best = max(candidates, key=lambda trial: (expected_gains[trial], self._area_of(trial), -trial), default=None)
         if best is None:
             return None
-        new_is_better = may_begin and self._expected_gain_of_new_trial() > expected_gains[best]
+        new_is_better = can_start and self._expected_gain_of_new_trial() > expected_gains[best]
         return None if new_is_better else best
 
     def set_running(self, trial: int, running: bool) -> None:
@@ -261,17 +261,17 @@ class Growth:
     def _update_expected_gains(self) -> None:
         """Update all expected gains after an event. They are stored only here, so queries do not change state."""
         self._expected_gains, self._expected_gain_of_new = {}, None
-        for trial, expected_gain in self.expected_gains(self._may_begin).items():
+        for trial, expected_gain in self.expected_gains(self._can_start).items():
             self._trials[trial].expected_gain = expected_gain
 
-    def _compute_expected_gains(self, may_begin: bool) -> dict[int, float]:
-        candidates = self._resumable(may_begin)
+    def _compute_expected_gains(self, can_start: bool) -> dict[int, float]:
+        candidates = self._resumable(can_start)
         candidates.sort(key=lambda number: (-self._trials[number].expected_gain, number))
         last_gains = [self._trials[number].expected_gain for number in candidates]
         num_unknown = sum(map(math.isinf, last_gains))
         num_enough = self.num_candidates + num_unknown
         # If no trial runs or may start, check all before the search ends, until one is worth resuming.
-        must_check_all = not may_begin and not self._trials.has_running
+        must_check_all = not can_start and not self._trials.has_running
         front = self._predict_front()
         expected_gains: dict[int, float] = {}
         for number in candidates:
@@ -292,15 +292,15 @@ class Growth:
         front.add_all(np.concatenate([np.empty((0, 2)), *next_points]))
         return front
 
-    def _resumable(self, may_begin: bool) -> list[int]:
-        """Return the trials that could resume; with ``may_begin``, only the good ones."""
-        return [number for number in self._trials.paused if not may_begin or self._is_good(number)]
+    def _resumable(self, can_start: bool) -> list[int]:
+        """Return the trials that could resume; with ``can_start``, only the good ones."""
+        return [number for number in self._trials.paused if not can_start or self._is_good(number)]
 
-    def _first_to_resume(self, may_begin: bool) -> int | None:
+    def _first_to_resume(self, can_start: bool) -> int | None:
         """Return the best trial until any has continued past its first rung, since predictions need at least one."""
-        if may_begin and self._trials.running:
+        if can_start and self._trials.running:
             return None
-        return max(self._resumable(may_begin), key=lambda trial: (self._area_of(trial), -trial), default=None)
+        return max(self._resumable(can_start), key=lambda trial: (self._area_of(trial), -trial), default=None)
 
     def _area_of(self, trial: int) -> float:
         return self._trials[trial].curve.area

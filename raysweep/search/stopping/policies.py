@@ -35,11 +35,11 @@ class KeepAll:
     """A policy without early stopping."""
 
     def on_rung(
-        self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
+        self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], can_start: bool
     ) -> str | None:
         return None
 
-    def next_to_resume(self, may_begin: bool) -> int | None:
+    def next_to_resume(self, can_start: bool) -> int | None:
         return None
 
     def set_running(self, trial: int, running: bool) -> None:
@@ -62,7 +62,7 @@ class Median(KeepAll):
         self._objectives: dict[int, list[float]] = defaultdict(list)  # by examples seen
 
     def on_rung(
-        self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
+        self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], can_start: bool
     ) -> str | None:
         if examples_seen < self.first:
             return None
@@ -104,7 +104,7 @@ class SuccessiveHalving:
         return quotient == 1
 
     def on_rung(
-        self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
+        self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], can_start: bool
     ) -> str | None:
         if not self.is_milestone(examples_seen):
             return None
@@ -118,7 +118,7 @@ class SuccessiveHalving:
             return None
         return f"not among the best 1 in {self.factor} of {len(reached)} trials ({self._measure(standing)})"
 
-    def next_to_resume(self, may_begin: bool) -> int | None:
+    def next_to_resume(self, can_start: bool) -> int | None:
         for milestone in sorted(self._reached, reverse=True):
             for trial in self._best[milestone]:
                 if trial not in self._promoted[milestone] and trial not in self._ended:

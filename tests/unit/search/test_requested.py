@@ -63,7 +63,7 @@ def test_a_search_with_requested_configurations_that_is_restored_in_the_middle_g
             restored.try_next("x", TRIED[0])
         if kind == "ask":
             trial = restored.trials.get(number)
-            trial = restored.propose() if trial is None else restored.go_on(number)
+            trial = restored.propose() if trial is None else restored.resume(number)
             assert (trial.number, dict(trial.values)) == (number, what)
         elif kind == "rung":
             step = sum(each[:2] == ("rung", number) for each in events[: index + 1])
@@ -112,7 +112,7 @@ def test_adopted_trials_are_no_combinations_of_the_grid_any_more() -> None:
     scheduler = make("grid", "none", num_trials=99)
     scheduler.adopt({"loss": "b", "scale": 20, "learning_rate": 1e-4})
     scheduler.adopt({"loss": "c", "learning_rate": 1e-3})
-    while scheduler.may_begin:
+    while scheduler.can_start:
         scheduler.propose()
     assert len(scheduler.trials) == len({str(trial.values) for trial in scheduler.trials.values()}) == 18
 
@@ -122,7 +122,7 @@ def test_a_grid_has_no_combination_twice_because_it_is_requested() -> None:
     scheduler = make("grid", "none", num_trials=99)
     for name in "vwxyz":
         scheduler.try_next(name, {"loss": "c"})
-    while scheduler.may_begin:
+    while scheduler.can_start:
         scheduler.propose()
     assert [trial.origin for trial in scheduler.trials.values() if trial.values["loss"] == "c"] == ["v", "w", "x"]
     assert len(scheduler.trials) == len({str(trial.values) for trial in scheduler.trials.values()}) == 18
@@ -136,7 +136,7 @@ def test_a_grid_begins_with_a_warm_starts_configurations() -> None:
     ]
     observations = [Observation(values, {10: ((0.7, 0.4),)}, TrialStatus.COMPLETED) for values in older]
     warm_start.apply(scheduler.proposer, WarmStart(observations, first=[1, 0], num_left_out=0))
-    while scheduler.may_begin:
+    while scheduler.can_start:
         scheduler.propose()
     proposed = [trial.values for trial in scheduler.trials.values()]
     assert proposed[:2] == older[::-1]

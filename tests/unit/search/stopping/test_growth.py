@@ -12,16 +12,16 @@ from raysweep.search.stopping.base import Standing
 from raysweep.search.stopping.growth import Growth, Ranking
 
 
-def rung(policy: Growth, trial: int, seen: int, *pairs: tuple[float, float], may_begin: bool = True) -> bool:
+def rung(policy: Growth, trial: int, seen: int, *pairs: tuple[float, float], can_start: bool = True) -> bool:
     """Record a rung and return whether the trial continues; trials have four rungs of 10 examples."""
     standing = Standing(pairs, 0.0, hypervolume(pairs, (0.5, 0.2)), pairs)
-    return policy.on_rung(trial, seen, standing, tuple(range(seen + 10, 41, 10)), may_begin) is None
+    return policy.on_rung(trial, seen, standing, tuple(range(seen + 10, 41, 10)), can_start) is None
 
 
-def next_to_resume(policy: Growth, may_begin: bool = True) -> int | None:
+def next_to_resume(policy: Growth, can_start: bool = True) -> int | None:
     """Resume the next trial and return its number."""
-    trial = policy.next_to_resume(may_begin)
-    assert policy.next_to_resume(may_begin) == trial, "a query changes no state"
+    trial = policy.next_to_resume(can_start)
+    assert policy.next_to_resume(can_start) == trial, "a query changes no state"
     if trial is not None:
         policy.set_running(trial, running=True)
     return trial
@@ -43,8 +43,8 @@ def test_moving_trial_continues_and_idle_trial_pauses() -> None:
     rung(policy, 1, 10, (0.60, 0.44))
     rung(policy, 2, 10, (0.52, 0.46))
     assert next_to_resume(policy) == 0
-    assert rung(policy, 0, 20, (0.70, 0.44), may_begin=False), "it moved and is expected to extend the front"
-    assert not rung(policy, 0, 30, (0.70, 0.44), may_begin=False), "it has stopped moving, and others may still move"
+    assert rung(policy, 0, 20, (0.70, 0.44), can_start=False), "it moved and is expected to extend the front"
+    assert not rung(policy, 0, 30, (0.70, 0.44), can_start=False), "it has stopped moving, and others may still move"
 
 
 def test_trials_resume_while_they_have_an_expected_gain() -> None:
@@ -60,8 +60,8 @@ def test_trials_resume_while_they_have_an_expected_gain() -> None:
     trial: int | None = 2
     while trial is not None:
         seen[trial] += 10
-        if not rung(policy, trial, seen[trial], points(trial), may_begin=False):
-            trial = next_to_resume(policy, may_begin=False)
+        if not rung(policy, trial, seen[trial], points(trial), can_start=False):
+            trial = next_to_resume(policy, can_start=False)
     assert seen == {0: 10, 1: 40, 2: 40}
 
 
@@ -71,8 +71,8 @@ def test_ended_trial_does_not_resume() -> None:
         rung(policy, trial, 10, (0.6, 0.4))
     for trial in (0, 1):
         policy.end(trial)
-    assert next_to_resume(policy, may_begin=False) == 2
-    assert next_to_resume(policy, may_begin=False) is None
+    assert next_to_resume(policy, can_start=False) == 2
+    assert next_to_resume(policy, can_start=False) is None
 
 
 def test_each_stage_resumes_fewer_trials_while_new_ones_are_left() -> None:
@@ -113,7 +113,7 @@ def test_search_does_not_end_while_a_paused_trial_has_an_expected_gain(seed: int
     trial: int | None = 0
     while trial is not None:
         seen[trial] = seen.get(trial, 0) + 10
-        running = rung(policy, trial, seen[trial], points(trial, seen[trial]), may_begin=len(seen) < 80)
+        running = rung(policy, trial, seen[trial], points(trial, seen[trial]), can_start=len(seen) < 80)
         if seen[trial] == 40:
             policy.end(trial)
         elif running:
@@ -125,7 +125,7 @@ def test_search_does_not_end_while_a_paused_trial_has_an_expected_gain(seed: int
     policy.num_candidates = 1000
     policy.set_running(0, running=True)  # recomputes all expected gains
     policy.set_running(0, running=False)
-    assert next_to_resume(policy, may_begin=False) is None
+    assert next_to_resume(policy, can_start=False) is None
 
 
 def test_only_trials_with_an_expected_gain_resume_once_all_have_started() -> None:
@@ -134,7 +134,7 @@ def test_only_trials_with_an_expected_gain_resume_once_all_have_started() -> Non
     for trial in range(8):
         rung(policy, trial, 10, (0.6, 0.45) if trial in (0, 7) else (0.52, 0.25))
     rung(policy, 0, 20, (0.65, 0.46))
-    resumed = [next_to_resume(policy, may_begin=False) for _ in range(8)]
+    resumed = [next_to_resume(policy, can_start=False) for _ in range(8)]
     assert 7 in resumed and {*resumed} <= {0, 7, None}
 
 
@@ -143,9 +143,9 @@ def test_good_trials_without_an_expected_gain_resume_before_the_search_ends() ->
     policy = Growth((0.5, 0.2), None)
     for trial in range(8):
         rung(policy, trial, 10, (0.60 + 0.01 * trial, 0.40))
-    rung(policy, 7, 20, (0.67, 0.40), may_begin=False)
+    rung(policy, 7, 20, (0.67, 0.40), can_start=False)
     assert policy.expected_gains(False)[6] == 0
-    resumed = {next_to_resume(policy, may_begin=False) for _ in range(8)}
+    resumed = {next_to_resume(policy, can_start=False) for _ in range(8)}
     assert {6} <= resumed <= {6, 7, None}
 
 
@@ -155,9 +155,9 @@ def test_front_without_constraints_counts_until_a_point_is_feasible() -> None:
         for trial in range(4):
             rung(growth, trial, 10, (0.6 + 0.01 * trial, 0.4 - 0.01 * trial))
         rung(growth, 2, 20, (0.7, 0.39))
-    first = next_to_resume(policy, may_begin=False)
-    assert first is not None and first == next_to_resume(plain, may_begin=False)
-    rung(policy, 2, 30, (0.95, 0.3), may_begin=False)
+    first = next_to_resume(policy, can_start=False)
+    assert first is not None and first == next_to_resume(plain, can_start=False)
+    rung(policy, 2, 30, (0.95, 0.3), can_start=False)
     assert policy.reference_point == (0.9, 0.2)
 
 
