@@ -78,6 +78,13 @@ def test_a_line_has_no_line_ends_and_html_has_no_markup(text: str) -> None:
     assert not set(escape_html(text)) & set("<>\"'")
 
 
-@pytest.mark.parametrize(("text", "escaped"), [("a\x00b\té", "a\N{SYMBOL FOR NULL}b\té"), ("\x9b31m", "\ufffd31m")])
-def test_control_characters_are_shown_as_pictures(text: str, escaped: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("a\x00b\té", "a\N{SYMBOL FOR NULL}b\té"),
+        ("\x9b31m", "\ufffd31m"),
+        ("a\u202eb\u2066c", "a\ufffdb\ufffdc"),
+    ],
+)
+def test_control_characters_and_direction_overrides_are_replaced(text: str, escaped: str) -> None:
     assert escape_controls(text) == escaped
