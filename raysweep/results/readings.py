@@ -80,8 +80,12 @@ class Readings:
         """Return the content of the file with these readings."""
         names = list(self.retrieved)
         shape = (0, len(self.query_ids), 0)
-        ids = np.stack([each.ids for each in self.retrieved.values()]) if names else np.empty(shape, np.int64)
-        cosines = np.stack([each.cosines for each in self.retrieved.values()]) if names else np.empty(shape, np.float32)
+        ids = np.stack([retrieved.ids for retrieved in self.retrieved.values()]) if names else np.empty(shape, np.int64)
+        cosines = (
+            np.stack([retrieved.cosines for retrieved in self.retrieved.values()])
+            if names
+            else np.empty(shape, np.float32)
+        )
         sentence_ids, positions = np.unique(ids, return_inverse=True)
         smallest = np.min_scalar_type(max(len(sentence_ids) - 1, 0))
         sink = io.BytesIO()
@@ -92,7 +96,7 @@ class Readings:
             query_labels=self.query_labels,
             shown=np.array(self.shown, np.int64),
             sentence_ids=sentence_ids,
-            sentence_labels=np.array([self.labels[each] for each in sentence_ids.tolist()], np.int64),
+            sentence_labels=np.array([self.labels[sentence] for sentence in sentence_ids.tolist()], np.int64),
             positions=positions.reshape(ids.shape).astype(smallest),
             cosines=_packed(cosines),
             texts=_as_bytes(dict(self.texts)),
@@ -124,10 +128,10 @@ class Reading:
         try:
             names, ids, cosines = _names(_value(arrays["meta"])), arrays["ids"], arrays["cosines"]
         except KeyError as error:
-            raise ValueError(f"there is no {error.args[0]!r}") from None
+            raise ValueError(f"{error.args[0]} is missing") from None
         fits = ids.ndim == 3 and cosines.shape == ids.shape and len(names) == len(ids)
         if not (fits and ids.dtype.kind in "iu" and cosines.dtype == np.int16):
-            raise ValueError("its arrays do not fit together")
+            raise ValueError("the shapes or types of the arrays are inconsistent")
         return cls(names, ids, _unpacked(cosines))
 
     @property
@@ -160,7 +164,7 @@ def load_readings(run: Folder, results: Results) -> Readings | None:
         return None
     members = {name_of_point(point) for point in front_points(results.points)}
     known = members | {REFERENCE}
-    retrieved = {name: each for name, each in readings.retrieved.items() if name in known}
+    retrieved = {name: sentences for name, sentences in readings.retrieved.items() if name in known}
     return replace(readings, retrieved=retrieved)
 
 
@@ -182,9 +186,7 @@ def stored_readings(run: Folder) -> Readings | None:
         return _readings(_arrays(content))
     except ValueError as error:
         place = location.join(run.location, FILE)
-        raise DamagedError(
-            f"{place}: is damaged: {error}; remove it to do without the readings that it holds"
-        ) from None
+        raise DamagedError(f"{place}: is damaged: {error}; remove it to continue without readings") from None
 
 
 def _readings(arrays: Mapping[str, npt.NDArray[Any]]) -> Readings:
@@ -197,9 +199,9 @@ def _readings(arrays: Mapping[str, npt.NDArray[Any]]) -> Readings:
         positions, cosines = arrays["positions"], arrays["cosines"]
         texts = _texts(_value(arrays["texts"]))
     except KeyError as error:
-        raise ValueError(f"there is no {error.args[0]!r}") from None
+        raise ValueError(f"{error.args[0]} is missing") from None
     except TypeError:
-        raise ValueError("its meta data are none") from None
+        raise ValueError("meta is not a JSON object") from None
     whole = (query_ids, query_labels, shown, sentence_ids, sentence_labels, positions)
     fits = (
         split in get_args(ScoredSplit)
@@ -213,7 +215,7 @@ def _readings(arrays: Mapping[str, npt.NDArray[Any]]) -> Readings:
         and cosines.dtype == np.int16
     )
     if not fits or not _in_range(positions, len(sentence_ids)) or not _in_range(shown, len(query_ids)):
-        raise ValueError("its arrays do not fit together")
+        raise ValueError("the shapes or types of the arrays are inconsistent")
     return Readings(
         split=split,
         query_ids=query_ids,
@@ -247,7 +249,7 @@ def _value(array: npt.NDArray[Any]) -> Any:
     try:
         return json.loads(array.tobytes())
     except (ValueError, RecursionError):
-        raise ValueError("its meta data are none") from None
+        raise ValueError("meta or texts is not valid JSON") from None
 
 
 def _names(values: Any) -> tuple[PointName, ...]:
@@ -256,16 +258,16 @@ def _names(values: Any) -> tuple[PointName, ...]:
         hash(names)  # fails if a part of a name is a list or a mapping
         return names
     except (TypeError, ValueError):
-        raise ValueError("it has no names of points") from None
+        raise ValueError("the names of points in meta are invalid") from None
 
 
 def _texts(values: Any) -> dict[int, str]:
     try:
         texts = {int(key): text for key, text in values.items()}
     except (AttributeError, ValueError):
-        raise ValueError("it has no texts") from None
+        raise ValueError("texts does not map sentence ids to strings") from None
     if not all(isinstance(text, str) for text in texts.values()):
-        raise ValueError("it has no texts")
+        raise ValueError("texts does not map sentence ids to strings")
     return texts
 
 

@@ -87,5 +87,5 @@ def test_what_a_worker_stores_comes_back() -> None:
     assert found.names == names
     np.testing.assert_array_equal(found.ids, ids)
     np.testing.assert_allclose(found.cosines, cosines, atol=1.6e-5)
-    with pytest.raises(ValueError, match="its arrays do not fit together"):
+    with pytest.raises(ValueError, match="arrays are inconsistent"):
         Reading.read(Reading(names[:1], ids, cosines).content())
