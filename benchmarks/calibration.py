@@ -146,10 +146,10 @@ def _note(truth: Float64Array, of_all: Float64Array, scores: Float64Array, found
     _note_areas(result.hypervolume, result.share, of_all, num, found)
 
 
-def _judged(scores: Float64Array, num: int, trained: Trained | None = None) -> front.FrontScores:
+def _judged(scores: Float64Array, num: int, trained: Trained | None = None) -> front.FrontQueryScores:
     """Return ``num`` members, then R and the oracle."""
     members = list(range(num))
-    return front.FrontScores(
+    return front.FrontQueryScores(
         names=[(row, None, "plain", None) for row in range(len(scores))],
         scores=scores,
         members=members,

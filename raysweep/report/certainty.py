@@ -17,7 +17,7 @@ from raysweep.results.types import Results, ScoredSplit
 from raysweep.uncertainty.areas import NO_CONSTRAINTS
 from raysweep.uncertainty.configurations import SeedNoise, Trained, intervals
 from raysweep.uncertainty.differences import Difference, paired
-from raysweep.uncertainty.front import FrontScores, FrontUncertainty, assess
+from raysweep.uncertainty.front import FrontQueryScores, FrontUncertainty, assess
 from raysweep.uncertainty.interval import ScoreIntervals
 from raysweep.uncertainty.selection import Drop, between_splits, optimism, split_drop
 
@@ -144,7 +144,7 @@ def _assess(
     means = scores.mean(axis=-1)
     probes = [row for row in _rows_of(stored, "probe") if (means[row] >= minima).all()]
     feasible = [name_of_point(point) for point in front.feasible_on(stored.split)]
-    judged = FrontScores(
+    judged = FrontQueryScores(
         names=stored.names,
         scores=scores,
         members=stored.rows(members).tolist(),

@@ -89,7 +89,7 @@ class FrontUncertainty:
 
 
 @dataclass(frozen=True)
-class FrontScores:
+class FrontQueryScores:
     """P and S (points, 2, queries) of all points used to judge a front on one split, with the role of each.
 
     ``members`` are the rows of the front, and ``counting`` are those that meet the constraints. ``rivals`` are the rows
@@ -127,7 +127,7 @@ class FrontScores:
         place = {row: index for index, row in enumerate(self.judged)}
         return [place[row] for row in rows]
 
-    def only_judged(self) -> "FrontScores":
+    def only_judged(self) -> "FrontQueryScores":
         """Return the scores without the points that are just rivals."""
         rows = self.judged
         members = self.among_judged(self.members)
@@ -144,7 +144,7 @@ class FrontScores:
         )
 
 
-def assess(front: FrontScores, seed: int, resamples: int = RESAMPLES) -> FrontUncertainty:
+def assess(front: FrontQueryScores, seed: int, resamples: int = RESAMPLES) -> FrontUncertainty:
     """Return intervals, stability, knee region and floor of a front, all from the same resamples of the queries."""
     query_resamples = Resamples(front.scores.shape[-1], seed, resamples)
     resampled = query_resamples.means(front.scores[front.judged])
@@ -178,7 +178,7 @@ def assess(front: FrontScores, seed: int, resamples: int = RESAMPLES) -> FrontUn
     )
 
 
-def _score_intervals(front: FrontScores) -> dict[PointName, ScoreIntervals]:
+def _score_intervals(front: FrontQueryScores) -> dict[PointName, ScoreIntervals]:
     """Return the intervals of all points, computed in blocks."""
     intervals: dict[PointName, ScoreIntervals] = {}
     for rows in _blocks(range(len(front.names))):
@@ -193,7 +193,7 @@ def _score_intervals(front: FrontScores) -> dict[PointName, ScoreIntervals]:
     return intervals
 
 
-def _retentions(similarity: Float64Array, front: FrontScores) -> Sequence[Interval | None]:
+def _retentions(similarity: Float64Array, front: FrontQueryScores) -> Sequence[Interval | None]:
     """Return the retentions for S (points, queries), each None if the reference's S is unknown."""
     if front.reference is None:
         return [None] * len(similarity)
@@ -201,7 +201,7 @@ def _retentions(similarity: Float64Array, front: FrontScores) -> Sequence[Interv
     return [ratio.within(-np.inf, 1) for ratio in ratios]
 
 
-def _stability(front: FrontScores, query_resamples: Resamples, judged: Float64Array) -> dict[PointName, float]:
+def _stability(front: FrontQueryScores, query_resamples: Resamples, judged: Float64Array) -> dict[PointName, float]:
     """Return the stability of each member.
 
     There may be many thousand rivals, so each block of them is compared with all members.
@@ -221,7 +221,7 @@ def _blocks(rows: Sequence[int]) -> Iterator[Sequence[int]]:
         yield rows[start : start + _POINTS_AT_ONCE]
 
 
-def _knee_shares(front: FrontScores, noise: Noise) -> dict[int, float]:
+def _knee_shares(front: FrontQueryScores, noise: Noise) -> dict[int, float]:
     """Return the knee share of each member that is the knee in any resample.
 
     Members that violate a constraint are excluded, unless all do.
@@ -256,7 +256,7 @@ class _Compared:
     floor: Sequence[int]
 
     @classmethod
-    def of(cls, front: FrontScores, noise: Noise, reference: int, seed: int) -> "_Compared":
+    def of(cls, front: FrontQueryScores, noise: Noise, reference: int, seed: int) -> "_Compared":
         """Return the counting members, or their configurations if the noise of seeds is known."""
         if front.trained is None:
             return cls(noise, front.counting, reference, front.oracle, front.floor)
@@ -272,7 +272,7 @@ class _Compared:
         return cls(noise_with_seeds, trained, reference_row, oracle, floor)
 
 
-def _areas(front: FrontScores, noise: Noise, seed: int) -> tuple[Interval | None, Interval | None, Floor | None]:
+def _areas(front: FrontQueryScores, noise: Noise, seed: int) -> tuple[Interval | None, Interval | None, Floor | None]:
     """Return the intervals of hypervolume and share, and the floor."""
     if front.reference is None or not front.counting:
         return None, None, None

@@ -7,7 +7,7 @@ import pytest
 
 from raysweep.metrics.hull import hull_area
 from raysweep.metrics.pareto import hypervolume, knee, non_dominated
-from raysweep.uncertainty.front import FrontScores, FrontUncertainty, assess
+from raysweep.uncertainty.front import FrontQueryScores, FrontUncertainty, assess
 from raysweep.uncertainty.interval import t_quantile
 from raysweep.uncertainty.resamples import resampled_means
 
@@ -28,10 +28,10 @@ def scores() -> np.ndarray:
 MEMBERS = [6, 7, 8, 9]
 
 
-def front_of(scores: np.ndarray, **others: object) -> FrontScores:
+def front_of(scores: np.ndarray, **others: object) -> FrontQueryScores:
     names = [(row, 1, "plain", None) for row in range(len(scores))]
     given: dict[str, object] = {"rivals": [*MEMBERS, 10], "reference": 0, "oracle": [1, 2, 3], "floor": [4, 5]}
-    return FrontScores(names, scores, MEMBERS, **{"counting": MEMBERS, **given, **others})  # type: ignore[arg-type]
+    return FrontQueryScores(names, scores, MEMBERS, **{"counting": MEMBERS, **given, **others})  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
