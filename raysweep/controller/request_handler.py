@@ -99,9 +99,7 @@ class RequestHandler:
                 return f"paused: no trial and no rung begins{running}"
             case "resume":
                 is_paused = self._sweep.steering.is_paused
-                return (
-                    "trials begin and go on again" if is_paused else "the sweep was not paused, and goes on as it did"
-                )
+                return "resumed: trials start and continue" if is_paused else "the sweep was not paused; it continues"
             case "workers":
                 return f"trials that run at a time from now on, at most: {request.workers}; running: {num_running}"
             case "stop-trial":

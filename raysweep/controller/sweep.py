@@ -221,7 +221,7 @@ class Sweep:
         if step <= steps_done:
             return assignment.verdict is not None
         if step > steps_done + 1:
-            reason = f"its checkpoint goes on with rung {step}, but the ledger ends at its rung {steps_done}"
+            reason = f"its checkpoint continues with rung {step}, but the ledger ends at its rung {steps_done}"
             assignment.verdict = Verdict(TrialStatus.FAILED, reason)
             return True
         if problem := _first_problem([*rung["points"], *rung.get("labeled", ())]):
@@ -362,7 +362,7 @@ class Sweep:
         del self.assignments[number]
         self._interrupt(number, loss.reason)
         self._interrupted.append(number)
-        self.display.line(f"trial {number}: {loss.reason}; it goes on from its checkpoint")
+        self.display.line(f"trial {number}: {loss.reason}; it resumes from its checkpoint")
         if loss.blame == Blame.STORAGE:
             self.pause(loss.reason)
         self._stop_or_start_clock()

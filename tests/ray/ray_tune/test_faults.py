@@ -1,4 +1,4 @@
-"""Trials whose processes raise, die, freeze and hang on Ray Tune: each is accounted for once, and the others go on."""
+"""Trials whose processes raise, die, freeze and hang on Ray Tune: each is accounted for once, and the others continue."""
 
 import gc
 import re
@@ -39,32 +39,32 @@ STORE_BYTES = 100 << 20
 
 
 @pytest.fixture(autouse=True)
-def nothing_reserved() -> Iterator[None]:
-    """A search that raised reserves its CPUs until Tune's objects are collected, or until Ray is left, as it is elsewhere."""
+def free_reserved_cpus() -> Iterator[None]:
+    """Free the CPUs that Tune's actors reserve after a search that raised, until they are collected."""
     yield
     gc.collect()
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """A head without CPUs and two nodes of one CPU, whose workers find the trials of these tests."""
+    """Join a head without CPUs and two nodes of one CPU, whose workers can import this package's trials."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(TESTS))
         head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": STORE_BYTES}
-        made = Cluster(initialize_head=True, head_node_args=head)
+        cluster = Cluster(initialize_head=True, head_node_args=head)
         try:
             for _ in range(2):
-                made.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
-            with connected(ResourcesConfig(address=made.address), show_workers=False):
-                yield made
+                cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
+            with connected(ResourcesConfig(address=cluster.address), show_workers=False):
+                yield cluster
         finally:
-            made.shutdown()
+            cluster.shutdown()
 
 
 def search(folder: Path, actor: type[FaultyTrials] = FaultyTrials, **overrides: str) -> tuple[Sweep, str]:
-    """A sweep of faulty trials, two at a time, and what it printed."""
+    """Run a sweep of faulty trials, two at a time, and return it with its output."""
     settings = {"budget__trials": str(NUM_TRIALS), "early_stopping__policy": "none", **overrides}
-    gc.collect()  # of a search that ended with an error, Tune's actors stay until nothing refers to them
+    gc.collect()  # after a search that raised, Tune's actors live until nothing refers to them
     sweep, out = make(folder, resources__silent_seconds=str(SILENT_SECONDS), **settings)
     unused: Any = None
     spec = WorkbenchSpec(unused, EvaluationConfig(), Request(cpus=1, gpus=0, count=2))
@@ -72,7 +72,7 @@ def search(folder: Path, actor: type[FaultyTrials] = FaultyTrials, **overrides: 
     return sweep, out.getvalue()
 
 
-def test_every_trial_is_accounted_for_once_whatever_happens_to_its_process(cluster: Cluster, tmp_path: Path) -> None:
+def test_every_trial_ends_once_despite_process_faults(cluster: Cluster, tmp_path: Path) -> None:
     sweep, printed = search(tmp_path)
     assert sweep.given_up is None
     sweep.finish("completed", "all trials are done")
@@ -83,9 +83,10 @@ def test_every_trial_is_accounted_for_once_whatever_happens_to_its_process(clust
     ended = Counter(event.trial for event in events if isinstance(event, TrialEnded))
     assert ended == Counter(range(NUM_TRIALS))
     rungs = Counter((event.trial, event.step) for event in events if isinstance(event, RungFinished))
-    of_failed = Counter((number, 1) for number in (1, 3, 7))
+    rungs_of_failed = Counter((number, 1) for number in (1, 3, 7))
     others = [number for number in range(NUM_TRIALS) if number not in (1, 3, 7)]
-    assert rungs == of_failed + Counter((number, step) for number in others for step in range(1, NUM_RUNGS + 1))
+    rungs_of_others = Counter((number, step) for number in others for step in range(1, NUM_RUNGS + 1))
+    assert rungs == rungs_of_failed + rungs_of_others
 
     reasons = {trial.trial: trial.reason for trial in results.trials}
     assert reasons[1] == "ValueError: this trial raises"
@@ -95,7 +96,7 @@ def test_every_trial_is_accounted_for_once_whatever_happens_to_its_process(clust
     assert "trial 2: its process died: " in printed
     for number in (4, 5):
         assert f"trial {number}: its process made no progress for " in printed
-    assert printed.count("No space left on device; it goes on from its checkpoint") == 2
+    assert printed.count("No space left on device; it resumes from its checkpoint") == 2
     assert "no trial is handed out for 2 s" in printed
     attempts = {number: (tmp_path / f"attempts-{number}").stat().st_size for number in range(NUM_TRIALS)}
     assert attempts == {0: 1, 1: 1, 2: 2, 3: 3, 4: 2, 5: 2, 6: 3, 7: 1, 8: 1, 9: 1}
@@ -107,30 +108,28 @@ def test_every_trial_is_accounted_for_once_whatever_happens_to_its_process(clust
     page = (report.folder / "report.html").read_text()
     assert "faulty_trials.py" in page
     assert "    ValueError: this trial raises" in (report.folder / "front.md").read_text()
-    assert not (tmp_path / "tune").exists(), "Tune's files lie elsewhere"
+    assert not (tmp_path / "tune").exists(), "Tune's files are stored elsewhere"
 
 
-def test_an_idle_process_that_died_costs_the_next_trial_nothing(cluster: Cluster, tmp_path: Path) -> None:
+def test_death_of_an_idle_process_is_not_a_failure_of_the_next_trial(cluster: Cluster, tmp_path: Path) -> None:
     _, printed = search(tmp_path, actor=KilledWhenIdle, budget__trials="1", resources__max_failures="0")
     (trial,) = load(tmp_path).trials
     assert str(trial.status) == "completed"
-    assert "trial 0: its worker ended before the trial started; it goes on from its checkpoint" in printed
+    assert "trial 0: its worker ended before the trial started; it resumes from its checkpoint" in printed
     assert (tmp_path / "attempts-0").stat().st_size == 2
 
 
-def test_a_trial_whose_weights_find_no_room_goes_on_when_there_is_some(cluster: Cluster, tmp_path: Path) -> None:
+def test_trial_resumes_once_a_full_disk_has_room_for_its_weights(cluster: Cluster, tmp_path: Path) -> None:
     _, printed = search(tmp_path, actor=NoRoomForWeights, budget__trials="1", resources__max_failures="0")
     (trial,) = load(tmp_path).trials
     assert str(trial.status) == "completed"
-    assert "No space left on device; it goes on from its checkpoint" in printed
+    assert "No space left on device; it resumes from its checkpoint" in printed
     assert (tmp_path / "attempts-0").stat().st_size == 2
     rungs = [event.step for event in read_events(tmp_path / "ledger.jsonl") if isinstance(event, RungFinished)]
     assert rungs == list(range(1, NUM_RUNGS + 1))
 
 
-def test_a_process_that_freezes_while_it_loads_is_not_waited_for_as_if_it_loaded(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_process_frozen_while_loading_is_killed_early(cluster: Cluster, tmp_path: Path) -> None:
     _, printed = search(tmp_path, actor=FrozenWhileLoading, budget__trials="1")
     (trial,) = load(tmp_path).trials
     assert str(trial.status) == "completed"
@@ -140,7 +139,7 @@ def test_a_process_that_freezes_while_it_loads_is_not_waited_for_as_if_it_loaded
     assert (tmp_path / "attempts-0").stat().st_size == 2
 
 
-def test_what_goes_wrong_in_the_sweep_itself_ends_it_and_no_trial_is_repeated(
+def test_error_in_the_sweep_itself_ends_it_without_repeating_trials(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(self: Sweep, *_: object) -> None:
@@ -153,16 +152,14 @@ def test_what_goes_wrong_in_the_sweep_itself_ends_it_and_no_trial_is_repeated(
     assert {count for _, count in attempts} == {1}
 
 
-def test_a_sweep_whose_trials_all_fail_ends_with_the_reason(cluster: Cluster, tmp_path: Path) -> None:
+def test_sweep_whose_trials_all_fail_gives_up(cluster: Cluster, tmp_path: Path) -> None:
     sweep, _ = search(tmp_path, actor=AlwaysRefusing)
     assert sweep.given_up is not None
     assert 3 <= len(load(tmp_path).trials) <= 4
 
 
-def test_trials_leave_a_node_that_is_announced_to_go_away(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The last test here, since one node is left afterwards."""
+def test_trials_leave_a_draining_node(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs last, since it leaves only one node."""
     nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
     real_rung = Sweep.rung
 
@@ -175,7 +172,7 @@ def test_trials_leave_a_node_that_is_announced_to_go_away(
     sweep, printed = search(tmp_path, actor=WatchfulTrials, budget__trials="3")
     sweep.finish("completed", "all trials are done")
     assert [str(trial.status) for trial in load(tmp_path).trials] == ["completed"] * 3
-    assert printed.count("its node is about to be removed; it goes on from its checkpoint") == 1
+    assert printed.count("its node is about to be removed; it resumes from its checkpoint") == 1
     assert "its process died" not in printed
     steps = Counter((rung.trial, rung.step) for rung in load(tmp_path).rungs)
     assert steps == Counter((number, step) for number in range(3) for step in range(1, NUM_RUNGS + 1))

@@ -42,7 +42,7 @@ def test_a_lost_trial_goes_on_before_new_ones_and_counts_once(tmp_path: Path) ->
     results = load(tmp_path)
     assert len(results.trials) == 12
     assert results.trials[number].status != "failed"
-    assert f"trial {number}: its process died: killed; it goes on from its checkpoint" in out.getvalue()
+    assert f"trial {number}: its process died: killed; it resumes from its checkpoint" in out.getvalue()
     steps = [each.step for each in results.rungs if each.trial == number]
     assert steps == list(range(1, len(steps) + 1))
 

@@ -91,9 +91,9 @@ def test_a_pause_begins_nothing_and_running_trials_end_their_rung(tmp_path: Path
     assert load(tmp_path).is_paused
     assert driver.sweep.ask() is None
     assert driver.sweep.status().text.startswith("search: paused, 1 of 12 trials begun, 0 running, 1 paused")
-    assert driver.done("resume") == "trials begin and go on again"
+    assert driver.done("resume") == "resumed: trials start and continue"
     assert not load(tmp_path).is_paused
-    assert driver.done("resume") == "the sweep was not paused, and goes on as it did"
+    assert driver.done("resume") == "the sweep was not paused; it continues"
     assert driver.next() == number, "what was cut off goes on first"
     assert not driver.rung(number, 3)
 

@@ -120,7 +120,7 @@ def test_a_trial_whose_checkpoint_is_ahead_of_the_ledger_fails(tmp_path: Path) -
     sweep.rest(number)
     (trial,) = load(tmp_path).trials
     assert (trial.status, len(load(tmp_path).rungs)) == ("failed", 1)
-    assert trial.reason == "its checkpoint goes on with rung 3, but the ledger ends at its rung 1"
+    assert trial.reason == "its checkpoint continues with rung 3, but the ledger ends at its rung 1"
 
 
 def test_when_an_event_cannot_be_written_the_sweep_stops_and_can_be_resumed(
