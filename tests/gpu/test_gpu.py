@@ -1,4 +1,4 @@
-"""The same scores and a sound trial on a GPU."""
+"""A GPU scores like a CPU, and a trial on it improves P."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ if not torch.cuda.is_available():
     pytest.skip("no GPU", allow_module_level=True)
 
 
-def test_a_trial_on_the_gpu_scores_as_one_on_the_cpu(tmp_path: Path) -> None:
+def test_trial_on_a_gpu(tmp_path: Path) -> None:
     document = Document.read(SPACES / "smoke.yaml")
     document.override("storage.runs", str(tmp_path))
     config = configuration.parse(document)

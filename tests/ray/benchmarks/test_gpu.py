@@ -1,4 +1,4 @@
-"""What `make gpu` would do, as far as a machine without a GPU can tell."""
+"""The commands of `make gpu`, checked on a machine without a GPU."""
 
 import shlex
 import shutil
@@ -30,13 +30,13 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(ROOT))
     from benchmarks import gpu
 
-    monkeypatch.setattr(gpu.measure, "machine", lambda: {"cpu": "some"})
+    monkeypatch.setattr(gpu.measure, "machine", lambda: {"cpu": "unknown"})
     return gpu
 
 
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """By the module or command that each calls."""
+    """Return the benchmark's commands by the module or command that each calls."""
     data = tmp_path_factory.mktemp("data")
     (data / "sst2").mkdir()
     for name in ("train", "test"):
@@ -44,53 +44,57 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         (data / "sst2" / f"{name}.csv").write_text("text,label\n" + rows)
     listed = done([*BENCHMARK, "--commands", "--to", "somewhere"], RAYSWEEP_DATA_DIR=str(data))
     assert listed.returncode == 0, listed.stderr
-    found = [shlex.split(line) for line in listed.stdout.splitlines()]
-    return {" ".join(each[2:5]) if each[2] == "raysweep" else each[2]: each for each in found}
+    by_name = {}
+    for line in listed.stdout.splitlines():
+        words = shlex.split(line)
+        name = " ".join(words[2:5]) if words[2] == "raysweep" else words[2]
+        by_name[name] = words
+    return by_name
 
 
-def test_without_a_gpu_nothing_is_done_and_the_reason_is_given(tmp_path: Path) -> None:
-    refused = done([*BENCHMARK, "--to", str(tmp_path / "results")])
-    assert refused.returncode == 2
-    assert "there is no GPU that torch" in refused.stderr
-    assert len(refused.stderr.splitlines()) == 1
+def test_benchmark_without_a_gpu_is_rejected(tmp_path: Path) -> None:
+    rejected = done([*BENCHMARK, "--to", str(tmp_path / "results")])
+    assert rejected.returncode == 2
+    assert "torch.cuda.is_available()" in rejected.stderr
+    assert len(rejected.stderr.splitlines()) == 1
     assert not (tmp_path / "results").exists()
 
 
-def test_make_says_so_before_it_installs_anything(tmp_path: Path) -> None:
+def test_make_without_a_gpu_fails_before_installing(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
     for name in ("pyproject.toml", "constraints.txt"):
         (tmp_path / name).write_text("")
     make = shutil.which("make") or pytest.skip("make is not installed")
-    nothing = {"PATH": str(tmp_path)}
-    refused = subprocess.run([make, "gpu"], cwd=tmp_path, env=nothing, capture_output=True, text=True)
-    assert refused.returncode == 2
-    assert "nvidia-smi" in refused.stderr
+    empty_path = {"PATH": str(tmp_path)}
+    rejected = subprocess.run([make, "gpu"], cwd=tmp_path, env=empty_path, capture_output=True, text=True)
+    assert rejected.returncode == 2
+    assert "nvidia-smi" in rejected.stderr
     assert not (tmp_path / ".venv-gpu").exists()
 
 
-def test_the_lane_of_tests_is_one(commands: dict[str, list[str]]) -> None:
+def test_gpu_tests_are_collected(commands: dict[str, list[str]]) -> None:
     collected = done([*commands["pytest"], "--collect-only", "tests/gpu"])
-    assert collected.returncode in (0, 5), "5 says that there is nothing to run, as every module is skipped"
+    assert collected.returncode in (0, 5), "5: no tests collected, since every module is skipped"
     assert "error" not in collected.stdout + collected.stderr
 
 
-def test_options_of_the_benchmark_are_its_own(commands: dict[str, list[str]]) -> None:
-    refused = done([*commands["benchmarks.trial_throughput"], "--examples", "65"])
-    assert "--examples must be a multiple of 64" in refused.stderr, "which is said once all options are read"
+def test_options_of_the_benchmark_are_valid(commands: dict[str, list[str]]) -> None:
+    rejected = done([*commands["benchmarks.trial_throughput"], "--examples", "65"])
+    assert "--examples" in rejected.stderr and "64" in rejected.stderr, "checked after all options are parsed"
 
 
 @pytest.mark.parametrize("name", ["raysweep run demo", "raysweep run polarity"])
-def test_the_sweeps_are_valid(commands: dict[str, list[str]], name: str) -> None:
+def test_sweep_commands_are_valid(commands: dict[str, list[str]], name: str) -> None:
     command = commands[name]
-    place = command.index("--name")
-    assert command[place + 2] == "--resume-or-start"
-    command = [*command[:place], *command[place + 3 :]]
+    name_at = command.index("--name")
+    assert command[name_at + 2] == "--resume-or-start"
+    command = [*command[:name_at], *command[name_at + 3 :]]
     command[command.index("run")] = "validate"
     valid = done(command)
     assert valid.returncode == 0, valid.stderr
 
 
-def test_a_step_is_done_once_and_what_failed_is_done_again(benchmark: Any, tmp_path: Path) -> None:
+def test_only_failed_steps_are_repeated(benchmark: Any, tmp_path: Path) -> None:
     count = tmp_path / "count"
     note = f"open({str(count)!r}, 'a').write('x')"
     good = benchmark.Step("good", ("-c", f"{note}; print('a result')"))
@@ -99,9 +103,9 @@ def test_a_step_is_done_once_and_what_failed_is_done_again(benchmark: Any, tmp_p
     assert benchmark.run([good, bad], folder) == 1
     assert benchmark.run([good, bad], folder) == 1
     assert count.read_text() == "x"
-    head, stated, _, *printed = (folder / "good.txt").read_text().splitlines()
-    assert head.startswith("$ ") and "print" in head
-    assert stated.startswith("commit ") and stated.endswith("exit code 0")
+    command_line, summary, _, *printed = (folder / "good.txt").read_text().splitlines()
+    assert command_line.startswith("$ ") and "print" in command_line
+    assert summary.startswith("commit ") and summary.endswith("exit code 0")
     assert printed == ["a result"]
     assert "a problem" in (folder / "bad-failed.txt").read_text()
     assert not (folder / "bad.txt").exists()

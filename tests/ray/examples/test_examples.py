@@ -1,4 +1,4 @@
-"""Every example runs as it stands, from another folder; those that take a run get one that another example made."""
+"""Every example runs unchanged from another folder; those that take a run get that of another example."""
 
 import os
 import subprocess
@@ -41,16 +41,16 @@ def run_of(output: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "expected"),
     [
-        ("one_trial.py", "256 examples: P"),  # first: it prepares, without Ray, what the others then find
+        ("one_trial.py", "256 examples: P"),  # first: it prepares, without Ray, the artifacts of the others
         ("custom_space.py", "multiple_negatives"),
         ("custom_sampler.py", "config_learning_rate"),
         ("optuna_study.py", "best of 60 trials"),
     ],
 )
-def test_example(name: str, said: str, folder: Path) -> None:
-    assert said in run_example(name, folder)
+def test_example(name: str, expected: str, folder: Path) -> None:
+    assert expected in run_example(name, folder)
 
 
 def test_own_data(own_data: str, folder: Path) -> None:
@@ -69,7 +69,8 @@ def test_semantic_search(own_data: str, folder: Path) -> None:
     query = "my account has lost two books again"
     tickets = pd.read_csv(folder / "tickets.csv")
     export_point(load_run(run_of(own_data)), folder / "searched-model", "knee")
-    first = run_example("semantic_search.py", folder, "searched-model", "tickets.csv", "message", query).splitlines()[1]
+    output = run_example("semantic_search.py", folder, "searched-model", "tickets.csv", "message", query)
+    first = output.splitlines()[1]
     assert query in tickets.message.tolist()
     assert query in first
     assert first.split()[-2:] == ["account", "1.00"]

