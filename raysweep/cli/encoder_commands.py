@@ -91,13 +91,14 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
         ]
         print_table(TextTable(columns, tuple(cells), frozenset({"rank weights"})))
     if to is not None:
-        from raysweep.paper.figures import ScoresAtK
+        import pandas as pd
+
         from raysweep.paper.model_scores import last_part
         from raysweep.paper.write import write_by_k
 
         note = f"Queries are the rows of {last_part(test)}, the pool is sampled from {last_part(train)}."
-        rows = [ScoresAtK(last_part(model), **row) for row in scores]
-        write_by_k(rows, note, to)
+        names = {"polarity_mean": "polarity", "similarity_mean": "similarity"}
+        write_by_k(pd.DataFrame(scores).rename(columns=names).assign(model=last_part(model)), note, to)
         typer.echo(f"layouts: {to}", err=format == "json")
 
 

@@ -1,18 +1,18 @@
 """Figures of layouts as PNG bytes, in the style of the report's figures."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from raysweep.paper.model_scores import Scores
+from raysweep.paper.model_scores import NUM_EXAMPLES
 from raysweep.report.style import INK, PALETTE, STYLE, add_legend, png
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
-POLARITY, SIMILARITY = "polarity P (x100)", "similarity S (x100)"
+LABELS = {"polarity": "polarity P (x100)", "similarity": "similarity S (x100)"}
 
 REFERENCE: dict[str, Any] = {"color": INK, "linestyle": (0, (4, 2)), "linewidth": 1.0}
 LINE: dict[str, Any] = {"marker": "o", "markersize": 4, "linewidth": 1.2}
@@ -26,73 +26,23 @@ BOX_WIDTH, CAP_WIDTH = 0.55, 0.28  # relative to the distance between boxes
 MAX_SPREAD = 0.17  # maximum offset of points from the middle of a box
 
 
-@dataclass(frozen=True)
-class ScoresAtK:
-    """Scores of one encoder at one k: means and standard deviations over queries, x100."""
-
-    model: str
-    rank_weights: str
-    k: int
-    polarity_mean: float
-    similarity_mean: float
-    polarity_std: float | None = None
-    similarity_std: float | None = None
-    accuracy: float | None = None
-
-
-@dataclass(frozen=True)
-class Spread:
-    """The configurations of one model and N: their scores x100, on one split after the last rung."""
-
-    model: str
-    num_examples: int
-    polarities: Sequence[float]
-    similarities: Sequence[float]
-
-
-@dataclass(frozen=True)
-class Best:
-    """The best P and the best S of a loss at one rung, x100, and the configurations that reached them."""
-
-    rung: int
-    num_configurations: int
-    polarity: float
-    polarity_of: str
-    similarity: float
-    similarity_of: str
-
-
-@dataclass(frozen=True)
-class Curves:
-    """The best scores of all losses on one model, by increasing rung, and its reference's on the same split."""
-
-    name: str
-    losses: Mapping[str, Sequence[Best]]
-    reference: Scores | None
-
-
-def draw_by_k(curves: Sequence[Sequence[ScoresAtK]]) -> bytes:
-    """Draw P and S against k: a color for each model, a panel for each kind of rank weights."""
+def draw_by_k(scores: "pd.DataFrame") -> bytes:
+    """Draw P and S against k, from the rows of the layout: a color for each model, a panel for each kind of weights."""
     import matplotlib
     from matplotlib.figure import Figure
 
-    kinds = list(dict.fromkeys(curve[0].rank_weights for curve in curves))
-    colors = _colors([curve[0].model for curve in curves])
+    panels = list(scores.groupby("rank_weights", sort=False))
+    colors = _colors(scores["model"])
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.6 if len(kinds) == 1 else 4.8 * len(kinds), 4.4), layout="constrained")
-        axes = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
-        for axis, kind in zip(axes, kinds, strict=True):
+        figure = Figure(figsize=(7.6 if len(panels) == 1 else 4.8 * len(panels), 4.4), layout="constrained")
+        axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for axis, (kind, rows) in zip(axes, panels, strict=True):
             axis.set_title(f"{kind} rank weights", fontsize=9.5)
             axis.set_xlabel("k, retrieved sentences")
-            panel_ks: set[int] = set()
-            for curve in curves:
-                if curve[0].rank_weights == kind:
-                    color = colors[curve[0].model]
-                    ks = [scores.k for scores in curve]
-                    axis.plot(ks, [scores.polarity_mean for scores in curve], color=color, **LINE)
-                    axis.plot(ks, [scores.similarity_mean for scores in curve], color=color, **DASHED)
-                    panel_ks |= set(ks)
-            _scale_to_doublings(axis, sorted(panel_ks))
+            for model, curve in rows.groupby("model", sort=False):
+                axis.plot(curve["k"], curve["polarity"], color=colors[model], **LINE)
+                axis.plot(curve["k"], curve["similarity"], color=colors[model], **DASHED)
+            _scale_to_doublings(axis, sorted(set(rows["k"])))
         axes[0].set_ylabel("P and S (x100)")
         for name, color in colors.items():
             axes[0].plot([], [], color=color, label=name)
@@ -102,28 +52,28 @@ def draw_by_k(curves: Sequence[Sequence[ScoresAtK]]) -> bytes:
         return png(figure)
 
 
-def draw_spreads(spreads: Sequence[Spread], overall: Sequence[Spread], models: Sequence[str]) -> bytes:
+def draw_spreads(points: "pd.DataFrame") -> bytes:
     """Draw P and S against N: a box over all configurations, and a point for each in its model's color."""
     import matplotlib
     from matplotlib.figure import Figure
 
-    colors = _colors(models)
-    places = {spread.num_examples: place for place, spread in enumerate(overall)}
+    colors = _colors(points["model"])
+    offsets = dict(zip(colors, np.linspace(-MAX_SPREAD, MAX_SPREAD, len(colors)), strict=True))
+    if len(colors) == 1:
+        offsets = dict.fromkeys(colors, 0.0)
+    counts = sorted(set(points[NUM_EXAMPLES]))
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(7.6, 5.4), layout="constrained")
         axes = figure.subplots(2, 1, sharex=True)
-        for axis, label in zip(axes, (POLARITY, SIMILARITY), strict=True):
+        for axis, (score, label) in zip(axes, LABELS.items(), strict=True):
             axis.set_ylabel(label)
-            for spread in overall:
-                scores = spread.polarities if label == POLARITY else spread.similarities
-                _draw_box(axis, places[spread.num_examples], scores)
-            for spread in spreads:
-                scores = spread.polarities if label == POLARITY else spread.similarities
-                index, count = models.index(spread.model), len(models)
-                offset = 0.0 if count == 1 else MAX_SPREAD * (2 * index / (count - 1) - 1)
-                x = [places[spread.num_examples] + offset] * len(scores)
-                axis.scatter(x, scores, color=colors[spread.model], **POINT)
-            axis.set_xticks(list(places.values()), [f"{num_examples:,}" for num_examples in places])
+            for place, count in enumerate(counts):
+                members = points[points[NUM_EXAMPLES] == count]
+                _draw_box(axis, place, members[score])
+                for model, rows in members.groupby("model", sort=False):
+                    x = [place + offsets[model]] * len(rows)
+                    axis.scatter(x, rows[score], color=colors[model], **POINT)
+            axis.set_xticks(range(len(counts)), [f"{count:,}" for count in counts])
             axis.grid(visible=False, axis="x")
         axes[1].set_xlabel("N, examples per rung")
         for model, color in colors.items():
@@ -132,39 +82,37 @@ def draw_spreads(spreads: Sequence[Spread], overall: Sequence[Spread], models: S
         return png(figure)
 
 
-def draw_curves(models: Sequence[Curves]) -> bytes:
+def draw_curves(best: "pd.DataFrame", references: "pd.DataFrame") -> bytes:
     """Draw each loss's best P and S against rungs: a row of panels per model, with its reference."""
     import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    colors = _colors(sorted({loss for model in models for loss in model.losses}))
+    models = best["model"].cat.categories
+    colors = _colors(sorted(best["loss"]))
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(7.6, 0.9 + 2.3 * len(models)), layout="constrained")
-        rows = figure.subplots(len(models), 2, sharex=True, squeeze=False)
-        for model, (left, right) in zip(models, rows, strict=True):
-            left.set_ylabel(POLARITY)
-            right.set_ylabel(SIMILARITY)
-            left.set_title(model.name, fontsize=9.5)
-            for loss, bests in model.losses.items():
-                rungs = [best.rung for best in bests]
-                left.plot(rungs, [best.polarity for best in bests], color=colors[loss], **LINE)
-                right.plot(rungs, [best.similarity for best in bests], color=colors[loss], **LINE)
-            if model.reference is not None:
-                left.axhline(100 * model.reference.polarity, **REFERENCE)
-                right.axhline(100 * model.reference.similarity, **REFERENCE)
-            left.xaxis.set_major_locator(MaxNLocator(integer=True))
-        for axis in rows[-1]:
+        panels = figure.subplots(len(models), 2, sharex=True, squeeze=False)
+        for model, axes in zip(models, panels, strict=True):
+            for axis, (score, label) in zip(axes, LABELS.items(), strict=True):
+                axis.set_ylabel(label)
+                for loss, curve in best[best["model"] == model].groupby("loss"):
+                    axis.plot(curve["rung"], curve[score], color=colors[loss], **LINE)
+                for level in references.loc[references["model"] == model, score]:
+                    axis.axhline(level, **REFERENCE)
+            axes[0].set_title(model, fontsize=9.5)
+            axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
+        for axis in panels[-1]:
             axis.set_xlabel("rung")
         for loss, color in colors.items():
-            rows[0][0].plot([], [], color=color, label=loss, **LINE)
-        if any(model.reference for model in models):
-            rows[0][0].plot([], [], label="reference encoder R", **REFERENCE)
+            panels[0][0].plot([], [], color=color, label=loss, **LINE)
+        if not references.empty:
+            panels[0][0].plot([], [], label="reference encoder R", **REFERENCE)
         add_legend(figure)
         return png(figure)
 
 
-def _draw_box(axis: "Axes", place: float, scores: Sequence[float]) -> None:
+def _draw_box(axis: "Axes", place: float, scores: "pd.Series[float]") -> None:
     """Draw quartiles and median, with whiskers to minimum and maximum, as in the layout.
 
     matplotlib's own box plot inspects all of its settings and thereby loads pyplot, so the box is drawn from lines.
@@ -190,5 +138,6 @@ def _scale_to_doublings(axis: "Axes", ks: Sequence[int]) -> None:
         axis.set_xticks(ks)
 
 
-def _colors(names: Sequence[str]) -> dict[str, str]:
+def _colors(names: Iterable[str]) -> dict[Any, str]:
+    """Return a color for each name, in order."""
     return {name: PALETTE[index % len(PALETTE)] for index, name in enumerate(dict.fromkeys(names))}

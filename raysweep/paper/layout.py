@@ -1,9 +1,13 @@
 """Layouts of published results: caption, columns and rows, written as Markdown, LaTeX (booktabs) and CSV."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from raysweep.output import ABSENT, TextTable, csv_text, escape_markdown, markdown_lines
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _LATEX = str.maketrans(
     {
@@ -27,66 +31,75 @@ class NoLayoutError(Exception):
 
 
 @dataclass(frozen=True)
-class Number:
-    """A numeric cell, as displayed; scores are x100. None means not measured.
-
-    ``spread`` is its standard deviation, shown in parentheses. The best value of a column is in bold.
-    """
-
-    value: float | None
-    spread: float | None = None
-    is_best: bool = False
-
-
-Cell = str | Number
-Row = tuple[Cell, ...]
-
-
-@dataclass(frozen=True)
 class Column:
-    """A column: ``title`` is for readers, ``key`` for the CSV file. Text columns have no ``digits``."""
+    """A column: ``title`` is for readers, ``key`` for the CSV file.
+
+    Text columns have no ``digits``. Numbers are printed with this many decimals and NaN is an empty cell; scores are
+    x100. ``spreads`` are standard deviations, printed in parentheses and in the CSV column ``KEY_std``. Cells with
+    ``is_best`` are printed in bold.
+    """
 
     title: str
     key: str
-    digits: int | None = None  # decimals
-    has_spread: bool = False  # a separate CSV column, with the key ``KEY_std``
+    cells: Sequence[Any]
+    digits: int | None = None
+    spreads: Sequence[float] | None = None
+    is_best: Sequence[bool] | None = None
+
+    def format(self, escape: Callable[[str], str], bold: str) -> list[str]:
+        """Return the cells as text; ``bold`` is the format of the best."""
+        if self.digits is None:
+            return [escape(cell) for cell in self.cells]
+        texts = []
+        for row, number in enumerate(self.cells):
+            text = escape(format_number(number, self.digits))
+            if self.is_best is not None and self.is_best[row]:
+                text = bold.format(text)
+            if self.spreads is not None and not is_missing(self.spreads[row]):
+                text = f"{text} ({self.spreads[row]:.{self.digits}f})"
+            texts.append(text)
+        return texts
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A layout. ``name`` is the stem of its files. Groups of rows are separated by rules."""
+    """A layout. ``name`` is the stem of its files; a rule separates rows of different ``groups``."""
 
     name: str
     caption: str
-    columns: tuple[Column, ...]
-    groups: tuple[tuple[Row, ...], ...]
+    columns: Sequence[Column]
+    groups: Sequence[Hashable]  # one label per row
     draw: Callable[[], bytes] | None = None  # returns the figure as PNG
 
-    @property
-    def rows(self) -> list[Row]:
-        return [row for group in self.groups for row in group]
+
+def make_column(frame: "pd.DataFrame", key: str, title: str, digits: int | None = None) -> Column:
+    """Return a column of a frame, with the spreads in its column ``KEY_std``, if any."""
+    spreads = frame[f"{key}_std"].tolist() if f"{key}_std" in frame else None
+    return Column(title, key, frame[key].tolist(), digits, None if digits is None else spreads)
 
 
-def format_number(number: Number, digits: int) -> str:
-    return ABSENT if number.value is None else f"{number.value:.{digits}f}"
+def is_missing(number: float) -> bool:
+    return number != number  # NaN
 
 
-def mark_best(numbers: Sequence[Number], digits: int) -> list[Number]:
-    """Return the numbers of a column, with those marked that are printed as the maximum."""
-    values = [number.value for number in numbers if number.value is not None]
-    if not values:
-        return list(numbers)
-    maximum = format_number(Number(max(values)), digits)
-    return [Number(number.value, number.spread, format_number(number, digits) == maximum) for number in numbers]
+def format_number(number: float, digits: int) -> str:
+    return ABSENT if is_missing(number) else f"{number:.{digits}f}"
+
+
+def mark_best(numbers: "pd.Series[float]", digits: int) -> "pd.Series[bool]":
+    """Return which numbers are printed as the maximum is; none if all are missing."""
+    maximum = format_number(numbers.max(), digits)
+    texts = numbers.map(lambda number: format_number(number, digits))
+    return (texts == maximum) & numbers.notna()
 
 
 def to_markdown(layout: Layout) -> str:
     """Return the caption, and the rows below it, with the best values in bold."""
     titles = tuple(escape_markdown(column.title) for column in layout.columns)
-    rows = [tuple(_format_row(layout.columns, row, escape_markdown, "**{}**")) for row in layout.rows]
+    cells = [column.format(escape_markdown, "**{}**") for column in layout.columns]
     text = frozenset(title for title, column in zip(titles, layout.columns, strict=True) if column.digits is None)
-    lines = markdown_lines(TextTable(titles, tuple(rows), text), escape=str)
-    return "\n".join([escape_markdown(layout.caption), "", *lines]) + "\n"
+    table = TextTable(titles, tuple(zip(*cells, strict=True)), text)
+    return "\n".join([escape_markdown(layout.caption), "", *markdown_lines(table, escape=str)]) + "\n"
 
 
 def to_latex(layout: Layout) -> str:
@@ -94,8 +107,8 @@ def to_latex(layout: Layout) -> str:
     import pandas as pd
 
     titles = [escape_latex(column.title) for column in layout.columns]
-    rows = [_format_row(layout.columns, row, escape_latex, r"\textbf{{{}}}") for row in layout.rows]
-    text = pd.DataFrame(rows).to_latex(
+    cells = [column.format(escape_latex, r"\textbf{{{}}}") for column in layout.columns]
+    text = pd.DataFrame(zip(*cells, strict=True)).to_latex(
         index=False,
         header=[title.replace("{", "{{").replace("}", "}}") for title in titles],  # pandas formats titles
         column_format="".join("l" if column.digits is None else "r" for column in layout.columns),
@@ -103,11 +116,10 @@ def to_latex(layout: Layout) -> str:
         label=f"tab:{layout.name.replace('_', '-')}",
     )
     lines = text.replace("\\begin{table}\n", "\\begin{table}\n\\centering\n").splitlines()
-    end = lines.index(r"\midrule") + 1
-    for group in layout.groups[:-1]:
-        end += len(group)
-        lines.insert(end, r"\midrule")
-        end += 1
+    first_row = lines.index(r"\midrule") + 1
+    for row in range(len(layout.groups) - 1, 0, -1):
+        if layout.groups[row] != layout.groups[row - 1]:
+            lines.insert(first_row + row, r"\midrule")
     return "\n".join([r"% \usepackage{booktabs}", *lines, ""])
 
 
@@ -118,32 +130,19 @@ def escape_latex(text: str) -> str:
 
 def to_csv(layout: Layout) -> str:
     """Return a header and the rows, with numbers to six decimals; missing values are empty."""
-    keys: list[str] = []
-    for column in layout.columns:
-        keys += [column.key, f"{column.key}_std"] if column.has_spread else [column.key]
-    rows = []
-    for row in layout.rows:
-        cells: list[str] = []
-        for column, cell in zip(layout.columns, row, strict=True):
-            if isinstance(cell, str):
-                cells.append("" if cell == ABSENT else cell)
-            else:
-                numbers = (cell.value, cell.spread) if column.has_spread else (cell.value,)
-                cells += ["" if number is None else f"{round(number, 6):.12g}" for number in numbers]
-        rows.append(cells)
-    return csv_text(keys, rows)
-
-
-def _format_row(columns: Sequence[Column], row: Row, escape: Callable[[str], str], bold: str) -> list[str]:
-    """Return the cells as text; ``bold`` is the format of the best."""
+    keys = []
     cells = []
-    for column, cell in zip(columns, row, strict=True):
-        if isinstance(cell, str):
-            cells.append(escape(cell))
+    for column in layout.columns:
+        keys.append(column.key)
+        if column.digits is None:
+            cells.append(["" if text == ABSENT else text for text in column.cells])
             continue
-        digits = column.digits or 0
-        text = escape(format_number(cell, digits))
-        if cell.is_best:
-            text = bold.format(text)
-        cells.append(text if cell.spread is None else f"{text} ({cell.spread:.{digits}f})")
-    return cells
+        cells.append([_format_precisely(number) for number in column.cells])
+        if column.spreads is not None:
+            keys.append(f"{column.key}_std")
+            cells.append([_format_precisely(number) for number in column.spreads])
+    return csv_text(keys, zip(*cells, strict=True))
+
+
+def _format_precisely(number: float) -> str:
+    return "" if is_missing(number) else f"{round(number, 6):.12g}"

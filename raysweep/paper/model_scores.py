@@ -1,4 +1,4 @@
-"""Scores of one model, a column of a layout, and names of its configurations.
+"""Scores of one model, a column of a layout.
 
 Runs and files are both converted to them.
 """
@@ -6,23 +6,19 @@ Runs and files are both converted to them.
 import dataclasses
 import math
 import statistics
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from raysweep.config.losses import LOSSES
 from raysweep.errors import InputError
-from raysweep.output import ABSENT
-from raysweep.report.tables import describe
 from raysweep.results.types import ScoredSplit
 
 NUM_EXAMPLES = "examples_per_rung"
 """The parameter called N in papers."""
 
 _LOSS_NAMES = {loss.library_class: name for name, loss in LOSSES.items() if loss.library_class}
-
-_LOSS_PARAMETERS = ("loss", "margin", "scale")
 
 _DISTINCTIONS = ("dataset", "reference", "retrieval", "origin", "place")
 """Attributes that tell scores of one model apart, in this order."""
@@ -51,6 +47,16 @@ class Scores:
 
 
 SplitScores = Mapping[ScoredSplit, Scores]
+
+
+@dataclass(frozen=True)
+class ScoredPoint:
+    """Scores of the tuned encoder of one configuration after one rung; ``values`` as in :class:`Configuration`."""
+
+    values: Mapping[str, Any]
+    rung: int
+    split: ScoredSplit
+    scores: Scores
 
 
 @dataclass(frozen=True)
@@ -129,23 +135,22 @@ def _mean_deviation(deviations: Iterable[float | None]) -> float | None:
     return math.sqrt(statistics.fmean(deviation**2 for deviation in known)) if known else None
 
 
-def merge_repeats(configurations: Iterable[Configuration]) -> tuple[Configuration, ...]:
-    """Merge configurations that were trained more than once, with the means of their scores rung by rung."""
+def make_configurations(points: Iterable[ScoredPoint]) -> tuple[Configuration, ...]:
+    """Return the configurations of these points, with the means of points that were measured more than once."""
     values: dict[str, Mapping[str, Any]] = {}
-    repeats: dict[str, dict[tuple[int, ScoredSplit], list[Scores]]] = defaultdict(lambda: defaultdict(list))
-    for configuration in configurations:
-        key = repr(sorted(configuration.values.items()))
-        values.setdefault(key, configuration.values)
-        for rung, by_split in configuration.rungs.items():
-            for split, scores in by_split.items():
-                repeats[key][rung, split].append(scores)
-    merged = []
-    for key, by_place in repeats.items():
-        rungs: dict[int, dict[ScoredSplit, Scores]] = {rung: {} for rung in sorted({rung for rung, _ in by_place})}
-        for (rung, split), scores_list in by_place.items():
-            rungs[rung][split] = mean_scores(scores_list)
-        merged.append(Configuration(values[key], rungs))
-    return tuple(merged)
+    repeats: dict[str, dict[int, dict[ScoredSplit, list[Scores]]]] = {}
+    for point in points:
+        key = repr(sorted(point.values.items()))
+        values.setdefault(key, point.values)
+        by_split = repeats.setdefault(key, {}).setdefault(point.rung, {})
+        by_split.setdefault(point.split, []).append(point.scores)
+    configurations = []
+    for key, by_rung in repeats.items():
+        rungs = {}
+        for rung in sorted(by_rung):
+            rungs[rung] = {split: mean_scores(scores) for split, scores in by_rung[rung].items()}
+        configurations.append(Configuration(values[key], rungs))
+    return tuple(configurations)
 
 
 def join_runs(models: Iterable[ModelScores]) -> list[ModelScores]:
@@ -178,13 +183,15 @@ def column_names(models: Sequence[ModelScores]) -> list[str]:
     names = [model.model for model in models]
     for attribute in _DISTINCTIONS:
         values = [getattr(model, attribute) for model in models]
-        is_shared = [names.count(name) > 1 for name in names]
-        if len(set(values)) > 1:
-            extended = [f"{name}, {value}" if value else name for name, value in zip(names, values, strict=True)]
-            choices = zip(extended, names, is_shared, strict=True)
-            names = [longer if shared else name for longer, name, shared in choices]
+        if len(set(values)) == 1:
+            continue
+        counts = Counter(names)
+        for index, value in enumerate(values):
+            if counts[names[index]] > 1 and value:
+                names[index] = f"{names[index]}, {value}"
+    counts = Counter(names)
     for name, model in zip(names, models, strict=True):
-        if names.count(name) > 1:
+        if counts[name] > 1:
             raise InputError(f"{model.place} is passed twice; allowed: each run or file once")
     return names
 
@@ -197,19 +204,20 @@ def select(models: Iterable[ModelScores], where: Mapping[str, str]) -> list[Mode
     """
     selected = list(models)
     for name, wanted in where.items():
-        values: set[str] = set()
+        texts: set[str] = set()
         parts = []
         for model in selected:
             configurations = []
             for configuration in model.configurations:
                 value = getattr(model, name) if name in ("model", "dataset") else configuration.values.get(name)
-                values |= set() if value is None else {str(value)}
+                if value is not None:
+                    texts.add(str(value))
                 if _equals(value, wanted):
                     configurations.append(configuration)
             if configurations:
                 parts.append(dataclasses.replace(model, configurations=tuple(configurations)))
         if not parts:
-            allowed = ", ".join(sorted(values, key=_rank)[:20]) or "names of parameters, model, dataset"
+            allowed = ", ".join(sorted(texts)[:20]) or "names of parameters, model, dataset"
             raise InputError(f"--where: no configuration has {name} {wanted!r}; allowed: {allowed}")
         selected = parts
     return selected
@@ -224,90 +232,3 @@ def _equals(value: Any, wanted: str) -> bool:
         except ValueError:
             return False
     return value is not None and str(value) == wanted
-
-
-def _rank(text: str) -> tuple[bool, float, str]:
-    """Return the sort key of a value in messages: numbers first."""
-    try:
-        return False, float(text), text
-    except ValueError:
-        return True, 0.0, text
-
-
-@dataclass(frozen=True)
-class Name:
-    """Name of a configuration.
-
-    ``margin`` is that of its loss, with ``scale 20`` if scales differ; ``others`` may be empty.
-    """
-
-    loss: str
-    margin: str
-    others: str = ""
-    order: tuple[Any, ...] = ()  # sort key after the loss
-
-    @property
-    def text(self) -> str:
-        """Return the name without the loss, in words."""
-        margin = f"margin {self.margin}" if self.margin[0].isdigit() else self.margin
-        return ", ".join(part for part in (margin, self.others) if part not in ("", ABSENT)) or ABSENT
-
-
-class Naming:
-    """Names for the configurations of these models.
-
-    Different configurations have different names, though their texts may be equal. ``others`` are the parameters
-    outside the loss that vary, or that only some configurations of a loss have.
-    """
-
-    def __init__(self, models: Sequence[ModelScores]) -> None:
-        configurations = all_configurations(models)
-        by_loss: dict[str, list[Configuration]] = defaultdict(list)
-        for configuration in configurations:
-            by_loss[_loss(configuration.values)].append(configuration)
-        self._losses_with_scales = {loss for loss, members in by_loss.items() if _varies("scale", members)}
-        parameters = dict.fromkeys(name for configuration in configurations for name in configuration.values)
-        self.others: list[str] = []
-        for name in parameters:
-            is_partial = any(_is_partial(name, model.configurations) for model in models)
-            if name not in _LOSS_PARAMETERS and (is_partial or _varies(name, configurations)):
-                self.others.append(name)
-
-    def name(self, values: Mapping[str, Any]) -> Name:
-        loss, margin = _loss(values), values.get("margin")
-        scale = values.get("scale") if loss in self._losses_with_scales else None
-        parts = [] if margin is None else [_format(margin)]
-        if scale is not None:
-            parts.append(f"scale {_format(scale)}")
-        present = {name: values[name] for name in self.others if name in values}
-        others = describe(present, present) if present else ""
-        ranks = [_rank_value(value) for value in (margin, scale, *map(values.get, self.others))]
-        return Name(loss, ", ".join(parts) or ABSENT, others, tuple(ranks))
-
-
-def _loss(values: Mapping[str, Any]) -> str:
-    return str(values.get("loss", ABSENT))
-
-
-def _is_partial(name: str, configurations: Iterable[Configuration]) -> bool:
-    """Return whether only some configurations of one loss have the parameter."""
-    presence: dict[str, set[bool]] = defaultdict(set)
-    for configuration in configurations:
-        presence[_loss(configuration.values)].add(name in configuration.values)
-    return any(len(states) > 1 for states in presence.values())
-
-
-def _varies(name: str, configurations: Iterable[Configuration]) -> bool:
-    values = {repr(configuration.values[name]) for configuration in configurations if name in configuration.values}
-    return len(values) > 1
-
-
-def _format(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, int | float) else str(value)
-
-
-def _rank_value(value: Any) -> tuple[int, float, str]:
-    """Return the sort key of a value: missing values, then numbers, then words."""
-    if value is None:
-        return 0, 0.0, ""
-    return (1, float(value), "") if isinstance(value, int | float) else (2, 0.0, str(value))

@@ -63,7 +63,10 @@ def digest(texts: Iterable[str]) -> str:
 
     Copies of a data set differ in spaces, quotes and accents.
     """
-    bare = sorted("".join(each for each in text.lower() if each.isascii() and each.isalnum()) for text in texts)
+    bare = sorted(
+        "".join(character for character in text.lower() if character.isascii() and character.isalnum())
+        for text in texts
+    )
     return hashlib.sha256("\n".join(bare).encode()).hexdigest()
 
 

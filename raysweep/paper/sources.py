@@ -6,23 +6,23 @@ those after training; ``split``, ``kind`` and ``value``, as in recordings; DEVIA
 that P is an unweighted share of, for tests that need them. ``num_examples`` is an alias of ``examples_per_rung``.
 """
 
+import itertools
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raysweep.errors import InputError
 from raysweep.paper.model_scores import (
     NUM_EXAMPLES,
-    Configuration,
     Counts,
     ModelScores,
+    ScoredPoint,
     Scores,
     SplitScores,
     last_part,
     loss_name,
-    mean_scores,
-    merge_repeats,
+    make_configurations,
 )
 from raysweep.replay.recording_files import as_objects, check_columns, number_column, plain, reject_cells
 from raysweep.report.summary import summarize
@@ -34,6 +34,8 @@ from raysweep.storage.folder import Folder
 
 if TYPE_CHECKING:
     import pandas as pd
+
+MAX_K = 2**31  # no pool has more sentences
 
 BUDGETS = ("examples_seen", "epoch", "step")
 DEVIATIONS = ("polarity_std", "similarity_std")  # over queries
@@ -56,7 +58,14 @@ def read_run(run: Folder) -> ModelScores:
     results = load(run)
     info = results.info
     summary = summarize(results)
-    configurations = merge_repeats(_run_configurations(results, summary.complete_splits))
+    configs = {trial.trial: trial.config for trial in results.trials}
+    points: dict[int, list[ScoredPoint]] = {trial: [] for trial in configs}
+    for point in averaged(results):
+        is_measured = point.split in summary.complete_splits and point.kind == "plain"
+        if is_measured and point.trial is not None and point.step is not None:
+            values = {name: plain(value) for name, value in configs[point.trial].items() if value is not None}
+            points[point.trial].append(ScoredPoint(values, point.step, point.split, _point_scores(point, info)))
+    configurations = make_configurations(itertools.chain.from_iterable(points.values()))
     if not configurations:
         raise InputError(f"{run.location}: no rung is finished, so there is nothing to show")
     baselines: dict[str, dict[ScoredSplit, Scores]] = defaultdict(dict)
@@ -80,18 +89,6 @@ def read_run(run: Folder) -> ModelScores:
     )
 
 
-def _run_configurations(results: Results, splits: Collection[ScoredSplit]) -> Iterator[Configuration]:
-    """Yield the configurations of trials with a finished rung, with their scores on these splits."""
-    rungs: dict[int, dict[int, dict[ScoredSplit, Scores]]] = defaultdict(lambda: defaultdict(dict))
-    for point in averaged(results):
-        if point.split in splits and point.trial is not None and point.step is not None and point.kind == "plain":
-            rungs[point.trial][point.step][point.split] = _point_scores(point, results.info)
-    for trial in results.trials:
-        if trial.trial in rungs:
-            values = {name: plain(value) for name, value in trial.config.items() if value is not None}
-            yield Configuration(values, dict(sorted(rungs[trial.trial].items())))
-
-
 def _point_scores(point: Point, info: RunInfo) -> Scores:
     """Return a point's scores. Deviations of 0 mean that only means are known."""
     num_queries = info.num_queries.get(point.split)
@@ -108,6 +105,33 @@ def _setting(run: Folder, results: Results) -> str:
     prompts = (info.prompt, info.reference_prompt)
     sizes = (sorted(info.num_queries.items()), sorted(info.num_pool.items()), info.label_names)
     return repr((*measured, *prompts, *sizes, mining))
+
+
+def is_by_k(frame: "pd.DataFrame") -> bool:
+    """Return whether the frame holds scores by k read from CSV, rather than a recording."""
+    return "k" in frame and "loss" not in frame and not any(budget in frame for budget in BUDGETS)
+
+
+def read_by_k(frame: "pd.DataFrame", path: Path) -> "pd.DataFrame":
+    """Return the rows of a layout by k read from CSV, with NaN for missing scores.
+
+    Raises:
+        InputError: If the rows are invalid, with file and problem.
+    """
+    try:
+        check_columns(frame, ("model", "rank_weights", "polarity", "similarity"))
+        rows = frame[["model", "rank_weights"]].astype(str)
+        for name in ("k", "polarity", "similarity"):
+            rows[name] = number_column(frame, name)
+        for name in (*DEVIATIONS, "accuracy"):
+            rows[name] = number_column(frame, name, is_optional=True) if name in frame else float("nan")
+        is_wrong = ~rows["k"].between(1, MAX_K) | (rows["k"] % 1 != 0)
+        reject_cells(frame["k"], is_wrong, f"whole numbers from 1 to {MAX_K:,}")
+        if frame.empty:
+            raise InputError("no rows")
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return rows.astype({"k": int})
 
 
 def read_rows(frame: "pd.DataFrame", path: Path) -> list[ModelScores]:
@@ -147,7 +171,7 @@ def _read_rows(frame: "pd.DataFrame", path: Path) -> Iterator[ModelScores]:
             model=last_part(model) or path.stem,
             origin=path.stem,
             place=str(path),
-            configurations=merge_repeats(_row_configurations(rows, is_ordinal=budget == "examples_seen")),
+            configurations=make_configurations(_row_points(rows, is_ordinal=budget == "examples_seen")),
             baselines=_row_baselines(baselines[is_shared]),
             dataset=dataset,
             names_split=names_split,
@@ -177,25 +201,21 @@ def _read_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
     return frame.assign(**{column: frame[column] / 100 for column in ("polarity", "similarity", *DEVIATIONS)})
 
 
-def _row_configurations(rows: "pd.DataFrame", *, is_ordinal: bool) -> Iterator[Configuration]:
-    """Yield configurations with rungs by epoch or step; if ``is_ordinal``, rungs are numbered from 1."""
+def _row_points(rows: "pd.DataFrame", *, is_ordinal: bool) -> Iterator[ScoredPoint]:
+    """Yield the points of rows with rungs by epoch or step; if ``is_ordinal``, rungs are numbered from 1."""
     names = [name for name in rows.columns if name not in _NO_PARAMETERS]
     configurations = rows[names].apply(as_objects)
-    keys = configurations.apply(tuple, axis=1) if names else rows["kind"]
-    for _, members in rows.groupby(keys, sort=False, dropna=False):
-        cells = configurations.loc[members.index[0]]
+    if is_ordinal:
+        keys = configurations.apply(tuple, axis=1) if names else rows["kind"]
+        rows = rows.assign(rung=rows.groupby(keys, dropna=False)["rung"].rank("dense"))
+    for index, row in zip(rows.index, rows.to_dict("records"), strict=True):
+        cells = configurations.loc[index]
         values: dict[str, Any] = {str(name): plain(value) for name, value in cells.items() if value is not None}
         if NUM_EXAMPLES not in values and "num_examples" in values:
             values[NUM_EXAMPLES] = values.pop("num_examples")
         if "loss" in values:
             values["loss"] = loss_name(values["loss"])
-        rungs: dict[int, dict[ScoredSplit, Scores]] = {}
-        for number, (budget, rung) in enumerate(members.groupby("rung", sort=True), 1):
-            repeats: dict[ScoredSplit, list[Scores]] = defaultdict(list)
-            for row in rung.to_dict("records"):
-                repeats[row["split"]].append(_row_scores(row))
-            rungs[number if is_ordinal else int(budget)] = {split: mean_scores(repeats[split]) for split in repeats}
-        yield Configuration(values, rungs)
+        yield ScoredPoint(values, int(row["rung"]), row["split"], _row_scores(row))
 
 
 def _row_baselines(rows: "pd.DataFrame") -> Mapping[str, SplitScores]:

@@ -5,17 +5,19 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from raysweep.errors import InputError
 from raysweep.paper import layouts
-from raysweep.paper.by_k import by_k, is_by_k, read_by_k
-from raysweep.paper.figures import ScoresAtK
 from raysweep.paper.layout import Layout, NoLayoutError, to_csv, to_latex, to_markdown
 from raysweep.paper.model_scores import ModelScores, join_runs, select
-from raysweep.paper.sources import read_rows, read_run
+from raysweep.paper.sources import is_by_k, read_by_k, read_rows, read_run
 from raysweep.replay.recording_files import read_frame
 from raysweep.results.types import ScoredSplit
 from raysweep.storage.folder import Folder
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _FORMATS = {".md": to_markdown, ".tex": to_latex, ".csv": to_csv}
 _SUFFIXES = (*_FORMATS, ".png")
@@ -45,20 +47,22 @@ def write_layouts(
     Raises:
         InputError: Before anything is written, if a source cannot be read or no layout is possible.
     """
+    import pandas as pd
+
     check_writable(to)
-    models, rows = _read(sources)
-    if z_test is not None and not models:
-        raise InputError("--z-test needs a run or a recording; scores by k have no number of queries")
+    models, scores_by_k = _read(sources)
     made: list[Layout] = []
     left_out: dict[str, str] = {}
     removed: list[str] = []
     if models:
         made, left_out = _make_layouts(select(join_runs(models), where or {}), split, z_test)
-        if not made and not rows:
+        if not made and not scores_by_k:
             raise InputError(f"no layout is possible: {'; '.join(dict.fromkeys(left_out.values()))}")
         removed = [*left_out, *(() if z_test else ("z_tests",))]
-    if rows:
-        made.append(by_k(rows))
+    elif z_test is not None:
+        raise InputError("--z-test needs a run or a recording; scores by k have no number of queries")
+    if scores_by_k:
+        made.append(layouts.by_k(pd.concat(scores_by_k)))
     read = {source.resolve() for source in sources if isinstance(source, Path)}
     for name in (*(layout.name for layout in made), *left_out):
         for suffix in _SUFFIXES:
@@ -68,19 +72,19 @@ def write_layouts(
     return Written(_write(to, made, removed), left_out)
 
 
-def _read(sources: Iterable[Folder | Path]) -> tuple[list[ModelScores], list[ScoresAtK]]:
+def _read(sources: Iterable[Folder | Path]) -> "tuple[list[ModelScores], list[pd.DataFrame]]":
     models: list[ModelScores] = []
-    rows: list[ScoresAtK] = []
+    scores_by_k: list[pd.DataFrame] = []
     for source in sources:
         if not isinstance(source, Path):
             models.append(read_run(source))
             continue
         frame = read_frame(source)
         if is_by_k(frame):
-            rows += read_by_k(frame, source)
+            scores_by_k.append(read_by_k(frame, source))
         else:
             models += read_rows(frame, source)
-    return models, rows
+    return models, scores_by_k
 
 
 def _make_layouts(
@@ -105,13 +109,13 @@ def _make_layouts(
     return made, left_out
 
 
-def write_by_k(scores: Iterable[ScoresAtK], measured: str, to: Path) -> None:
-    """Write encoders' scores by k into a folder, replacing earlier ones: Markdown, LaTeX, CSV and a figure.
+def write_by_k(scores: "pd.DataFrame", measured: str, to: Path) -> None:
+    """Write scores by k, see :func:`layouts.by_k`, into a folder: Markdown, LaTeX, CSV and a figure.
 
     Raises:
         InputError: If the folder is not writable.
     """
-    _write(to, [by_k(scores, measured)], ())
+    _write(to, [layouts.by_k(scores, measured)], ())
 
 
 def check_writable(to: Path) -> None:

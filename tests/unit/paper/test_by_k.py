@@ -8,16 +8,18 @@ import pytest
 
 from raysweep.errors import InputError
 from raysweep.paper import layout
-from raysweep.paper.by_k import by_k, is_by_k, read_by_k
-from raysweep.paper.figures import ScoresAtK
+from raysweep.paper.layouts import by_k
+from raysweep.paper.sources import is_by_k, read_by_k
 from support.tables import csv_rows, latex_rows, markdown_rows
 
-SCORES = [
-    ScoresAtK("m", "uniform", 16, 63.0164, 46.5939, 21.877, 7.426, 71.25),
-    ScoresAtK("m", "uniform", 4, 63.991, 50.94, 30.276, 7.684, 70.0),
-    ScoresAtK("m", "linear", 4, 64.53, 51.977, 31.0, 7.7, 70.5),
-    ScoresAtK("n", "uniform", 4, 80.0, 85.0),
+COLUMNS = ["model", "rank_weights", "k", "polarity", "similarity", "polarity_std", "similarity_std", "accuracy"]
+ROWS = [
+    ("m", "uniform", 16, 63.0164, 46.5939, 21.877, 7.426, 71.25),
+    ("m", "uniform", 4, 63.991, 50.94, 30.276, 7.684, 70.0),
+    ("m", "linear", 4, 64.53, 51.977, 31.0, 7.7, 70.5),
+    ("n", "uniform", 4, 80.0, 85.0, None, None, None),
 ]
+SCORES = pd.DataFrame(ROWS, columns=COLUMNS)
 PATH = Path("folder/by_k.csv")
 
 
@@ -43,7 +45,7 @@ def test_the_csv_file_is_read_back() -> None:
     text = layout.to_csv(by_k(SCORES))
     assert csv_rows(text)[1]["polarity"] == "63.0164"
     assert is_by_k(frame(text))
-    assert sorted(read_by_k(frame(text), PATH), key=repr) == sorted(SCORES, key=repr)
+    assert layout.to_csv(by_k(read_by_k(frame(text), PATH))) == text
     assert not is_by_k(frame(text).assign(epoch=1)), "a recording with a parameter k"
 
 
@@ -67,5 +69,6 @@ def test_invalid_files_are_rejected(text: str, message: str) -> None:
 
 def test_two_different_scores_at_one_k_are_rejected() -> None:
     with pytest.raises(InputError, match="n .* k 4 with uniform"):
-        by_k([*SCORES, ScoresAtK("n", "uniform", 4, 81.0, 85.0)])
-    assert by_k([*SCORES, SCORES[-1]]).groups == by_k(SCORES).groups, "as from evaluate --k 4,4"
+        by_k(pd.concat([SCORES, SCORES[-1:].assign(polarity=81.0)]))
+    repeated = by_k(pd.concat([SCORES, SCORES[-1:]]))
+    assert layout.to_csv(repeated) == layout.to_csv(by_k(SCORES)), "as from evaluate --k 4,4"

@@ -4,13 +4,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from raysweep.paper import figures
-from raysweep.paper.by_k import by_k
-from raysweep.paper.figures import ScoresAtK
 from raysweep.paper.layout import Layout
-from raysweep.paper.layouts import by_examples, by_rung
+from raysweep.paper.layouts import by_examples, by_k, by_rung
 from raysweep.paper.sources import read_run
 from raysweep.storage.folder import LocalFolder
 from support.tables import GRID, grid, write_run
@@ -32,6 +31,11 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return collected
 
 
+def as_frame(scores: list[tuple[Any, ...]]) -> pd.DataFrame:
+    frame = pd.DataFrame(scores, columns=["model", "rank_weights", "k", "polarity", "similarity"])
+    return frame.assign(accuracy=float("nan"))
+
+
 def is_wide_png(content: bytes) -> bool:
     return content[:8] == b"\x89PNG\r\n\x1a\n" and int.from_bytes(content[16:20], "big") >= 1500
 
@@ -48,12 +52,12 @@ def figure_of(layout: Layout) -> bytes:
 
 def test_by_k(drawn: list[Any]) -> None:
     scores = [
-        ScoresAtK(model, kind, k, 60 + place + shift, 50 - place)
+        (model, kind, k, 60 + place + shift, 50 - place)
         for shift, model in enumerate(("m", "n"))
         for kind in ("uniform", "linear")
         for place, k in enumerate(KS)
     ]
-    assert is_wide_png(figure_of(by_k(scores)))
+    assert is_wide_png(figure_of(by_k(as_frame(scores))))
     uniform, linear = drawn[0].axes
     assert (uniform.get_title(loc="left"), linear.get_title(loc="left")) == (
         "uniform rank weights",
@@ -61,7 +65,7 @@ def test_by_k(drawn: list[Any]) -> None:
     )
     assert lines(uniform)[:2] == [(list(KS), [60, 61, 62, 63, 64]), (list(KS), [50, 49, 48, 47, 46])]
     assert list(uniform.get_xticks()) == list(KS)
-    assert figure_of(by_k(scores[:1])), "a single point"
+    assert figure_of(by_k(as_frame(scores[:1]))), "a single point"
 
 
 def test_by_examples(drawn: list[Any], tmp_path: Path) -> None:
@@ -90,5 +94,5 @@ def test_by_rung(drawn: list[Any], tmp_path: Path) -> None:
 
 def test_names_with_formulas_are_drawn_literally(drawn: list[Any]) -> None:
     name = r"$\nothing$"
-    assert is_wide_png(figure_of(by_k([ScoresAtK(name, "uniform", k, 60.0, 40.0) for k in KS])))
+    assert is_wide_png(figure_of(by_k(as_frame([(name, "uniform", k, 60.0, 40.0) for k in KS]))))
     assert name in [text.get_text() for text in drawn[0].legends[0].get_texts()]

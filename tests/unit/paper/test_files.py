@@ -44,8 +44,8 @@ def test_files_without_model_or_budget_have_one_model_and_rung() -> None:
     rows = frame().drop(columns=["model", "epoch"])[1:3].assign(num_examples=[50, 500])
     (model,) = read(rows)
     assert model.model == "t"
-    assert [each.values["examples_per_rung"] for each in model.configurations] == [50, 500]
-    assert [list(each.rungs) for each in model.configurations] == [[1], [1]]
+    assert [configuration.values["examples_per_rung"] for configuration in model.configurations] == [50, 500]
+    assert [list(configuration.rungs) for configuration in model.configurations] == [[1], [1]]
 
 
 def test_examples_seen_are_numbered() -> None:
@@ -65,7 +65,7 @@ def test_repeated_rows_are_averaged() -> None:
 def test_num_examples_is_a_parameter_next_to_examples_per_rung() -> None:
     both = frame().assign(kind="plain", model="m", examples_per_rung=50, num_examples=[50, 100, 50, 100], epoch=1)
     (recording,) = read(both)
-    assert sorted(each.values["num_examples"] for each in recording.configurations) == [50, 50, 100]
+    assert sorted(configuration.values["num_examples"] for configuration in recording.configurations) == [50, 50, 100]
 
 
 def test_seconds_may_be_empty() -> None:
@@ -100,8 +100,8 @@ def test_a_recording_equals_its_run(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", grid())
     of_run = read_run(LocalFolder(folder))
     (recorded,) = read(recording_files.to_frame(load(folder)))
-    assert [each.values["loss"] for each in recorded.configurations] == [
-        each.values["loss"] for each in of_run.configurations
+    assert [configuration.values["loss"] for configuration in recorded.configurations] == [
+        configuration.values["loss"] for configuration in of_run.configurations
     ]
     for one, other in zip(recorded.configurations, of_run.configurations, strict=True):
         assert list(one.rungs) == list(other.rungs)

@@ -9,7 +9,7 @@ from raysweep.paper.model_scores import Configuration, ModelScores, Scores, colu
 
 
 def make_scores(model: str, *values: dict[str, Any], setting: str = "", **others: str) -> ModelScores:
-    configurations = tuple(Configuration(each, {1: {"dev": Scores(0.7, 0.4)}}) for each in values)
+    configurations = tuple(Configuration(one, {1: {"dev": Scores(0.7, 0.4)}}) for one in values)
     return ModelScores(
         model, others.pop("origin", model), others.pop("place", model), configurations, setting=setting, **others
     )

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from raysweep.errors import InputError
 from raysweep.paper import figures
-from raysweep.paper.figures import ScoresAtK
 from raysweep.paper.write import write_by_k, write_layouts
 from raysweep.storage.folder import LocalFolder
 from support.command_line import raysweep_here
@@ -15,7 +15,9 @@ from support.tables import check_latex, grid, write_run
 
 SUFFIXES = {".md", ".tex", ".csv"}
 BY_MARGIN = {f"by_margin_{score}{suffix}" for score in ("polarity", "similarity") for suffix in SUFFIXES}
-SCORES = [ScoresAtK("m", "uniform", k, 60.0 + k, 50.0 - k) for k in (1, 2, 4)]
+SCORES = pd.DataFrame(
+    {"model": "m", "rank_weights": "uniform", "k": [1, 2, 4], "polarity": [61.0, 62.0, 64.0], "similarity": 48.0}
+).assign(polarity_std=float("nan"), similarity_std=float("nan"), accuracy=float("nan"))
 
 
 def files(name: str) -> set[str]:
@@ -59,12 +61,12 @@ def test_earlier_layouts_are_replaced_and_other_files_stay(run: LocalFolder, tmp
 
 def test_layouts_by_k_are_combined(tmp_path: Path) -> None:
     write_by_k(SCORES, "", tmp_path / "m")
-    others = [ScoresAtK("n", each.rank_weights, each.k, each.polarity_mean, 40.0, 8.0, 9.0, 70.0) for each in SCORES]
+    others = SCORES.assign(model="n", similarity=40.0, polarity_std=8.0, similarity_std=9.0, accuracy=70.0)
     write_by_k(others, "", tmp_path / "n")
     assert names(tmp_path / "m") == files("by_k")
     written = write_layouts([tmp_path / "m" / "by_k.csv", tmp_path / "n" / "by_k.csv"], tmp_path / "to")
     assert list(written.files) == ["by_k"] and not written.left_out
-    write_by_k([*SCORES, *others], "", tmp_path / "both")
+    write_by_k(pd.concat([SCORES, others]), "", tmp_path / "both")
     assert (tmp_path / "to" / "by_k.csv").read_bytes() == (tmp_path / "both" / "by_k.csv").read_bytes()
 
 
@@ -92,7 +94,7 @@ def test_nothing_is_written_if_a_source_is_invalid(run: LocalFolder, tmp_path: P
 def test_a_figure_that_fails_leaves_the_folder_as_it_was(
     run: LocalFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_: object) -> bytes:
+    def fail(*_: object) -> bytes:
         raise OSError("no space")
 
     monkeypatch.setattr(figures, "draw_curves", fail)

@@ -1,0 +1,212 @@
+"""The points of several models in one data frame, with names of their configurations."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from raysweep.output import ABSENT
+from raysweep.paper.layout import NoLayoutError
+from raysweep.paper.model_scores import NUM_EXAMPLES, Configuration, ModelScores, Scores, column_names
+from raysweep.report.tables import describe
+from raysweep.results.types import ScoredSplit
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LOSS_PARAMETERS = ("loss", "margin", "scale")
+
+_SCORES = ("polarity", "similarity", "polarity_std", "similarity_std")
+_COLUMNS = ("model", "position", "loss", "margin", "others", "text", "split", "scores", *_SCORES)  # of baselines
+
+
+@dataclass(frozen=True)
+class Name:
+    """Name of a configuration.
+
+    ``margin`` is that of its loss, with ``scale 20`` if scales differ; ``others`` may be empty.
+    """
+
+    loss: str
+    margin: str
+    others: str = ""
+    order: tuple[Any, ...] = ()  # sort key after the loss
+
+    @property
+    def text(self) -> str:
+        """Return the name without the loss, in words."""
+        margin = f"margin {self.margin}" if self.margin[0].isdigit() else self.margin
+        return ", ".join(part for part in (margin, self.others) if part not in ("", ABSENT)) or ABSENT
+
+
+def name_configurations(models: Sequence[ModelScores]) -> list[Name]:
+    """Return the names of all configurations, in order.
+
+    Different configurations have different names, though their texts may be equal. ``others`` are the parameters
+    outside the loss that vary, or that only some configurations of a loss have.
+    """
+    import pandas as pd
+
+    model_numbers = []
+    configurations: list[Configuration] = []
+    for number, model in enumerate(models):
+        model_numbers += [number] * len(model.configurations)
+        configurations += model.configurations
+    values = pd.DataFrame([configuration.values for configuration in configurations], dtype=object)
+    losses = pd.Series([_loss(configuration.values) for configuration in configurations])
+    varied = []
+    for parameter in values.columns.difference(_LOSS_PARAMETERS, sort=False):
+        is_known = values[parameter].notna()
+        num_states = is_known.groupby([model_numbers, losses]).nunique()
+        if _varies(values[parameter]) or num_states.gt(1).any():
+            varied.append(str(parameter))
+    losses_with_scales = set()
+    if "scale" in values:
+        losses_with_scales = {loss for loss, scales in values["scale"].groupby(losses) if _varies(scales)}
+    return [
+        _name(configuration.values, varied, has_scale=_loss(configuration.values) in losses_with_scales)
+        for configuration in configurations
+    ]
+
+
+def _loss(values: Mapping[str, Any]) -> str:
+    return str(values.get("loss", ABSENT))
+
+
+def _varies(column: "pd.Series[Any]") -> bool:
+    return int(column.dropna().map(repr).nunique()) > 1
+
+
+def _name(values: Mapping[str, Any], varied: Sequence[str], *, has_scale: bool) -> Name:
+    margin = values.get("margin")
+    scale = values.get("scale") if has_scale else None
+    parts = []
+    if margin is not None:
+        parts.append(_format(margin))
+    if scale is not None:
+        parts.append(f"scale {_format(scale)}")
+    present = {name: values[name] for name in varied if name in values}
+    others = describe(present, present) if present else ""
+    order = [margin, scale, *(values.get(name) for name in varied)]
+    return Name(_loss(values), ", ".join(parts) or ABSENT, others, tuple(map(_rank, order)))
+
+
+def _format(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
+def _rank(value: Any) -> tuple[int, float, str]:
+    """Return the sort key of a value: missing values, then numbers, then words."""
+    if value is None:
+        return 0, 0.0, ""
+    return (1, float(value), "") if isinstance(value, int | float) else (2, 0.0, str(value))
+
+
+def configuration_points(models: Sequence[ModelScores]) -> "pd.DataFrame":
+    """Return a row for each configuration, rung and split.
+
+    ``model`` is the name of the model's column, an ordered category; ``position`` orders configurations by name;
+    ``is_last`` marks each configuration's last rung; ``scores`` are those of ``polarity`` and ``similarity``, which
+    are x100, as their deviations ``polarity_std`` and ``similarity_std``.
+    """
+    names = name_configurations(models)
+    ordered = sorted(set(names), key=lambda name: (name.loss, name.order))
+    positions = {name: position for position, name in enumerate(ordered)}
+    remaining = iter(names)
+    rows = []
+    for title, model in zip(column_names(models), models, strict=True):
+        for configuration in model.configurations:
+            name = next(remaining)
+            cells = {
+                "model": title,
+                "position": positions[name],
+                "loss": name.loss,
+                "margin": name.margin,
+                "others": name.others or ABSENT,
+                "text": name.text,
+                NUM_EXAMPLES: configuration.values.get(NUM_EXAMPLES),
+            }
+            for rung, by_split in configuration.rungs.items():
+                is_last = rung == configuration.last_rung
+                for split, scores in by_split.items():
+                    rows.append({**cells, "rung": rung, "is_last": is_last, "split": split, **_score_cells(scores)})
+    return _as_frame(rows, models)
+
+
+def baseline_points(models: Sequence[ModelScores]) -> "pd.DataFrame":
+    """Return a row for each baseline and split, as :func:`configuration_points`, with its name in place of a loss."""
+    names = list(dict.fromkeys(name for model in models for name in model.baselines))
+    rows = []
+    for title, model in zip(column_names(models), models, strict=True):
+        for name, by_split in model.baselines.items():
+            position = names.index(name) - len(names)  # before the configurations
+            cells = {
+                "model": title,
+                "position": position,
+                "loss": name,
+                "margin": ABSENT,
+                "others": ABSENT,
+                "text": ABSENT,
+            }
+            rows += [{**cells, "split": split, **_score_cells(scores)} for split, scores in by_split.items()]
+    return _as_frame(rows, models)
+
+
+def _score_cells(scores: Scores) -> dict[str, Any]:
+    cells: dict[str, Any] = {"scores": scores}
+    for name in _SCORES:
+        score = getattr(scores, name)
+        cells[name] = float("nan") if score is None else 100 * score
+    return cells
+
+
+def _as_frame(rows: Sequence[Mapping[str, Any]], models: Sequence[ModelScores]) -> "pd.DataFrame":
+    import pandas as pd
+
+    frame = pd.DataFrame(rows, columns=list(rows[0]) if rows else _COLUMNS)
+    return frame.assign(model=pd.Categorical(frame["model"], column_names(models), ordered=True))
+
+
+def choose_split(
+    models: Sequence[ModelScores], points: "pd.DataFrame", wanted: ScoredSplit | None
+) -> tuple[ScoredSplit, str]:
+    """Return the split of a layout of these points, and the sentence of its caption on split and retrieval.
+
+    The split is ``wanted``, or else test if all points have it, or dev.
+
+    Raises:
+        NoLayoutError: If no point has scores on it.
+    """
+    num_points = len(points.drop_duplicates(["model", "position", "rung"]))
+    is_on_test = points["split"] == "test"
+    split: ScoredSplit = wanted or ("test" if is_on_test.sum() == num_points else "dev")
+    num_scored = int((points["split"] == split).sum())
+    if not num_scored:
+        reasons = [f"; {model.why_no_test} in {model.origin}" for model in models if model.why_no_test]
+        raise NoLayoutError(f"no point has scores on {split}{''.join(reasons)}")
+    parts = []
+    if any(model.names_split for model in models):
+        parts.append(f"on {split}")
+    if not all(model.names_split for model in models):
+        parts.append("as recorded")
+    parts = [" or ".join(parts)]
+    if num_scored < num_points:
+        parts.append(f"which {num_scored} of {num_points} points have")
+    return split, f"Scores {', '.join([*parts, *_describe_retrieval(models)])}."
+
+
+def _describe_retrieval(models: Sequence[ModelScores]) -> list[str]:
+    """Return the retrieval settings, with the names of their models if settings differ or are unknown for some."""
+    names: dict[str, list[str]] = {}
+    for model in models:
+        members = names.setdefault(model.retrieval, [])
+        if model.model not in members:
+            members.append(model.model)
+    if list(names) == [""]:
+        return []
+    if len(names) == 1:
+        return list(names)
+    unknown = names.pop("", [])
+    parts = [f"{retrieval} for {', '.join(members)}" for retrieval, members in names.items()]
+    if unknown:
+        parts.append(f"which is not recorded for {', '.join(unknown)}")
+    return parts
