@@ -80,12 +80,10 @@ class Readings:
         """Return the content of the file with these readings."""
         names = list(self.retrieved)
         shape = (0, len(self.query_ids), 0)
-        ids = np.stack([retrieved.ids for retrieved in self.retrieved.values()]) if names else np.empty(shape, np.int64)
-        cosines = (
-            np.stack([retrieved.cosines for retrieved in self.retrieved.values()])
-            if names
-            else np.empty(shape, np.float32)
-        )
+        ids, cosines = np.empty(shape, np.int64), np.empty(shape, np.float32)
+        if names:
+            ids = np.stack([sentences.ids for sentences in self.retrieved.values()])
+            cosines = np.stack([sentences.cosines for sentences in self.retrieved.values()])
         sentence_ids, positions = np.unique(ids, return_inverse=True)
         smallest = np.min_scalar_type(max(len(sentence_ids) - 1, 0))
         sink = io.BytesIO()

@@ -74,7 +74,7 @@ def test_a_damaged_file_is_named(run: Path) -> None:
     middle = len(content) // 2
     for damaged in (b"", content[:-30], content[:middle] + b"\0" + content[middle + 1 :], b"{}"):
         path.write_bytes(damaged)
-        with pytest.raises(InputError, match=f"{path}: is damaged: .*; remove it to do without the readings") as error:
+        with pytest.raises(InputError, match=f"{path}: is damaged: .*; remove it") as error:
             load_readings(LocalFolder(run), results)
         assert "\n" not in str(error.value)
 
