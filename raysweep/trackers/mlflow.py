@@ -35,16 +35,14 @@ class MLflowTracker(Tracker):
 
         self._client = MlflowClient(tracking_uri=uri)
         self._run = run
-        self._experiment = self._find_experiment(project, artifacts)
-        self._runs = self._find_runs()  # ids by trial tag
-        self._last_steps: dict[str, int] = {}  # by run
-
-    def _find_experiment(self, project: str, artifacts: Path | None) -> str:
         experiment = self._client.get_experiment_by_name(project)
         if experiment is not None:
-            return str(experiment.experiment_id)
-        location = None if artifacts is None else (artifacts / project).as_uri()
-        return str(self._client.create_experiment(project, artifact_location=location))
+            self._experiment = str(experiment.experiment_id)
+        else:
+            location = None if artifacts is None else (artifacts / project).as_uri()
+            self._experiment = str(self._client.create_experiment(project, artifact_location=location))
+        self._runs = self._find_runs()  # ids by trial tag
+        self._last_steps: dict[str, int] = {}  # by run
 
     def _find_runs(self) -> dict[str, str]:
         """Return the runs of earlier sessions, ids by trial tag."""
@@ -117,9 +115,6 @@ class MLflowTracker(Tracker):
                 self._client.log_artifact(run_id, str(path))
         self._log_metrics(run_id, front.metrics, step=0)
         self._client.set_terminated(run_id, "FINISHED")
-
-    def close(self) -> None:
-        """Do nothing, since each call is stored before it returns."""
 
 
 def _truncate(value: Any) -> str:

@@ -52,14 +52,12 @@ class TensorBoardTracker(Tracker):
 
         writer = self._writer(FRONT)
         writer.add(_event(_text("front", front.markdown), 0))
-        height, width = _size(front.png)
+        width = int.from_bytes(front.png[16:20], "big")  # a PNG's first chunk holds its size in pixels
+        height = int.from_bytes(front.png[20:24], "big")
         image = Summary.Image(height=height, width=width, colorspace=4, encoded_image_string=front.png)
         picture = Summary.Value(tag="front", image=image)
         writer.add(_event(Summary(value=[picture]), 0))
         writer.add(_event(_scalars(front.metrics), 0))
-
-    def close(self) -> None:
-        """Do nothing, since each event is written at once."""
 
     def _writer(self, name: str) -> "_EventFile":
         if name not in self._writers:
@@ -111,10 +109,3 @@ def _text(tag: str, text: str) -> Any:
     tensor = TensorProto(dtype="DT_STRING", string_val=[text.encode()], tensor_shape=shape)
     metadata = create_summary_metadata(display_name=tag, description="")
     return Summary(value=[Summary.Value(tag=tag, metadata=metadata, tensor=tensor)])
-
-
-def _size(png: bytes) -> tuple[int, int]:
-    """Return the height and width of a PNG picture in pixels, which are stored in its first chunk."""
-    width = int.from_bytes(png[16:20], "big")
-    height = int.from_bytes(png[20:24], "big")
-    return height, width

@@ -77,9 +77,8 @@ class Tracker(abc.ABC):
     def log_front(self, front: FrontPage) -> None:
         """Store the front at the end of the sweep's session."""
 
-    def close_trial(self, trial: TrackedTrial) -> None:  # noqa: B027 (most trackers need nothing here)
+    def close_trial(self, trial: TrackedTrial) -> None:  # noqa: B027 (most trackers store each call at once)
         """Store all remaining data of one trial; called for each of the run's trials before :meth:`close`."""
 
-    @abc.abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 (most trackers store each call at once)
         """Store all remaining data."""

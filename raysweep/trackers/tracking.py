@@ -17,8 +17,8 @@ from raysweep.config.document import join_key
 from raysweep.config.strict import explain
 from raysweep.config.trackers import SETTINGS, TRACKERS, TrackersConfig
 from raysweep.errors import InputError
-from raysweep.metrics.objective import Objective
 from raysweep.report.figures import front_figure
+from raysweep.report.front import Criterion
 from raysweep.report.markdown import markdown
 from raysweep.report.summary import Summary, summary_of
 from raysweep.report.tables import front_table
@@ -33,7 +33,7 @@ from raysweep.results.events import (
 from raysweep.results.ledger import events_of
 from raysweep.results.reader import load
 from raysweep.results.settings_file import read_settings
-from raysweep.results.types import Point, RunInfo, TrialStatus
+from raysweep.results.types import Point, RunInfo, ScoredSplit, TrialStatus
 from raysweep.storage.folder import Folder
 from raysweep.trackers.opening import Destination, check_trackers, tracker_openers
 from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
@@ -186,7 +186,7 @@ class SweepEvents:
         self._run = run
         self._trials: dict[int, TrackedTrial] = {}
         self._info: RunInfo | None = None
-        self._reference: Point | None = None
+        self._references: dict[ScoredSplit, Point] = {}
 
     def take(self, event: Event) -> None:
         """Pass on the next event; raises any error of the tracker's client."""
@@ -195,8 +195,8 @@ class SweepEvents:
                 self._info = event.info
             case PointsScored():
                 for point in event.points:
-                    if point.kind == "reference" and point.split == "dev":
-                        self._reference = point
+                    if point.kind == "reference":
+                        self._references[point.split] = point
             case TrialStarted():
                 self._trials[event.trial] = TrackedTrial(event.trial, event.config, event.replicate_of)
             case RungFinished():
@@ -214,7 +214,7 @@ class SweepEvents:
         """Return the metrics of the rung's best point, of its plain point, and of the rung itself."""
         metrics = {"loss": rung.loss, "examples_seen": float(rung.examples_seen), "seconds": rung.seconds}
         if rung.points and self._info is not None:
-            best = self._best_point(rung.points, self._info)
+            best = max(rung.points, key=Criterion.of(self._info, self._references).rank)
             metrics |= _scores(best)
             metrics["objective"] = self._info.objective(best)
         plain_points = [point for point in rung.points if point.kind == "plain"]
@@ -222,15 +222,6 @@ class SweepEvents:
             for name, score in _scores(point).items():
                 metrics[f"plain/{name}"] = score
         return metrics
-
-    def _best_point(self, points: Sequence[Point], info: RunInfo) -> Point:
-        """Return the best point under the sweep's objective; a feasible point ranks above any infeasible one."""
-        if self._reference is None:
-            return max(points, key=info.objective)
-        reference = self._reference.polarity, self._reference.similarity
-        objective = Objective.of(info.polarity_weight, info.similarity, info.constraints, reference)
-        by_pair = {(point.polarity, point.similarity): point for point in points}
-        return by_pair[objective.best_point(list(by_pair))]
 
     def finish(self, on_progress: Callable[[], None] = lambda: None) -> None:
         """Pass the front, from the current ledger, to the tracker and close it.

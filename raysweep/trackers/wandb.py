@@ -77,9 +77,6 @@ class WandbTracker(Tracker):
         elif self._mode == "offline" and trial.number not in self._written:
             self._write_offline(trial)
 
-    def close(self) -> None:
-        """Do nothing, since :meth:`close_trial` has closed all runs."""
-
     def _init(self, name: str, settings: dict[str, Any]) -> Any:
         import wandb
 
