@@ -17,6 +17,8 @@ LOG_RATIO = 10.0  # a range whose ends differ by this factor is logarithmic
 
 NUM_CELLS = 64  # per range
 
+SEED = 0  # fixed, so that the same configurations give the same places
+
 ABSENT = -1.0  # the place of None on a range
 
 
@@ -35,7 +37,7 @@ class Axis:
     is_levels: bool  # false for a range
 
 
-def axes_of(configs: Sequence[Mapping[str, Any]], names: Sequence[str], seed: int = 0) -> list[Axis]:
+def axes_of(configs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Axis]:
     """Return an axis for each parameter that varies.
 
     Strings, and numbers with few values, become levels of equal weight; other numbers become a range.
@@ -44,7 +46,7 @@ def axes_of(configs: Sequence[Mapping[str, Any]], names: Sequence[str], seed: in
     apply, its place is sampled from its values elsewhere, so it has no effect there and the other parameter gets all
     the credit. A parameter that can be None independently of others has None as a level, or as a place below the range.
     """
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(SEED)
     columns = {name: [config.get(name) for config in configs] for name in names}
     axes = []
     for name, column in columns.items():

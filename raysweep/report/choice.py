@@ -5,7 +5,7 @@ import operator
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeGuard
 
@@ -173,7 +173,7 @@ _WITH_INTERVALS = ("polarity", "similarity", "retention")
 class Candidate:
     """An operating point that can be chosen, with its scores on dev, and on test if it was scored there.
 
-    ``marks`` are ``knee`` and ``best`` of the run's front. Only members of the front can be exported.
+    ``member`` is None if it is not on the front. Only members of the front can be exported.
     """
 
     dev: Point
@@ -181,9 +181,20 @@ class Candidate:
     config: Mapping[str, Any]
     objective: float
     is_feasible: bool
-    is_member: bool
-    marks: tuple[str, ...] = ()
-    guards: Mapping[str, GuardScore] = field(default_factory=dict)  # by name, if measured
+    member: Member | None
+
+    @property
+    def is_knee(self) -> bool:
+        return self.member is not None and self.member.is_knee
+
+    @property
+    def is_best(self) -> bool:
+        return self.member is not None and self.member.is_best
+
+    @property
+    def guards(self) -> Mapping[str, GuardScore]:
+        """The scores under guards by name, which are only measured for members."""
+        return {} if self.member is None else self.member.guards
 
     def on(self, split: ScoredSplit) -> Point | None:
         return self.dev if split == "dev" else self.test
@@ -252,7 +263,11 @@ def choose(summary: Summary, selection: Selection) -> Chosen:
     if not meeting:
         return Chosen((), _why_none(summary, selection, candidates))
     if selection.knee:
-        return Chosen((_knee(meeting),))
+        eligible = [candidate for candidate in meeting if candidate.is_feasible] or meeting
+        scores = [score_pair(candidate.dev) for candidate in eligible]
+        front = non_dominated(scores)
+        index = knee([scores[number] for number in front])
+        return Chosen((eligible[front[index]],))
     if selection.by is None and selection.top is None:
         return Chosen(tuple(meeting))
     by = selection.by or "objective"
@@ -276,14 +291,6 @@ def _rank(candidate: Candidate, by: str) -> tuple[bool, float, float]:
     return not candidate.is_feasible, -candidate.fields[by], -candidate.objective
 
 
-def _knee(candidates: Sequence[Candidate]) -> Candidate:
-    """Return the knee of the front of these points. Points that miss a constraint only count if all do."""
-    eligible = [candidate for candidate in candidates if candidate.is_feasible] or candidates
-    scores = [score_pair(candidate.dev) for candidate in eligible]
-    front = non_dominated(scores)
-    return eligible[front[knee([scores[index] for index in front])]]
-
-
 def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
     """Return the front's members by decreasing similarity, or all operating points by decreasing objective.
 
@@ -297,8 +304,8 @@ def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
     configs = {trial.trial: trial.config for trial in results.trials}
     points = {name: member.dev for name, member in members.items()}
     if everything:
-        points = _points_byname_of_point(summary, "dev")
-    on_test = _points_byname_of_point(summary, "test")
+        points = _points_by_name(summary, "dev")
+    on_test = _points_by_name(summary, "test")
     objective = summary.objectives_by_split.get("dev")
     candidates = []
     for name, point in points.items():
@@ -310,20 +317,13 @@ def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
             config=configs[point.trial or 0],
             objective=results.info.objective(point),
             is_feasible=is_feasible if member is None else member.is_feasible,
-            is_member=member is not None,
-            marks=() if member is None else _marks(member),
-            guards={} if member is None else member.guards,
+            member=member,
         )
         candidates.append(candidate)
     return sorted(candidates, key=lambda candidate: _rank(candidate, "objective")) if everything else candidates
 
 
-def _marks(member: Member) -> tuple[str, ...]:
-    marks = {"knee": member.is_knee, "best": member.is_best}
-    return tuple(mark for mark, applies in marks.items() if applies)
-
-
-def _points_byname_of_point(summary: Summary, split: ScoredSplit) -> dict[PointName, Point]:
+def _points_by_name(summary: Summary, split: ScoredSplit) -> dict[PointName, Point]:
     """Return the trials' points on a split. If a resume repeated a rung, its last scores count."""
     points = [point for point in summary.results.points if point.split == split and point.trial is not None]
     return {name_of_point(point): point for point in points}
@@ -358,23 +358,21 @@ def candidates_as_json(
 
     ``intervals`` of a point's scores may be None; ``why_no_intervals`` gives the reason.
     """
-    return [_candidate_as_json(summary, candidate, splits) for candidate in chosen]
-
-
-def _candidate_as_json(summary: Summary, candidate: Candidate, splits: Sequence[ScoredSplit]) -> dict[str, Any]:
-    point = candidate.dev
-    encoder = {name: getattr(point, name) for name in ("trial", "step", "kind", "value", "width")}
-    return {
-        "point": point.name,
-        **encoder,
-        "objective": candidate.objective,
-        "is_feasible": candidate.is_feasible,
-        "marks": list(candidate.marks),
-        **{split: _scores_as_json(summary, candidate.on(split)) for split in splits},
-        "guards": {name: measured.score for name, measured in candidate.guards.items()},
-        "config": dict(candidate.config),
-        "export": export_command(summary, point.name) if candidate.is_member else None,
-    }
+    objects = []
+    for candidate in chosen:
+        point = candidate.dev
+        marks = {"knee": candidate.is_knee, "best": candidate.is_best}
+        values: dict[str, Any] = {"point": point.name}
+        values |= {name: getattr(point, name) for name in ("trial", "step", "kind", "value", "width")}
+        values["objective"] = candidate.objective
+        values["is_feasible"] = candidate.is_feasible
+        values["marks"] = [mark for mark, applies in marks.items() if applies]
+        values |= {split: _scores_as_json(summary, candidate.on(split)) for split in splits}
+        values["guards"] = {name: measured.score for name, measured in candidate.guards.items()}
+        values["config"] = dict(candidate.config)
+        values["export"] = export_command(summary, point.name) if candidate.member else None
+        objects.append(values)
+    return objects
 
 
 def _scores_as_json(summary: Summary, point: Point | None) -> dict[str, Any] | None:

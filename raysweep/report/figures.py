@@ -2,14 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from raysweep.metrics.objective import Pair
 from raysweep.metrics.pareto import non_dominated
-from raysweep.report.front import Member, score_pair
+from raysweep.report.front import score_pair
 from raysweep.report.side_by_side import Side, SideBySide
 from raysweep.report.statuses import STATUS_STYLES, standing
 from raysweep.report.style import FAINT, INK, PALETTE, STYLE, add_legend, png
@@ -26,7 +25,7 @@ Colors = Mapping[str, str]  # by loss
 KIND_MARKERS = {"plain": "o", "concat": "s", "class_concat": "^", "interpolate": "v"}
 OTHER_KIND = "h"
 
-MAX_JOINED = 20  # trajectories; more would hide trial other
+MAX_JOINED = 20  # trajectories; more would hide each other
 MAX_LARGE = 30  # front members with large markers; if there are more, all markers are small
 MANY_TRIALS = 100  # above this, lines are faint and end markers small
 
@@ -99,13 +98,13 @@ def progress_figure(summary: Summary) -> bytes:
         figure = Figure(figsize=(7.6, 4.2), layout="constrained")
         axis = figure.subplots()
         colors = _loss_colors(summary)
-        lines = [_progress_line(trial) for trial in summary.trials if trial.rungs]
-        _draw_progress_lines(axis, lines, colors)
-        _draw_endings(axis, lines, colors)
-        _scale_to_examples(axis, sorted({examples for line in lines for examples, _ in line.points}))
+        evaluated = [trial for trial in summary.trials if trial.rungs]
+        _draw_curves(axis, evaluated, colors)
+        _draw_endings(axis, evaluated, colors)
+        _scale_to_examples(axis, sorted({rung.examples_seen for trial in evaluated for rung in trial.rungs}))
         axis.set_xlabel("training examples seen")
         axis.set_ylabel("objective on dev (x100)")
-        if not lines:
+        if not evaluated:
             _label_as_empty(axis)
             axis.set(xticks=[], yticks=[])
         axis.autoscale_view()
@@ -138,12 +137,10 @@ def _draw_limits(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
     """Draw the oracle front, which no encoder can exceed, the reference encoder, and the constraints."""
     oracle = summary.oracles[split]
     if oracle:
-        x, y = _xy(oracle)
-        axis.plot(x, y, **ORACLE)
+        axis.plot(*_xy(oracle), **ORACLE)
     reference = summary.references.get(split)
     if reference is not None:
-        x, y = _xy([reference])
-        axis.scatter(x, y, s=70, zorder=6, **REFERENCE)
+        axis.scatter(*_xy([reference]), s=70, zorder=6, **REFERENCE)
     objective = summary.objectives_by_split.get(split)
     if objective is None:
         return
@@ -206,13 +203,20 @@ def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colors: Colo
     size = 34 if len(points) <= MAX_LARGE else 16
     for member in summary.members:
         point = member.on(split)
-        if point is not None:
-            loss = loss_by_trial[point.trial or 0]
-            _draw_member(axis, member, point, size=size, color=colors[loss])
+        if point is None:
+            continue
+        loss = loss_by_trial[point.trial or 0]
+        x, y = _xy([point])
+        face = colors[loss] if member.is_feasible else "white"
+        axis.scatter(x, y, marker=_kind_marker(point.kind), s=size, color=face, **MEMBER)
+        if member.is_best:
+            axis.scatter(x, y, s=120, zorder=5, **BEST)
+        if member.is_knee:
+            axis.scatter(x, y, s=190, zorder=7, **KNEE)
 
 
 def _draw_intervals(axis: "Axes", summary: Summary, points: Iterable[Point]) -> None:
-    """Draw a cross for trial point that has intervals."""
+    """Draw a cross for each point that has intervals."""
     for point in points:
         intervals = summary.intervals_of(point)
         if intervals is None:
@@ -225,23 +229,11 @@ def _draw_intervals(axis: "Axes", summary: Summary, points: Iterable[Point]) -> 
                 axis.plot(*line, **CROSS)
 
 
-def _draw_member(axis: "Axes", member: Member, point: Point, *, size: int, color: str) -> None:
-    x, y = 100 * point.similarity, 100 * point.polarity
-    face = color if member.is_feasible else "white"
-    axis.scatter(x, y, marker=_kind_marker(point.kind), s=size, color=face, **MEMBER)
-    if member.is_best:
-        axis.scatter(x, y, s=120, zorder=5, **BEST)
-    if member.is_knee:
-        axis.scatter(x, y, s=190, zorder=7, **KNEE)
-
-
 def _add_front_legend(figure: "Figure", summary: Summary) -> None:
     """Add a legend with entries of one size in a fixed order, independent of the drawing order."""
     axis = figure.axes[0]
     if summary.members:
         _label_front(axis, summary)
-    for member in summary.members:
-        _label_chosen_member(axis, member)
     if summary.references:
         _label_marker(axis, "reference encoder R", size=50, **REFERENCE)
     if summary.results.info.constraints:
@@ -261,24 +253,18 @@ def _label_front(axis: "Axes", summary: Summary) -> None:
     kinds = [member.dev.kind for member in summary.members]
     for kind in dict.fromkeys(kinds):
         label = "front member" if kind == "plain" else f"front member, {kind}"
-        _label_member(axis, label, marker=_kind_marker(kind), color=FAINT)
+        _label_marker(axis, label, size=34, marker=_kind_marker(kind), color=FAINT, edgecolors=INK)
     if not all(member.is_feasible for member in summary.members):
-        _label_member(axis, "misses a constraint", marker="o", color="white")
+        _label_marker(axis, "misses a constraint", size=34, marker="o", color="white", edgecolors=INK)
     axis.plot([], [], label="front on dev", **FRONT)
-
-
-def _label_chosen_member(axis: "Axes", member: Member) -> None:
-    name = f"trial {member.dev.trial}"
-    if member.dev.kind != "plain":
-        name += f", {kind_name(member.dev)}"
-    if member.is_knee:
-        _label_marker(axis, f"knee ({name})", size=85, **KNEE)
-    if member.is_best:
-        _label_marker(axis, f"best objective ({name})", size=45, **BEST)
-
-
-def _label_member(axis: "Axes", label: str, *, marker: str, color: str) -> None:
-    _label_marker(axis, label, size=34, marker=marker, color=color, edgecolors=INK)
+    for member in summary.members:
+        name = f"trial {member.dev.trial}"
+        if member.dev.kind != "plain":
+            name += f", {kind_name(member.dev)}"
+        if member.is_knee:
+            _label_marker(axis, f"knee ({name})", size=85, **KNEE)
+        if member.is_best:
+            _label_marker(axis, f"best objective ({name})", size=45, **BEST)
 
 
 def _label_marker(axis: "Axes", label: str, size: int, **style: Any) -> None:
@@ -290,62 +276,44 @@ def _kind_marker(kind: str) -> str:
     return KIND_MARKERS.get(kind, OTHER_KIND)
 
 
-@dataclass(frozen=True)
-class _ProgressLine:
-    """A trial's rungs as (examples seen, objective x100)."""
-
-    loss: str
-    status: str
-    points: Sequence[Pair]
-
-
-def _progress_line(trial: TrialSummary) -> _ProgressLine:
+def _curve(trial: TrialSummary) -> list[Pair]:
+    """Return (examples seen, objective x100) of each rung."""
     examples = [float(rung.examples_seen) for rung in trial.rungs]
     objectives = [100 * objective for objective in trial.objectives]
-    return _ProgressLine(_loss_of(trial), standing(trial.trial), list(zip(examples, objectives, strict=True)))
+    return list(zip(examples, objectives, strict=True))
 
 
-def _draw_progress_lines(axis: "Axes", lines: Sequence[_ProgressLine], colors: Colors) -> None:
+def _draw_curves(axis: "Axes", trials: Sequence[TrialSummary], colors: Colors) -> None:
     from matplotlib.collections import LineCollection
 
-    alpha = 0.25 if len(lines) > MANY_TRIALS else 0.7
-    for loss in sorted({line.loss for line in lines}):
-        of_loss = [line.points for line in lines if line.loss == loss]
+    alpha = 0.25 if len(trials) > MANY_TRIALS else 0.7
+    curves_by_loss: dict[str, list[list[Pair]]] = defaultdict(list)
+    for trial in trials:
+        curves_by_loss[_loss_of(trial)].append(_curve(trial))
+    for loss, curves in sorted(curves_by_loss.items()):
         axis.plot([], [], color=colors[loss], label=loss)
-        axis.add_collection(LineCollection(of_loss, colors=colors[loss], linewidths=0.9, alpha=alpha))
+        axis.add_collection(LineCollection(curves, colors=colors[loss], linewidths=0.9, alpha=alpha))
 
 
-def _draw_endings(axis: "Axes", lines: Sequence[_ProgressLine], colors: Colors) -> None:
-    """Draw a marker at the end of trial line that shows how the trial ended."""
-    size = 10 if len(lines) > MANY_TRIALS else 26
+def _draw_endings(axis: "Axes", trials: Sequence[TrialSummary], colors: Colors) -> None:
+    """Draw a marker at the end of each curve that shows how the trial ended."""
+    size = 10 if len(trials) > MANY_TRIALS else 26
     for status, style in STATUS_STYLES.items():
-        ended_so = [line for line in lines if line.status == status]
-        ends_by_loss = _ends_by_loss(ended_so)
+        ends_by_loss: dict[str, list[Pair]] = defaultdict(list)
+        for trial in trials:
+            if standing(trial.trial) == status:
+                ends_by_loss[_loss_of(trial)].append(_curve(trial)[-1])
         if ends_by_loss:
             _label_marker(axis, style.legend, size=26, marker=style.marker, color=INK)
         for loss, ends in ends_by_loss.items():
             x, y = zip(*ends, strict=True)
-            axis.scatter(
-                x,
-                y,
-                marker=style.marker,
-                s=size,
-                color=colors[loss],
-                zorder=3,
-            )
-
-
-def _ends_by_loss(lines: Iterable[_ProgressLine]) -> Mapping[str, Sequence[Pair]]:
-    ends: dict[str, list[Pair]] = defaultdict(list)
-    for line in lines:
-        ends[line.loss].append(line.points[-1])
-    return ends
+            axis.scatter(x, y, marker=style.marker, s=size, color=colors[loss], zorder=3)
 
 
 def _scale_to_examples(axis: "Axes", examples: Sequence[float]) -> None:
     """Choose the scale and ticks for ``examples``, which are in increasing order.
 
-    A wide range gets a logarithmic scale; few rungs get a tick trial.
+    A wide range gets a logarithmic scale; few rungs get a tick each.
     """
     from matplotlib.ticker import FuncFormatter, NullLocator
 
@@ -363,7 +331,7 @@ COMPARISON_TITLES = {"dev": "Dev: the fronts", "test": "Test: the fronts chosen 
 
 
 def comparison_figure(comparison: SideBySide) -> bytes:
-    """Plot P against S of trial run's front, in a panel per compared split; stars are knees."""
+    """Plot P against S of each run's front, in a panel per compared split; stars are knees."""
     import matplotlib
     from matplotlib.figure import Figure
 

@@ -157,8 +157,20 @@ def importances(summary: Summary) -> Mapping[str, Mapping[str, float]]:
     if not axes:
         return {target: {} for target in TARGETS}
     places = np.column_stack([axis.places for axis in axes])
-    curves = [_curve(trial, info) for trial in trials]
-    final_scores = scores_at_the_end(curves, places, _untrained(summary))
+    curves = []
+    for trial in trials:
+        curve = Curve(
+            scores=np.array([_scores(point, info) for point in trial.best_points]),
+            steps=np.array([rung.step for rung in trial.rungs], dtype=np.float64),
+            examples=np.array([rung.examples_seen for rung in trial.rungs], dtype=np.float64),
+            num_rungs=trial.trial.num_rungs,
+        )
+        curves.append(curve)
+    reference = summary.references.get("dev")
+    untrained = None
+    if reference is not None and info.model == info.reference:  # the trials tune R, so they start at its scores
+        untrained = np.array(_scores(reference, info))
+    final_scores = scores_at_the_end(curves, places, untrained)
     shares = [_shares(axes, scores) for scores in final_scores.T]
     return dict(zip(TARGETS, shares, strict=True))
 
@@ -170,27 +182,9 @@ def _is_valid(trial: TrialSummary, info: RunInfo) -> bool:
     return min(progress) > 0 and all(map(math.isfinite, [*progress, *objectives]))
 
 
-def _untrained(summary: Summary) -> FloatArray | None:
-    """Return the scores at which every trial starts, which are those of R if the trials tune R; else None."""
-    info = summary.results.info
-    reference = summary.references.get("dev")
-    if reference is None or info.model != info.reference:
-        return None
-    return np.array(_scores(reference, info))
-
-
 def _scores(point: Point, info: RunInfo) -> tuple[float, float, float]:
     """Return the scores in the order of ``TARGETS``."""
     return point.polarity, point.similarity, info.objective(point)
-
-
-def _curve(trial: TrialSummary, info: RunInfo) -> Curve:
-    return Curve(
-        scores=np.array([_scores(point, info) for point in trial.best_points]),
-        steps=np.array([rung.step for rung in trial.rungs], dtype=np.float64),
-        examples=np.array([rung.examples_seen for rung in trial.rungs], dtype=np.float64),
-        num_rungs=trial.trial.num_rungs,
-    )
 
 
 def _shares(axes: Sequence[Axis], scores: FloatArray) -> dict[str, float]:

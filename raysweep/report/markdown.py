@@ -1,31 +1,12 @@
 """The report as Markdown."""
 
 from raysweep.output import TextTable, escape_markdown, markdown_lines
-from raysweep.report.calibration import CALIBRATION_TEXT, calibration_table
-from raysweep.report.comparison import probe_sentences
-from raysweep.report.known_labels import KNOWN_LABELS_TEXT, known_labels_sentences, known_labels_table
 from raysweep.report.notes import notes
 from raysweep.report.summary import Summary
-from raysweep.report.tables import (
-    area_table,
-    baseline_table,
-    bill_table,
-    certainty_table,
-    cost_table,
-    front_table,
-    mean_table,
-    settings_table,
-    trial_table,
-)
-from raysweep.report.texts import (
-    BASELINES_TEXT,
-    CERTAINTY_TEXT,
-    SCORES_TEXT,
-    bill_sentences,
-    cost_text,
-    objective_text,
-)
-from raysweep.report.trust import area_text, means_text, trust_sentences
+from raysweep.report.table_sections import cost_sections, evaluation_sections
+from raysweep.report.tables import certainty_table, front_table, settings_table, trial_table
+from raysweep.report.texts import CERTAINTY_TEXT, SCORES_TEXT, objective_text
+from raysweep.report.trust import trust_sentences
 
 
 def markdown(summary: Summary) -> str:
@@ -40,15 +21,8 @@ def markdown(summary: Summary) -> str:
     lines += [f"> {escape_markdown(note)}\n>" for note in notes(summary)]
     lines += _section("Front", front_table(summary), SCORES_TEXT)
     lines += _section("Certainty", certainty_table(summary), CERTAINTY_TEXT, *trust_sentences(summary))
-    lines += _section("Calibration", calibration_table(summary), CALIBRATION_TEXT)
-    lines += _section("Baselines", baseline_table(summary), BASELINES_TEXT, *probe_sentences(summary))
-    lines += _section("Replicates", mean_table(summary), means_text(summary))
-    lines += _section("Hypervolume", area_table(summary), area_text(summary))
-    known_labels = known_labels_table(summary)
-    lines += _section("Known labels", known_labels, KNOWN_LABELS_TEXT, *known_labels_sentences(summary))
-    if summary.trials:
-        lines += _section("Cost", cost_table(summary), cost_text(summary.account))
-    lines += _section("Bill", bill_table(summary), bill_sentences(summary.bill))
+    for section in (*evaluation_sections(summary), *cost_sections(summary)):
+        lines += _section(section.title, section.table, *section.paragraphs)
     lines += _section("Settings", settings_table(summary))
     lines += _section("Trials", trial_table(summary))
     lines += _failures(summary)

@@ -15,11 +15,10 @@ def notes(summary: Summary) -> list[str]:
     """Return notes of one or two sentences, most important first; empty if the sweep completed and nothing is missing."""
     return [
         *ending_notes(summary.results),
-        *damage_notes(summary),
+        *(f"The {name} are missing: {why}." for name, why in summary.damage.items()),
         *_on_constraints(summary),
         *_on_test_scores(summary),
-        *_on_references(summary),
-        *_on_intervals(summary),
+        *_on_missing_results(summary),
         *_on_failures(summary.results),
     ]
 
@@ -45,12 +44,6 @@ def running_or_killed(results: Results) -> str:
         return "was killed; this report shows its stored results, and raysweep run --resume RUN continues it"
     state = "is still running" if results.has_driver else "is still running or was killed"
     return f"{state}; this report shows the results so far"
-
-
-def damage_notes(summary: Summary) -> Iterator[str]:
-    """Yield a note per result that is missing because of a damaged file."""
-    for name, why in summary.damage.items():
-        yield f"The {name} are missing: {why}."
 
 
 def _on_constraints(summary: Summary) -> Iterator[str]:
@@ -89,15 +82,12 @@ def _partial_note(results: Results, why: str) -> str:
     return f"{text}. raysweep run --resume RUN scores the missing members whose weights are stored."
 
 
-def _on_references(summary: Summary) -> Iterator[str]:
+def _on_missing_results(summary: Summary) -> Iterator[str]:
     for split in summary.complete_splits:
         if split not in summary.references:
             yield f"The reference encoder's scores on {split} are not stored, so there is no hypervolume on {split}."
         if not summary.oracles[split]:
             yield f"The oracle front on {split} is not stored, so the front is not compared with its limit on {split}."
-
-
-def _on_intervals(summary: Summary) -> Iterator[str]:
     for split in summary.complete_splits if summary.members else ():
         why = why_no_intervals(summary, split)
         if why and missing_intervals(split) not in summary.damage:  # which already has a note

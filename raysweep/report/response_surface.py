@@ -32,6 +32,8 @@ FloatArray = NDArray[np.float64]
 MAX_TRIED = 300  # maximum number of configurations for fitting the kernel's parameters
 MAX_USED = 2500  # maximum number of configurations in the surface; time grows cubically
 
+SEED = 0  # fixed, so that the same scores give the same subset
+
 MAX_STEPS = 60  # of the optimizer that fits the kernel's parameters
 
 # Priors: the logarithms of the kernel's parameters are normal.
@@ -57,16 +59,16 @@ def main_effects(axes: Sequence[Axis], scores: FloatArray) -> FloatArray:
 class Surface:
     """The posterior mean of the process, given scores of configurations."""
 
-    def __init__(self, axes: Sequence[Axis], scores: FloatArray, seed: int = 0) -> None:
+    def __init__(self, axes: Sequence[Axis], scores: FloatArray) -> None:
         """Fit the process to ``scores`` (n,) at the axes' places; they must not all be equal.
 
-        If there are many scores, a random subset drawn with ``seed`` is used.
+        If there are many scores, a random subset is used.
         """
         self._axes = axes
         self._center = float(scores.mean())
         self._scale = float(scores.std())
         standardized = (scores - self._center) / self._scale
-        drawn = np.random.default_rng(seed).permutation(len(scores))
+        drawn = np.random.default_rng(SEED).permutation(len(scores))
 
         tried = drawn[:MAX_TRIED]
         likelihood = _Likelihood(axes, _places(axes, tried), standardized[tried])

@@ -114,9 +114,15 @@ def compare_runs(sides: Sequence[Side]) -> SideBySide:
     splits, notes = _comparable_splits(sides)
     reference_points = _reference_points(sides, splits)
     has_same_constraints = _have_same_constraints(sides)
-    fronts = {}
+    fronts: dict[ScoredSplit, list[CountedFront]] = {}  # by run
     for split, start in reference_points.items():
-        fronts[split] = [_counted_front(side, split, start, only_feasible=has_same_constraints) for side in sides]
+        fronts[split] = []
+        for side in sides:
+            points = side.front.feasible_on(split) if has_same_constraints else side.front.on(split)
+            area = hypervolume([score_pair(point) for point in points], start)
+            fronts[split].append(CountedFront(side.label, side.summary, split, points, area))
+    best_names = tuple(side.best.name if side.best else None for side in sides)
+    best_points = SettingDifference("best point", best_names)
     return SideBySide(
         sides=tuple(sides),
         splits=splits,
@@ -126,7 +132,7 @@ def compare_runs(sides: Sequence[Side]) -> SideBySide:
         level=LEVEL,
         dominations=tuple(_dominations(sides, splits)),
         settings=tuple(_settings(sides)),
-        best_configs=tuple(_best_configs(sides)),
+        best_configs=(best_points, *_differing([side.best_config for side in sides])),
         notes=(*_notes(sides, splits), *notes),
     )
 
@@ -236,13 +242,6 @@ def _reference_points(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> d
     return points
 
 
-def _counted_front(side: Side, split: ScoredSplit, start: Pair, *, only_feasible: bool) -> CountedFront:
-    """Return the points that count, with their hypervolume above ``start``."""
-    points = side.front.feasible_on(split) if only_feasible else side.front.on(split)
-    area = hypervolume([score_pair(point) for point in points], start)
-    return CountedFront(side.label, side.summary, split, points, area)
-
-
 def _differences(fronts: Mapping[ScoredSplit, Sequence[CountedFront]]) -> Iterator[AreaDifference]:
     """Yield the difference between each run's front and the first run's, with simultaneous intervals."""
     pairs = [(front, first) for first, *others in fronts.values() for front in others]
@@ -257,14 +256,11 @@ def _differences(fronts: Mapping[ScoredSplit, Sequence[CountedFront]]) -> Iterat
 def _dominations(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> Iterator[Domination]:
     for split in splits:
         for side, other in permutations(sides, 2):
-            points, other_points = side.front.on(split), other.front.on(split)
-            if points and other_points:
-                dominated = [
-                    other_point.name
-                    for other_point in other_points
-                    if any(dominates(point, other_point) for point in points)
-                ]
-                yield Domination(split, side.label, other.label, tuple(dominated), len(other_points))
+            front, other_front = side.front.on(split), other.front.on(split)
+            if front and other_front:
+                dominated = [point for point in other_front if any(dominates(member, point) for member in front)]
+                names = tuple(point.name for point in dominated)
+                yield Domination(split, side.label, other.label, names, len(other_front))
 
 
 _INFO = ("model", "prompt", "polarity_weight", "similarity", "constraints", "num_trials", "seed", "version")
@@ -278,12 +274,6 @@ def _settings(sides: Sequence[Side]) -> Iterator[SettingDifference]:
         yield from _differing([{"version": info.version} for info in infos])
     else:
         yield from _differing([{name: getattr(info, name) for name in _INFO} for info in infos])
-
-
-def _best_configs(sides: Sequence[Side]) -> Iterator[SettingDifference]:
-    bests = [side.best for side in sides]
-    yield SettingDifference("best point", tuple(None if best is None else best.name for best in bests))
-    yield from _differing([side.best_config for side in sides])
 
 
 def _differing(mappings: Sequence[Mapping[str, Any]]) -> Iterator[SettingDifference]:

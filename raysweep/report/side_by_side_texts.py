@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from raysweep.output import ABSENT, TextTable, escape_markdown, markdown_lines
-from raysweep.report.area_difference import AreaDifference
 from raysweep.report.side_by_side import SettingDifference, SideBySide
 from raysweep.report.tables import short, show, show_area
 from raysweep.report.texts import CORRECTED
@@ -64,16 +63,6 @@ def domination_table(comparison: SideBySide) -> TextTable:
     return TextTable(("split", "domination", "dominated", "points"), tuple(rows), text)
 
 
-def setting_table(comparison: SideBySide) -> TextTable:
-    """Return the settings of the sweeps that differ between runs."""
-    return _by_run(comparison, "setting", comparison.settings)
-
-
-def best_table(comparison: SideBySide) -> TextTable:
-    """Return the best point of each run under its own objective, and the parameters of its configuration that differ."""
-    return _by_run(comparison, "best of", comparison.best_configs)
-
-
 def _by_run(comparison: SideBySide, heading: str, differences: tuple[SettingDifference, ...]) -> TextTable:
     columns = (heading, *(side.label for side in comparison.sides))
     rows = []
@@ -89,8 +78,8 @@ def sections(comparison: SideBySide) -> Iterator[tuple[str, TextTable]]:
         "Runs": run_table(comparison),
         "Difference of hypervolumes": difference_table(comparison),
         "Dominated points": domination_table(comparison),
-        "Settings that differ": setting_table(comparison),
-        "Best configurations": best_table(comparison),
+        "Settings that differ": _by_run(comparison, "setting", comparison.settings),
+        "Best configurations": _by_run(comparison, "best of", comparison.best_configs),
     }
     yield from ((title, table) for title, table in tables.items() if table.rows)
 
@@ -132,10 +121,24 @@ def markdown(comparison: SideBySide) -> str:
 
 def as_json(comparison: SideBySide) -> dict[str, Any]:
     """Return the content of all tables, and the fronts."""
+    differences = []
+    for difference in comparison.differences:
+        interval = difference.interval
+        values = {
+            "split": difference.split,
+            "label": difference.label,
+            "other": difference.other,
+            "estimate": difference.estimate,
+            "interval": None if interval is None else [interval.low, interval.high],
+            "level": comparison.level,
+            "over": None if interval is None else difference.noise,
+            "why_no_interval": difference.why_none or None,
+        }
+        differences.append(values)
     return {
         "runs": [_run_as_json(comparison, number) for number in range(len(comparison.sides))],
         "reference_points": {split: list(point) for split, point in comparison.reference_points.items()},
-        "differences": [_difference_as_json(difference, comparison.level) for difference in comparison.differences],
+        "differences": differences,
         "dominations": [dataclasses.asdict(domination) for domination in comparison.dominations],
         "settings": _values_by_name(comparison.settings),
         "best_configurations": _values_by_name(comparison.best_configs),
@@ -151,30 +154,10 @@ def _run_as_json(comparison: SideBySide, number: int) -> dict[str, Any]:
     side = comparison.sides[number]
     results = side.summary.results
     areas = {split: areas[number] if side.front.members else None for split, areas in comparison.areas.items()}
-    fronts = {}
+    scores = ("polarity", "similarity", "retention")
+    fronts: dict[str, list[dict[str, Any]]] = {split: [] for split in comparison.splits}
     for split in comparison.splits:
-        fronts[split] = [
-            {
-                "point": point.name,
-                "polarity": point.polarity,
-                "similarity": point.similarity,
-                "retention": point.retention,
-            }
-            for point in side.front.on(split)
-        ]
+        for point in side.front.on(split):
+            fronts[split].append({"point": point.name, **{name: getattr(point, name) for name in scores}})
     status = {"label": side.label, "run": results.folder, "status": results.status, "num_trials": len(results.trials)}
     return {**status, "hypervolume": areas, "front": fronts}
-
-
-def _difference_as_json(difference: AreaDifference, level: float) -> dict[str, Any]:
-    interval = None if difference.interval is None else [difference.interval.low, difference.interval.high]
-    return {
-        "split": difference.split,
-        "label": difference.label,
-        "other": difference.other,
-        "estimate": difference.estimate,
-        "interval": interval,
-        "level": level,
-        "over": None if difference.interval is None else difference.noise,
-        "why_no_interval": difference.why_none or None,
-    }

@@ -158,28 +158,25 @@ def area_table(summary: Summary) -> TextTable:
         area = summary.areas.get(split)
         if reference is not None:
             scores = (show(reference.polarity), show(reference.similarity))
-            areas = (ABSENT,) * 4 if area is None else _area_cells(area, summary.uncertainty.get(split))
+            areas = (ABSENT,) * 4
+            if area is not None:
+                start_polarity, start_similarity = area.reference_point
+                start = f"({show(start_polarity)}, {show(start_similarity)})"
+                front, share = area_texts(area, summary.uncertainty.get(split))
+                oracle = ABSENT if area.oracle is None else show_area(area.oracle)
+                areas = (start, front, oracle, share)
             rows.append((split, *scores, *areas))
-    columns = (
-        "split",
-        "P of R",
-        "S of R",
-        "hypervolume above (P, S)",
-        "front",
-        "oracle front",
-        "share",
-    )
+    columns = ("split", "P of R", "S of R", "hypervolume above (P, S)", "front", "oracle front", "share")
     return TextTable(columns, tuple(rows), frozenset({"split"}))
 
 
-def _area_cells(area: Area, uncertainty: FrontUncertainty | None) -> tuple[str, ...]:
-    polarity, similarity = area.reference_point
-    oracle = ABSENT if area.oracle is None else show_area(area.oracle)
+def area_texts(area: Area, uncertainty: FrontUncertainty | None) -> tuple[str, str]:
+    """Return a front's hypervolume and its share of the oracle's, with intervals if there are any."""
     front, share = show_area(area.front), show_share(area.share)
     if uncertainty is not None:
         front += f" {show_interval(uncertainty.hypervolume, show_area)}"
         share += f" {show_interval(uncertainty.share, show_share)}"
-    return f"({show(polarity)}, {show(similarity)})", front, oracle, share
+    return front, share
 
 
 def certainty_table(summary: Summary) -> TextTable:
@@ -191,7 +188,13 @@ def certainty_table(summary: Summary) -> TextTable:
         name = name_of_point(point)
         row = [str(point.trial), str(point.step), kind_name(point)]
         for split in splits:
-            row += _certainty_cells(summary.uncertainty[split].members.get(name))
+            uncertainty = summary.uncertainty[split].members.get(name)
+            row += _interval_cells(uncertainty)
+            if uncertainty is None:
+                row += [ABSENT, ABSENT]
+            else:
+                mark = " ★" if uncertainty.in_knee_region else ""
+                row += [f"{uncertainty.stability:.0%}", f"{uncertainty.knee_share:.0%}{mark}"]
         from_knee = summary.certainty.from_knee.get(name)
         if from_knee is None:
             row += [ABSENT, ABSENT]
@@ -202,19 +205,6 @@ def certainty_table(summary: Summary) -> TextTable:
     compared_on = summary.certainty.compared_on
     differences = (f"{compared_on} P minus knee's", f"{compared_on} S minus knee's")
     return TextTable(("trial", "step", "kind", *columns, *differences), tuple(rows), frozenset({"kind"}))
-
-
-def _certainty_cells(point: PointUncertainty | None) -> tuple[str, ...]:
-    if point is None:
-        return (ABSENT,) * 5
-    mark = " ★" if point.in_knee_region else ""
-    return (
-        show_interval(point.polarity),
-        show_interval(point.similarity),
-        show_interval(point.retention),
-        f"{point.stability:.0%}",
-        f"{point.knee_share:.0%}{mark}",
-    )
 
 
 def _difference_cell(difference: Difference) -> str:
@@ -239,9 +229,6 @@ def _trial_row(trial_summary: TrialSummary, varied: Iterable[str]) -> tuple[str,
     configuration = describe(trial.config, varied)
     if trial.replicate_of is not None:
         configuration += f", repeats trial {trial.replicate_of}"
-    objective = show(trial_summary.objective)
-    if not trial_summary.is_feasible:
-        objective = f"({objective})"
     return (
         str(trial.trial),
         configuration,
@@ -249,11 +236,19 @@ def _trial_row(trial_summary: TrialSummary, varied: Iterable[str]) -> tuple[str,
         trial.reason,
         str(len(rungs)),
         f"{rungs[-1].examples_seen:,}" if rungs else ABSENT,
-        ABSENT if best is None else objective,
+        objective_cell(trial_summary),
         ABSENT if best is None else show(best.polarity),
         ABSENT if best is None else show(best.similarity),
         f"{trial.seconds:,.0f}",
     )
+
+
+def objective_cell(trial_summary: TrialSummary) -> str:
+    """Return the objective of a trial's best point, in parentheses if the point misses a constraint."""
+    if trial_summary.best is None:
+        return ABSENT
+    objective = show(trial_summary.objective)
+    return objective if trial_summary.is_feasible else f"({objective})"
 
 
 def cost_table(summary: Summary) -> TextTable:
@@ -318,32 +313,27 @@ def mean_table(summary: Summary) -> TextTable:
         assert point.trial is not None
         original = originals[point.trial]
         name = (point.trial if original is None else original, point.step, point.kind, point.value)
-        if name in means:
-            intervals = _interval_cells(replicated.get(name)) if replicated else ()
-            rows.append((*_mean_cells(point, means[name]), *intervals))
+        if name not in means:
+            continue
+        mean = means[name]
+        row = [str(point.trial), str(point.step), kind_name(point), show(point.polarity), show(point.similarity)]
+        row.append(str(mean.runs))
+        row.append(f"{show(mean.polarity)} ± {show(mean.polarity_spread)}")
+        row.append(f"{show(mean.similarity)} ± {show(mean.similarity_spread)}")
+        if replicated:
+            row += _interval_cells(replicated.get(name))
+        rows.append(tuple(row))
     columns = ["trial", "step", "kind", "P", "S", "runs", "mean P", "mean S"]
     if replicated:
         columns += ["P in", "S in", "retention in"]
     return TextTable(tuple(columns), tuple(rows), frozenset({"kind"}))
 
 
-def _interval_cells(intervals: ScoreIntervals | None) -> tuple[str, ...]:
+def _interval_cells(intervals: ScoreIntervals | PointUncertainty | None) -> tuple[str, ...]:
+    """Return the intervals of P, S and retention."""
     if intervals is None:
         return (ABSENT,) * 3
     return show_interval(intervals.polarity), show_interval(intervals.similarity), show_interval(intervals.retention)
-
-
-def _mean_cells(point: Point, mean: Mean) -> tuple[str, ...]:
-    return (
-        str(point.trial),
-        str(point.step),
-        kind_name(point),
-        show(point.polarity),
-        show(point.similarity),
-        str(mean.runs),
-        f"{show(mean.polarity)} ± {show(mean.polarity_spread)}",
-        f"{show(mean.similarity)} ± {show(mean.similarity_spread)}",
-    )
 
 
 def trial_counts(summary: Summary) -> str:

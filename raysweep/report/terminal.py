@@ -7,8 +7,9 @@ from raysweep.report.calibration import calibration_lines
 from raysweep.report.choice import Candidate, export_command, why_no_intervals_of
 from raysweep.report.comparison import baseline_lines
 from raysweep.report.known_labels import known_labels_lines
-from raysweep.report.summary import SPLITS, Area, Summary
+from raysweep.report.summary import SPLITS, Summary
 from raysweep.report.tables import (
+    area_texts,
     describe,
     front_table,
     guard_cell,
@@ -16,20 +17,15 @@ from raysweep.report.tables import (
     member_marks,
     score_cells,
     show,
-    show_area,
-    show_interval,
-    show_share,
 )
 from raysweep.report.texts import CORRECTED, limits_text
 from raysweep.report.trust import trust_lines
 from raysweep.results.types import ScoredSplit
 from raysweep.results.views import varied_parameters
-from raysweep.uncertainty.front import FrontUncertainty
 from raysweep.uncertainty.interval import LEVEL
 
-MAX_ROWS = (
-    24  # of the front's table; a longer front is reduced to its ends, its marked members, and others evenly spaced
-)
+# Rows of the front's table. A longer front is reduced to its ends, its marked members, and others evenly spaced.
+MAX_ROWS = 24
 
 MAX_COMMANDS = 3  # for more points, one command with a placeholder is printed
 
@@ -38,7 +34,7 @@ def front_tables(summary: Summary) -> list[TextTable]:
     """Return tables of the front for a terminal, without intervals, retention, accuracy, and without kinds if all are plain.
 
     If there are guard scores, a first, wider table includes them; the last one fits a terminal of 80 columns. The
-    caption lists the configuration of candidate trial on the front and the number of members that are left out.
+    caption lists the configuration of each trial on the front and the number of members that are left out.
     """
     has_guards = any(member.guards for member in summary.members)
     wider = [_front_table(summary, with_guards=True)] if has_guards else []
@@ -54,8 +50,9 @@ def _front_table(summary: Summary, *, with_guards: bool) -> TextTable:
     if not with_guards:
         omitted |= guards
     columns = [column for column in front.columns if column not in omitted]
+    shown_rows = _shown_rows(summary)
     rows = []
-    for number in _shown_rows(summary):
+    for number in shown_rows:
         cells = dict(zip(front.columns, front.rows[number], strict=True))
         cells["mark"] = "\n".join(member_marks(summary.members[number]))
         rows.append(tuple(cells[column] for column in columns))
@@ -64,7 +61,7 @@ def _front_table(summary: Summary, *, with_guards: bool) -> TextTable:
         rows=tuple(rows),
         text=front.text,
         title=f"Front of {summary.results.info.name}, scores x100",
-        caption="\n".join(_caption_lines(summary, front, guards & omitted)),
+        caption="\n".join(_caption_lines(summary, front, len(shown_rows), guards & omitted)),
     )
 
 
@@ -79,47 +76,37 @@ def _shown_rows(summary: Summary) -> list[int]:
     return sorted(marked | spread)
 
 
-def _caption_lines(summary: Summary, front: TextTable, omitted_guards: Set[str]) -> Iterator[str]:
-    num_shown = len(_shown_rows(summary))
+def _caption_lines(summary: Summary, front: TextTable, num_shown: int, omitted_guards: Set[str]) -> Iterator[str]:
     if num_shown < len(summary.members):
         yield f"{num_shown} of {len(summary.members)} members; raysweep show lists all of them"
     if omitted_guards:
         yield f"scores of {', '.join(sorted(omitted_guards))} are in the report, or in a wider terminal"
-    yield from _configuration_lines(front)
+    configuration_at = front.columns.index("configuration")
+    configurations = {}
+    for member, row in zip(summary.members, front.rows, strict=True):
+        configurations[member.dev.trial or 0] = row[configuration_at]
+    for trial, configuration in sorted(configurations.items()):
+        yield f"trial {trial}: {configuration}"
     if limits := limits_text(summary.results):
         yield f"constraints: {limits}"
     for split, reference in summary.references.items():
-        scores = f"P {show(reference.polarity)}, S {show(reference.similarity)}"
-        yield f"R on {split}: {scores}"
+        yield f"R on {split}: P {show(reference.polarity)}, S {show(reference.similarity)}"
     yield from calibration_lines(summary)
     yield from baseline_lines(summary)
     for split, area in summary.areas.items():
-        yield f"hypervolume on {split}: {_area(area, summary.uncertainty.get(split))}"
+        uncertainty = summary.uncertainty.get(split)
+        text, share = area_texts(area, uncertainty)
+        if area.share is not None:
+            text += f", {share} of the oracle's"
+        if uncertainty is not None and uncertainty.hypervolume is not None:
+            text += f"; intervals over {uncertainty.noise}, {CORRECTED}"
+        yield f"hypervolume on {split}: {text}"
     yield from known_labels_lines(summary)
     yield from trust_lines(summary)
 
 
-def _area(area: Area, uncertainty: FrontUncertainty | None) -> str:
-    front, share = show_area(area.front), show_share(area.share)
-    if uncertainty is not None:
-        front += f" {show_interval(uncertainty.hypervolume, show_area)}"
-        share += f" {show_interval(uncertainty.share, show_share)}"
-    text = front if area.share is None else f"{front}, {share} of the oracle's"
-    if uncertainty is None or uncertainty.hypervolume is None:
-        return text
-    return f"{text}; intervals over {uncertainty.noise}, {CORRECTED}"
-
-
-def _configuration_lines(front: TextTable) -> Iterator[str]:
-    trial_at = front.columns.index("trial")
-    configuration_at = front.columns.index("configuration")
-    configurations = {int(row[trial_at]): row[configuration_at] for row in front.rows}
-    for trial, configuration in sorted(configurations.items()):
-        yield f"trial {trial}: {configuration}"
-
-
 def choice_tables(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> list[TextTable]:
-    """Return tables of chosen points, candidate narrower than the one before.
+    """Return tables of chosen points, each narrower than the one before.
 
     They differ in whether they have intervals, and whether they have accuracy, guards and width.
     """
@@ -142,9 +129,7 @@ def _choice_table(
     guards = sorted({name for candidate in chosen for name in candidate.guards}) if details else []
     rows = []
     for candidate in chosen:
-        marks = mark_names(
-            is_knee="knee" in candidate.marks, is_best="best" in candidate.marks, is_feasible=candidate.is_feasible
-        )
+        marks = mark_names(is_knee=candidate.is_knee, is_best=candidate.is_best, is_feasible=candidate.is_feasible)
         cells = [candidate.dev.name, " ".join(marks), show(candidate.objective)]
         for split in splits:
             point = candidate.on(split)
@@ -160,15 +145,18 @@ def _choice_table(
 
 
 def choice_lines(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> Iterator[str]:
-    """Yield the configuration of candidate trial, a description of the scores, and the export commands."""
+    """Yield the configuration of each trial, a description of the scores, and the export commands."""
     varied = varied_parameters(summary.results.trials)
     configs = {candidate.dev.trial: candidate.config for candidate in chosen}
     for trial, config in configs.items():
         yield f"trial {trial}: {describe(config, varied)}"
     yield _explain_scores(summary, chosen, splits)
     yield from _missing_intervals(summary, chosen, splits)
-    yield from _missing_guards(summary)
-    members = [candidate.dev.name for candidate in chosen if candidate.is_member]
+    for guard in summary.results.info.guards:  # measured after the search
+        num_missing = sum(guard not in member.guards for member in summary.members)
+        if num_missing:
+            yield f"{num_missing} of the {len(summary.members)} front members are not scored under {guard} yet."
+    members = [candidate.dev.name for candidate in chosen if candidate.member]
     blank = ["POINT"]
     for name in members if len(members) <= MAX_COMMANDS else blank:
         yield f"export: {export_command(summary, name)}"
@@ -195,11 +183,3 @@ def _missing_intervals(summary: Summary, chosen: Sequence[Candidate], splits: Se
         if without:
             owners = "" if len(without) == len(points) else f" of {len(without)} points"
             yield f"Intervals{owners} on {split} are missing: {why_no_intervals_of(summary, without[0])}."
-
-
-def _missing_guards(summary: Summary) -> Iterator[str]:
-    """Yield a line per guard that some members have no score of. Guards are only measured after the search."""
-    for guard in summary.results.info.guards:
-        num_missing = sum(guard not in member.guards for member in summary.members)
-        if num_missing:
-            yield f"{num_missing} of the {len(summary.members)} front members are not scored under {guard} yet."

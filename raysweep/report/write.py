@@ -19,7 +19,7 @@ from raysweep.report.summary import SPLITS, Summary, summary_of
 from raysweep.results.account import Account
 from raysweep.results.readings import Readings, load_readings
 from raysweep.results.settings_file import check_settings
-from raysweep.results.types import Point, Trial
+from raysweep.results.types import Point
 from raysweep.storage.folder import Folder, LocalFolder, as_folder
 
 Row = dict[str, Any]  # a table's cells by column
@@ -90,7 +90,13 @@ def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> di
     front_png, progress_png = figures.front_figure(summary), figures.progress_figure(summary)
     points = [_point_row(point) for point in results.points]
     rungs = [dataclasses.asdict(rung) for rung in results.rungs]
-    trials = [_trial_row(trial, priced=summary.account.priced) for trial in results.trials]
+    trials = []
+    for trial in results.trials:
+        row = dataclasses.asdict(trial)
+        row["config"] = json.dumps(dict(trial.config), sort_keys=True)
+        if not summary.account.priced:
+            row["money"] = None
+        trials.append(row)
     material = Material(summary, front_png, progress_png, origin, importances(summary), readings)
     return {
         "front.json": _json(_front_rows(summary)),
@@ -140,12 +146,6 @@ def _point_row(point: Point) -> Row:
     for name in SCORES:
         row[name] = None if row[name] is None else round(100 * row[name], 4)
     return row
-
-
-def _trial_row(trial: Trial, *, priced: bool) -> Row:
-    config = json.dumps(dict(trial.config), sort_keys=True)
-    money = trial.money if priced else None
-    return {**dataclasses.asdict(trial), "config": config, "money": money}
 
 
 def _json(rows: Sequence[Row]) -> bytes:

@@ -38,13 +38,6 @@ def scripted_section(name: str, title: str, content: str) -> str:
     return f'<section id="{name}" class="scripted" hidden aria-labelledby="{name}-title">\n{heading}\n{content}\n</section>'
 
 
-def table_section(name: str, title: str, text: str, content: TextTable) -> str:
-    """Return a section with a paragraph and a table; empty if the table has no rows."""
-    if not content.rows:
-        return ""
-    return section(name, title, paragraph(text), table(content, title, "fit"))
-
-
 def figure(png: bytes, title: str) -> str:
     """Return a figure with an embedded image."""
     data = base64.b64encode(_shrink(png)).decode("ascii")

@@ -43,28 +43,23 @@ def member_values(member: Member, index: int, summary: Summary) -> Json:
         "best": member.is_best,
         "width": point.width,
         "test": None if member.test is None else scores_of(member.test),
-        "misses": [*_missed_constraints(member, summary), *_missed_guards(member)],
+        "misses": list(_missed_limits(member, summary)),
         "guards": [_guard_values(member.guards[name]) for name in sorted(member.guards)],
         "command": escape_controls(export_command(summary, point.name, folder)),
         "intervals": {split: _intervals(member, summary.uncertainty.get(split)) for split in summary.splits},
     }
 
 
-def _missed_constraints(member: Member, summary: Summary) -> Iterator[str]:
-    """Yield the constraints that a member misses on dev, such as ``P ≥ 70.0 (66.5)``."""
-    reference = summary.references.get("dev")
-    if reference is None:
-        return
+def _missed_limits(member: Member, summary: Summary) -> Iterator[str]:
+    """Yield the constraints and guards that a member misses, such as ``P ≥ 70.0 (66.5)``."""
     point = member.dev
-    for name, minimum in summary.results.info.constraints.items():
-        unit = reference.similarity if name == "retention" else 1.0
+    reference = summary.references.get("dev")
+    constraints = {} if reference is None else summary.results.info.constraints
+    for name, minimum in constraints.items():
+        unit = reference.similarity if reference and name == "retention" else 1.0
         score = point.polarity if name == "polarity" else point.similarity
         if score < minimum * unit:  # same comparison as in the sweep's objective
             yield _missed(SYMBOLS.get(name, name), score / unit, minimum)
-
-
-def _missed_guards(member: Member) -> Iterator[str]:
-    """Yield the guards that a member misses, such as ``guard trec ≥ 95.0 (93.0)``."""
     for name, measured in sorted(member.guards.items()):
         if measured.at_least is not None and not measured.is_met:
             yield _missed(f"guard {escape_controls(name)}", measured.score, measured.at_least)

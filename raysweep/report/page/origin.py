@@ -7,8 +7,6 @@ from typing import Any
 
 from raysweep.storage.folder import Folder
 
-MAX_CHARACTERS = 200_000  # of a configuration, which users can edit freely
-
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")  # of a URI; pages may be shared
 
 
@@ -23,8 +21,6 @@ class Origin:
     def read(cls, run: Folder) -> "Origin":
         """Read the available files; a damaged run may lack some of them."""
         configuration = _read_text(run, "config.yaml")
-        if len(configuration) > MAX_CHARACTERS:
-            configuration = configuration[:MAX_CHARACTERS] + "\n…"
         return cls(_CREDENTIALS.sub("…@", configuration), _read_identities(run))
 
 

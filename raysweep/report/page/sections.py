@@ -4,10 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from raysweep.output import ABSENT, TextTable, escape_html
-from raysweep.report.calibration import CALIBRATION_TEXT, calibration_table
-from raysweep.report.comparison import probe_sentences
 from raysweep.report.front import Member
-from raysweep.report.known_labels import KNOWN_LABELS_TEXT, known_labels_sentences, known_labels_table
 from raysweep.report.notes import notes
 from raysweep.report.page.markup import (
     details,
@@ -18,19 +15,14 @@ from raysweep.report.page.markup import (
     scroll_box,
     section,
     table,
-    table_section,
 )
 from raysweep.report.page.members import TITLE, member_table
 from raysweep.report.page.origin import Origin
 from raysweep.report.page.trials import stopping_table, stopping_text, trial_table
-from raysweep.report.summary import Area, Summary
+from raysweep.report.summary import Summary
+from raysweep.report.table_sections import TableSection, cost_sections, evaluation_sections
 from raysweep.report.tables import (
-    area_table,
-    baseline_table,
-    bill_table,
     certainty_table,
-    cost_table,
-    mean_table,
     settings_table,
     show,
     show_area,
@@ -38,20 +30,10 @@ from raysweep.report.tables import (
     show_share,
     trial_counts,
 )
-from raysweep.report.texts import (
-    BASELINES_TEXT,
-    CERTAINTY_TEXT,
-    CORRECTED,
-    SCORES_TEXT,
-    bill_sentences,
-    cost_text,
-    objective_text,
-)
-from raysweep.report.trust import area_text, means_text, trust_sentences
-from raysweep.results.account import Entry
+from raysweep.report.texts import CERTAINTY_TEXT, CORRECTED, SCORES_TEXT, objective_text
+from raysweep.report.trust import trust_sentences
 from raysweep.results.readings import Readings
-from raysweep.results.types import Point, ScoredSplit
-from raysweep.uncertainty.front import FrontUncertainty
+from raysweep.results.types import Point
 
 TARGET_TITLES = {"polarity": "P, polarity", "similarity": "S, similarity", "objective": "objective"}
 
@@ -85,29 +67,39 @@ def sections(material: Material) -> list[str]:
     """Return the sections in page order; a section without content is empty."""
     summary = material.summary
     items = "".join(f"<li>{escape_html(note)}</li>" for note in notes(summary))
-    known_labels_text = " ".join([KNOWN_LABELS_TEXT, *known_labels_sentences(summary)])
     importances = importance_table(material.importances)
+    tracebacks = []
+    for trial in summary.results.trials:
+        if trial.traceback:
+            content = f'<pre class="scroll" tabindex="0">{escape_html(trial.traceback)}</pre>'
+            tracebacks.append(details(f"Trial {trial.trial}: {trial.reason}", content))
+    stopping = TableSection("Early stopping", stopping_table(summary), [stopping_text(summary)])
     return [
         f'<ul class="notes">{items}</ul>' if items else "",
         tiles(summary),
         _front(material),
         _readings(material),
         _certainty(summary),
-        table_section("calibration", "Calibration", CALIBRATION_TEXT, calibration_table(summary)),
-        _baselines(summary),
-        table_section("replicates", "Replicates", means_text(summary), mean_table(summary)),
-        table_section("hypervolume", "Hypervolume", area_text(summary), area_table(summary)),
-        table_section("known-labels", "Known labels", known_labels_text, known_labels_table(summary)),
+        *(_table_section(content) for content in evaluation_sections(summary)),
         _curves(material),
         _hyperparameters(summary),
         section("importance", "Importance", paragraph(IMPORTANCE_TEXT), importances) if importances else "",
         _trials(summary),
-        table_section("stopping", "Early stopping", stopping_text(summary), stopping_table(summary)),
-        table_section("cost", "Cost", cost_text(summary.account), cost_table(summary)) if summary.trials else "",
-        table_section("bill", "Bill", bill_sentences(summary.bill), bill_table(summary)),
-        section("failures", "Failures", *_tracebacks(summary)),
+        _table_section(stopping, "stopping"),
+        *(_table_section(content) for content in cost_sections(summary)),
+        section("failures", "Failures", *tracebacks),
         _settings(material),
     ]
+
+
+def _table_section(content: TableSection, name: str = "") -> str:
+    """Return a section whose ``name``, the target of links, is by default its title."""
+    title = content.title
+    if not content.table.rows:
+        return ""
+    paragraphs = [paragraph(text) for text in content.paragraphs]
+    style = "" if title == "Baselines" else "fit"
+    return section(name or title.lower().replace(" ", "-"), title, *paragraphs, table(content.table, title, style))
 
 
 @dataclass(frozen=True)
@@ -134,9 +126,17 @@ def tiles(summary: Summary) -> str:
         all_tiles += _member_tiles(member)
     total = summary.account.total
     if total.cost.seconds:
-        all_tiles.append(_cost_tile(total))
+        detail = "worker time"
+        if total.saved_seconds:
+            detail += f"; early stopping saved about {total.saved_seconds:,.0f}"
+        all_tiles.append(Tile("trial-seconds", f"{total.cost.seconds:,.0f}", detail))
     for split, area in summary.areas.items():
-        all_tiles.append(_area_tile(split, area, summary.uncertainty.get(split)))
+        uncertainty = summary.uncertainty.get(split)
+        detail = f"front {show_area(area.front)}"
+        if uncertainty is not None and uncertainty.share is not None:
+            interval = show_interval(uncertainty.share, show_share)
+            detail = f"{interval} {CORRECTED}; {detail}"
+        all_tiles.append(Tile(f"share of the oracle's hypervolume, {split}", show_share(area.share), detail))
     content = "".join(tile.render() for tile in all_tiles)
     return f'<dl class="tiles">{content}</dl>'
 
@@ -156,21 +156,6 @@ def _member_tiles(member: Member) -> Iterator[Tile]:
 def _score_pair(point: Point) -> str:
     """Format P and S."""
     return f"{show(point.polarity)} / {show(point.similarity)}"
-
-
-def _cost_tile(total: Entry) -> Tile:
-    detail = "worker time"
-    if total.saved_seconds:
-        detail += f"; early stopping saved about {total.saved_seconds:,.0f}"
-    return Tile("trial-seconds", f"{total.cost.seconds:,.0f}", detail)
-
-
-def _area_tile(split: ScoredSplit, area: Area, uncertainty: FrontUncertainty | None) -> Tile:
-    detail = f"front {show_area(area.front)}"
-    if uncertainty is not None and uncertainty.share is not None:
-        interval = show_interval(uncertainty.share, show_share)
-        detail = f"{interval} {CORRECTED}; {detail}"
-    return Tile(f"share of the oracle's hypervolume, {split}", show_share(area.share), detail)
 
 
 def script_element(name: str, text: str = "", keys: str = "") -> str:
@@ -215,13 +200,6 @@ def _certainty(summary: Summary) -> str:
     sentences = [paragraph(sentence) for sentence in trust_sentences(summary)]
     intervals = table(content, "Intervals and stability of front members")
     return section("certainty", "Certainty", *sentences, intervals, paragraph(CERTAINTY_TEXT, "soft"))
-
-
-def _baselines(summary: Summary) -> str:
-    if not summary.baselines:
-        return ""
-    texts = [paragraph(text) for text in (BASELINES_TEXT, *probe_sentences(summary))]
-    return section("baselines", "Baselines", *texts, table(baseline_table(summary), "Baselines"))
 
 
 def _curves(material: Material) -> str:
@@ -290,13 +268,6 @@ def _trials(summary: Summary) -> str:
     if summary.results.info.constraints:
         text += " Parentheses mark points that miss a constraint."
     return section("trials", "Trials", paragraph(text), script_element("trials-filter"), trial_table(summary))
-
-
-def _tracebacks(summary: Summary) -> Iterator[str]:
-    for trial in summary.results.trials:
-        if trial.traceback:
-            content = f'<pre class="scroll" tabindex="0">{escape_html(trial.traceback)}</pre>'
-            yield details(f"Trial {trial.trial}: {trial.reason}", content)
 
 
 def _settings(material: Material) -> str:

@@ -11,7 +11,7 @@ from raysweep.report.page.markup import scroll_box, wrap_terms
 from raysweep.report.page.points import Json, scaled
 from raysweep.report.statuses import STATUS_STYLES, standing, with_sign
 from raysweep.report.summary import Summary, TrialSummary
-from raysweep.report.tables import short, show
+from raysweep.report.tables import objective_cell, short, show
 from raysweep.results.types import Point, Trial
 from raysweep.results.views import varied_parameters
 
@@ -34,28 +34,26 @@ def plain_value(value: Any) -> Value:
 
 def parameters(trials: Sequence[Trial]) -> list[Json]:
     """Return the varied parameters; numeric ones have ``log`` set if their values need a logarithmic axis."""
-    return [_parameter(name, [plain_value(trial.config.get(name)) for trial in trials]) for name in _varied(trials)]
-
-
-def _varied(trials: Sequence[Trial]) -> tuple[str, ...]:
-    return varied_parameters(trials) if trials else ()
-
-
-def _parameter(name: str, values: Sequence[Value]) -> Json:
-    present = [value for value in values if value is not None]
-    numbers = [value for value in present if not isinstance(value, str)]
-    is_numeric = bool(numbers) and len(numbers) == len(present)
-    if not is_numeric:
-        return {"name": escape_controls(name), "kind": "category", "values": sorted({str(value) for value in present})}
-    is_log = min(numbers) > 0 and max(numbers) > LOG_RATIO * min(numbers)
-    return {"name": escape_controls(name), "kind": "number", "log": is_log}
+    described: list[Json] = []
+    for name in varied_parameters(trials):
+        values = [plain_value(trial.config.get(name)) for trial in trials]
+        present = [value for value in values if value is not None]
+        numbers = [value for value in present if not isinstance(value, str)]
+        parameter: Json = {"name": escape_controls(name)}
+        if numbers and len(numbers) == len(present):
+            is_log = min(numbers) > 0 and max(numbers) > LOG_RATIO * min(numbers)
+            parameter |= {"kind": "number", "log": is_log}
+        else:
+            parameter |= {"kind": "category", "values": sorted({str(value) for value in present})}
+        described.append(parameter)
+    return described
 
 
 def common_values(trials: Sequence[Trial]) -> Json:
     """Return the parameters that have the same value in all trials."""
     if not trials:
         return {}
-    varied = set(_varied(trials))
+    varied = set(varied_parameters(trials))
     config = trials[0].config
     return {
         escape_controls(name): plain_value(value)
@@ -74,10 +72,15 @@ def trial_values(summary: Summary, indices: Mapping[Point, int]) -> list[Json]:
 
     ``indices`` are those of the shown points.
     """
-    names = _varied([trial_summary.trial for trial_summary in summary.trials])
+    names = varied_parameters(trial_summary.trial for trial_summary in summary.trials)
     values = []
     for trial_summary in summary.trials:
         trial, best = trial_summary.trial, trial_summary.best
+        rungs = []
+        evaluated = zip(trial_summary.rungs, trial_summary.objectives, trial_summary.best_points, strict=True)
+        for rung, objective, point in evaluated:
+            scores = [scaled(score) for score in (objective, point.polarity, point.similarity, point.retention)]
+            rungs.append([rung.examples_seen, *scores])
         values.append(
             {
                 "trial": trial.trial,
@@ -90,19 +93,10 @@ def trial_values(summary: Summary, indices: Mapping[Point, int]) -> list[Json]:
                 "feasible": trial_summary.is_feasible,
                 "objective": None if best is None else scaled(trial_summary.objective),
                 "best": None if best is None else indices.get(best),
-                "rungs": _rungs(trial_summary),
+                "rungs": rungs,
             }
         )
     return values
-
-
-def _rungs(trial_summary: TrialSummary) -> list[list[float | None]]:
-    rungs = []
-    rows = zip(trial_summary.rungs, trial_summary.objectives, trial_summary.best_points, strict=True)
-    for rung, objective, point in rows:
-        scores = [scaled(score) for score in (objective, point.polarity, point.similarity, point.retention)]
-        rungs.append([rung.examples_seen, *scores])
-    return rungs
 
 
 @dataclass(frozen=True)
@@ -166,14 +160,11 @@ def _trial_row(trial_summary: TrialSummary, names: Sequence[str], columns: Seque
 
 
 def _score_texts(trial_summary: TrialSummary) -> list[str]:
-    """Return the objective, P, S and retention of the best point; parentheses mark a missed constraint."""
+    """Return the objective, P, S and retention of the best point."""
     best = trial_summary.best
     if best is None:
         return [ABSENT] * 4
-    objective = show(trial_summary.objective)
-    if not trial_summary.is_feasible:
-        objective = f"({objective})"
-    return [objective, show(best.polarity), show(best.similarity), show(best.retention)]
+    return [objective_cell(trial_summary), show(best.polarity), show(best.similarity), show(best.retention)]
 
 
 def _status_cell(trial: Trial) -> str:

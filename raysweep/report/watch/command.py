@@ -28,7 +28,16 @@ def watch(
         InputError: If there is no run, or if it is damaged.
     """
     views = _views(run, seconds, sleep, Clock(now))
-    view = _update_in_place(views, console) if console.is_terminal else _print_lines(views, console)
+    if console.is_terminal:
+        with Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop") as live:
+            for view in views:
+                live.update(view.render(console.width, console.height), refresh=True)
+    else:
+        printed_news: tuple[str, ...] = ()
+        for view in views:
+            if view.news != printed_news and view.moment.is_live:
+                printed_news = view.news
+                console.print(view.line, markup=False, highlight=False, soft_wrap=True)
     console.print(view.render(console.width), soft_wrap=True)
 
 
@@ -48,24 +57,6 @@ def _views(run: Folder, seconds: float, sleep: Sleep, clock: Clock) -> Iterator[
             return
         sleep(seconds)
         view = View(look(run, ledger, clock), before=view)
-
-
-def _update_in_place(views: Iterator[View], console: Console) -> View:
-    """Show each view in place of the previous one, sized to the terminal, and return the last one."""
-    with Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop") as live:
-        for view in views:
-            live.update(view.render(console.width, console.height), refresh=True)
-    return view
-
-
-def _print_lines(views: Iterator[View], console: Console) -> View:
-    """Print a line for each view with news, and return the last one."""
-    last: tuple[str, ...] = ()
-    for view in views:
-        if view.news != last and view.moment.is_live:
-            last = view.news
-            console.print(view.line, markup=False, highlight=False, soft_wrap=True)
-    return view
 
 
 def console_for_output() -> Console:

@@ -56,12 +56,14 @@ def scatter(layers: Sequence[Layer], width: int, height: int) -> list[str]:
     similarities = [similarity for _, similarity in points]
     rows = Axis.of(polarities, max(2, height - NUM_LABEL_LINES))
     columns = Axis.of(similarities, max(8, width - LABEL_WIDTH - 2))
+    low, high = _format(columns.low), f"{_format(columns.high)} S"
+    gap = " " * max(1, columns.num_cells - len(low) - len(high))
     margin = " " * LABEL_WIDTH
     return [
         "P".rjust(LABEL_WIDTH),
         *_lines(layers, rows, columns),
         f"{margin} +{'-' * columns.num_cells}",
-        _label_columns(columns),
+        f"{margin}  {low}{gap}{high}",
     ]
 
 
@@ -70,25 +72,13 @@ def _lines(layers: Sequence[Layer], rows: Axis, columns: Axis) -> list[str]:
     labels = [""] * rows.num_cells
     labels[0] = _format(rows.low)
     labels[-1] = _format(rows.high)
-    drawn_rows = _draw_rows(layers, rows, columns)
-    upwards = [f"{label:>{LABEL_WIDTH}} |{row}" for label, row in zip(labels, drawn_rows, strict=True)]
-    return [line.rstrip() for line in reversed(upwards)]
-
-
-def _draw_rows(layers: Sequence[Layer], rows: Axis, columns: Axis) -> list[str]:
-    """Return the points of each row, from the lowest P up."""
     cells = [[" "] * columns.num_cells for _ in range(rows.num_cells)]
     for layer in layers:
         for polarity, similarity in layer.points:
             row = cells[rows.cell(polarity)]
             row[columns.cell(similarity)] = layer.sign
-    return ["".join(row) for row in cells]
-
-
-def _label_columns(columns: Axis) -> str:
-    low, high = _format(columns.low), f"{_format(columns.high)} S"
-    gap = columns.num_cells - len(low) - len(high)
-    return f"{' ' * (LABEL_WIDTH + 2)}{low}{' ' * max(1, gap)}{high}"
+    upwards = [f"{label:>{LABEL_WIDTH}} |{''.join(row)}" for label, row in zip(labels, cells, strict=True)]
+    return [line.rstrip() for line in reversed(upwards)]
 
 
 def _format(score: float) -> str:

@@ -15,7 +15,7 @@ from raysweep.report.summary import Summary, summarize
 from raysweep.report.tables import described, kind_name, show, show_area, show_share
 from raysweep.report.watch.moment import Moment
 from raysweep.report.watch.scatter import Layer, Pair, scatter
-from raysweep.results.types import Point, Results
+from raysweep.results.types import Point
 from raysweep.terminal import duration
 
 COLUMNS = ("", "trial", "rung", "kind", "P", "S", "retention", "configuration")
@@ -61,41 +61,34 @@ class View:
 
     def render(self, width: int, height: int | None = None) -> RenderableType:
         """Return the complete view, limited to ``height`` lines if that is given and leaves enough room."""
-        return Group(*self._parts(width, height))
-
-    def _parts(self, width: int, height: int | None) -> Iterator[RenderableType]:
-        yield Text(self.line)
-        if self._summary is None:
-            return
-        yield Text("")
-        if self._summary.members:
-            yield from _front(self._summary, width, height)
-        if self.moment.ending:
-            yield Text("")
-            yield Text(escape_line(self.moment.ending))
+        parts: list[RenderableType] = [Text(self.line)]
+        if self._summary is not None:
+            parts.append(Text(""))
+            if self._summary.members:
+                parts += _front(self._summary, width, height)
+            if self.moment.ending:
+                parts += [Text(""), Text(escape_line(self.moment.ending))]
+        return Group(*parts)
 
 
 def _front(summary: Summary, width: int, height: int | None) -> Iterator[RenderableType]:
     """Yield the table of the front, and the plot's lines."""
-    plot_height, num_members = _heights(height, len(summary.members))
+    plot_height, num_members = PLOT_HEIGHT, len(summary.members)
+    if height is not None:
+        plot_height = min(PLOT_HEIGHT, max(MIN_PLOT_HEIGHT, height - LINES_AROUND - num_members))
+        num_members = max(MIN_MEMBERS, height - LINES_AROUND - plot_height)
     yield _table(summary, num_members, width)
     for line in _plot(summary, width, plot_height):
         yield Text(line, no_wrap=True)
-
-
-def _heights(height: int | None, num_members: int) -> tuple[int, int]:
-    """Return the number of lines in the plot, and the number of front members in the table."""
-    if height is None:
-        return PLOT_HEIGHT, num_members
-    plot_height = min(PLOT_HEIGHT, max(MIN_PLOT_HEIGHT, height - LINES_AROUND - num_members))
-    return plot_height, max(MIN_MEMBERS, height - LINES_AROUND - plot_height)
 
 
 def _trials_and_front(summary: Summary) -> Iterator[str]:
     results = summary.results
     num_trials = results.info.num_trials
     num_begun = sum(trial.replicate_of is None for trial in results.trials)
-    yield f"{num_begun} of {num_trials} trials begun: {_count_by_status(results)}"
+    counts = Counter(str(trial.status) for trial in results.trials)
+    texts = [f"{counts[status]} {status}" for status in reversed(list(STATUS_STYLES)) if counts[status]]
+    yield f"{num_begun} of {num_trials} trials begun: {', '.join(texts) or 'none'}"
     if results.workers is not None:
         yield f"at most {results.workers} at a time"
     for member in summary.members:
@@ -106,12 +99,6 @@ def _trials_and_front(summary: Summary) -> Iterator[str]:
     if area is not None:
         share = "" if area.share is None else f", {show_share(area.share)} of the oracle's"
         yield f"hypervolume {show_area(area.front)}{share}"
-
-
-def _count_by_status(results: Results) -> str:
-    counts = Counter(str(trial.status) for trial in results.trials)
-    texts = [f"{counts[status]} {status}" for status in reversed(list(STATUS_STYLES)) if counts[status]]
-    return ", ".join(texts) or "none"
 
 
 def _table(summary: Summary, num_members: int, width: int) -> Table:
@@ -126,8 +113,9 @@ def _table(summary: Summary, num_members: int, width: int) -> Table:
         table.add_column(column, justify="left" if is_text else "right", no_wrap=True)
     configurations = described(summary.results)
     rows = [_cells(member, configurations) for member in _select_members(summary.members, num_members)]
-    room = width - _width_of_others(rows)
-    table.columns[-1].max_width = max(MIN_CONFIGURATION, room)
+    *other_columns, _ = zip(COLUMNS, *rows, strict=True)
+    other_width = sum(max(map(len, column)) + GAP for column in other_columns)
+    table.columns[-1].max_width = max(MIN_CONFIGURATION, width - other_width)
     for row in rows:
         table.add_row(*map(Text, row))
     num_omitted = len(summary.members) - num_members
@@ -135,12 +123,6 @@ def _table(summary: Summary, num_members: int, width: int) -> Table:
         empty = [""] * (len(COLUMNS) - 1)
         table.add_row(*empty, f"and {num_omitted} more")
     return table
-
-
-def _width_of_others(rows: Sequence[Sequence[str]]) -> int:
-    """Return the width of all columns but the last, the configuration, including gaps."""
-    columns = list(zip(COLUMNS, *rows, strict=True))
-    return sum(max(map(len, column)) + GAP for column in columns[:-1])
 
 
 def _cells(member: Member, configurations: Mapping[int, str]) -> list[str]:
@@ -169,28 +151,17 @@ def _select_members(members: Sequence[Member], num_members: int) -> list[Member]
 
 def _plot(summary: Summary, width: int, height: int) -> list[str]:
     """Plot P against S on dev: all rungs of all trials, the front, its knee and the reference encoder."""
-    layers = _layers(summary)
+    on_dev = [point for point in summary.results.points if point.split == "dev"]
+    layers = [
+        Layer("·", "rungs", _pairs(point for point in on_dev if point.trial is not None)),
+        Layer("R", "reference encoder", _pairs(point for point in on_dev if point.kind == "reference")),
+        Layer("●", "front", _pairs(member.dev for member in summary.members)),
+        Layer("★", "knee", _pairs(member.dev for member in summary.members if member.is_knee)),
+    ]
     lines = scatter(layers, min(width, MAX_PLOT_WIDTH), height)
     legends = [f"{layer.sign} {layer.legend}" for layer in layers if layer.points]
     return [*lines, "  ".join(legends)]
 
 
-def _layers(summary: Summary) -> list[Layer]:
-    on_dev = [point for point in summary.results.points if point.split == "dev"]
-    reference = [point for point in on_dev if point.kind == "reference"]
-    rungs = [point for point in on_dev if point.trial is not None]
-    knees = [member for member in summary.members if member.is_knee]
-    return [
-        Layer("·", "rungs", _pairs(rungs)),
-        Layer("R", "reference encoder", _pairs(reference)),
-        Layer("●", "front", _pairs_of(summary.members)),
-        Layer("★", "knee", _pairs_of(knees)),
-    ]
-
-
 def _pairs(points: Iterable[Point]) -> list[Pair]:
     return [(point.polarity, point.similarity) for point in points]
-
-
-def _pairs_of(members: Iterable[Member]) -> list[Pair]:
-    return _pairs(member.dev for member in members)

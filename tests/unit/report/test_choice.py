@@ -29,13 +29,13 @@ def with_scores(run):
 
 
 def names(chosen):
-    return [each.dev.name for each in chosen.candidates]
+    return [candidate.dev.name for candidate in chosen.candidates]
 
 
 def test_default_choice_is_the_front(summary):
     chosen = choose(summary, Selection())
-    assert [each.dev for each in chosen.candidates] == [member.dev for member in summary.members]
-    assert [each.test for each in chosen.candidates] == [member.test for member in summary.members]
+    assert [candidate.dev for candidate in chosen.candidates] == [member.dev for member in summary.members]
+    assert [candidate.test for candidate in chosen.candidates] == [member.test for member in summary.members]
 
 
 def test_all_operating_points_are_sorted_by_objective(summary):
@@ -73,9 +73,9 @@ def test_infeasible_points_come_last(tmp_path):
     write_ledger(tmp_path, random_trials(14), StoredSweep(info=info))
     summary = summarize(load(tmp_path))
     ranked = choose(summary, Selection(by="similarity", top=99)).candidates
-    meets = [each.dev.polarity >= 0.8 for each in ranked]
+    meets = [candidate.dev.polarity >= 0.8 for candidate in ranked]
     assert meets == sorted(meets, reverse=True) and len(set(meets)) == 2
-    assert [each.is_feasible for each in ranked] == meets
+    assert [candidate.is_feasible for candidate in ranked] == meets
 
 
 def test_unmet_conditions_report_the_range_of_the_points(summary):
@@ -148,7 +148,7 @@ def test_tables_get_narrower(with_scores):
     widths = [max(len(line.rstrip()) for line in text.splitlines()) for text in texts]
     assert widths == sorted(widths, reverse=True) and widths[-1] < 80
     for text in texts:
-        assert all(each.dev.name in text for each in chosen)
+        assert all(candidate.dev.name in text for candidate in chosen)
     known = summary.intervals_of(chosen[0].dev)
     interval = f"[{100 * known.polarity.low:.1f}, {100 * known.polarity.high:.1f}]"
     assert interval in texts[0] and interval in texts[1] and "[" not in texts[2]
@@ -156,9 +156,9 @@ def test_tables_get_narrower(with_scores):
 
 def test_intervals_equal_those_of_the_report(with_scores):
     chosen = choose(with_scores, Selection()).candidates
-    for each, row in zip(chosen, candidates_as_json(with_scores, chosen, ("dev", "test")), strict=True):
+    for candidate, row in zip(chosen, candidates_as_json(with_scores, chosen, ("dev", "test")), strict=True):
         for split in ("dev", "test"):
-            known = with_scores.uncertainty[split].members[name_of_point(each.dev)]
+            known = with_scores.uncertainty[split].members[name_of_point(candidate.dev)]
             for name in ("polarity", "similarity", "retention"):
                 interval = getattr(known, name)
                 assert row[split]["intervals"][name] == [interval.low, interval.high]
@@ -172,10 +172,12 @@ def test_points_far_from_the_front_have_a_reason_instead_of_intervals(with_score
     chosen = choose(with_scores, Selection(everything=True)).candidates
     near = kept_names(with_scores.results)
     rows = candidates_as_json(with_scores, chosen, ("dev",))
-    known = [name_of_point(each.dev) in near for each in chosen]
+    known = [name_of_point(candidate.dev) in near for candidate in chosen]
     assert set(known) == {True, False}
     assert [row["dev"]["intervals"] is not None for row in rows] == known
-    off_front = next(each.dev for each, is_near in zip(chosen, known, strict=True) if is_near and not each.is_member)
+    off_front = next(
+        candidate.dev for candidate, is_near in zip(chosen, known, strict=True) if is_near and not candidate.member
+    )
     assert with_scores.intervals_of(off_front).polarity.half_width > 0
     (line,) = (line for line in choice_lines(with_scores, chosen, ("dev",)) if line.startswith("Intervals of "))
     assert re.search(f"{known.count(False)} points on dev .*three standard errors", line)
@@ -190,7 +192,9 @@ def test_missing_query_scores_are_one_line_per_split(summary):
 
 
 def test_points_off_the_front_have_no_export_command(summary):
-    off_front = [each for each in choose(summary, Selection(everything=True)).candidates if not each.is_member][:2]
+    off_front = [
+        candidate for candidate in choose(summary, Selection(everything=True)).candidates if not candidate.member
+    ][:2]
     assert [row["export"] for row in candidates_as_json(summary, off_front, ("dev",))] == [None, None]
     lines = list(choice_lines(summary, off_front, ("dev",)))
     assert not any("raysweep export" in line for line in lines)

@@ -1,0 +1,43 @@
+"""The sections that consist of sentences and a table, shared by ``front.md`` and the page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from raysweep.output import TextTable
+from raysweep.report.calibration import CALIBRATION_TEXT, calibration_table
+from raysweep.report.comparison import probe_sentences
+from raysweep.report.known_labels import KNOWN_LABELS_TEXT, known_labels_sentences, known_labels_table
+from raysweep.report.summary import Summary
+from raysweep.report.tables import area_table, baseline_table, bill_table, cost_table, mean_table
+from raysweep.report.texts import BASELINES_TEXT, bill_sentences, cost_text
+from raysweep.report.trust import area_text, means_text
+
+
+@dataclass(frozen=True)
+class TableSection:
+    """A section with ``paragraphs`` above its table; it is omitted if the table has no rows."""
+
+    title: str
+    table: TextTable
+    paragraphs: Sequence[str]
+
+
+def evaluation_sections(summary: Summary) -> list[TableSection]:
+    """Return the sections on calibration, baselines, replicates and hypervolumes."""
+    return [
+        TableSection("Calibration", calibration_table(summary), [CALIBRATION_TEXT]),
+        TableSection("Baselines", baseline_table(summary), [BASELINES_TEXT, *probe_sentences(summary)]),
+        TableSection("Replicates", mean_table(summary), [means_text(summary)]),
+        TableSection("Hypervolume", area_table(summary), [area_text(summary)]),
+        TableSection(
+            "Known labels", known_labels_table(summary), [KNOWN_LABELS_TEXT, *known_labels_sentences(summary)]
+        ),
+    ]
+
+
+def cost_sections(summary: Summary) -> list[TableSection]:
+    """Return the sections on costs; empty if no trial has started."""
+    sections = [TableSection("Bill", bill_table(summary), [bill_sentences(summary.bill)])]
+    if summary.trials:
+        sections.insert(0, TableSection("Cost", cost_table(summary), [cost_text(summary.account)]))
+    return sections
