@@ -1,4 +1,4 @@
-"""Quick figures and one finished run for the tests of reports."""
+"""Fast figures and a completed run for the tests of reports."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from support.pictures import blank_png
 
 @pytest.fixture(autouse=True)
 def quick_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes most of a report's time; the tests of figures draw with functions that they imported before."""
+    """Replace the drawing functions, which take most of the time; tests of figures import the real ones."""
     monkeypatch.setattr(figures, "front_figure", lambda _: blank_png(2))
     monkeypatch.setattr(figures, "progress_figure", lambda _: blank_png(3))
 
@@ -26,7 +26,7 @@ class Run:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """A sweep of 14 trials that completed, and whose front was scored on test."""
+    """Return a completed sweep of 14 trials whose front is scored on test."""
     trials = random_trials(14)
     write_ledger(tmp_path, trials, StoredSweep(test_of=dev_front(trials)))
     return Run(tmp_path, trials)

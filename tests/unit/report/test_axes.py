@@ -11,7 +11,7 @@ def configs(**columns):
 
 
 def places(axes, name):
-    (axis,) = [each for each in axes if each.name == name]
+    (axis,) = [axis for axis in axes if axis.name == name]
     return axis.places.tolist()
 
 
@@ -19,8 +19,8 @@ def test_strings_and_few_numbers_are_equally_weighted_levels():
     axes = axes_of(configs(loss=["b", "a", "c", "a"], batch_size=[64, 16, 16, 64]), ("loss", "batch_size"))
     assert places(axes, "loss") == [1, 0, 2, 0]
     assert places(axes, "batch_size") == [1, 0, 0, 1]
-    assert [each.cells.tolist() for each in axes] == [[0, 1, 2], [0, 1]]
-    assert [each.weights.tolist() for each in axes] == [[1 / 3] * 3, [1 / 2] * 2]
+    assert [axis.cells.tolist() for axis in axes] == [[0, 1, 2], [0, 1]]
+    assert [axis.weights.tolist() for axis in axes] == [[1 / 3] * 3, [1 / 2] * 2]
 
 
 def test_other_numbers_are_a_range_and_wide_ranges_are_logarithmic():
@@ -38,7 +38,7 @@ def test_constants_have_no_axis():
 
 def test_a_conditional_parameter_has_no_effect_if_it_does_not_apply():
     rng = np.random.default_rng(0)
-    losses = [("softmax", "triplet")[each] for each in rng.integers(2, size=400)]
+    losses = [("softmax", "triplet")[index] for index in rng.integers(2, size=400)]
     margins = [float(rng.uniform(0.1, 0.9)) if loss == "triplet" else None for loss in losses]
     axes = axes_of(configs(loss=losses, margin=margins), ("loss", "margin"))
     margins = np.array(places(axes, "margin"))
@@ -50,13 +50,13 @@ def test_a_conditional_parameter_has_no_effect_if_it_does_not_apply():
 
 def test_independent_none_is_a_separate_value():
     rng = np.random.default_rng(0)
-    losses = ["ab"[each] for each in rng.integers(2, size=40)]
-    dropouts = [(None, 0.0, 0.1)[each] for each in rng.integers(3, size=40)]
-    clips = [None if each < 0.25 else each for each in rng.uniform(size=40)]
+    losses = ["ab"[index] for index in rng.integers(2, size=40)]
+    dropouts = [(None, 0.0, 0.1)[index] for index in rng.integers(3, size=40)]
+    clips = [None if clip < 0.25 else clip for clip in rng.uniform(size=40)]
     axes = axes_of(configs(loss=losses, dropout=dropouts, clip=clips), ("loss", "dropout", "clip"))
     assert set(places(axes, "dropout")) == {0, 1, 2}
-    share = sum(each is None for each in clips) / 40
-    clip = next(each for each in axes if each.name == "clip")
+    share = sum(clip is None for clip in clips) / 40
+    clip = next(axis for axis in axes if axis.name == "clip")
     assert set(clip.places[clip.places < 0]) == {clip.cells[0]}
     assert clip.weights[0] == pytest.approx(share)
     assert clip.weights.sum() == pytest.approx(1)
@@ -65,4 +65,4 @@ def test_independent_none_is_a_separate_value():
 def test_a_number_used_once_is_a_level():
     axes = axes_of(configs(average_decay=[None, None, 0.99, None]), ("average_decay",))
     assert places(axes, "average_decay") == [0, 0, 1, 0]
-    assert [each.cells.tolist() for each in axes] == [[0, 1]]
+    assert [axis.cells.tolist() for axis in axes] == [[0, 1]]

@@ -26,7 +26,7 @@ BOTH: tuple[ScoredSplit, ...] = ("dev", "test")
 PROBES = {0.1: (0.68, 0.455), 0.3: (0.72, 0.45), 1.0: (0.76, 0.40), 3.0: (0.95, 0.40)}
 
 
-def some_baselines() -> list[Point]:
+def example_baselines() -> list[Point]:
     """The probe and a SetFit model on both splits, published scores on test."""
     points = []
     for split in BOTH:
@@ -59,7 +59,7 @@ def cells(summary: Summary) -> dict[str, dict[str, str]]:
 def test_baselines_do_not_change_the_front(tmp_path: Path) -> None:
     """Though one of them would dominate much of it."""
     without = summary_of(tmp_path / "without", [])
-    summary = summary_of(tmp_path / "with", some_baselines())
+    summary = summary_of(tmp_path / "with", example_baselines())
     assert summary.members == without.members
     assert summary.areas == without.areas
     assert summary.trials == without.trials
@@ -69,20 +69,20 @@ def test_baselines_do_not_change_the_front(tmp_path: Path) -> None:
 
 
 def test_table_counts_dominating_members_by_split(tmp_path: Path) -> None:
-    summary = summary_of(tmp_path, some_baselines())
+    summary = summary_of(tmp_path, example_baselines())
     rows = cells(summary)
     assert list(rows) == [
         *("probe(0.1)", "probe(0.3)", "probe(1)", "probe(3)"),
         *("setfit (tuned)", "published (a paper, triplet 0.1)"),
     ]
     seen = set()
-    for each in summary.baselines:
+    for baseline_ in summary.baselines:
         for split in BOTH:
-            cell = rows[each.name][f"{split} dominated by"]
-            if split not in each.points:
+            cell = rows[baseline_.name][f"{split} dominated by"]
+            if split not in baseline_.points:
                 assert cell == "–"  # noqa: RUF001
                 continue
-            p, s = scores(each.points[split])
+            p, s = scores(baseline_.points[split])
             others = [scores(member.on(split)) for member in summary.members]  # type: ignore[arg-type]
             count = sum(q >= p and t >= s and (q, t) != (p, s) for q, t in others)
             assert cell == (f"{count} of {len(others)}" if count else "none")
@@ -91,13 +91,13 @@ def test_table_counts_dominating_members_by_split(tmp_path: Path) -> None:
 
 
 def test_baselines_without_query_scores_have_no_interval(tmp_path: Path) -> None:
-    summary = summary_of(tmp_path, some_baselines())
+    summary = summary_of(tmp_path, example_baselines())
     assert cells(summary)["probe(1)"]["test P"] == "76.0"
     write_query_scores(tmp_path, summary.results)
     rows = cells(summary_with_intervals(LocalFolder(tmp_path)))
     assert rows["published (a paper, triplet 0.1)"]["test P"] == "99.0"
     assert rows["setfit (tuned)"]["test P"] == "70.0" and rows["setfit (tuned)"]["width"] == "384"
-    probe = next(each for each in some_baselines() if (each.split, each.value) == ("test", 1.0))
+    probe = next(point for point in example_baselines() if (point.split, point.value) == ("test", 1.0))
     polarity, _ = scores_of(probe, INFO.num_queries["test"])
     bounds = stats.t.interval(0.9, len(polarity) - 1, polarity.mean(), stats.sem(polarity))
     assert rows["probe(1)"]["test P"] == f"76.0 [{100 * bounds[0]:.1f}, {100 * bounds[1]:.1f}]"
@@ -141,7 +141,7 @@ def test_the_best_probe_is_chosen_on_dev_and_compared_on_each_split(tmp_path: Pa
 
 
 def test_an_infeasible_probe_is_not_the_best_and_has_no_area(tmp_path: Path) -> None:
-    summary = summary_of(tmp_path, some_baselines(), constraints={"similarity": 0.42}, polarity_weight=1.0)
+    summary = summary_of(tmp_path, example_baselines(), constraints={"similarity": 0.42}, polarity_weight=1.0)
     assert summary.probes["dev"].best.value == 0.3
     corner = REFERENCE["dev"][0], REFERENCE["dev"][1] / 2
     assert summary.probes["dev"].area == pytest.approx(hypervolume([PROBES[0.1], PROBES[0.3]], corner))
@@ -175,7 +175,7 @@ def test_report_states_whether_the_front_dominates_the_best_probe(tmp_path: Path
 
 
 def test_terminal_lists_setfit_and_published_scores(tmp_path: Path) -> None:
-    lines = " ".join(printed(narrow(summary_of(tmp_path, some_baselines())), width=100).split())
+    lines = " ".join(printed(narrow(summary_of(tmp_path, example_baselines())), width=100).split())
     assert "setfit (tuned) on test: P 70.0, S 30.0, dominated by the front" in lines
     assert "published on test: 0 of 1 dominated by the front" in lines
     assert "published on dev" not in lines

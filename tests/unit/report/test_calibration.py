@@ -19,7 +19,7 @@ TEST = dataclasses.replace(DEV, split="test", cross_entropy=0.215)
 
 
 def write_run(folder: Path, kinds: Iterable[str]) -> None:
-    """A trial with a rung of each kind, each of them on the front; the first was scored on test."""
+    """Write a trial whose rungs are on the front, one of each kind; the first is scored on test."""
     ledger = Ledger(folder)
     ledger.append(start_session(folder))
     ledger.append(TrialStarted(trial=0, config={"loss": "softmax"}, num_rungs=8))

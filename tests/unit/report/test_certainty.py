@@ -303,9 +303,9 @@ def with_replicates(folder: Path, *, replicate: bool = True) -> LocalFolder:
             rung = {"trial": 2, "step": step, "examples_seen": 2048 * step, "seconds": 1.0, "loss": 0.1, "stop": None}
             ledger.append(RungFinished(**rung, points=(point(2, step, *scores),)))  # type: ignore[arg-type]
         ledger.append(TrialEnded(trial=2, status=TrialStatus.COMPLETED, reason=""))
-    on_test = [dataclasses.replace(each, split="test") for each in front_points(load(folder).points)]
+    on_test = [dataclasses.replace(member, split="test") for member in front_points(load(folder).points)]
     ledger.append(PointsScored(points=tuple(on_test)))
-    reference = next(each for each in load(folder).points if each.kind == "reference")
+    reference = next(stored for stored in load(folder).points if stored.kind == "reference")
     ledger.append(PointsScored(points=(dataclasses.replace(reference, split="test"),)))
     ledger.close()
     write_query_scores(folder, load(folder))
@@ -313,7 +313,7 @@ def with_replicates(folder: Path, *, replicate: bool = True) -> LocalFolder:
 
 
 def test_areas_of_a_run_with_replicates_are_over_queries_and_seeds(tmp_path: Path) -> None:
-    """Against means, variances and the expected luck of a chosen run, written out."""
+    """The area is compared with explicit means, variances and the expected luck of a chosen run."""
     run = with_replicates(tmp_path)
     summary = summary_of(run)
     assert [(member.dev.trial, member.dev.step) for member in summary.members] == [(2, 1), (0, 2), (1, 1), (1, 2)]
@@ -325,7 +325,7 @@ def test_areas_of_a_run_with_replicates_are_over_queries_and_seeds(tmp_path: Pat
     dev, test = scores["dev"], scores["test"]
     names = {step: [(trial, step, "plain", None) for trial in (0, 2)] for step in (1, 2)}
     noise = [of_runs([[stored[dev.rows(names[step])] for step in (1, 2)]]) for stored in (dev.polarity, dev.similarity)]
-    assert any(found is not None and found.reliability > 0.05 for found in noise)
+    assert any(estimate is not None and estimate.reliability > 0.05 for estimate in noise)
     members = [name_of_point(member.dev) for member in summary.members]
     replicated, alone = StoredRuns(summary.results, dev).scored(members, test)
     assert (replicated.configuration.runs, replicated.runs) == (2, ((1,), (0,)))
@@ -333,12 +333,12 @@ def test_areas_of_a_run_with_replicates_are_over_queries_and_seeds(tmp_path: Pat
     expected = []
     for step, chosen in ((1, 1), (2, 0)):
         pair = []
-        for stored, on_test, found in zip(
+        for stored, on_test, estimate in zip(
             (dev.polarity, dev.similarity), (test.polarity, test.similarity), noise, strict=True
         ):
-            assert found is not None
+            assert estimate is not None
             means = stored[dev.rows(names[step])].mean(axis=1)
-            luck = found.reliability * (means[chosen] - means.mean())
+            luck = estimate.reliability * (means[chosen] - means.mean())
             pair.append(on_test[test.index(names[step][chosen])].mean() - luck)
         expected.append(pair)
     expected += [[member.dev.polarity, member.dev.similarity] for member in summary.members[2:]]
@@ -380,4 +380,4 @@ def test_a_configuration_with_a_missing_replicate_counts_as_one_run(tmp_path: Pa
     )
     assert (alone.configuration.runs, together.configuration.runs, other.configuration.runs) == (1, 2, 1)
     assert together.runs == ((0, 1),) and len(together.scores) == 1, "two runs of one point are one"
-    assert [len(each.keys) for each in stored.replicated()] == [1]
+    assert [len(configuration.keys) for configuration in stored.replicated()] == [1]

@@ -53,16 +53,15 @@ def written_front(folder: Path) -> Any:
 
 @pytest.mark.parametrize("value", [None, "x", -7, [], {}, math.inf], ids=repr)
 def test_wrong_ledger_values_are_rejected_or_harmless(run: Any, value: Any) -> None:
-    """Each key of the last event of each kind takes a wrong value, one at a time.
+    """Replace each key of the last event of each kind by a wrong value, one at a time.
 
-    Harmless is what leaves the front as it was. Where it is the event's points that are gone, the front is that of the
-    ledger without the event.
+    A value is harmless if the front does not change or, if the event loses its points, is that of a ledger without it.
     """
     lines = read_lines(run.folder)
-    whole_front = written_front(run.folder)
+    original_front = written_front(run.folder)
     last = {line["event"]: number for number, line in enumerate(lines)}
     assert set(last) == {"run", "points", "trial", "rung", "end", "finish"}
-    refused = []
+    rejections = []
     for number in last.values():
         before, line, after = lines[:number], lines[number], lines[number + 1 :]
         for key in line:
@@ -70,17 +69,17 @@ def test_wrong_ledger_values_are_rejected_or_harmless(run: Any, value: Any) -> N
             try:
                 front = written_front(run.folder)
             except InputError as error:
-                refused.append(str(error))
+                rejections.append(str(error))
                 continue
-            expected = whole_front
+            expected = original_front
             if key == "points":
                 write_lines(run.folder, [*before, *after])
                 expected = written_front(run.folder)
             assert front == expected, f"{line['event']}: {key} is {value!r}"
     ledger, settings = re.escape(f"{run.folder / 'ledger.jsonl'}: "), re.escape(f"{run.folder / 'config.yaml'}: ")
     place = rf"{ledger}(line \d+: |written with schema)|{settings}"
-    assert refused
-    assert all(re.match(place, message) for message in refused)
+    assert rejections
+    assert all(re.match(place, message) for message in rejections)
 
 
 def test_a_run_with_an_invalid_configuration_is_not_resumed(run):

@@ -29,7 +29,7 @@ TABLE_TOLERANCE = 0.25
 
 
 def exact_shares(scores):
-    """Functional ANOVA of a full grid, whose marginals are plain means."""
+    """Return the shares from functional ANOVA of a full grid, whose marginals are plain means."""
     frame = pd.DataFrame(CONFIGS).assign(score=scores)
     effects = {name: frame.groupby(name)["score"].mean().var(ddof=0) for name in GRID}
     return {name: effect / sum(effects.values()) for name, effect in effects.items()}
@@ -40,30 +40,30 @@ def shares(axes, scores):
     return dict(zip([axis.name for axis in axes], effects / effects.sum(), strict=True))
 
 
-def greatest_difference(some, others):
-    return max(abs(some[name] - others[name]) for name in others)
+def max_difference(shares, expected):
+    return max(abs(shares[name] - expected[name]) for name in expected)
 
 
-def made_curves(seed):
-    """Scores (configurations, rungs) of the grid: what matters after the first rung is not what matters after the last."""
+def random_curves(seed):
+    """Return scores (configurations, rungs) of the grid; parameters have different effects on the first and last rung."""
     rng = np.random.default_rng(seed)
     strengths = np.array([0.05, 0.03, 0.02, 0.008, 0.002])
 
     def effects():
         by_parameter = dict(zip(GRID, rng.permutation(strengths), strict=True))
         terms = {name: dict(zip(values, rng.normal(size=len(values)), strict=True)) for name, values in GRID.items()}
-        return [sum(by_parameter[name] * terms[name][value] for name, value in each.items()) for each in CONFIGS]
+        return [sum(by_parameter[name] * terms[name][value] for name, value in config.items()) for config in CONFIGS]
 
-    together = {pair: rng.normal(0, 0.01) for pair in itertools.product(GRID["loss"], GRID["learning_rate"])}
+    interactions = {pair: rng.normal(0, 0.01) for pair in itertools.product(GRID["loss"], GRID["learning_rate"])}
     first, last = 0.6 + np.array(effects()), 0.7 + np.array(effects())
-    last += [together[each["loss"], each["learning_rate"]] for each in CONFIGS]
-    risen = 1 - np.exp(-0.8 * np.arange(NUM_RUNGS))
-    scores = first[:, None] + (last - first)[:, None] * risen / risen[-1]
+    last += [interactions[config["loss"], config["learning_rate"]] for config in CONFIGS]
+    progress = 1 - np.exp(-0.8 * np.arange(NUM_RUNGS))
+    scores = first[:, None] + (last - first)[:, None] * progress / progress[-1]
     return scores + rng.normal(0, 0.003, scores.shape)
 
 
 def curves_of(scores, is_paused):
-    """Of trials with ``scores`` (trials, rungs, targets), of which some were paused after their first rung."""
+    """Return the curves of trials with ``scores`` (trials, rungs, targets); paused ones have one rung."""
     curves = []
     for rungs, paused in zip(scores, is_paused, strict=True):
         steps = np.arange(1.0, 2.0 if paused else NUM_RUNGS + 1)
@@ -77,24 +77,24 @@ def places_of(axes):
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_full_grid_at_full_budget_has_its_exact_shares(seed):
-    scores = made_curves(seed)[:, -1]
-    assert greatest_difference(shares(axes_of(CONFIGS, list(GRID)), scores), exact_shares(scores)) < 0.005
+    scores = random_curves(seed)[:, -1]
+    assert max_difference(shares(axes_of(CONFIGS, list(GRID)), scores), exact_shares(scores)) < 0.005
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_shares_hold_with_70_percent_of_trials_paused_after_one_rung(seed):
-    curves = made_curves(seed)
+    curves = random_curves(seed)
     exact = exact_shares(curves[:, -1])
     is_paused = np.random.default_rng(seed).permutation(len(CONFIGS)) < 0.7 * len(CONFIGS)
     axes = axes_of(CONFIGS, list(GRID))
     ends = scores_at_the_end(curves_of(np.repeat(curves[:, :, None], 2, axis=2), is_paused), places_of(axes))
-    assert greatest_difference(shares(axes, ends[:, 0]), exact) < GRID_TOLERANCE
+    assert max_difference(shares(axes, ends[:, 0]), exact) < GRID_TOLERANCE
     last_known = np.where(is_paused, curves[:, 0], curves[:, -1])
-    assert greatest_difference(shares(axes, last_known), exact) > GRID_TOLERANCE  # scores of unequal budgets do not
+    assert max_difference(shares(axes, last_known), exact) > GRID_TOLERANCE  # scores of unequal budgets do not
 
 
-def recorded():
-    """Configurations of the recorded table, the scores (trials, rungs, targets) of each rung's best point, and R's."""
+def read_recorded_table():
+    """Return the recorded configurations, the best scores of each rung (trials, rungs, targets), and R's scores."""
     frame = pd.read_parquet(ROOT / "benchmarks" / "sst2_polarity_256.parquet").sort_values(["trial", "examples_seen"])
     frame["objective"] = (frame["polarity"] + frame["similarity"]) / 2
     of_trials, reference = frame[frame["kind"] != "reference"], frame[frame["kind"] == "reference"]
@@ -107,11 +107,11 @@ def recorded():
 
 
 def test_shares_of_the_recorded_table_hold_with_70_percent_of_trials_paused():
-    """The first two come first always; the third mostly.
+    """The two most important parameters keep their ranks, and the third usually does.
 
-    Shares of the first two are near each other, and what a paused trial would have come to is drawn to the mean: shares move.
+    Extrapolated scores of paused trials shrink to the mean, so the shares themselves change.
     """
-    configs, scores, untrained = recorded()
+    configs, scores, untrained = read_recorded_table()
     axes = axes_of(configs, list(configs[0]))
     at_full_budget = [shares(axes, scores[:, -1, target]) for target in range(len(TARGETS))]
     thirds = []
@@ -122,14 +122,14 @@ def test_shares_of_the_recorded_table_hold_with_70_percent_of_trials_paused():
             importance = shares(axes, ends[:, target])
             first, second, third = first_three(importance)
             assert [first, second] == first_three(expected)[:2] == ["learning_rate", "loss"]
-            assert greatest_difference(importance, expected) < TABLE_TOLERANCE
+            assert max_difference(importance, expected) < TABLE_TOLERANCE
             thirds.append(third == first_three(expected)[2])
     assert sum(thirds) >= 7
 
 
 def test_untrained_scores_reduce_the_bias_from_selected_trials():
     """Of the recorded table only the best quarter after the first rung goes on; what the first rung brought helps the rest."""
-    configs, scores, untrained = recorded()
+    configs, scores, untrained = read_recorded_table()
     axes = axes_of(configs, list(configs[0]))
     objective = TARGETS.index("objective")
     after_first_rung = scores[:, 0, objective]
@@ -138,7 +138,7 @@ def test_untrained_scores_reduce_the_bias_from_selected_trials():
     without, with_first = (
         shares(axes, scores_at_the_end(curves, places_of(axes), start)[:, objective]) for start in (None, untrained)
     )
-    assert greatest_difference(with_first, exact) < 0.5 * greatest_difference(without, exact)
+    assert max_difference(with_first, exact) < 0.5 * max_difference(without, exact)
 
 
 def first_three(by_parameter):
@@ -158,17 +158,17 @@ def test_main_effects_equal_those_of_optunas_evaluator():
     study = optuna.create_study()
     study.add_trials(
         [
-            optuna.trial.create_trial(params=each, distributions=distributions, value=float(score))
-            for each, score in zip(configs, scores, strict=True)
+            optuna.trial.create_trial(params=config, distributions=distributions, value=float(score))
+            for config, score in zip(configs, scores, strict=True)
         ]
     )
     evaluator = optuna.importance.FanovaImportanceEvaluator(n_trees=16, seed=0)
     expected = optuna.importance.get_param_importances(study, evaluator=evaluator)
-    assert greatest_difference(shares(axes_of(configs, names), scores), expected) < 0.05
+    assert max_difference(shares(axes_of(configs, names), scores), expected) < 0.05
 
 
 def test_trials_are_extrapolated_to_the_same_share_of_their_rungs():
-    """A resume has given some trials ten rungs, whose rungs are as long; others of twice the length have five."""
+    """A resume extended some trials to ten rungs; other trials have five rungs of twice the length."""
     short = [np.arange(1.0, last + 1) for last in (5, 4, 1)]
     long = [np.arange(1.0, last + 1) for last in (4, 1)]
     curves = [
@@ -176,7 +176,7 @@ def test_trials_are_extrapolated_to_the_same_share_of_their_rungs():
     ]
     curves += [Curve(0.1 * np.stack([steps, steps], 1), steps, 200 * steps, 5) for steps in long]
     ends = scores_at_the_end(curves, np.zeros((5, 1)))
-    assert ends[:, 0] == pytest.approx([0.8, 0.8, 0.8, 0.4, 0.4])  # each rung adds 0.1; the longest came to 4 of 5
+    assert ends[:, 0] == pytest.approx([0.8, 0.8, 0.8, 0.4, 0.4])  # each rung adds 0.1; the longest completed 4 of 5
 
 
 def summary_of(folder, trials):
@@ -184,15 +184,15 @@ def summary_of(folder, trials):
     return summarize(load(folder))
 
 
-def made_grid(seed):
-    """P and S (configurations, rungs, 2) of the grid: S falls as P rises from R's."""
-    polarity = made_curves(seed)
-    similarity = 0.9 - 0.6 * made_curves(seed + 1)
+def random_scores(seed):
+    """Return P and S (configurations, rungs, 2) of the grid; S falls as P rises."""
+    polarity = random_curves(seed)
+    similarity = 0.9 - 0.6 * random_curves(seed + 1)
     return np.stack([polarity, similarity], axis=2)
 
 
 def test_shares_from_a_ledger_hold_with_70_percent_of_trials_paused(tmp_path):
-    scores = made_grid(3)
+    scores = random_scores(3)
     is_paused = np.random.default_rng(3).permutation(len(CONFIGS)) < 0.7 * len(CONFIGS)
     trials = [
         StoredTrial(config, "paused" if paused else "completed", "", rungs[: 1 if paused else NUM_RUNGS].tolist())
@@ -201,11 +201,11 @@ def test_shares_from_a_ledger_hold_with_70_percent_of_trials_paused(tmp_path):
     importance = importances(summary_of(tmp_path, trials))
     ends = np.column_stack([scores[:, -1], scores[:, -1].mean(axis=1)])
     for target, at_the_end in zip(TARGETS, ends.T, strict=True):
-        assert greatest_difference(importance[target], exact_shares(at_the_end)) < GRID_TOLERANCE
+        assert max_difference(importance[target], exact_shares(at_the_end)) < GRID_TOLERANCE
 
 
 def test_scores_of_r_are_the_untrained_scores_only_if_r_is_tuned(tmp_path):
-    """Of trials of which only some have a second rung, R's scores change what the others are thought to come to."""
+    """R's scores change the extrapolation of trials without a second rung."""
     sweeps = {
         "of R": StoredSweep(),
         "of another": StoredSweep(info=dataclasses.replace(INFO, model="another")),

@@ -22,7 +22,7 @@ def labeled_point(scores: tuple[float, float], value: float) -> Point:
 
 
 def summary_of(folder: Path, *, has_labels: bool) -> Summary:
-    """Of a trial with a plain point and, if so said, points that are told labels and dominate it; one is scored on test."""
+    """Return the summary of a trial with a plain point and, with ``has_labels``, labeled points that dominate it."""
     ledger = Ledger(folder)
     ledger.append(start_session(folder))
     limits = [baseline("dev", "reference", *REFERENCE["dev"]), baseline("dev", "oracle", 1.0, 0.46, value=2.0)]

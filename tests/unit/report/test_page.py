@@ -1,4 +1,4 @@
-"""The page of a report, as a browser would read it: markup, data, policy, and what it is put together from."""
+"""The HTML page of a report: markup, data, content security policy and embedded assets."""
 
 import base64
 import dataclasses
@@ -41,7 +41,7 @@ from support.query_scores import invented_readings, write_readings
 
 
 class Page(html.parser.HTMLParser):
-    """Collects what a browser would load, run and show."""
+    """Collects the links, scripts and texts of a page."""
 
     def __init__(self, text):
         super().__init__()
@@ -52,15 +52,15 @@ class Page(html.parser.HTMLParser):
 
     def handle_starttag(self, tag, attributes):
         self.tags.append(tag)
-        given = dict(attributes)
+        values = dict(attributes)
         self.links += [value for name, value in attributes if name in ("src", "href", "srcset", "data", "action")]
         self.handlers += [value for name, value in attributes if name.startswith("on") or name == "style"]
         self.ids += [value for name, value in attributes if name == "id"]
         self.names += [value for name, value in attributes if name == "aria-labelledby"]
-        if given.get("http-equiv") == "Content-Security-Policy":
-            self.policy = given["content"]
+        if values.get("http-equiv") == "Content-Security-Policy":
+            self.policy = values["content"]
         if tag == "script":
-            self.scripts.append((given.get("type"), ""))
+            self.scripts.append((values.get("type"), ""))
         if tag not in ("meta", "img"):
             self.open.append(tag)
 
@@ -87,7 +87,7 @@ def read_page(folder):
     return text, page
 
 
-def test_page_needs_nothing_else_and_its_policy_lets_it_fetch_nothing(run):
+def test_page_is_self_contained_and_its_policy_blocks_requests(run):
     write.write(run.folder)
     text, page = read_page(run.folder)
     assert page.links and all(link.startswith("data:image/png;base64,") for link in page.links)
@@ -103,25 +103,25 @@ def test_page_needs_nothing_else_and_its_policy_lets_it_fetch_nothing(run):
     assert len(page.ids) == len(set(page.ids)) and set(page.names) <= set(page.ids)
 
 
-def test_the_library_is_the_one_whose_checksum_is_recorded():
+def test_vendored_library_has_recorded_checksum():
     vendor = asset_folder() / "vendor"
     lines = (vendor / "checksums.txt").read_text(encoding="utf-8").splitlines()
     recorded = {name: digest for digest, name in (line.split() for line in lines if not line.startswith("#"))}
-    found = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in vendor.iterdir()}
-    del found["checksums.txt"]
-    assert found == recorded
-    assert {"echarts.min.js", "LICENSE", "NOTICE"} <= set(found)
+    checksums = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in vendor.iterdir()}
+    del checksums["checksums.txt"]
+    assert checksums == recorded
+    assert {"echarts.min.js", "LICENSE", "NOTICE"} <= set(checksums)
     assert "Apache License" in (vendor / "LICENSE").read_text(encoding="utf-8")
 
 
-def test_every_script_is_used_and_none_can_end_its_element():
+def test_all_scripts_are_embedded_safely():
     own = {file.name.removesuffix(".js") for file in asset_folder().iterdir() if file.name.endswith(".js")}
     assert own == set(SCRIPTS)
-    carried = Assets.read()
-    for content in (carried.library, carried.script):
+    assets = Assets.read()
+    for content in (assets.library, assets.script):
         assert not re.search(r"</script|<!--|<script", content, re.IGNORECASE)
-    assert "innerHTML" not in carried.script and "eval(" not in carried.script
-    assert "</style" not in carried.style and "http" not in carried.style
+    assert "innerHTML" not in assets.script and "eval(" not in assets.script
+    assert "</style" not in assets.style and "http" not in assets.style
 
 
 def test_text_of_the_run_is_escaped(tmp_path):
@@ -137,13 +137,13 @@ ANY_TEXT = st.text(st.characters(codec=None), max_size=40)
 
 
 @given(ANY_TEXT)
-def test_any_text_is_carried_whole_and_without_markup(text):
-    carried = embedded_json({"text": text})
-    assert json.loads(carried) == {"text": text}
-    assert carried.isascii() and not set(carried) & set("<>&\n")
+def test_embedded_json_keeps_text_without_markup(text):
+    embedded = embedded_json({"text": text})
+    assert json.loads(embedded) == {"text": text}
+    assert embedded.isascii() and not set(embedded) & set("<>&\n")
 
 
-def test_sweep_without_any_trial_reports(tmp_path):
+def test_sweep_without_trials_has_a_page(tmp_path):
     write_ledger(tmp_path, [], StoredSweep(reference=False, oracle=False, finish=None))
     write.write(tmp_path)
     text, page = read_page(tmp_path)
@@ -151,7 +151,7 @@ def test_sweep_without_any_trial_reports(tmp_path):
     assert page.data["trials"] == page.data["members"] == [] and not page.data["isRunning"]  # it was killed
 
 
-def test_a_page_is_of_a_running_sweep_while_something_drives_it(tmp_path):
+def test_page_is_marked_as_running_while_a_driver_holds_the_ledger(tmp_path):
     write_ledger(tmp_path, [], StoredSweep(reference=False, oracle=False, finish=None))
     ledger = Ledger(tmp_path)
     ledger.open()
@@ -161,7 +161,7 @@ def test_a_page_is_of_a_running_sweep_while_something_drives_it(tmp_path):
     assert page.data["isRunning"]
 
 
-def test_the_data_are_those_of_the_summary(run):
+def test_page_data_equal_the_summary(run):
     summary = write.write(run.folder).summary
     _, page = read_page(run.folder)
     data = page.data
@@ -175,12 +175,12 @@ def test_the_data_are_those_of_the_summary(run):
         assert shown["test"]["p"] == round(100 * member.test.polarity, 3)
         assert shown["command"].endswith(f"--point {member.dev.name}") and str(run.folder) in shown["command"]
         assert shown["intervals"] == {"dev": {}, "test": {}}  # without scores of each query
-    for each, shown in zip(summary.trials, data["trials"], strict=True):
-        assert [rung[0] for rung in shown["rungs"]] == [rung.examples_seen for rung in each.rungs]
-        assert [rung[1] for rung in shown["rungs"]] == [round(100 * value, 3) for value in each.objectives]
+    for trial, shown in zip(summary.trials, data["trials"], strict=True):
+        assert [rung[0] for rung in shown["rungs"]] == [rung.examples_seen for rung in trial.rungs]
+        assert [rung[1] for rung in shown["rungs"]] == [round(100 * value, 3) for value in trial.objectives]
 
 
-def test_of_very_many_points_the_front_and_each_trials_best_are_kept(tmp_path, monkeypatch):
+def test_sampled_points_include_the_front_and_best_of_each_trial(tmp_path, monkeypatch):
     trials = random_trials(60)
     write_ledger(tmp_path, trials)
     monkeypatch.setattr("raysweep.report.page.points.MAX_POINTS", 80)
@@ -189,11 +189,11 @@ def test_of_very_many_points_the_front_and_each_trials_best_are_kept(tmp_path, m
     assert MAX_POINTS > 80
     assert 70 <= len(shown.points) <= 80 < shown.num_stored
     assert {member.dev for member in summary.members} <= set(shown.points)
-    assert {each.best for each in summary.trials if each.best} <= set(shown.points)
+    assert {trial.best for trial in summary.trials if trial.best} <= set(shown.points)
     assert list(shown.points) == sorted(shown.points, key=lambda point: (point.trial, point.step))
 
 
-def test_a_thousand_trials_make_a_page_of_less_than_five_megabytes(tmp_path):
+def test_page_of_1200_trials_is_below_three_megabytes(tmp_path):
     trials = random_trials(1200)
     write_ledger(tmp_path, trials, StoredSweep(test_of=dev_front(trials[:20])))
     write.write(tmp_path)
@@ -202,7 +202,7 @@ def test_a_thousand_trials_make_a_page_of_less_than_five_megabytes(tmp_path):
     assert len(text.encode()) < 3e6
 
 
-def test_the_page_tells_what_the_run_was_made_from_and_no_credentials(run):
+def test_page_shows_fingerprints_but_no_credentials(run):
     change_settings(run.folder, "data:\n  train: https://user:secret@example.org/a.csv\n")
     prepared = {
         "sentences": "sentences-1f",
@@ -217,7 +217,7 @@ def test_the_page_tells_what_the_run_was_made_from_and_no_credentials(run):
     assert "example.org/a.csv" in text and "secret" not in text
 
 
-def test_the_page_tells_the_seed_and_the_versions(tmp_path):
+def test_page_shows_seed_and_versions(tmp_path):
     info = dataclasses.replace(INFO, seed=4711, packages={"Python": "3.99.1", "torch": "9.8.7+cpu"})
     write_ledger(tmp_path, random_trials(3), StoredSweep(info=info))
     write.write(tmp_path)
@@ -229,14 +229,14 @@ def test_the_page_tells_the_seed_and_the_versions(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"\xff\xfe", b"[" * 100_000])
-def test_a_damaged_account_of_its_origin_is_left_out(tmp_path, content):
+def test_damaged_fingerprints_are_omitted(tmp_path, content):
     (tmp_path / "prepared.json").write_bytes(content)
     (tmp_path / "config.yaml").write_bytes(content)
     assert Origin.read(LocalFolder(tmp_path)).identities == ()
 
 
 @pytest.mark.parametrize("with_texts", [True, False])
-def test_readings_are_those_that_are_stored(run, with_texts):
+def test_page_embeds_stored_readings(run, with_texts):
     stored = invented_readings(load(run.folder), with_texts=with_texts)
     write_readings(run.folder, stored)
     summary = write.write(run.folder).summary
@@ -248,13 +248,13 @@ def test_readings_are_those_that_are_stored(run, with_texts):
     for name, key in names.items():
         for (places, cosines), query in zip(data["retrieved"][name], stored.shown, strict=True):
             ids = stored.retrieved[key].ids[query].tolist()
-            texts = [escape_controls(stored.texts[each]) if with_texts else f"sentence {each}" for each in ids]
+            texts = [escape_controls(stored.texts[id_]) if with_texts else f"sentence {id_}" for id_ in ids]
             assert [data["texts"][place] for place in places] == texts
-            assert [data["labels"][place] for place in places] == [("negative", "positive")[each % 2] for each in ids]
+            assert [data["labels"][place] for place in places] == [("negative", "positive")[id_ % 2] for id_ in ids]
             assert cosines == pytest.approx(1000 * stored.retrieved[key].cosines[query], abs=0.6)
 
 
-def test_long_readings_are_cut(run, monkeypatch):
+def test_long_readings_are_truncated(run, monkeypatch):
     stored = invented_readings(load(run.folder))
     long = dataclasses.replace(stored, texts=dict.fromkeys(stored.texts, "word " * 1000))
     members = [member.dev for member in summarize(load(run.folder)).members]
@@ -264,21 +264,21 @@ def test_long_readings_are_cut(run, monkeypatch):
     assert len(reading_values(long, members, ("negative", "positive"))["queries"]) == 1, "the first is shown anyway"
 
 
-def test_a_label_beyond_those_of_the_run_is_shown_by_its_number(run):
+def test_unknown_label_is_shown_as_a_number(run):
     stored = invented_readings(load(run.folder))
     members = [member.dev for member in summarize(load(run.folder)).members]
     assert set(reading_values(stored, members, ("negative",))["labels"]) == {"negative", "1"}
 
 
-def test_importance_has_a_bar_a_share():
+def test_importance_table_has_a_bar_per_share():
     shares = {"polarity": {"margin": 0.75, "<b>": 0.25}, "similarity": {}, "objective": {"<b>": 0.6, "margin": 0.4}}
     page = Page(importance_table(shares))
     assert [text for text in page.shown if text.strip()][4:] == ["<b>", "25%", "–", "60%", "margin", "75%", "–", "40%"]  # noqa: RUF001
     assert page.tags.count("svg") == 4 and importance_table({"polarity": {}}) == ""
 
 
-def test_the_page_names_what_a_member_misses(tmp_path):
-    """Retention is S by that of the reference encoder, 0.47: 0.423 is nine tenths of it, and 0.42295 is less."""
+def test_page_lists_missed_constraints_and_guards(tmp_path):
+    """S of the reference encoder is 0.47, so S = 0.423 meets the minimum retention of 0.9 and S = 0.42295 does not."""
     info = dataclasses.replace(INFO, constraints={"polarity": 0.7, "retention": 0.9})
     pairs = [(0.69996, 0.46), (0.70, 0.423), (0.9, 0.42295)]
     write_ledger(
@@ -292,14 +292,14 @@ def test_the_page_names_what_a_member_misses(tmp_path):
     ledger.close()
     write.write(tmp_path)
     _, page = read_page(tmp_path)
-    found = [member["misses"] for member in page.data["members"]]
-    assert found == [["P ≥ 70 (69.996)"], ["guard <b> ≥ 70.0 (60.0)"], ["retention ≥ 90 (89.9894)"]]
+    missed = [member["misses"] for member in page.data["members"]]
+    assert missed == [["P ≥ 70 (69.996)"], ["guard <b> ≥ 70.0 (60.0)"], ["retention ≥ 90 (89.9894)"]]
     assert [len(member["guards"]) for member in page.data["members"]] == [1, 1, 0]
 
 
-def test_the_tiles_say_on_which_split_scores_are(run):
+def test_tiles_name_the_split_of_their_scores(run):
     summary = write.write(run.folder).summary
     text, _ = read_page(run.folder)
     knee = next(member for member in summary.members if member.is_knee)
-    on_test, on_dev = (f"{100 * each.polarity:.1f} / {100 * each.similarity:.1f}" for each in (knee.test, knee.dev))
+    on_test, on_dev = (f"{100 * point.polarity:.1f} / {100 * point.similarity:.1f}" for point in (knee.test, knee.dev))
     assert f"<dt>knee, P / S on test</dt><dd>{on_test}<small>{on_dev} on dev, where it was chosen;" in text

@@ -47,7 +47,7 @@ class Run:
 
 
 def run_with(folder: Path, tested: Sequence[Point], status: str = "interrupted") -> Run:
-    """Return a run of TRIALS with scores of each query, of whose front these members are scored on test."""
+    """Return a run of TRIALS with per-query scores; the members ``tested`` of its front are scored on test."""
     folder.mkdir()
     sweep = StoredSweep(test_of=tested, baselines=BASELINES, finish=(status, "Ctrl-C"))
     write_ledger(folder, TRIALS, sweep)
@@ -119,7 +119,7 @@ def test_compare_omits_test(partial: Run, tmp_path: Path) -> None:
 def test_recorded_tables_omit_test(partial: Run, tmp_path: Path) -> None:
     def splits(run: Run) -> set[str]:
         recording = read_run(LocalFolder(run.folder))
-        return {split for each in recording.configurations for scores in each.rungs.values() for split in scores}
+        return {split for trial in recording.configurations for scores in trial.rungs.values() for split in scores}
 
     assert splits(partial) == {"dev"}
     assert splits(run_with(tmp_path / "complete", FRONT)) == {"dev", "test"}

@@ -13,8 +13,8 @@ from raysweep.report.response_surface import Surface, main_effects
 LOSSES = ("contrastive", "softmax", "triplet")
 
 
-def drawn(rng, count):
-    """Configurations of a level, a range in logarithms, one that may be None by itself, and one that comes with a loss."""
+def random_configs(rng, count):
+    """Return configurations with a categorical, a logarithmic, an optional and a conditional parameter."""
     configs = []
     for _ in range(count):
         loss = LOSSES[rng.integers(3)]
@@ -26,13 +26,13 @@ def drawn(rng, count):
 
 def test_main_effects_equal_brute_force_over_a_grid():
     rng = np.random.default_rng(0)
-    axes = axes_of(drawn(rng, 60), ("loss", "rate", "clip"))
+    axes = axes_of(random_configs(rng, 60), ("loss", "rate", "clip"))
     assert [axis.is_levels for axis in axes] == [True, False, False]
     scores = 0.1 * axes[0].places + np.sin(3 * axes[1].places) * (axes[2].places < 0) + rng.normal(0, 0.02, 60)
     surface = Surface(axes, scores)
     shape = [len(axis.cells) for axis in axes]
     grid = np.meshgrid(*[axis.cells for axis in axes], indexing="ij")
-    parts = zip(*[np.array_split(each.ravel(), 200) for each in grid], strict=True)
+    parts = zip(*[np.array_split(coordinates.ravel(), 200) for coordinates in grid], strict=True)
     means = np.concatenate([surface.at(part) for part in parts])
     for number, (axis, effect) in enumerate(zip(axes, surface.main_effects(), strict=True)):
         along = np.moveaxis(means.reshape(shape), number, 0)
@@ -44,7 +44,7 @@ def test_main_effects_equal_brute_force_over_a_grid():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_main_effects_approximate_sobols_g_function(seed):
-    """Of prod (|4 x_j - 2| + a_j) / (1 + a_j) the variance along x_j alone is 1 / (3 (1 + a_j)^2)."""
+    """The main effect of x_j on prod (|4 x_j - 2| + a_j) / (1 + a_j) has the variance 1 / (3 (1 + a_j)^2)."""
     rng = np.random.default_rng(seed)
     strengths = np.array([0.5, 1.0, 2.0, 4.0, 9.0])
     values = rng.uniform(size=(250, 5))
@@ -62,7 +62,7 @@ def test_surface_predicts_unseen_configurations_better_than_trees():
     better = 0
     for seed in range(5):
         rng = np.random.default_rng(seed)
-        axes = axes_of(drawn(rng, 300), ("loss", "rate", "clip", "margin"))
+        axes = axes_of(random_configs(rng, 300), ("loss", "rate", "clip", "margin"))
         by_loss = rng.normal(size=3)[axes[0].places.astype(int)]
         rises = rng.normal(size=3)[axes[0].places.astype(int)]
         truth = by_loss + (1 + 0.3 * rises) * np.sin(4 * axes[1].places) + 0.5 * (axes[2].places < 0)
@@ -96,7 +96,9 @@ def test_many_configurations_are_subsampled(monkeypatch):
 def test_noise_free_scores_and_repeated_configurations_are_stable(noise):
     configs = [dict(zip("ab", pair, strict=True)) for pair in itertools.product(range(4), range(3))] * 4
     rng = np.random.default_rng(0)
-    scores = np.array([0.1 * each["a"] + 0.05 * each["b"] for each in configs]) + rng.normal(0, noise, len(configs))
+    scores = np.array([0.1 * config["a"] + 0.05 * config["b"] for config in configs]) + rng.normal(
+        0, noise, len(configs)
+    )
     effects = main_effects(axes_of(configs, "ab"), scores)
     assert effects == pytest.approx([0.01 * 15 / 12, 0.0025 * 8 / 12], rel=0.01)
 

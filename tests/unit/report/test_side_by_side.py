@@ -61,9 +61,9 @@ def test_hypervolumes_are_above_one_reference_point(two):
     for split in comparison.splits:
         begin = REFERENCE[split][0], REFERENCE[split][1] / 2
         assert comparison.reference_points[split] == pytest.approx(begin)
-        expected = [exact_area(pairs(each.front.on(split)), begin) for each in two]
+        expected = [exact_area(pairs(run.front.on(split)), begin) for run in two]
         assert comparison.areas[split] == pytest.approx(expected)
-        (difference,) = [each for each in comparison.differences if each.split == split]
+        (difference,) = [item for item in comparison.differences if item.split == split]
         assert (difference.label, difference.other) == ("b", "a")
         assert difference.estimate == pytest.approx(comparison.areas[split][1] - comparison.areas[split][0])
 
@@ -71,24 +71,24 @@ def test_hypervolumes_are_above_one_reference_point(two):
 def test_dominated_points_equal_brute_force(two):
     comparison = compare_runs(two)
     assert len(comparison.dominations) == 4
-    for each in comparison.dominations:
-        mine, theirs = two if each.label == "a" else two[::-1]
+    for domination in comparison.dominations:
+        mine, theirs = two if domination.label == "a" else two[::-1]
         expected = []
         for member in theirs.summary.members:
-            point = member.on(each.split)
-            for other in mine.front.on(each.split):
+            point = member.on(domination.split)
+            for other in mine.front.on(domination.split):
                 as_good = other.polarity >= point.polarity and other.similarity >= point.similarity
                 if as_good and pairs([other]) != pairs([point]):
                     expected.append(member.dev.name)
                     break
-        assert list(each.names) == expected
-        assert each.num_points == len(theirs.summary.members)
+        assert list(domination.names) == expected
+        assert domination.num_points == len(theirs.summary.members)
 
 
 def test_interval_equals_a_paired_bootstrap(two):
-    """Against resamples drawn here one by one, with every score of both runs averaged over the same queries."""
-    difference = next(each for each in compare_runs(two).differences if each.split == "test")
-    points = [each.front.on("test") for each in two]
+    """The interval is compared with an explicit bootstrap that uses the same queries for both runs."""
+    difference = next(item for item in compare_runs(two).differences if item.split == "test")
+    points = [run.front.on("test") for run in two]
     reference = two[0].summary.references["test"]
     per_query = [np.array([scores_of(point, 400) for point in front]) for front in points]
     of_reference = np.array(scores_of(reference, 400))
@@ -106,7 +106,7 @@ def test_interval_equals_a_paired_bootstrap(two):
 
 
 def with_replicates(folder, name, deviation):
-    """A run of two configurations, of which the first ran three times."""
+    """Write a run of two configurations; the first ran three times."""
     side(folder, name, [StoredTrial({"loss": "a"}, "completed", "", [(0.8, 0.42)])] * 2, scores=False, tested=False)
     ledger = Ledger(folder / name)
     for trial, sign in ((2, 1), (3, -1)):
@@ -122,17 +122,17 @@ def with_replicates(folder, name, deviation):
 
 
 def test_replicates_add_seed_noise_to_the_interval(tmp_path):
-    """A run without replicates borrows the noise of the other's."""
+    """A run without replicates uses the seed noise of the other run."""
     plain = side(tmp_path, "plain", [StoredTrial({"loss": "b"}, "completed", "", [(0.82, 0.41)])], tested=False)
     wide, narrow = (with_replicates(tmp_path, name, size) for name, size in (("wide", 0.03), ("narrow", 0.002)))
     comparisons = [compare_runs([replicated, plain]) for replicated in (wide, narrow)]
-    for each in comparisons:
-        (difference,) = each.differences
+    for comparison in comparisons:
+        (difference,) = comparison.differences
         assert (difference.has_seeds, difference.noise) == (True, "queries and seeds")
-        (row,) = dict(sections(each))["Difference of hypervolumes"].rows
+        (row,) = dict(sections(comparison))["Difference of hypervolumes"].rows
         assert row[-1] == "queries and seeds"
-        assert any("seeds" in note and "queries" in note for note in notes(each))
-        assert as_json(each)["differences"][0]["over"] == "queries and seeds"
+        assert any("seeds" in note and "queries" in note for note in notes(comparison))
+        assert as_json(comparison)["differences"][0]["over"] == "queries and seeds"
     assert comparisons[0].differences[0].interval.half_width > 1.5 * comparisons[1].differences[0].interval.half_width
     alone = compare_runs([plain, side(tmp_path, "other", random_trials(9), tested=False)]).differences[0]
     assert (alone.has_seeds, alone.noise) == (False, "queries")
@@ -140,21 +140,21 @@ def test_replicates_add_seed_noise_to_the_interval(tmp_path):
 
 def test_identical_runs_have_no_difference(tmp_path):
     comparison = compare_runs([side(tmp_path, "a"), side(tmp_path, "b")])
-    for each in comparison.differences:
-        assert (each.estimate, each.interval.low, each.interval.high) == (0, 0, 0)
-    assert not any(each.names for each in comparison.dominations if each.split == "dev")
+    for difference in comparison.differences:
+        assert (difference.estimate, difference.interval.low, difference.interval.high) == (0, 0, 0)
+    assert not any(domination.names for domination in comparison.dominations if domination.split == "dev")
     assert comparison.settings == ()
-    assert [each.name for each in comparison.best_configs] == ["best point"]
+    assert [setting.name for setting in comparison.best_configs] == ["best point"]
 
 
 def test_intervals_of_several_runs_are_simultaneous(tmp_path):
-    """By Bonferroni's correction each is wider than it is alone."""
+    """Bonferroni's correction widens each interval."""
     sides = [side(tmp_path, name, random_trials(20, seed)) for seed, name in enumerate("abc")]
-    alone = {each.split: each for each in compare_runs(sides[:2]).differences}
+    alone = {difference.split: difference for difference in compare_runs(sides[:2]).differences}
     comparison = compare_runs(sides)
-    assert [each.label for each in comparison.differences] == ["b", "c", "b", "c"]
-    for each in comparison.differences[::2]:
-        assert each.interval.half_width > 1.1 * alone[each.split].interval.half_width
+    assert [difference.label for difference in comparison.differences] == ["b", "c", "b", "c"]
+    for difference in comparison.differences[::2]:
+        assert difference.interval.half_width > 1.1 * alone[difference.split].interval.half_width
     assert any("Bonferroni" in note and "90%" in note for note in notes(comparison))
     assert any("simultaneous 90% interval" in column for column in difference_table(comparison).columns)
     assert len(comparison.dominations) == 12
@@ -202,7 +202,7 @@ def test_different_reference_scores_are_rejected(tmp_path, monkeypatch):
 def test_runs_without_query_scores_have_no_interval_and_a_note(tmp_path, which):
     sides = [side(tmp_path, "a", scores=which != "a"), side(tmp_path, "b", scores=which != "b")]
     comparison = compare_runs(sides)
-    assert all(each.interval is None for each in comparison.differences)
+    assert all(difference.interval is None for difference in comparison.differences)
     assert any(re.search(f"no interval: {which} .*per-query scores", note) for note in notes(comparison))
 
 
@@ -212,7 +212,7 @@ def test_different_queries_with_equal_means_have_no_interval(tmp_path):
     write_query_scores(tmp_path / "b", results, lambda point, num_queries: scores_of(point, num_queries, seed=1))
     second = dataclasses.replace(second, summary=summary_of(LocalFolder(tmp_path / "b")))
     comparison = compare_runs([first, second])
-    (reason,) = {each.why_none for each in comparison.differences}
+    (reason,) = {difference.why_none for difference in comparison.differences}
     assert re.search("b and a .*queries", reason)
 
 
@@ -244,7 +244,7 @@ def test_common_constraints_apply_to_hypervolumes(tmp_path):
     constraints = {"polarity": 0.8}
     sides = [side(tmp_path, name, random_trials(20, seed), constraints=constraints) for seed, name in enumerate("ab")]
     comparison = compare_runs(sides)
-    expected = [each.summary.areas["test"].front for each in sides]
+    expected = [run.summary.areas["test"].front for run in sides]
     assert comparison.areas["test"] == pytest.approx(expected)
     mixed = compare_runs([sides[0], side(tmp_path, "c")])
     assert mixed.areas["test"][0] > comparison.areas["test"][0]
@@ -257,13 +257,13 @@ def test_only_differing_settings_are_listed(tmp_path):
     one = dataclasses.replace(one, settings={**common, "sampler": "mfgp", "seed": 0})
     other = dataclasses.replace(other, settings={**common, "sampler": "tpe", "space.loss": "triplet", "seed": 0})
     comparison = compare_runs([one, other])
-    assert {each.name: each.values for each in comparison.settings} == {
+    assert {setting.name: setting.values for setting in comparison.settings} == {
         "sampler": ("mfgp", "tpe"),
         "space.loss": (None, "triplet"),
         "version": ("0.1.0", "0.2.0"),
     }
     without_file = compare_runs([one, side(tmp_path, "c", seed=3)])
-    assert {each.name: each.values for each in without_file.settings} == {"seed": (7, 3)}
+    assert {setting.name: setting.values for setting in without_file.settings} == {"seed": (7, 3)}
 
 
 def test_markdown_has_every_table_and_the_picture(two):

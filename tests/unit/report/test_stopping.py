@@ -1,4 +1,4 @@
-"""What the page tells of early stopping, counted again from the trials that were stored."""
+"""The page's section on early stopping, compared with counts of the stored trials."""
 
 from collections import Counter
 from pathlib import Path
@@ -11,7 +11,7 @@ from raysweep.storage.folder import LocalFolder
 from support.ledgers import NUM_RUNGS, trials_of_every_status, write_ledger
 
 
-def test_each_rung_counts_its_trials_and_those_that_ended_there(tmp_path: Path) -> None:
+def test_rungs_count_evaluated_and_ended_trials(tmp_path: Path) -> None:
     trials = trials_of_every_status(40)
     write_ledger(tmp_path, trials)
     table = stopping_table(summary_of(LocalFolder(tmp_path)))
@@ -19,11 +19,11 @@ def test_each_rung_counts_its_trials_and_those_that_ended_there(tmp_path: Path) 
     for row in table.rows:
         cells = dict(zip(table.columns, row, strict=True))
         step = int(cells["rung"])
-        there = [trial for trial in trials if len(trial.scores) >= step]
-        best = max(0.5 * sum(trial.scores[step - 1]) for trial in there)
+        evaluated = [trial for trial in trials if len(trial.scores) >= step]
+        best = max(0.5 * sum(trial.scores[step - 1]) for trial in evaluated)
         last = [trial.status for trial in trials if len(trial.scores) == step]
         endings = Counter("interrupted" if status == "running" else status for status in last)  # as the sweep is over
-        assert int(cells["trials"]) == len(there)
+        assert int(cells["trials"]) == len(evaluated)
         assert cells["best objective"] == f"{100 * best:.1f}"
         assert endings
         for status in ("completed", "paused", "interrupted", "stopped"):
@@ -31,9 +31,9 @@ def test_each_rung_counts_its_trials_and_those_that_ended_there(tmp_path: Path) 
             assert shown == (str(endings[status]) if endings[status] else ABSENT)
 
 
-def test_how_much_of_the_training_was_done(tmp_path: Path) -> None:
+def test_text_states_the_trained_share(tmp_path: Path) -> None:
     trials = trials_of_every_status(40)
     write_ledger(tmp_path, trials)
     text = stopping_text(summary_of(LocalFolder(tmp_path)))
-    done, planned = sum(len(trial.scores) for trial in trials), NUM_RUNGS * len(trials)
-    assert f"{done} of {planned} rungs were trained ({done / planned:.0%})" in text
+    num_trained, num_planned = sum(len(trial.scores) for trial in trials), NUM_RUNGS * len(trials)
+    assert f"{num_trained} of {num_planned} rungs were trained ({num_trained / num_planned:.0%})" in text

@@ -44,11 +44,14 @@ def test_hypervolume_is_above_the_reference_point_of_each_split(run):
             (summary.oracles[split], area.oracle),
         ):
             dominated = np.zeros(grid.shape[:2], dtype=bool)
-            for each in points:
-                dominated |= (grid < (each.polarity, each.similarity)).all(axis=-1)
-            if points is summary.oracles[split]:  # of which chords count too
+            for point in points:
+                dominated |= (grid < (point.polarity, point.similarity)).all(axis=-1)
+            if points is summary.oracles[split]:  # whose chords count too
                 heights = np.interp(
-                    grid[..., 0], [each.polarity for each in points], [each.similarity for each in points], right=0.0
+                    grid[..., 0],
+                    [point.polarity for point in points],
+                    [point.similarity for point in points],
+                    right=0.0,
                 )
                 dominated |= grid[..., 1] < heights
             assert hypervolume_of_points == pytest.approx(
@@ -63,15 +66,15 @@ def test_best_point_is_the_best_of_all_points(tmp_path, weight, similarity):
     info = dataclasses.replace(INFO, polarity_weight=weight, similarity=similarity)
     write_ledger(tmp_path, random_trials(20), StoredSweep(info=info))
     summary = summarize(load(tmp_path))
-    everything = [each for each in summary.results.points if each.trial is not None]
+    all_points = [point for point in summary.results.points if point.trial is not None]
 
-    def score(each):
-        return weight * each.polarity + (1 - weight) * getattr(each, similarity)
+    def score(point):
+        return weight * point.polarity + (1 - weight) * getattr(point, similarity)
 
     best = [member.dev for member in summary.members if member.is_best]
     assert len(best) == 1
-    assert score(best[0]) == max(map(score, everything)) == info.objective(best[0])
-    assert max(max(each.objectives) for each in summary.trials if each.objectives) == score(best[0])
+    assert score(best[0]) == max(map(score, all_points)) == info.objective(best[0])
+    assert max(max(trial.objectives) for trial in summary.trials if trial.objectives) == score(best[0])
     assert sum(member.is_knee for member in summary.members) == 1
 
 
@@ -104,16 +107,16 @@ def test_infeasible_members_are_marked_and_do_not_count(tmp_path, constraints, s
     assert summary.areas["dev"].front == pytest.approx(objective.area(pairs))
     limit = chords([(p.polarity, p.similarity) for p in summary.oracles["dev"]])
     assert summary.areas["dev"].oracle == pytest.approx(objective.area(limit), rel=2e-3)
-    kept = [(m.test.polarity, m.test.similarity) for m in summary.members if m.is_feasible]
+    feasible = [(m.test.polarity, m.test.similarity) for m in summary.members if m.is_feasible]
     assert summary.areas["test"].front == pytest.approx(
-        hypervolume(kept, summary.objectives_by_split["test"].reference_point)
+        hypervolume(feasible, summary.objectives_by_split["test"].reference_point)
     )
-    for each in summary.trials:
-        own = [(p.polarity, p.similarity) for p in points if p.trial == each.trial.trial]
+    for trial in summary.trials:
+        own = [(p.polarity, p.similarity) for p in points if p.trial == trial.trial.trial]
         if own:
-            assert (each.best.polarity, each.best.similarity) == objective.best_point(own)
-            assert each.objective == pytest.approx(objective.weighted_sum(objective.best_point(own)))
-            assert each.is_feasible == (objective.best_value(own) >= 0)
+            assert (trial.best.polarity, trial.best.similarity) == objective.best_point(own)
+            assert trial.objective == pytest.approx(objective.weighted_sum(objective.best_point(own)))
+            assert trial.is_feasible == (objective.best_value(own) >= 0)
     texts = {
         "retention": "Constraints: retention ≥ 80.0.",
         "polarity": "Constraints: P ≥ 75.0, S ≥ 30.0.",

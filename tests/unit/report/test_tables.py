@@ -45,7 +45,7 @@ def test_every_status_has_a_distinct_sign(tmp_path):
 
 
 def test_a_trial_stopped_by_a_user_is_not_an_early_stop(tmp_path):
-    """Unless it had ended otherwise before it heard of it."""
+    """A trial that ends before it receives the request keeps its own status."""
     statuses = ["stopped", "running", "running"]
     write_ledger(
         tmp_path,

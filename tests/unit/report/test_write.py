@@ -32,19 +32,19 @@ def test_front_json_lists_the_front_on_dev_then_on_test(run):
     assert len(front) >= 3
     expected = []
     for split in ("dev", "test"):
-        for each in front:
-            p, s = each.polarity, each.similarity
+        for point in front:
+            p, s = point.polarity, point.similarity
             p, s = (p - 0.02, s - 0.01) if split == "test" else (p, s)
             expected.append(
                 {
-                    "trial": each.trial,
-                    "step": each.step,
+                    "trial": point.trial,
+                    "step": point.step,
                     "kind": "plain",
                     "value": None,
                     "split": split,
                     "polarity": round(100 * p, 4),
                     "similarity": round(100 * s, 4),
-                    "retention": round(100 * each.retention, 4),
+                    "retention": round(100 * point.retention, 4),
                 }
             )
     written = write.write(folder)
@@ -59,7 +59,7 @@ def test_parquet_files_hold_every_row_of_the_ledger(run):
     rows = json.loads((folder / "report" / "points.json").read_text())
     assert pq.read_table(folder / "report" / "points.parquet").to_pylist() == rows
     assert [(row["trial"], row["kind"], row["split"], row["polarity"]) for row in rows] == [
-        (each.trial, each.kind, each.split, round(100 * each.polarity, 4)) for each in results.points
+        (point.trial, point.kind, point.split, round(100 * point.polarity, 4)) for point in results.points
     ]
     rungs = pq.read_table(folder / "report" / "rungs.parquet").to_pylist()
     assert rungs == [dataclasses.asdict(rung) for rung in results.rungs]
@@ -110,7 +110,7 @@ def test_costs_equal_those_of_the_ledger_and_add_up(tmp_path, gpus, price):
 
 
 def test_an_interrupted_sweep_has_a_note_on_missing_test_scores(tmp_path):
-    trials = [each._replace(status="interrupted", reason="Ctrl-C") for each in random_trials(5)]
+    trials = [trial._replace(status="interrupted", reason="Ctrl-C") for trial in random_trials(5)]
     write_ledger(tmp_path, trials, StoredSweep(finish=("interrupted", "Ctrl-C")))
     summary = write.write(tmp_path).summary
     assert summary.members and summary.splits == ("dev",) and set(summary.areas) == {"dev"}
@@ -146,7 +146,7 @@ def test_a_report_replaces_an_earlier_one_unless_it_fails(run, monkeypatch):
     write.write(folder)
     write.write(folder)
     before = {path.name: path.read_bytes() for path in (folder / "report").iterdir()}
-    shutil.copy(folder / "ledger.jsonl", folder / "kept.jsonl")
+    shutil.copy(folder / "ledger.jsonl", folder / "copy.jsonl")
     (folder / "ledger.jsonl").unlink()
     write_ledger(folder, trials[:4])
 

@@ -15,8 +15,8 @@ def positions(lines: list[str], sign: str) -> list[tuple[int, int]]:
     return [
         (len(body) - 1 - row, column)
         for row, line in enumerate(body)
-        for column, each in enumerate(line)
-        if each == sign
+        for column, character in enumerate(line)
+        if character == sign
     ]
 
 
