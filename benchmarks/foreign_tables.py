@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import yaml
 from pydantic import Field
 
-from raysweep.config.strict import Frozen
+from raysweep.config.strict import StrictModel
 from raysweep.metrics.objective import Pair
 from raysweep.replay import recording_files
 from raysweep.replay.recordings import RecordedSweep
@@ -34,7 +34,7 @@ SUFFIX = ".table.yaml"
 WORST: Pair = (0.0, 0.0)  # P and S at the worse ends of their ranges
 
 
-class Metric(Frozen):
+class Metric(StrictModel):
     """A column that holds P or S, and its minimum and maximum value."""
 
     column: str
@@ -53,7 +53,7 @@ class Metric(Frozen):
         return shares if self.direction == "maximize" else 1 - shares
 
 
-class Description(Frozen):
+class Description(StrictModel):
     """The columns of P and S, of the cost and of the parameters."""
 
     polarity: Metric

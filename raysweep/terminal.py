@@ -143,8 +143,8 @@ class ConsoleDisplay(Display):
 
 def duration(seconds: float) -> str:
     """Return seconds as ``1:15``, with hours if there are any."""
-    whole = round(seconds)
-    minutes, rest = divmod(whole, 60)
+    total_seconds = round(seconds)
+    minutes, rest = divmod(total_seconds, 60)
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
 
 

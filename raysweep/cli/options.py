@@ -75,8 +75,8 @@ def parse_positive_integers(flag: str, text: str) -> list[int]:
 def parse_positive_integer(flag: str, text: str) -> int:
     """Parse a positive integer."""
     stripped = text.strip()
-    is_whole = stripped.isascii() and stripped.isdigit() and len(stripped) <= MAX_DIGITS
-    if not is_whole or int(stripped) < 1:
+    is_integer = stripped.isascii() and stripped.isdigit() and len(stripped) <= MAX_DIGITS
+    if not is_integer or int(stripped) < 1:
         raise InputError(f"{flag} is {text!r}; allowed: a whole number above 0")
     return int(stripped)
 

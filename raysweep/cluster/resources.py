@@ -204,7 +204,7 @@ class Capacity:
     def _size_of_trial(self, resources: ResourcesConfig) -> tuple[float, float]:
         """Return the CPUs and GPUs of one trial: the configured ones, otherwise those of an encoder."""
         encoder = self.encoders()
-        gpus = encoder.gpus if resources.gpus_asked is None else resources.gpus_asked
+        gpus = encoder.gpus if resources.requested_gpus is None else resources.requested_gpus
         if resources.cpus_per_trial:
             return resources.cpus_per_trial, gpus
         on_cpus_alone = not gpus and encoder.gpus  # though the cluster has GPUs
@@ -245,9 +245,9 @@ def times_on(node: NodeSize, request: Request, memory_bytes: int = 0) -> int:
     return min(_times_in(available, requested) for available, requested in amounts if requested)
 
 
-def _times_in(whole: float, part: float) -> int:
+def _times_in(dividend: float, divisor: float) -> int:
     """Return how often ``part`` fits into ``whole``; plain 1 // 0.2 would be 4."""
-    return math.floor(whole / part + 1e-9)
+    return math.floor(dividend / divisor + 1e-9)
 
 
 def worker_nodes(
@@ -267,7 +267,7 @@ def worker_nodes(
         if group.size.cpus > 0:
             nodes += [group.size] * group.max_count
     nodes = nodes or _nodes_to_come(resources)
-    if resources.gpus_asked == 0:
+    if resources.requested_gpus == 0:
         nodes = [node._replace(gpus=0.0) for node in nodes]
     return tuple(nodes)
 
@@ -368,7 +368,7 @@ def _nodes_to_come(resources: ResourcesConfig) -> list[NodeSize]:
             "resources.max_concurrent_trials is not set, but the cluster has no workers yet: set it, and "
             "resources.gpus_per_trial or resources.cpus_per_trial, to define how far the cluster scales"
         )
-    gpus = resources.gpus_asked or 0
+    gpus = resources.requested_gpus or 0
     nodes_per_trial = min(1.0, gpus) or 1.0  # trials that share a GPU share a node
     num_nodes = math.ceil(resources.max_concurrent_trials * nodes_per_trial)
     return [NodeSize(resources.cpus_per_trial or 1, math.ceil(gpus))] * num_nodes

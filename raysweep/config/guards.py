@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
-from raysweep.config.strict import Frozen
+from raysweep.config.strict import StrictModel
 from raysweep.config.trial import TrialConfig
 from raysweep.storage import location
 
@@ -28,7 +28,7 @@ NEEDED = {"sts": ("pairs",), "retrieval": ("queries", "corpus", "relevant")}
 """The files of each kind of guard."""
 
 
-class GuardConfig(Frozen):
+class GuardConfig(StrictModel):
     """A guard: `sts` correlates cosines with gold scores (Spearman), `retrieval` ranks a corpus (nDCG@10)."""
 
     kind: Literal["sts", "retrieval"] = Field(description="evaluator of sentence-transformers that computes the score")

@@ -10,7 +10,7 @@ from raysweep.config import space_parser
 from raysweep.config import sweep as sweep_file
 from raysweep.config.document import Document, parse_value
 from raysweep.config.guards import find_reserved_name
-from raysweep.config.preset import PresetError, preset_of
+from raysweep.config.preset import ParameterError, preset_of
 from raysweep.config.space import Space
 from raysweep.config.sweep import SweepConfig
 from raysweep.config.unused import warn_of_unused
@@ -61,7 +61,7 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
             raise document.error(("first", index), f"is empty; allowed: one or more of {names}")
         try:
             preset_of(space, values)
-        except PresetError as error:
+        except ParameterError as error:
             warnings.append(f"first[{index}] is left out, because it is not in the overridden space: {error}")
             continue
         if values in first:  # a partial configuration; repeated complete ones are rejected

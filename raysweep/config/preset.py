@@ -12,7 +12,7 @@ from raysweep.errors import InputError
 MAX_SHOWN = 80  # characters of a value, in a message
 
 
-class PresetError(InputError):
+class ParameterError(InputError):
     """An invalid value of the parameter ``key``."""
 
     def __init__(self, key: str, problem: str) -> None:
@@ -25,12 +25,12 @@ class Preset:
     """Requested values of a trial; the sampler proposes the others.
 
     ``params`` holds the values by the sampler's names, such as ``loss=triplet.margin``, without parameters that the
-    space fixes. ``is_whole`` is true if nothing is left to the sampler.
+    space fixes. ``is_complete`` is true if nothing is left to the sampler.
     """
 
     values: Mapping[str, Any]
     params: Mapping[str, Any]
-    is_whole: bool
+    is_complete: bool
 
 
 def preset_of(space: Space, values: Mapping[str, Any]) -> Preset:
@@ -39,14 +39,14 @@ def preset_of(space: Space, values: Mapping[str, Any]) -> Preset:
     A parameter that exists only under a choice can be given only together with that choice.
 
     Raises:
-        PresetError: If a value is not in the space; the message names the first one and what is allowed.
+        ParameterError: If a value is not in the space; the message names the first one and what is allowed.
     """
     reading = _Reading(values)
     params = dict(reading.params(space.parameters, ""))
     for key in values:
         if key not in reading.used:
-            raise PresetError(key, _why_unused(space, key, values))
-    return Preset(dict(values), params, is_whole=not reading.left_out)
+            raise ParameterError(key, _why_unused(space, key, values))
+    return Preset(dict(values), params, is_complete=not reading.left_out)
 
 
 @dataclass
@@ -75,26 +75,26 @@ class _Reading:
 
 
 def _checked(name: str, parameter: Parameter, value: Any) -> Any:
-    """Return the value as it is in the space; raise PresetError if it is not there."""
+    """Return the value as it is in the space; raise ParameterError if it is not there."""
     if isinstance(value, dict | list):
-        raise PresetError(name, f"is {_shown(value)}; allowed: a plain value")
+        raise ParameterError(name, f"is {_shown(value)}; allowed: a plain value")
     match parameter:
         case Fixed():
             if not _is_same(parameter.value, value):
-                raise PresetError(name, f"is {_shown(value)}; allowed: {parameter.value!r}, which the space fixes")
+                raise ParameterError(name, f"is {_shown(value)}; allowed: {parameter.value!r}, which the space fixes")
             return parameter.value
         case Range():
             is_number = isinstance(value, int) if parameter.integer else isinstance(value, int | float)
             if not is_number or isinstance(value, bool) or not parameter.low <= value <= parameter.high:
                 kind = "a whole number" if parameter.integer else "a number"
-                raise PresetError(name, f"is {_shown(value)}; allowed: {kind} from {parameter}")
+                raise ParameterError(name, f"is {_shown(value)}; allowed: {kind} from {parameter}")
             return int(value) if parameter.integer else float(value)
         case Choices():
             for option in parameter.options:
                 if _is_same(option, value):
                     return option
             allowed = ", ".join(map(str, parameter.options))
-            raise PresetError(name, f"is {_shown(value)}; allowed: {allowed}")
+            raise ParameterError(name, f"is {_shown(value)}; allowed: {allowed}")
 
 
 def _is_same(one: Any, other: Any) -> bool:

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from raysweep.config.document import Document, KeyPath, unknown_key
 from raysweep.config.losses import LOSSES
-from raysweep.config.preset import PresetError, preset_of
+from raysweep.config.preset import ParameterError, preset_of
 from raysweep.config.space import (
     Choices,
     Fixed,
@@ -293,11 +293,11 @@ def _check_first(document: Document, config: SweepConfig, space: Space) -> None:
     for index, values in enumerate(config.first):
         try:
             preset = preset_of(space, values)
-        except PresetError as error:
+        except ParameterError as error:
             if may_be_outside:
                 continue
             raise document.error(("first", index, error.key), error.problem) from None
-        if not preset.is_whole:
+        if not preset.is_complete:
             continue
         if preset.params in complete:
             raise document.error(("first", index), "is a duplicate, which would have the same scores")

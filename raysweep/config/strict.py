@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 from raysweep.config.document import KeyPath, unknown_key
 
 
-class Frozen(BaseModel):
+class StrictModel(BaseModel):
     """Strict and immutable base model: no unknown keys, no silent conversions except int to float."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)

@@ -16,7 +16,7 @@ from pydantic import (
 
 from raysweep.config.document import Document, KeyPath
 from raysweep.config.guards import Guards
-from raysweep.config.strict import Frozen, explain
+from raysweep.config.strict import StrictModel, explain
 from raysweep.config.trackers import Trackers, TrackersConfig
 from raysweep.storage import location
 
@@ -81,7 +81,7 @@ def _named(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
-class DataConfig(Frozen):
+class DataConfig(StrictModel):
     """Sources of labeled sentences.
 
     A source is `demo`, `hub:NAME[:SPLIT]`, or a path or URI of a file, a folder or a glob, or a list of these.
@@ -101,7 +101,7 @@ class DataConfig(Frozen):
     max_dev: int = Field(1000, ge=1, description="maximum number of sentences split off as dev if dev is not given")
 
 
-class EncoderConfig(Frozen):
+class EncoderConfig(StrictModel):
     """A sentence-transformers model: `demo`, a folder, or a name on the hub."""
 
     name: Annotated[str, AfterValidator(absolute_model)] = Field(
@@ -132,7 +132,7 @@ SHORT_FORMS: Mapping[KeyPath, str] = MappingProxyType(
 """Keys that accept a plain name in place of a mapping, with the key of the mapping that the name sets."""
 
 
-class ExamplesConfig(Frozen):
+class ExamplesConfig(StrictModel):
     """Mining of training examples from neighbors under an encoder."""
 
     encoder: Encoder | None = Field(
@@ -177,7 +177,7 @@ class ExamplesConfig(Frozen):
 Grid = list[Annotated[float, Field(gt=0, le=100)]]
 
 
-class PointsConfig(Frozen):
+class PointsConfig(StrictModel):
     """Operating points that a rung reports in addition to the plain one: the values of each kind."""
 
     concat: Grid = Field(
@@ -207,7 +207,7 @@ class PointsConfig(Frozen):
     )
 
 
-class EvaluationConfig(Frozen):
+class EvaluationConfig(StrictModel):
     """Computation of the scores P and S."""
 
     k: int = Field(16, ge=1, description="retrieved sentences per query")
@@ -225,7 +225,7 @@ class EvaluationConfig(Frozen):
     )
 
 
-class BaselinesConfig(Frozen):
+class BaselinesConfig(StrictModel):
     """Baselines shown in the report next to the front. They affect neither the search nor the front."""
 
     probe: Grid = Field(
@@ -244,7 +244,7 @@ class BaselinesConfig(Frozen):
     )
 
 
-class ReportConfig(Frozen):
+class ReportConfig(StrictModel):
     """Data that the report may show."""
 
     texts: bool = Field(
@@ -259,7 +259,7 @@ SAMPLERS = ("mfgp", "tpe", "gp", "nsga2", "random", "grid")
 Aim = Literal["front", "area", "combined", "parego", "both"]
 
 
-class ConstraintsConfig(Frozen):
+class ConstraintsConfig(StrictModel):
     """Minimum scores of an operating point, in [0, 1]. Points that violate one rank below all points that do not."""
 
     polarity: float = Field(0.0, ge=0, le=1, description="minimum P, 0 for no limit")
@@ -269,7 +269,7 @@ class ConstraintsConfig(Frozen):
     )
 
 
-class ObjectiveConfig(Frozen):
+class ObjectiveConfig(StrictModel):
     """Objective of a trial: its best point under polarity_weight * P + (1 - polarity_weight) * S, and its front."""
 
     polarity_weight: float = Field(0.5, ge=0, le=1, description="weight of P in the weighted sum; S has the rest of 1")
@@ -290,7 +290,7 @@ class ObjectiveConfig(Frozen):
 Policy = Literal["growth", "pareto", "asha", "median", "none"]
 
 
-class PlateauConfig(Frozen):
+class PlateauConfig(StrictModel):
     """A stopping rule: the sweep ends when the front's hypervolume stops growing while trials pause or end."""
 
     trials: int = Field(
@@ -307,7 +307,7 @@ HALVING = ("asha", "pareto")
 """The policies of successive halving, which have milestones."""
 
 
-class EarlyStoppingConfig(Frozen):
+class EarlyStoppingConfig(StrictModel):
     """Early stopping of trials and of the sweep.
 
     Trials are compared at equal numbers of examples seen. The halving policies resume a trial that proves good later.
@@ -330,7 +330,7 @@ class EarlyStoppingConfig(Frozen):
     )
 
 
-class BudgetConfig(Frozen):
+class BudgetConfig(StrictModel):
     """Limits of a sweep.
 
     When a limit is reached, running trials end at their next rung, or at once if the limit is `minutes`.
@@ -376,14 +376,14 @@ class BudgetConfig(Frozen):
         return self.rungs if self.examples_per_trial is None else self.examples_per_trial // examples_per_rung
 
 
-class ReplicatesConfig(Frozen):
+class ReplicatesConfig(StrictModel):
     """Replicates: after the search, configurations near the front run again with other seeds, and their means count."""
 
     trials: int = Field(0, ge=0, description="maximum number of replicates, in addition to budget.trials; 0 for none")
     runs: int = Field(3, ge=2, description="maximum number of runs per configuration, including the first")
 
 
-class ResourcesConfig(Frozen):
+class ResourcesConfig(StrictModel):
     """Resources of a sweep. Values that are not given are derived from the available cluster."""
 
     address: str | None = Field(None, description="Ray cluster to join; a local one is started if not given")
@@ -435,7 +435,7 @@ class ResourcesConfig(Frozen):
     )
 
     @property
-    def gpus_asked(self) -> float | None:
+    def requested_gpus(self) -> float | None:
         """Return the GPUs of a trial before any packing, or None if the cluster decides."""
         return 1.0 if self.gpus_per_trial == "measured" else self.gpus_per_trial
 
@@ -448,7 +448,7 @@ class ResourcesConfig(Frozen):
         raise ValueError(f"is {value}; allowed: 0 to 1, since a trial uses at most one GPU, or measured")
 
 
-class StorageConfig(Frozen):
+class StorageConfig(StrictModel):
     """Storage of runs and artifacts: a folder shared by all nodes, or `s3://BUCKET/PREFIX` or `gs://BUCKET/PREFIX`."""
 
     runs: Location = Field(
@@ -476,7 +476,7 @@ class StorageConfig(Frozen):
         return self.artifacts or location.join(self.runs, "artifacts")
 
 
-class SweepConfig(Frozen):
+class SweepConfig(StrictModel):
     """A sweep, as described by one YAML file."""
 
     name: Annotated[str, AfterValidator(_folder_name)] = Field(

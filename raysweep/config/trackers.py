@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from raysweep.config.strict import Frozen
+from raysweep.config.strict import StrictModel
 from raysweep.storage import location
 
 
@@ -31,7 +31,7 @@ LocalFolder = Annotated[str, AfterValidator(_local)]
 Project = Annotated[str, Field(min_length=1, max_length=120)]
 
 
-class TensorBoardConfig(Frozen):
+class TensorBoardConfig(StrictModel):
     """TensorBoard's event files, in a folder for each trial."""
 
     folder: LocalFolder | None = Field(
@@ -40,7 +40,7 @@ class TensorBoardConfig(Frozen):
     )
 
 
-class MLflowConfig(Frozen):
+class MLflowConfig(StrictModel):
     """An MLflow run for each trial, in one experiment."""
 
     uri: Annotated[str, AfterValidator(_without_password)] | None = Field(
@@ -50,7 +50,7 @@ class MLflowConfig(Frozen):
     project: Project | None = Field(None, description="name of the experiment; the sweep's name if not given")
 
 
-class WandbConfig(Frozen):
+class WandbConfig(StrictModel):
     """A Weights & Biases run for each trial, in one group."""
 
     project: Project | None = Field(None, description="name of the project; the sweep's name if not given")
@@ -64,13 +64,13 @@ class WandbConfig(Frozen):
     )
 
 
-class TrackioConfig(Frozen):
+class TrackioConfig(StrictModel):
     """A Trackio run for each trial, in one group, in the folder or space set by TRACKIO_DIR or TRACKIO_SPACE_ID."""
 
     project: Project | None = Field(None, description="name of the project; the sweep's name if not given")
 
 
-class TrackersConfig(Frozen):
+class TrackersConfig(StrictModel):
     """Experiment trackers.
 
     They record a run for each trial, a step for each rung, and the final front. Their failures never stop a sweep.

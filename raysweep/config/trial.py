@@ -7,7 +7,7 @@ from pydantic import Field, ValidationError, model_validator
 from raysweep.config import freezing
 from raysweep.config.document import KeyPath, dotted, join_key
 from raysweep.config.losses import LOSSES
-from raysweep.config.strict import Frozen, explain
+from raysweep.config.strict import StrictModel, explain
 from raysweep.errors import InputError
 
 SCHEDULES = ("constant", "linear", "quadratic", "polynomial", "cosine", "exponential")
@@ -16,7 +16,7 @@ CLASS_PARAMETERS = ("label_smoothing", "consistency_weight")
 """Parameters that require class probabilities, which only softmax has."""
 
 
-class TrialConfig(Frozen):
+class TrialConfig(StrictModel):
     """A point of the space. A parameter that belongs to one loss, optimizer or schedule is None under the others."""
 
     loss: str = Field(description=f"loss to minimize: {', '.join(LOSSES)}")

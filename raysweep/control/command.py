@@ -14,7 +14,7 @@ from raysweep.results.ledger import NAME as LEDGER
 from raysweep.results.ledger import events_of
 from raysweep.results.reader import load
 from raysweep.results.types import Results, TrialStatus
-from raysweep.results.views import options_to_go_on
+from raysweep.results.views import resume_options
 from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.storage.line_log import is_held
 
@@ -99,5 +99,5 @@ def explain_missing_driver(results: Results) -> str:
         reason = "it was killed" if results.status == "running" else f"the sweep ended: {results.status}"
         if results.reason:
             reason += f" ({escape_line(results.reason)})"
-        remedy = f"to resume it: {resume}{options_to_go_on(results)}"
+        remedy = f"to resume it: {resume}{resume_options(results)}"
     return f"{results.folder}: no driver is running: {reason}; {remedy}"

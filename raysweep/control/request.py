@@ -5,7 +5,7 @@ from typing import Literal, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from raysweep.config.strict import Frozen
+from raysweep.config.strict import StrictModel
 from raysweep.errors import InputError
 from raysweep.output import escape_line
 
@@ -17,7 +17,7 @@ MAX_MESSAGE_LENGTH = 200  # characters of an error message
 Plain = bool | int | float | str | None
 
 
-class Request(Frozen):
+class Request(StrictModel):
     """A request to a sweep. Fields of other actions are None."""
 
     action: Action
@@ -37,7 +37,7 @@ class Request(Frozen):
         return self
 
 
-class Answer(Frozen):
+class Answer(StrictModel):
     """The outcome of a request, in one sentence."""
 
     accepted: bool

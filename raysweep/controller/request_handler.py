@@ -7,7 +7,7 @@ answered. If the driver dies in between, the next driver finds the request in th
 
 from collections.abc import Callable, Iterable, Mapping
 
-from raysweep.config.preset import PresetError, preset_of
+from raysweep.config.preset import ParameterError, preset_of
 from raysweep.control.request import Answer, Request, read_request
 from raysweep.control.request_queue import QueuedRequest, RequestQueue
 from raysweep.controller.sweep import Sweep
@@ -147,7 +147,7 @@ class RequestHandler:
             return "--try: names no parameter; it is a mapping such as {loss: triplet, margin: 0.1}"
         try:
             preset = preset_of(scheduler.proposer.space, values)
-        except PresetError as error:
+        except ParameterError as error:
             return f"--try: {error}"
         number = scheduler.proposer.trial_with(preset)
         if number is not None:

@@ -469,8 +469,8 @@ def _parse_string_label(spelling: str) -> str:
     if name in ("True", "False", "TRUE", "FALSE"):
         return name.lower()
     if _WHOLE.fullmatch(name):
-        whole = name.partition(".")[0].removeprefix("+")
-        return "0" if whole == "-0" else whole
+        digits = name.partition(".")[0].removeprefix("+")
+        return "0" if digits == "-0" else digits
     if _EXPONENTIAL.fullmatch(name):
         return _format_number(float(name)) or name  # a number may be too large for a float
     if decimal := _DECIMAL.fullmatch(name):

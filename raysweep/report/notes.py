@@ -6,7 +6,7 @@ from raysweep.report.summary import Summary, missing_intervals
 from raysweep.report.texts import limits_text
 from raysweep.results.query_scores import name_of_point
 from raysweep.results.types import Results, ScoredSplit, TrialStatus
-from raysweep.results.views import options_to_go_on
+from raysweep.results.views import resume_options
 
 _ENDINGS = {"interrupted": "was interrupted", "budget": "ended at its budget", "plateau": "ended on a plateau"}
 
@@ -34,7 +34,7 @@ def ending_notes(results: Results) -> Iterator[str]:
         yield f"The sweep {ending}{reason}."
     paused = _count(results, TrialStatus.PAUSED)
     if paused:
-        more = options_to_go_on(results)
+        more = resume_options(results)
         yield f"{paused} of {len(results.trials)} trials are paused: raysweep run --resume RUN{more} may resume them."
 
 

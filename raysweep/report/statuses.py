@@ -31,7 +31,7 @@ STATUS_STYLES: Mapping[str, StatusStyle] = {
 
 def standing(trial: Trial) -> str:
     """Return the trial's status, or ``STOPPED_BY_A_PERSON`` if a user stopped it."""
-    is_by_person = trial.stop_was_asked and trial.status == TrialStatus.STOPPED
+    is_by_person = trial.stop_was_requested and trial.status == TrialStatus.STOPPED
     return STOPPED_BY_A_PERSON if is_by_person else trial.status
 
 

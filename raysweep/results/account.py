@@ -67,7 +67,7 @@ def account_of(results: Results) -> Account:
     for trial in results.trials:
         kind = trial.status if trial.replicate_of is None else REPLICATES
         num_rungs = num_rungs_by_trial[trial.trial]
-        is_stopped_early = kind == TrialStatus.STOPPED and not trial.stop_was_asked
+        is_stopped_early = kind == TrialStatus.STOPPED and not trial.stop_was_requested
         saved_seconds = _saved_seconds(trial, num_rungs) if is_stopped_early else 0.0
         for entry in (entries[kind], total):
             entry.add(trial, num_rungs, saved_seconds)

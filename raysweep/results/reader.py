@@ -231,8 +231,8 @@ class _Tables:
             self.is_paused = event.action == "pause"
         if event.trial is not None:
             self._check_begun(event.trial)
-            asked = dataclasses.replace(self.trials[event.trial], stop_was_asked=True)
-            self.trials[event.trial] = asked
+            trial = dataclasses.replace(self.trials[event.trial], stop_was_requested=True)
+            self.trials[event.trial] = trial
         if event.workers is not None:
             self.workers = event.workers
 

@@ -200,10 +200,10 @@ def _readings(arrays: Mapping[str, npt.NDArray[Any]]) -> Readings:
         raise ValueError(f"{error.args[0]} is missing") from None
     except TypeError:
         raise ValueError("meta is not a JSON object") from None
-    whole = (query_ids, query_labels, shown, sentence_ids, sentence_labels, positions)
+    arrays_of_ids = (query_ids, query_labels, shown, sentence_ids, sentence_labels, positions)
     fits = (
         split in get_args(ScoredSplit)
-        and all(array.dtype.kind in "iu" for array in whole)
+        and all(array.dtype.kind in "iu" for array in arrays_of_ids)
         and query_ids.ndim == sentence_ids.ndim == shown.ndim == 1
         and query_labels.shape == query_ids.shape
         and sentence_labels.shape == sentence_ids.shape

@@ -212,7 +212,7 @@ class Trial:
     replicate_of: int | None = None
     num_rungs: int = 0  # if it completes
     traceback: str = ""
-    stop_was_asked: bool = False  # by a user request to the running sweep
+    stop_was_requested: bool = False  # by a user request to the running sweep
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from raysweep.metrics.pareto import non_dominated
 from raysweep.results.types import Calibration, Mean, Point, Results, Trial, TrialStatus
 
 
-def options_to_go_on(results: Results) -> str:
+def resume_options(results: Results) -> str:
     """Return the options that ``raysweep run --resume RUN`` needs to continue a sweep with this status."""
     more = {"budget": " --budget.KEY TOTAL", "plateau": " --early_stopping.plateau null"}
     return more.get(results.status, "")

@@ -132,7 +132,7 @@ class ConditionalSpace:
                 params[parameter.name] = given[parameter.name] if is_given else value_of(parameter)
         return params
 
-    def is_whole(self, params: Params) -> bool:
+    def is_complete(self, params: Params) -> bool:
         """Return whether a configuration has every parameter that exists for its values."""
         return all(parameter.name in params for parameter in self.free if parameter.exists(params))
 

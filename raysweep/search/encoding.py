@@ -48,9 +48,9 @@ class Numbers:
 
     def __init__(self, distribution: FloatDistribution | IntDistribution) -> None:
         self._low, self._high = distribution.low, distribution.high
-        self._is_whole = isinstance(distribution, IntDistribution)
+        self._is_integer = isinstance(distribution, IntDistribution)
         # Each discrete number represents the interval half a step around it, so the ends are as likely as the others.
-        log_step = 1 if self._is_whole else None
+        log_step = 1 if self._is_integer else None
         self._step = log_step if distribution.log else distribution.step
         self._scale = Scale(self._low, self._high, distribution.log)
         reach = (self._step or 0.0) / 2
@@ -76,7 +76,7 @@ class Numbers:
         if self._step:
             value = self._low + self._step * round((value - self._low) / self._step)
         within = min(max(value, self._low), self._high)
-        return round(within) if self._is_whole else within
+        return round(within) if self._is_integer else within
 
 
 class Choice:

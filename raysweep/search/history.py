@@ -218,7 +218,7 @@ class History:
     def _finish(self, trial: FrozenTrial, sign: int) -> None:
         """Record a finished trial for good, or leave it out if it did not suggest all parameters."""
         has_failed = trial.state == TrialState.FAIL
-        if not trial.params or not (has_failed or self._space.is_whole(trial.params)):
+        if not trial.params or not (has_failed or self._space.is_complete(trial.params)):
             self._left_out.add(trial.number)
             return
         results = self._read_results(trial, sign)

@@ -306,7 +306,7 @@ class Proposer:
 
     def trial_with(self, preset: Preset) -> int | None:
         """Return the first trial of the sweep with a preset's values, or None, also if the preset is incomplete."""
-        if not preset.is_whole:
+        if not preset.is_complete:
             return None
         for number, known in self._known.items():
             if number >= 0 and known.params == preset.params:

@@ -74,7 +74,7 @@ class RequestedConfigs:
     def has(self, preset: Preset) -> bool:
         """Return whether this exact configuration, with no parameter left to the sampler, is in the queue."""
         others = (requested.preset for requested in (*self._requested, *self._first))
-        return preset.is_whole and any(other.is_whole and other.params == preset.params for other in others)
+        return preset.is_complete and any(other.is_complete and other.params == preset.params for other in others)
 
     def take(self) -> RequestedConfig:
         """Remove and return the next one; the queue must not be empty."""
@@ -179,7 +179,7 @@ class Scheduler:
         """Request a configuration, complete or partial, as the next new trial.
 
         Raises:
-            PresetError: If the values are not in the space.
+            ParameterError: If the values are not in the space.
         """
         preset = preset_of(self.proposer.space, values)
         self.requested.add(RequestedConfig(name, preset))

@@ -48,17 +48,17 @@ def _held(folder: BucketFolder, name: str, place: Path) -> IO[bytes]:
     try:
         while True:  # converting an exclusive lock to a shared one is not atomic, so the copy may be evicted in between
             fcntl.flock(lock, fcntl.LOCK_SH)
-            if _is_whole(place):
+            if _is_complete(place):
                 return lock
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not _is_whole(place):
+            if not _is_complete(place):
                 _download(folder, name, place)
     except BaseException:
         lock.close()
         raise
 
 
-def _is_whole(copy: Path) -> bool:
+def _is_complete(copy: Path) -> bool:
     return (copy / MANIFEST).is_file()
 
 
@@ -81,7 +81,7 @@ def _download(folder: BucketFolder, name: str, place: Path) -> None:
     _make_room(place, num_bytes)
     copy = BucketFolder(stored.bucket, _hidden(place), stored.prefix)
     try:
-        if not _is_whole(copy.fetch()):
+        if not _is_complete(copy.fetch()):
             raise FileNotFoundError(f"{stored.location}: no finished artifact is stored there")
         copy.path.rename(place)
     finally:
@@ -125,7 +125,7 @@ def _worth(copy: Path) -> tuple[bool, float]:
         last_used = copy.stat().st_mtime
     except OSError:  # another process has removed it, or finished its download
         last_used = 0.0
-    return _is_whole(copy) and not copy.name.startswith("."), last_used
+    return _is_complete(copy) and not copy.name.startswith("."), last_used
 
 
 def check_room(folder: Folder, names: Iterable[str]) -> None:

@@ -87,13 +87,13 @@ def read_log(folder: Folder, name: str) -> bytes:
     if base is None and not later:
         raise FileNotFoundError(errno.ENOENT, "no such file", location.join(folder.location, file))
     lines = folder.read([f"{name}/{each}" for each in later])
-    return b"".join([_whole_lines(base or b"") if lines else base or b"", *lines])
+    return b"".join([_complete_lines(base or b"") if lines else base or b"", *lines])
 
 
 def read_log_after(folder: Folder, name: str, known: bytes) -> bytes:
     """Return the complete lines of a log; lines in ``known`` are not downloaded again from an object store."""
     if not known or not isinstance(folder, BucketFolder):
-        return _whole_lines(read_log(folder, name))
+        return _complete_lines(read_log(folder, name))
     later = _later(known, folder.names(name))
     lines = folder.read([f"{name}/{each}" for each in later])
     return b"".join([known, *lines])
@@ -128,7 +128,7 @@ def is_held(folder: Folder, name: str) -> bool | None:
     return False
 
 
-def _whole_lines(content: bytes) -> bytes:
+def _complete_lines(content: bytes) -> bytes:
     """Return the content without a truncated last line, which never counts if more lines follow."""
     return content[: content.rfind(b"\n") + 1]
 
@@ -159,8 +159,8 @@ class LineFile:
         self._lock(file)
         self._file = file
         content = read_log(LocalFolder(self.path.parent), self.path.stem)
-        in_file = _whole_lines(self.path.read_bytes())
-        self._copied = _whole_lines(content)[len(in_file) :]
+        in_file = _complete_lines(self.path.read_bytes())
+        self._copied = _complete_lines(content)[len(in_file) :]
         return content
 
     def _lock(self, file: FileIO) -> None:

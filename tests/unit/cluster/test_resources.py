@@ -305,14 +305,14 @@ def test_sigterm_stays_ignored_during_shutdown(monkeypatch: pytest.MonkeyPatch) 
     c_library = ctypes.CDLL(None)
     c_library.signal.restype = ctypes.c_void_p
 
-    def reset_and_go_on() -> None:
+    def reset_and_return() -> None:
         c_library.signal(signal.SIGTERM.value, None)
         until = time.monotonic() + 30
         while not is_ignored(signal.SIGTERM):
             assert time.monotonic() < until
             time.sleep(0.01)
 
-    monkeypatch.setattr("ray.shutdown", reset_and_go_on)
+    monkeypatch.setattr("ray.shutdown", reset_and_return)
     shut_down()
     assert signal.getsignal(signal.SIGTERM) == ours
     assert not is_ignored(signal.SIGTERM)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from raysweep.api.functions import load_sweep
 from raysweep.config.load import load
-from raysweep.config.preset import PresetError, preset_of
+from raysweep.config.preset import ParameterError, preset_of
 from raysweep.config.space import Choices, Fixed, Range, Space
 from raysweep.errors import InputError
 from support.landscape import MIXED, RANGES
@@ -31,12 +31,12 @@ SPACE = Space(
 def test_complete_and_partial_configurations() -> None:
     complete = {"loss": "triplet", "margin": 0.1, "learning_rate": 1e-4, "batch_size": 32, "fresh_optimizer": False}
     preset = preset_of(SPACE, complete)
-    assert preset.is_whole
+    assert preset.is_complete
     names = {"loss": "loss", "margin": "loss=triplet.margin"}
     assert preset.params == {names.get(name, name): value for name, value in complete.items()}
     assert preset_of(SPACE, {**complete, "optimizer": "adamw"}).params == preset.params
     partial = preset_of(SPACE, {"loss": "triplet"})
-    assert (partial.params, partial.is_whole) == ({"loss": "triplet"}, False)
+    assert (partial.params, partial.is_complete) == ({"loss": "triplet"}, False)
     assert preset_of(SPACE, {}).params == {}
 
 
@@ -50,13 +50,13 @@ def test_samples_and_their_parts_are_presets(seed: int, data: Any) -> None:
         study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed))
         values = space.draw(study.ask())
         preset = preset_of(space, values)
-        assert preset.is_whole
+        assert preset.is_complete
         assert preset.params == space.suggest_fixed(values).params
         names = data.draw(st.sets(st.sampled_from(sorted(values)))) | {"loss"}
         part = preset_of(space, {name: value for name, value in values.items() if name in names})
         assert part.params.items() <= preset.params.items()
         free = {name for name in values if not isinstance(space.parameters.get(name), Fixed)}
-        assert part.is_whole == (free <= names)
+        assert part.is_complete == (free <= names)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_samples_and_their_parts_are_presets(seed: int, data: Any) -> None:
     ],
 )
 def test_values_outside_the_space_are_rejected(values: dict[str, Any], problem: str) -> None:
-    with pytest.raises(PresetError, match=re.escape(problem)):
+    with pytest.raises(ParameterError, match=re.escape(problem)):
         preset_of(SPACE, values)
 
 
