@@ -159,7 +159,7 @@ def export_point(
 
     folder = run.run if isinstance(run, RunResults) else _folder(run)
     if is_uri(str(to)):
-        raise InputError(f"{to}: must be a local folder, not a URI")
+        raise InputError(f"{to}: is a URI; allowed: a local folder")
     description = export(folder, point, Path(to), push)
     if push is None:
         return description

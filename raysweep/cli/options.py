@@ -108,14 +108,14 @@ def parse_where(arguments: Sequence[str]) -> dict[str, str]:
 def parse_path(text: str) -> Path:
     """Parse a path; reject an empty one, as from an unset shell variable, which Path would read as ``.``."""
     if not text:
-        raise typer.BadParameter("must not be empty")
+        raise typer.BadParameter("is empty; allowed: a path")
     return Path(text)
 
 
 def check_local(name: str, path: Path) -> Path:
     """Return a local path; raise InputError if it is a URI, whose double slash a Path has collapsed."""
     if str(path).partition(":/")[0] in SCHEMES and ":/" in str(path):
-        raise InputError(f"{name}: must be a local path, not a URI")
+        raise InputError(f"{name}: is a URI; allowed: a local path")
     return path
 
 

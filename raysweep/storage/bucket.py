@@ -229,7 +229,7 @@ class Bucket:
                 answer = request()
             except FileNotFoundError as error:
                 if "NoSuchBucket" in str(error):
-                    raise InputError(f"{self.uri}: there is no such bucket") from None
+                    raise InputError(f"{self.uri}: the bucket does not exist") from None
                 raise FileNotFoundError(errno.ENOENT, "no such object", self.uri) from None
             except BaseError as error:
                 self._wait_or_raise(error, began, pause)
@@ -297,7 +297,7 @@ def _check_variables() -> None:
     for name in _ENDPOINT_VARIABLES:
         given = os.environ.get(name)
         if given and not (given.startswith(("http://", "https://")) and is_address(given)):
-            raise InputError(f"{name} is no address; allowed: http://HOST:PORT or https://HOST:PORT")
+            raise InputError(f"{name} is not a server address; allowed: http://HOST:PORT or https://HOST:PORT")
 
 
 def _with_scheme(endpoint: str, scheme: str) -> str:
@@ -325,7 +325,7 @@ def _profile_credentials() -> Any:
     except ValueError:  # no credentials in any profile
         return None
     except BotoCoreError as error:
-        raise InputError(f"the credentials of AWS in this environment cannot be read: {error}") from None
+        raise InputError(f"the AWS credentials in this environment cannot be read: {error}") from None
 
 
 def _tag(meta: Any) -> dict[str, str]:
@@ -365,10 +365,10 @@ def _reason(error: Exception) -> str:
         return "no credentials were found in the environment, and this machine has none of its own"
     status = _status(error)
     if "Error parsing Path" in text or isinstance(error, InvalidPathError):
-        return "an object there has a name that is no path: a part of it is empty, . or .., or has a control character"
+        return "an object has an invalid name: a part of it is empty, . or .., or has a control character"
     if status is not None:
         code = re.search(r"<Code>(\w+)</Code>", text)
-        hint = "; are there credentials in the environment that allow it?" if status in (401, 403) else ""
+        hint = "; check the credentials in the environment" if status in (401, 403) else ""
         return f"the store answered {status}{f' {code.group(1)}' if code else ''}{hint}"
     if "TimedOut" in text:  # the client's wording for a request that took too long in total
         return "timed out"

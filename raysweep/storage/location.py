@@ -32,33 +32,33 @@ def absolute(location: str) -> str:
         ValueError: If the location is invalid. The message never repeats a part that may hold a key.
     """
     if not location:
-        raise ValueError("must be a folder or a URI; it is empty")
+        raise ValueError("is empty; allowed: a folder or a URI")
     without_null(location)
     if not is_uri(location):
         if location.partition(":/")[0] in SCHEMES:
-            raise ValueError(f"{location!r} lacks a slash; a URI is s3://BUCKET/PREFIX")
+            raise ValueError(f"is {location!r}; allowed: a URI with two slashes, such as s3://BUCKET/PREFIX")
         try:
             return str(Path(location).expanduser().absolute())
         except RuntimeError:
-            raise ValueError(f"{location!r} begins with the home of a user that there is not") from None
+            raise ValueError(f"is {location!r}; allowed: ~USER only for an existing user") from None
     try:
         parts = urlsplit(location)
     except ValueError:  # a bracket in place of the bucket
-        raise ValueError("is no URI; a URI is s3://BUCKET/PREFIX or gs://BUCKET/PREFIX") from None
+        raise ValueError("is not a valid URI; allowed: s3://BUCKET/PREFIX or gs://BUCKET/PREFIX") from None
     if parts.scheme not in SCHEMES:
         allowed = " and ".join(f"{scheme}://BUCKET/PREFIX" for scheme in SCHEMES)
-        raise ValueError(f"the scheme {parts.scheme}:// is not supported; allowed: a folder, {allowed}")
+        raise ValueError(f"has the scheme {parts.scheme}://; allowed: a folder, {allowed}")
     if not parts.netloc:
-        raise ValueError(f"{parts.scheme}:// lacks a bucket; a URI is {parts.scheme}://BUCKET/PREFIX")
+        raise ValueError(f"has no bucket; allowed: {parts.scheme}://BUCKET/PREFIX")
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     if others := sorted(set(given) - set(OPTIONS)):
         raise ValueError(
-            f"a URI must not hold {', '.join(others)}; allowed: {', '.join(OPTIONS)}. "
-            "Credentials are found in the environment"
+            f"the URI has the options {', '.join(others)}; allowed: {', '.join(OPTIONS)}. "
+            "Credentials are read from the environment"
         )
     without_keys(location)
     if parts.fragment:
-        raise ValueError("a URI must not hold a #; write it as %23")
+        raise ValueError("the URI contains #; write it as %23")
     _check_names(parts.netloc, unquote(parts.path))
     _check_options(given)
     return _compose(parts.scheme, parts.netloc, unquote(parts.path), given)
@@ -69,9 +69,9 @@ def _check_names(bucket: str, prefix: str) -> None:
     if not _BUCKET.fullmatch(bucket):
         raise ValueError(f"the bucket is {bucket!r}; allowed: letters, digits, dots, dashes and underscores")
     if {".", ".."} & set(prefix.split("/")):
-        raise ValueError(f"the prefix is {prefix.strip('/')!r}; no part of it may be . or ..")
+        raise ValueError(f"the prefix is {prefix.strip('/')!r}; allowed: parts other than . and ..")
     if _CONTROL_CHARACTER.search(prefix):
-        raise ValueError(f"the prefix is {prefix.strip('/')!r}; no part of it may have a control character")
+        raise ValueError(f"the prefix is {prefix.strip('/')!r}; allowed: no control characters")
 
 
 def _check_options(given: dict[str, str]) -> None:
@@ -119,7 +119,7 @@ def without_null(name: str) -> str:
         ValueError: If the name has a null byte, at which the operating system would truncate it.
     """
     if "\0" in name:
-        raise ValueError(f"{name!r} has a null byte; a name of a file or a folder has none")
+        raise ValueError(f"{name!r} has a null byte; allowed: names without null bytes")
     return name
 
 
@@ -131,7 +131,7 @@ def without_keys(uri: str) -> str:
     """
     # fsspec supports chained URIs, such as simplecache::https://host/file
     if any(_seems_to_hold_a_key(part) for part in re.split(r"::(?=[\w.+-]+://)", uri)):
-        raise ValueError("a URI must not hold keys; the store's credentials are found in the environment")
+        raise ValueError("the URI contains a key; store credentials are read from the environment")
     return uri
 
 

@@ -222,7 +222,7 @@ def test_compare_prints_differing_settings_as_json(tmp_path):
         ([], "the number of runs is 1; allowed: at least 2"),
         (["finished"], "finished: is given twice; allowed: different runs"),
         (["other", "--to", "file"], "--to file: is a file, not a folder"),
-        (["other", "--to", "s3://bucket/to"], "--to: must be a local path, not a URI"),
+        (["other", "--to", "s3://bucket/to"], "--to: is a URI; allowed: a local path"),
         (["other", "--format", "yaml"], "--format is 'yaml'; allowed: table, json"),
     ],
 )

@@ -133,7 +133,7 @@ def test_the_command_reports_written_and_omitted_layouts(run: LocalFolder, tmp_p
         (["run", "--to", "to", "--split", "train"], "--split is 'train'; allowed: dev, test"),
         (["nowhere", "--to", "to"], "nowhere: no such file"),
         (["to", "--to", "to"], f"{tmp_path / 'to'}: not a run folder"),
-        (["run", "--to", "s3://bucket/to"], "--to: must be a local path, not a URI"),
+        (["run", "--to", "s3://bucket/to"], "--to: is a URI; allowed: a local path"),
         (["run", "--to", "to", "--where", "loss"], "--where is 'loss'; allowed: COLUMN=VALUE"),
     ]:
         failed = raysweep_here(tmp_path, "paper", *arguments)

@@ -35,6 +35,6 @@ def test_a_name_that_leads_out_is_refused(
         "resume": ["run", "--resume", place],
     }
     done = raysweep_here(tmp_path, *arguments[command])
-    check_refused(done, place, "has a name that is no path")
+    check_refused(done, place, "invalid name")
     assert not list(tmp_path.rglob("*evil*"))
     assert not list(run.path.parent.rglob("*evil*"))

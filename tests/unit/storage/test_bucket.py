@@ -126,7 +126,7 @@ def test_an_endpoint_that_is_no_address_is_refused(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch, name: str, given: str
 ) -> None:
     monkeypatch.setenv(name, given)
-    with pytest.raises(InputError, match=f"{name} is no address; allowed: http://HOST:PORT or https://HOST:PORT"):
+    with pytest.raises(InputError, match=f"{name} .*allowed: http://HOST:PORT or https://HOST:PORT"):
         bucket.write("one", b"1")
 
 
@@ -134,7 +134,7 @@ def test_a_profile_that_is_not_there_is_named(bucket: Bucket, monkeypatch: pytes
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.setenv("AWS_DEFAULT_PROFILE", "nobody")
     monkeypatch.delenv("AWS_PROFILE", raising=False)
-    with pytest.raises(InputError, match=r"credentials of AWS .* cannot be read: .*\(nobody\) could not be found"):
+    with pytest.raises(InputError, match=r"credentials .*\(nobody\)"):
         bucket.write("one", b"1")
 
 
@@ -226,7 +226,7 @@ def test_an_outage_that_lasts_ends_in_one_clear_error(server: S3Server, bucket: 
 
 
 def test_a_bucket_that_is_not_there_is_named_at_once(server: S3Server) -> None:
-    with pytest.raises(InputError, match="no such bucket"):
+    with pytest.raises(InputError, match="bucket does not exist"):
         Bucket("s3://elsewhere/x").write("a", b"")
 
 

@@ -32,16 +32,16 @@ def test_a_relative_path_is_taken_from_the_working_folder(tmp_path, monkeypatch)
     ("wrong", "said"),
     [
         ("", "empty"),
-        ("s3:/bucket/x", "lacks a slash"),
+        ("s3:/bucket/x", "two slashes"),
         ("hdfs://host/x", "scheme hdfs://"),
-        ("s3:///x", "lacks a bucket"),
-        ("s3://key:sEcret@bucket/x", "must not hold keys"),
-        ("s3://key:sEcret/@bucket/x", "must not hold keys"),
-        ("s3://bucket/x?endpoint_override=user:sEcret@host:9000", "must not hold keys"),
-        ("s3://bucket/x?access_key=sEcret", "must not hold access_key"),
-        ("s3://bucket/x?X-Amz-Signature=sEcret", "must not hold X-Amz-Signature"),
-        ("s3://[bucket/x", "is no URI"),
-        ("~nobody-of-this-name/runs", "begins with the home of a user that there is not"),
+        ("s3:///x", "no bucket"),
+        ("s3://key:sEcret@bucket/x", "contains a key"),
+        ("s3://key:sEcret/@bucket/x", "contains a key"),
+        ("s3://bucket/x?endpoint_override=user:sEcret@host:9000", "contains a key"),
+        ("s3://bucket/x?access_key=sEcret", "options access_key"),
+        ("s3://bucket/x?X-Amz-Signature=sEcret", "options X-Amz-Signature"),
+        ("s3://[bucket/x", "not a valid URI"),
+        ("~nobody-of-this-name/runs", "existing user"),
         ("s3://b c/x", "the bucket is 'b c'"),
         ("s3://bücket/x", "the bucket is 'bücket'"),
         ("s3://./x", "the bucket is '.'"),
@@ -73,7 +73,7 @@ def test_what_is_no_location_is_refused_and_a_key_is_not_repeated(wrong: str, sa
     ],
 )
 def test_a_source_that_holds_a_key_is_refused(uri: str) -> None:
-    with pytest.raises(ValueError, match="must not hold keys") as raised:
+    with pytest.raises(ValueError, match="contains a key") as raised:
         location.without_keys(uri)
     assert "sEcret" not in str(raised.value)
 
