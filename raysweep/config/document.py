@@ -50,24 +50,17 @@ def parse_value(text: str, *, is_choices: bool = False) -> Any:
     if not text:
         return ""
     try:
-        return _parse(text, is_choices)
-    except RecursionError:
-        raise InputError(f"{text[:60]!r} is not a YAML value: it is {TOO_DEEP}") from None
-    except (yaml.YAMLError, ValueError) as error:
-        problem = error.problem if isinstance(error, yaml.MarkedYAMLError) else None
-        raise InputError(f"{text!r} is not a YAML value: {problem or _one_line(error)}") from None
-
-
-def _parse(text: str, is_choices: bool) -> Any:
-    loader = _Loader(text)
-    try:
+        loader = _Loader(text)
         node = loader.get_single_node()
         if node is None:
             return None
         _read_keys_as_text(node, is_choices, set())
         return loader.construct_document(node)
-    finally:
-        loader.dispose()
+    except RecursionError:
+        raise InputError(f"{text[:60]!r} is not a YAML value: it is {TOO_DEEP}") from None
+    except (yaml.YAMLError, ValueError) as error:
+        problem = error.problem if isinstance(error, yaml.MarkedYAMLError) else None
+        raise InputError(f"{text!r} is not a YAML value: {problem or _one_line(error)}") from None
 
 
 def _read_keys_as_text(node: yaml.Node, is_choices: bool, seen: set[tuple[int, bool]]) -> None:
@@ -119,21 +112,16 @@ class Document:
         document = cls(str(path), {})
         try:
             loader = _Loader(text)
-        except yaml.YAMLError as error:  # a character that YAML does not allow, such as a null byte
-            raise InputError(f"{path}: {_one_line(error)}") from None
-        try:
             node = loader.get_single_node()
             if node is None:
                 raise InputError(f"{path}: the file is empty")
             if not isinstance(node, yaml.MappingNode):
-                raise InputError(f"{path}: the top level must be a mapping of keys to values")
+                raise InputError(f"{path}: the top level is not a mapping; allowed: a mapping of keys to values")
             _read_keys_as_text(node, False, set())
             document._note_lines(loader, node, ())
             document.values = loader.construct_document(node)
-        except (RecursionError, yaml.MarkedYAMLError, ValueError) as error:
+        except (RecursionError, yaml.YAMLError, ValueError) as error:
             raise _yaml_error(path, error) from None
-        finally:
-            loader.dispose()
         return document
 
     def _note_lines(self, loader: _Loader, node: yaml.Node, path: KeyPath) -> None:
@@ -149,7 +137,7 @@ class Document:
         elif isinstance(node, yaml.SequenceNode):
             for index, item in enumerate(node.value):
                 child = (*path, index)
-                self.lines[child] = _line_of(item)
+                self.lines[child] = int(item.start_mark.line) + 1
                 self._note_lines(loader, item, child)
 
     def _count_value(self) -> None:
@@ -169,7 +157,7 @@ class Document:
 
     def _note_key(self, loader: _Loader, key_node: yaml.Node, path: KeyPath) -> KeyPath:
         key = loader.construct_object(key_node, deep=True)
-        line = _line_of(key_node)
+        line = int(key_node.start_mark.line) + 1
         where = f"{self.source}: line {line}"
         if not isinstance(key, str | int | float | bool):
             raise InputError(f"{where}: a key is {key!r}; allowed: plain text")
@@ -218,7 +206,8 @@ class Document:
             if line := self.lines.get(keys[:length]):  # of the key or its nearest ancestor in the file
                 place += f": line {line}"
                 break
-        return InputError(f"{place}: {join_key(dotted(keys), message) if keys else message}")
+        problem = join_key(dotted(keys), message) if keys else message
+        return InputError(f"{place}: {problem}")
 
     def is_overridden(self, keys: KeyPath) -> bool:
         """Return whether an override set this key, a key above it, or a part of it that is missing from the file."""
@@ -242,15 +231,11 @@ def _yaml_error(path: Path, error: Exception) -> InputError:
     if isinstance(error, yaml.MarkedYAMLError):
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         return InputError(f"{path}: line {line}: {error.problem}")
-    return InputError(f"{path}: invalid value: {_one_line(error)}")  # such as an invalid date or number
+    return InputError(f"{path}: invalid value: {_one_line(error)}")  # such as an invalid date, number or character
 
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
-
-
-def _line_of(node: yaml.Node) -> int:
-    return int(node.start_mark.line) + 1
 
 
 def dotted(path: Iterable[str | int]) -> str:

@@ -109,10 +109,12 @@ def frozen_names(names: Sequence[str], level: str, *, freeze_output_dense: bool 
         return frozenset()
     depths = _depths(names)
     num_blocks = _num_blocks(depths)
+    num_depths = _EMBEDDING_DEPTHS + _BLOCK_DEPTHS * num_blocks
     frozen = _frozen(depths, level)
     if freeze_output_dense:
-        frozen |= {name for name, depth in depths.items() if _is_output(depth) and name.endswith(".weight")}
-    if level_depth(level) >= _EMBEDDING_DEPTHS + _BLOCK_DEPTHS * num_blocks:
+        output_depths = range(_EMBEDDING_DEPTHS + _OUTPUT, num_depths, _BLOCK_DEPTHS)
+        frozen |= {name for name, depth in depths.items() if depth in output_depths and name.endswith(".weight")}
+    if level_depth(level) >= num_depths:
         problem = "the encoder lacks it"
     elif not _trainable(depths, frozen):
         problem = "it leaves nothing to train"
@@ -135,21 +137,18 @@ class PrefixNames:
 
 
 def prefix_names(names: Sequence[str], modules: Sequence[str], level: str) -> PrefixNames | None:
-    """Return the prefix that ``level`` freezes, up to the end of a block, or None if it does not span a whole block.
+    """Return the prefix that ``level`` freezes, up to the end of a block, or None if that is less than a block.
 
     ``names`` are the parameter names, ``modules`` the module names.
     """
-    if level == "none":
-        return None
-    num_frozen_depths = level_depth(level) + 1
-    num_frozen = max(0, (num_frozen_depths - _EMBEDDING_DEPTHS) // _BLOCK_DEPTHS)
-    if not num_frozen:
-        return None
-    num_blocks = _num_blocks(_depths(names))
-    if num_frozen >= num_blocks:
+    num_frozen = _block(level_depth(level) + 1)
+    if num_frozen < 1 or num_frozen >= _num_blocks(_depths(names)):
         return None
     block_name = re.compile(rf"(?:^|\.){_architecture(names).block}\.(\d+)$")
-    blocks = {int(match[1]): name for name in modules if (match := block_name.search(name))}
+    blocks = {}
+    for name in modules:
+        if match := block_name.search(name):
+            blocks[int(match[1])] = name
     frozen = tuple(blocks[number] for number in range(num_frozen))
     embeddings = tuple(name for name in modules if _EMBEDDING_MODULES.search(name))
     return PrefixNames(embeddings, frozen, blocks[num_frozen])
@@ -233,30 +232,18 @@ def _depth(name: str, architecture: Architecture) -> int | None:
     match = re.search(rf"(?:^|\.){architecture.block}\.(\d+)\.(.+)", name)
     if not match:
         return None
-    block = int(match[1])
-    part = _part_of_block(match[2], architecture)
-    return _EMBEDDING_DEPTHS + _BLOCK_DEPTHS * block + part
-
-
-def _part_of_block(name: str, architecture: Architecture) -> int:
-    """Return the number of the part in its block: 0 attention, 1 intermediate, 2 output, 3 rest.
-
-    ``name`` is relative to the block.
-    """
-    parts = (architecture.attention, architecture.intermediate, architecture.output)
-    for number, part in enumerate(parts):
-        if re.match(part, name):
-            return number
-    return len(parts)
+    block, name_in_block = int(match[1]), match[2]
+    depth = _EMBEDDING_DEPTHS + _BLOCK_DEPTHS * block
+    for part in (architecture.attention, architecture.intermediate, architecture.output):
+        if re.match(part, name_in_block):
+            return depth
+        depth += 1
+    return depth
 
 
 def _num_blocks(depths: dict[str, int | None]) -> int:
     deepest = max((depth for depth in depths.values() if depth is not None), default=0)
     return _block(deepest) + 1
-
-
-def _is_output(depth: int | None) -> bool:
-    return depth is not None and depth >= _EMBEDDING_DEPTHS and (depth - _EMBEDDING_DEPTHS) % _BLOCK_DEPTHS == _OUTPUT
 
 
 def _frozen(depths: dict[str, int | None], level: str) -> frozenset[str]:

@@ -12,8 +12,8 @@ from raysweep.config.trial import TrialConfig
 from raysweep.storage import location
 
 
-def _absolute(source: str) -> str:
-    """Resolve a relative path against the folder in which the sweep was started."""
+def absolute_file(source: str) -> str:
+    """Return a URI, or a path resolved against the folder in which the sweep was started."""
     if not source:
         raise ValueError("is empty; allowed: the path or URI of a file")
     location.without_null(source)
@@ -22,7 +22,7 @@ def _absolute(source: str) -> str:
     return str(location.expanded(source).absolute())
 
 
-File = Annotated[str, AfterValidator(_absolute)]
+File = Annotated[str, AfterValidator(absolute_file)]
 
 NEEDED = {"sts": ("pairs",), "retrieval": ("queries", "corpus", "relevant")}
 """The files of each kind of guard."""
@@ -51,8 +51,9 @@ class GuardConfig(StrictModel):
     @property
     def files_digest(self) -> str:
         """Return a digest of the kind and the file names; it does not depend on file contents."""
-        named = [self.kind, *(getattr(self, name) for name in NEEDED[self.kind])]
-        return hashlib.sha256("\0".join(named).encode()).hexdigest()[:16]
+        files = [getattr(self, name) for name in NEEDED[self.kind]]
+        content = "\0".join([self.kind, *files])
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     @model_validator(mode="after")
     def _check_files(self) -> "GuardConfig":

@@ -1,7 +1,7 @@
 """Loading of sweeps: a name or file, plus overrides, becomes a configuration and a search space."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,21 +53,9 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
     config = sweep_file.parse(document)
     _check_combinations(document, config)
     space = space_parser.parse(document, config)
-    first: list[dict[str, Any]] = []
-    warnings = list(warn_of_unused(document, config, space))
-    for index, values in enumerate(config.first):
-        if not values:
-            names = ", ".join(sorted(space.parameters))
-            raise document.error(("first", index), f"is empty; allowed: one or more of {names}")
-        try:
-            preset_of(space, values)
-        except ParameterError as error:
-            warnings.append(f"first[{index}] is left out, because it is not in the overridden space: {error}")
-            continue
-        if values in first:  # a partial configuration; repeated complete ones are rejected
-            warnings.append(f"first[{index}] repeats an earlier entry; the sampler completes each of them")
-        first.append(values)
-    return LoadedSweep(document, config.model_copy(update={"first": first}), space, tuple(warnings))
+    first, warnings_of_first = _check_first(document, config, space)
+    warnings = (*warn_of_unused(document, config, space), *warnings_of_first)
+    return LoadedSweep(document, config.model_copy(update={"first": first}), space, warnings)
 
 
 def _as_yaml(key: str, text: str) -> str:
@@ -81,8 +69,9 @@ def _as_yaml(key: str, text: str) -> str:
         value = parse_value(text)
     except InputError:
         value = None
-    is_quoted = isinstance(value, str) and text.lstrip()[:1] in ("'", '"')
-    is_flow = key in _SOURCES and isinstance(value, list | dict) and text.lstrip()[:1] in ("[", "{")
+    begin = text.lstrip()[:1]
+    is_quoted = isinstance(value, str) and begin in ("'", '"')
+    is_flow = key in _SOURCES and isinstance(value, list | dict) and begin in ("[", "{")
     return text if is_quoted or is_flow else json.dumps(text, ensure_ascii=False)
 
 
@@ -97,6 +86,43 @@ def _check_combinations(document: Document, config: SweepConfig) -> None:
         if guard.kind == "retrieval" and guard.at_least is not None and guard.at_least < 0:
             problem = f"is {guard.at_least:g}; allowed: 0 to 1, since nDCG is never below 0"
             raise document.error(("guards", name, "at_least"), problem)
+
+
+def _check_first(document: Document, config: SweepConfig, space: Space) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the configurations of ``first``, and warnings about those that were left out or are repeated.
+
+    If an override changed the space, the file's configurations may be outside it.
+
+    Raises:
+        InputError: If there are more configurations than trials, or if one is empty, invalid, or complete and repeated.
+    """
+    num_trials = config.budget.trials
+    if len(config.first) > num_trials:
+        problem = f"is a list of {len(config.first)} configurations; allowed: at most budget.trials ({num_trials})"
+        raise document.error(("first",), problem)
+    may_be_outside = document.has_override("space") and not document.has_override("first")
+    first: list[dict[str, Any]] = []
+    complete: list[Mapping[str, Any]] = []
+    warnings = []
+    for index, values in enumerate(config.first):
+        if not values:
+            names = ", ".join(sorted(space.parameters))
+            raise document.error(("first", index), f"is empty; allowed: one or more of {names}")
+        try:
+            preset = preset_of(space, values)
+        except ParameterError as error:
+            if not may_be_outside:
+                raise document.error(("first", index, error.key), error.problem) from None
+            warnings.append(f"first[{index}] is left out, because it is not in the overridden space: {error}")
+            continue
+        if preset.is_complete and preset.params in complete:
+            raise document.error(("first", index), "is a duplicate, which would have the same scores")
+        if preset.is_complete:
+            complete.append(preset.params)
+        elif values in first:
+            warnings.append(f"first[{index}] repeats an earlier entry; the sampler completes each of them")
+        first.append(values)
+    return first, warnings
 
 
 def find_space(name: str) -> Path:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from raysweep.config.document import join_key, unknown_key
-from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Space, find
+from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Space, names_of
 from raysweep.config.trial import TrialConfig
 from raysweep.errors import InputError
 
@@ -93,8 +93,7 @@ def _checked(name: str, parameter: Parameter, value: Any) -> Any:
             for option in parameter.options:
                 if _is_same(option, value):
                     return option
-            allowed = ", ".join(map(str, parameter.options))
-            raise ParameterError(name, f"is {_shown(value)}; allowed: {allowed}")
+            raise ParameterError(name, f"is {_shown(value)}; allowed: {parameter}")
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -104,37 +103,18 @@ def _is_same(one: Any, other: Any) -> bool:
 
 def _why_unused(space: Space, key: str, values: Mapping[str, Any]) -> str:
     """Return the reason why a value matches no parameter of the space, alone or together with the other values."""
-    if conditions := list(_conditions(space.parameters, key)):
-        options = " or ".join(conditions)
-        return f"exists only under {options}; the configuration is {_shown_values(values)}"
+    conditions = []
+    for name, parameter in space.parameters.items():
+        options = parameter.options if isinstance(parameter, Choices) else {}
+        conditions += [f"{name}: {option}" for option, children in options.items() if key in names_of(children)]
+    if conditions:
+        configuration = ", ".join(f"{name}: {value}" for name, value in values.items())
+        shown = _shortened("{" + configuration + "}")
+        return f"exists only under {' or '.join(conditions)}; the configuration is {shown}"
+    names = sorted(set(names_of(space.parameters)))
     if key not in TrialConfig.model_fields:
-        return unknown_key(_shortened(key), _names(space.parameters))
-    names = ", ".join(sorted(_names(space.parameters)))
-    return f"is not a parameter of this space; allowed: {names}"
-
-
-def _conditions(parameters: Parameters, key: str) -> Iterator[str]:
-    """Yield the choices under which a parameter exists, such as ``loss: triplet``."""
-    for name, parameter in parameters.items():
-        if isinstance(parameter, Choices):
-            for option, children in parameter.options.items():
-                if any(True for _ in find(children, key)):
-                    yield f"{name}: {option}"
-
-
-def _names(parameters: Parameters) -> set[str]:
-    """Return the names of all parameters, including those under choices."""
-    names = set(parameters)
-    for parameter in parameters.values():
-        if isinstance(parameter, Choices):
-            for children in parameter.options.values():
-                names |= _names(children)
-    return names
-
-
-def _shown_values(values: Mapping[str, Any]) -> str:
-    """Return the values in YAML flow style, shortened."""
-    return _shortened("{" + ", ".join(f"{name}: {value}" for name, value in values.items()) + "}")
+        return unknown_key(_shortened(key), names)
+    return f"is not a parameter of this space; allowed: {', '.join(names)}"
 
 
 def _shown(value: Any) -> str:

@@ -39,14 +39,21 @@ def sweep_schema() -> Schema:
         "description": trackers["description"],
         "anyOf": [{"type": "array", "items": {"enum": list(TRACKERS)}}, trackers],
     }
-    definitions["Parameters"] = _parameters()
+    fields = _without_titles(TrialConfig.model_json_schema())["properties"]
+    parameters = {name: _parameter(name, field) for name, field in fields.items()}
+    definitions["Parameters"] = {
+        "description": "Parameters of a trial, each a plain value, a range or choices.",
+        "type": "object",
+        "properties": parameters,
+        "additionalProperties": False,
+    }
     space = schema["properties"]["space"]
     schema["properties"]["space"] = {
         "description": space["description"],
         **_PARAMETERS,
         "required": ["loss"],
     }
-    schema["properties"]["first"]["items"] = _preset(definitions["Parameters"]["properties"])
+    schema["properties"]["first"]["items"] = _preset(parameters)
     return {
         "$schema": DIALECT,
         "title": "raysweep sweep",
@@ -64,42 +71,28 @@ def _without_titles(schema: Any) -> Any:
         return [_without_titles(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = dict(schema)
-    if isinstance(kept.get("title"), str):
-        del kept["title"]
-    if "$ref" in kept:
-        kept.pop("default", None)
-    return {key: _without_titles(value) for key, value in kept.items()}
-
-
-def _parameters() -> Schema:
-    """Return the schema of a trial's parameters, in the space or under a choice."""
-    fields = _without_titles(TrialConfig.model_json_schema())["properties"]
-    return {
-        "description": "Parameters of a trial, each a plain value, a range or choices.",
-        "type": "object",
-        "properties": {name: _parameter(name, field) for name, field in fields.items()},
-        "additionalProperties": False,
-    }
+    omitted = {"default"} if "$ref" in schema else set()
+    if isinstance(schema.get("title"), str):
+        omitted.add("title")
+    return {key: _without_titles(value) for key, value in schema.items() if key not in omitted}
 
 
 def _preset(parameters: Schema) -> Schema:
     """Return the schema of a complete or partial configuration: parameters with plain values."""
+    properties = {}
+    for name, parameter in parameters.items():
+        plain = [value for value in parameter["anyOf"] if value.get("type") != "object"]
+        properties[name] = {"description": parameter["description"], "anyOf": plain}
     return {
         "description": "Values of a trial's parameters; the sampler proposes those that are left out.",
         "type": "object",
-        "properties": {name: _plain(parameter) for name, parameter in parameters.items()},
+        "properties": properties,
         "additionalProperties": False,
     }
 
 
-def _plain(parameter: Schema) -> Schema:
-    """Return the schema of a parameter without ranges and choices."""
-    plain = [each for each in parameter["anyOf"] if each.get("type") != "object"]
-    return {"description": parameter["description"], "anyOf": plain}
-
-
 def _parameter(name: str, field: Schema) -> Schema:
+    """Return the schema of a parameter: its plain values, a range if it is a number, and choices."""
     about: Schema = {key: field.pop(key) for key in ("description", "default") if key in field}
     alternatives = field.get("anyOf", [field])
     value = next(schema for schema in alternatives if schema != _NULL) | _allowed(name)

@@ -15,7 +15,7 @@ requires one distribution per name.
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -39,6 +39,9 @@ class Fixed:
     """A parameter with a single value."""
 
     value: Scalar
+
+    def __str__(self) -> str:
+        return str(self.value)
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,9 @@ class Choices:
     """One of several values, each with the parameters that exist only under it."""
 
     options: Mapping[Scalar, "Parameters"]
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.options))
 
     @property
     def conditional(self) -> bool:
@@ -116,6 +122,16 @@ class FixedSuggester:
         return self._values.get(parameter)
 
 
+_MOST_MEMORY: Mapping[str, Callable[[list[Any]], Any]] = {
+    "batch_size": max,
+    "freezing": lambda levels: min(levels, key=level_depth),
+    "freeze_output_dense": min,
+    "average_decay": max,
+    "dropout": max,
+}
+"""The choice among a parameter's values that uses the most memory."""
+
+
 @dataclass(frozen=True)
 class Space:
     """A parsed and checked space."""
@@ -151,35 +167,21 @@ class Space:
 
         It has the largest batch and the fewest frozen parameters.
         """
-        extremes = self._extremes()
-        return [
-            trial_config({**values, **extremes, **self._second_pass(values["loss"])})
-            for values in branches(self.parameters)
-        ]
-
-    def _second_pass(self, loss: str) -> dict[str, Any]:
-        """Return the values that make a trial with this loss embed each batch twice, if the space has any."""
-        weights = [weight for weight in self.values("consistency_weight") if weight]
-        return {"consistency_weight": max(weights)} if weights and has_classes(loss) else {}
-
-    def _extremes(self) -> dict[str, Any]:
-        """Return the values that use the most memory, for the parameters that affect it."""
-        extremes: dict[str, Any] = {}
-        if sizes := self.values("batch_size"):
-            extremes["batch_size"] = max(sizes)
-        if freezing_levels := self.values("freezing"):
-            extremes["freezing"] = min(freezing_levels, key=level_depth)
+        extremes = {}
+        for name, choose in _MOST_MEMORY.items():
+            values = [value for value in self.values(name) if value is not None]
+            if values:
+                extremes[name] = choose(values)
         if "fp32" in self.values("precision"):
             extremes["precision"] = "fp32"
-        if False in self.values("freeze_output_dense"):
-            extremes["freeze_output_dense"] = False
-        averages = [decay for decay in self.values("average_decay") if decay is not None]
-        if averages:
-            extremes["average_decay"] = max(averages)
-        rates = [rate for rate in self.values("dropout") if rate is not None]
-        if rates:
-            extremes["dropout"] = max(rates)
-        return extremes
+        weight = max(self.values("consistency_weight"), default=0)
+        trials = []
+        for branch in branches(self.parameters):
+            values_of_branch = {**branch, **extremes}
+            if weight and has_classes(branch["loss"]):  # embeds each batch twice
+                values_of_branch["consistency_weight"] = weight
+            trials.append(trial_config(values_of_branch))
+        return trials
 
     @property
     def searched(self) -> tuple[str, ...]:
@@ -193,17 +195,13 @@ class Space:
 
 def num_configurations(parameters: Parameters) -> float:
     """Return the number of different configurations, infinite if a parameter is a range."""
-    return math.prod(map(_num_values, parameters.values()))
-
-
-def _num_values(parameter: Parameter) -> float:
-    match parameter:
-        case Fixed():
-            return 1
-        case Range():
+    count: float = 1
+    for parameter in parameters.values():
+        if isinstance(parameter, Range):
             return math.inf
-        case Choices():
-            return sum(map(num_configurations, parameter.options.values()))
+        if isinstance(parameter, Choices):
+            count *= sum(map(num_configurations, parameter.options.values()))
+    return count
 
 
 def names_of(parameters: Parameters) -> Iterator[str]:
@@ -225,15 +223,7 @@ def _describe(parameters: Parameters, indent: str) -> Iterator[str]:
                 yield f"{indent}  {option}"
                 yield from _describe(children, child_indent)
         else:
-            yield f"{heading} {_describe_values(parameter)}"
-
-
-def _describe_values(parameter: Parameter) -> str:
-    if isinstance(parameter, Fixed):
-        return str(parameter.value)
-    if isinstance(parameter, Range):
-        return str(parameter)
-    return ", ".join(map(str, parameter.options))
+            yield f"{heading} {parameter}"
 
 
 def _draw(parameters: Parameters, suggest: Suggester, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -258,14 +248,12 @@ def _combinations(parameters: Parameters, prefix: str) -> Iterator[dict[str, Sca
         if isinstance(parameter, Range):
             raise InputError(f"space: {prefix}{name} is a range; the grid sampler needs choices")
         if isinstance(parameter, Choices):
-            axes.append(list(_choice_combinations(prefix, name, parameter)))
+            combinations = []
+            for value, children in parameter.options.items():
+                for below in _combinations(children, f"{prefix}{name}={value}."):
+                    combinations.append({prefix + name: value, **below})
+            axes.append(combinations)
     return _merged_product(axes)
-
-
-def _choice_combinations(prefix: str, name: str, choices: Choices) -> Iterator[dict[str, Scalar]]:
-    for value, children in choices.options.items():
-        for below in _combinations(children, f"{prefix}{name}={value}."):
-            yield {prefix + name: value, **below}
 
 
 def _merged_product(axes: list[list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
@@ -289,15 +277,15 @@ def find(parameters: Parameters, name: str) -> Iterator[Parameter]:
 
 def values_of(parameters: Parameters, name: str) -> list[Any]:
     """Return every value that a parameter may take, anywhere in the space; for a range, its two ends."""
-    found: list[Any] = []
+    values: list[Any] = []
     for parameter in find(parameters, name):
         if isinstance(parameter, Fixed):
-            found.append(parameter.value)
+            values.append(parameter.value)
         elif isinstance(parameter, Range):
-            found += [parameter.low, parameter.high]
+            values += [parameter.low, parameter.high]
         else:
-            found += list(parameter.options)
-    return list(dict.fromkeys(found))
+            values += list(parameter.options)
+    return list(dict.fromkeys(values))
 
 
 _DECIDING = ("loss", "optimizer", "schedule")  # their values allow or require other parameters

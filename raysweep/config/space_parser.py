@@ -8,7 +8,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from raysweep.config.document import Document, KeyPath, unknown_key
 from raysweep.config.losses import LOSSES
-from raysweep.config.preset import ParameterError, preset_of
 from raysweep.config.space import (
     Choices,
     Fixed,
@@ -56,7 +55,6 @@ def parse(document: Document, config: SweepConfig) -> Space:
     if config.sampler == "grid":
         _check_grid(document, ("space",), parameters)
     _check_budgets(document, config, space)
-    _check_first(document, config, space)
     return space
 
 
@@ -94,7 +92,11 @@ def _check_grid(document: Document, path: KeyPath, parameters: Parameters) -> No
 
 
 def _parameters(document: Document, path: KeyPath, values: Mapping[str, Any]) -> Parameters:
-    return {str(name): _parameter(document, (*path, str(name)), str(name), value) for name, value in values.items()}
+    parameters = {}
+    for key, value in values.items():
+        name = str(key)
+        parameters[name] = _parameter(document, (*path, name), name, value)
+    return parameters
 
 
 def _parameter(document: Document, path: KeyPath, name: str, value: Any) -> Parameter:
@@ -121,47 +123,38 @@ def _range(document: Document, path: KeyPath, name: str, value: dict[str, Any]) 
         raise document.error((*path, "log"), f"is {log!r}; allowed: true or false")
     annotation = str(TrialConfig.model_fields[name].annotation)
     integer = "int" in annotation and isinstance(low, int) and isinstance(high, int)
-    parameter = Range(low, high, log, integer)
-    _check_range(document, path, name, parameter)
-    return parameter
-
-
-def _check_range(document: Document, path: KeyPath, name: str, parameter: Range) -> None:
-    low, high = parameter.low, parameter.high
-    for end in (low, high):
-        if not abs(end) <= sys.float_info.max:  # also rejects NaN and integers beyond the float range
-            raise document.error(path, f"is a range from {low} to {high}; allowed: finite ends")
     if low >= high:
         raise document.error(path, f"is a range from {low} to {high}; allowed: low below high")
-    if parameter.log and low <= 0:
+    if log and low <= 0:
         raise document.error((*path, "low"), f"is {low}; allowed: above 0 if log is true")
-    for key, end in (("low", low), ("high", high)):
-        _checked(document, (*path, key), name, end)
+    _checked(document, (*path, "low"), name, low)
+    _checked(document, (*path, "high"), name, high)
+    return Range(low, high, log, integer)
 
 
 def _end(document: Document, path: KeyPath, value: dict[str, Any], name: str) -> int | float:
     end = value.get(name)
-    if not isinstance(end, int | float) or isinstance(end, bool):
-        raise document.error(path, f"is a range with {name} {end!r}; allowed: a number")
-    return end
+    if isinstance(end, int | float) and not isinstance(end, bool) and abs(end) <= sys.float_info.max:
+        return end  # neither NaN nor an integer beyond the float range
+    raise document.error(path, f"is a range with {name} {end!r}; allowed: a finite number")
 
 
 def _choices(document: Document, path: KeyPath, name: str, value: Any) -> Choices:
     if not isinstance(value, dict | list) or not value:
         raise document.error(path, f"is {value!r}; allowed: a list of values, or a mapping of values to parameters")
     if isinstance(value, list):
-        values = [_checked(document, (*path, index), name, item) for index, item in enumerate(value)]
-        if len(set(values)) < len(values):
+        items = [_checked(document, (*path, index), name, item) for index, item in enumerate(value)]
+        if len(set(items)) < len(items):
             raise document.error(path, f"is {value}; allowed: different values")
-        return Choices({item: {} for item in values})
+        return Choices({item: {} for item in items})
     options: dict[Scalar, Parameters] = {}
-    for option, below in value.items():
-        place = (*path, str(option))
+    for key, below in value.items():
+        place = (*path, str(key))
         if not isinstance(below, dict | None):
             raise document.error(place, f"is {below!r}; allowed: the parameters under this choice, or {{}}")
         children = _parameters(document, place, below or {})
-        checked = _checked(document, place, name, option)
-        options[checked] = children
+        option = _checked(document, place, name, key)
+        options[option] = children
     return Choices(options)
 
 
@@ -183,8 +176,8 @@ def _checked(document: Document, path: KeyPath, name: str, value: Any) -> Any:
     try:
         value = adapter.validate_python(value, strict=True)
         if name not in LOSS_PARAMETERS and name != "loss":
-            trial = {**_PROBE, **_required_values(name, value), name: value}
-            TrialConfig.model_validate(trial)
+            required = {"decay": 0.95} if (name, value) == ("schedule", "exponential") else _REQUIRED.get(name, {})
+            TrialConfig.model_validate({**_PROBE, **required, name: value})
     except ValidationError as error:
         first = error.errors()[0]
         if first["type"] == "value_error":  # our own messages name the parameter and its value
@@ -198,51 +191,38 @@ def _checked(document: Document, path: KeyPath, name: str, value: Any) -> Any:
 _PROBE = {"loss": "triplet", "margin": 0.1, "learning_rate": 1e-5}  # a valid trial to which any parameter can be added
 
 
-def _required_values(name: str, value: Any) -> dict[str, Any]:
-    """Return the values that a parameter needs in the same trial, if it depends on others."""
-    if name == "decay":
-        return {"schedule": "exponential"}
-    if name == "momentum":
-        return {"optimizer": "sgd"}
-    if name in CLASS_PARAMETERS:
-        return {"loss": "softmax", "margin": None}
-    return {"decay": 0.95} if (name, value) == ("schedule", "exponential") else {}
+_REQUIRED: dict[str, dict[str, Any]] = {
+    "decay": {"schedule": "exponential"},
+    "momentum": {"optimizer": "sgd"},
+    **{name: {"loss": "softmax", "margin": None} for name in CLASS_PARAMETERS},
+}
+"""Values that a parameter needs in the same trial."""
 
 
 def _check_losses(document: Document, parameters: Parameters) -> None:
-    """Raise if a loss's parameter is given for another loss or is outside that loss's range."""
+    """Raise if a loss has parameters of other losses, or values outside its range.
+
+    Parameters of class probabilities are only allowed under softmax, unless they are 0.
+    """
     shared = {name: parameter for name, parameter in parameters.items() if name in LOSS_PARAMETERS}
-    for loss, children in _loss_branches(parameters["loss"]).items():
+    losses = parameters["loss"]
+    for loss in values_of(parameters, "loss"):
+        children = losses.options[loss] if isinstance(losses, Choices) else {}
+        applicable = {**parameters, **children}
+        for name in CLASS_PARAMETERS:
+            is_used = name in applicable and any(values_of({name: applicable[name]}, name))
+            if is_used and not has_classes(loss):
+                problem = f"the loss {loss} has no class probabilities; move it to space.loss.choices.softmax"
+                raise document.error(_place_under_loss(loss, name, children), problem)
         for name, parameter in {**shared, **children}.items():
-            if name not in LOSS_PARAMETERS:
-                continue
-            path = _place_under_loss(loss, name, children)
-            _check_loss_parameter(document, path, loss, values_of({name: parameter}, name))
-        if not has_classes(loss):
-            _check_class_parameters(document, loss, children, {**parameters, **children})
-
-
-def _check_class_parameters(document: Document, loss: str, children: Parameters, parameters: Parameters) -> None:
-    """Raise if a parameter of class probabilities applies to a loss other than softmax, unless it is 0."""
-    for name in CLASS_PARAMETERS:
-        if name in parameters and any(values_of({name: parameters[name]}, name)):
-            path = _place_under_loss(loss, name, children)
-            problem = f"the loss {loss} has no class probabilities; move it to space.loss.choices.softmax"
-            raise document.error(path, problem)
+            if name in LOSS_PARAMETERS:
+                path = _place_under_loss(loss, name, children)
+                _check_loss_parameter(document, path, loss, values_of({name: parameter}, name))
 
 
 def _place_under_loss(loss: str, name: str, children: Parameters) -> KeyPath:
     """Return the path of a parameter of trials with this loss: below the loss or on the top level."""
     return ("space", "loss", "choices", loss, name) if name in children else ("space", name)
-
-
-def _loss_branches(loss: Parameter) -> dict[str, Parameters]:
-    """Return each loss with the parameters under it."""
-    if isinstance(loss, Choices):
-        return {str(name): children for name, children in loss.options.items()}
-    if isinstance(loss, Fixed) and loss.value:
-        return {str(loss.value): {}}
-    return {}
 
 
 def _check_loss_parameter(document: Document, path: KeyPath, loss: str, values: list[Any]) -> None:
@@ -275,33 +255,6 @@ def _check_budgets(document: Document, config: SweepConfig, space: Space) -> Non
             raise document.error(("budget", "examples_per_trial"), f"is {total}; {allowed}")
         if config.early_stopping.policy in HALVING and first % size:
             raise document.error(("early_stopping", "first_examples"), f"is {first}; {allowed}")
-
-
-def _check_first(document: Document, config: SweepConfig, space: Space) -> None:
-    """Check that the configurations of ``first`` are in the space, within the budget, and distinct.
-
-    If an override changed the space, the file's configurations may be outside it: see
-    :func:`raysweep.config.load.load`.
-    """
-    if len(config.first) > config.budget.trials:
-        problem = (
-            f"is a list of {len(config.first)} configurations; allowed: at most budget.trials ({config.budget.trials})"
-        )
-        raise document.error(("first",), problem)
-    may_be_outside = document.has_override("space") and not document.has_override("first")
-    complete: list[Mapping[str, Any]] = []
-    for index, values in enumerate(config.first):
-        try:
-            preset = preset_of(space, values)
-        except ParameterError as error:
-            if may_be_outside:
-                continue
-            raise document.error(("first", index, error.key), error.problem) from None
-        if not preset.is_complete:
-            continue
-        if preset.params in complete:
-            raise document.error(("first", index), "is a duplicate, which would have the same scores")
-        complete.append(preset.params)
 
 
 def possible_values(space: Space, name: str) -> list[Any]:

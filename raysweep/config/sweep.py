@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from raysweep.config.document import Document, KeyPath
-from raysweep.config.guards import Guards
+from raysweep.config.guards import Guards, absolute_file
 from raysweep.config.strict import StrictModel, explain
 from raysweep.config.trackers import Trackers, TrackersConfig
 from raysweep.storage import location
@@ -23,12 +23,9 @@ from raysweep.storage import location
 
 def _absolute_source(source: str) -> str:
     """Return a source with an absolute path, since workers have different working directories."""
-    location.without_null(source)
-    if location.is_uri(source):
-        return location.without_keys(source)
     if source == "demo" or source.startswith("hub:"):
-        return source
-    return str(location.expanded(source).absolute())
+        return location.without_null(source)
+    return absolute_file(source)
 
 
 def _source_or_list(value: Any) -> Any:
@@ -77,10 +74,6 @@ Sources = Annotated[str | list[str], BeforeValidator(_source_or_list), AfterVali
 Location = Annotated[str, AfterValidator(location.absolute)]
 
 
-def _named(value: Any) -> Any:
-    return {"name": value} if isinstance(value, str) else value
-
-
 class DataConfig(StrictModel):
     """Sources of labeled sentences.
 
@@ -124,7 +117,7 @@ class EncoderConfig(StrictModel):
     )
 
 
-Encoder = Annotated[EncoderConfig, BeforeValidator(_named)]
+Encoder = Annotated[EncoderConfig, BeforeValidator(lambda value: {"name": value} if isinstance(value, str) else value)]
 
 SHORT_FORMS: Mapping[KeyPath, str] = MappingProxyType(
     dict.fromkeys([("model",), ("reference",), ("examples", "encoder"), ("baselines", "setfit")], "name")
@@ -556,12 +549,6 @@ def parse(document: Document) -> SweepConfig:
         first = min(error.errors(), key=lambda details: details["type"] != "extra_forbidden")
         path: KeyPath = tuple(first["loc"])
         raise document.error(path, explain(dict(first), path, SweepConfig)) from None
-    _check_published(document, config)
-    return config
-
-
-def _check_published(document: Document, config: SweepConfig) -> None:
-    """Raise InputError if published scores would be compared with scores measured in a different way."""
     evaluation = config.evaluation
     is_as_published = evaluation.k == 16 and evaluation.rank_weights == "uniform"
     if config.baselines.published and not is_as_published:
@@ -570,3 +557,4 @@ def _check_published(document: Document, config: SweepConfig) -> None:
             f"is {config.baselines.published}, measured with k 16 and uniform rank weights, but evaluation has k "
             f"{evaluation.k} and {evaluation.rank_weights} rank weights; allowed: null, or the published evaluation",
         )
+    return config

@@ -10,7 +10,7 @@ from raysweep.config.strict import StrictModel
 from raysweep.storage import location
 
 
-def _local(folder: str) -> str:
+def _local_folder(folder: str) -> str:
     """Return the absolute path of a local folder, since the clients cannot write to buckets."""
     if not folder or location.is_uri(folder):
         raise ValueError(f"is {folder!r}; allowed: a local folder")
@@ -26,7 +26,7 @@ def _without_password(uri: str) -> str:
     return uri
 
 
-LocalFolder = Annotated[str, AfterValidator(_local)]
+LocalFolder = Annotated[str, AfterValidator(_local_folder)]
 
 Project = Annotated[str, Field(min_length=1, max_length=120)]
 
@@ -99,7 +99,7 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
 """The keys of each tracker."""
 
 
-def _listed(value: Any) -> Any:
+def _expand_names(value: Any) -> Any:
     """Convert a list of names to a mapping of trackers with default settings."""
     if isinstance(value, list):
         for name in value:
@@ -111,4 +111,4 @@ def _listed(value: Any) -> Any:
     return value
 
 
-Trackers = Annotated[TrackersConfig, BeforeValidator(_listed)]
+Trackers = Annotated[TrackersConfig, BeforeValidator(_expand_names)]

@@ -133,47 +133,40 @@ class TrialConfig(StrictModel):
     )
 
     @model_validator(mode="after")
-    def _check(self) -> "TrialConfig":
-        self._check_loss()
-        self._check_class_parameters()
-        freezing.check_level(self.freezing)
-        self._check_schedule()
-        if self.optimizer == "adadelta" and self.momentum is not None:
-            raise ValueError(f"momentum is {self.momentum:g}, but the optimizer adadelta has no momentum")
+    def _check_loss(self) -> "TrialConfig":
+        if self.loss not in LOSSES:
+            raise ValueError(f"loss is {self.loss!r}; allowed: {', '.join(LOSSES)}")
+        parameters = LOSSES[self.loss].parameters
+        for name in LOSS_PARAMETERS:
+            value = getattr(self, name)
+            if name in parameters:
+                if value is None:
+                    raise ValueError(f"{name} is missing; the loss {self.loss} requires it")
+                parameters[name].check(f"{name} of the loss {self.loss}", value)
+            elif value is not None:
+                raise ValueError(f"{name} is {value!r}, but the loss {self.loss} has no {name}")
+        for name in CLASS_PARAMETERS:
+            value = getattr(self, name)
+            if value and not has_classes(self.loss):
+                raise ValueError(f"{name} is {value:g}, but the loss {self.loss} has no class probabilities")
         return self
 
-    def _check_schedule(self) -> None:
+    @model_validator(mode="after")
+    def _check_freezing(self) -> "TrialConfig":
+        freezing.check_level(self.freezing)
+        return self
+
+    @model_validator(mode="after")
+    def _check_schedule(self) -> "TrialConfig":
         if self.schedule not in SCHEDULES:
             raise ValueError(f"schedule is {self.schedule!r}; allowed: {', '.join(SCHEDULES)}")
         if self.schedule == "exponential" and self.decay is None:
             raise ValueError("decay is missing; the schedule exponential requires it, such as 0.95")
         if self.schedule != "exponential" and self.decay is not None:
             raise ValueError(f"decay is {self.decay:g}, but the schedule {self.schedule} has no decay")
-
-    def _check_loss(self) -> None:
-        if self.loss not in LOSSES:
-            raise ValueError(f"loss is {self.loss!r}; allowed: {', '.join(LOSSES)}")
-        for name in LOSS_PARAMETERS:
-            self._check_loss_parameter(name)
-
-    def _check_class_parameters(self) -> None:
-        for name in CLASS_PARAMETERS:
-            if getattr(self, name) and not has_classes(self.loss):
-                raise ValueError(
-                    f"{name} is {getattr(self, name):g}, but the loss {self.loss} has no class probabilities"
-                )
-
-    def _check_loss_parameter(self, name: str) -> None:
-        value = getattr(self, name)
-        loss = LOSSES[self.loss]
-        parameter = loss.parameters.get(name)
-        if parameter is None:
-            if value is not None:
-                raise ValueError(f"{name} is {value!r}, but the loss {self.loss} has no {name}")
-        elif value is None:
-            raise ValueError(f"{name} is missing; the loss {self.loss} requires it")
-        else:
-            parameter.check(f"{name} of the loss {self.loss}", value)
+        if self.optimizer == "adadelta" and self.momentum is not None:
+            raise ValueError(f"momentum is {self.momentum:g}, but the optimizer adadelta has no momentum")
+        return self
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -32,26 +32,19 @@ def warn_of_unused(document: Document, config: SweepConfig, space: Space) -> Ite
         is_replaced = document.is_overridden(cause) and not document.is_overridden(setting)
         if not is_replaced:
             yield str(document.error(setting, f"has no effect, since {why}"))
-    yield from _warn_of_large_batches(document, space)
-    yield from _warn_of_repeats(document, config, space)
-
-
-def _warn_of_repeats(document: Document, config: SweepConfig, space: Space) -> Iterator[str]:
-    """Warn if the space has fewer configurations than trials, since repeating a configuration repeats its scores."""
-    num_distinct, num_trials = num_configurations(space.parameters), config.budget.trials
-    if config.sampler != "grid" and num_distinct < num_trials:
-        there = "1 configuration" if num_distinct == 1 else f"{num_distinct:g} configurations"
-        problem = f"has {there}, fewer than budget.trials ({num_trials}), so some repeat with the same scores"
-        yield str(document.error(("space",), f"{problem}; sampler: grid tries each once"))
-
-
-def _warn_of_large_batches(document: Document, space: Space) -> Iterator[str]:
-    """Warn if a batch is larger than any rung, since all such sizes train alike."""
     largest_batch = max(space.values("batch_size"), default=0)
     largest_rung = max(possible_values(space, "examples_per_rung"))
     if largest_batch > largest_rung:
         problem = f"is {largest_batch}, more than examples_per_rung ({largest_rung}), so each rung is a single batch"
         yield str(document.error(("space", "batch_size"), problem))
+    num_configs, num_trials = num_configurations(space.parameters), config.budget.trials
+    if config.sampler != "grid" and num_configs < num_trials:
+        plural = "" if num_configs == 1 else "s"
+        problem = (
+            f"has {num_configs:g} configuration{plural}, fewer than budget.trials ({num_trials}), so some repeat with the "
+            "same scores; sampler: grid tries each once"
+        )
+        yield str(document.error(("space",), problem))
 
 
 def _find_unused(config: SweepConfig, space: Space) -> Iterator[_Unused]:
@@ -70,17 +63,17 @@ def _find_unused(config: SweepConfig, space: Space) -> Iterator[_Unused]:
     if not any(map(has_classes, space.values("loss"))):
         for kind in ("class_concat", "labeled"):
             yield _Unused(("evaluation", "points", kind), ("space", "loss"), "no loss of the space is softmax")
-    for name, why in _unused_of_examples(space):
-        yield _Unused(("examples", name), ("space", "loss"), why)
+    yield from _find_unused_of_examples(space)
 
 
-def _unused_of_examples(space: Space) -> Iterator[tuple[str, str]]:
+def _find_unused_of_examples(space: Space) -> Iterator[_Unused]:
     kinds = {LOSSES[loss].example_kind for loss in space.values("loss")}
+    cause = ("space", "loss")
     for name in ExamplesConfig.model_fields:
         if name in _TARGETS and "scored_pair" not in kinds:
-            yield name, "no loss of the space is cosine_similarity"
+            yield _Unused(("examples", name), cause, "no loss of the space is cosine_similarity")
         elif kinds == {"labeled_sentence"}:
-            yield name, "softmax, the space's only loss, mines no examples"
+            yield _Unused(("examples", name), cause, "softmax, the space's only loss, mines no examples")
 
 
 def _find_unused_in_space(space: Space) -> Iterator[_Unused]:

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from raysweep.config import space_parser
-from raysweep.config import sweep as configuration
-from raysweep.config.document import Document
+from raysweep.config.load import load
 from raysweep.config.space import Space
+from raysweep.config.sweep import SweepConfig
 
 MINIMAL = """\
 data:
@@ -23,11 +22,8 @@ space:
 """
 
 
-def read(tmp_path: Path, text: str, **overrides: str) -> tuple[configuration.SweepConfig, Space]:
+def read(tmp_path: Path, text: str, **overrides: str) -> tuple[SweepConfig, Space]:
     path = tmp_path / "sweep.yaml"
     path.write_text(text)
-    document = Document.read(path)
-    for key, value in overrides.items():
-        document.override(key.replace("__", "."), value, configuration.SHORT_FORMS)
-    config = configuration.parse(document)
-    return config, space_parser.parse(document, config)
+    sweep = load(path, [(key.replace("__", "."), value) for key, value in overrides.items()])
+    return sweep.config, sweep.space

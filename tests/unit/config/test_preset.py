@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raysweep.api.functions import load_sweep
 from raysweep.config.load import load
 from raysweep.config.preset import ParameterError, preset_of
 from raysweep.config.space import Choices, Fixed, Range, Space
@@ -84,7 +83,7 @@ def test_values_outside_the_space_are_rejected(values: dict[str, Any], problem: 
         preset_of(SPACE, values)
 
 
-def test_a_file_may_have_first_configurations(tmp_path: Path) -> None:
+def test_first_configurations_are_read(tmp_path: Path) -> None:
     config, _ = read(tmp_path, MINIMAL + "first:\n- {loss: triplet, margin: 0.1}\n- loss: contrastive\n")
     assert config.first == [{"loss": "triplet", "margin": 0.1}, {"loss": "contrastive"}]
     config, _ = read(tmp_path, MINIMAL, first="[{loss: cosine_similarity}]")
@@ -111,18 +110,16 @@ def test_a_file_may_have_first_configurations(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_first_configurations_are_checked_when_the_file_is_read(tmp_path: Path, first: str, problem: str) -> None:
+def test_invalid_first_configurations_are_rejected(tmp_path: Path, first: str, problem: str) -> None:
     with pytest.raises(InputError, match=re.escape(problem)):
         read(tmp_path, f"{MINIMAL}first:\n{first}")
 
 
-def test_first_configurations_outside_an_overridden_space_are_left_out(
-    tmp_path: Path,
-) -> None:
+def test_first_configurations_outside_an_overridden_space_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "sweep.yaml"
     path.write_text(f"{MINIMAL}first:\n- {{loss: triplet, margin: 0.1}}\n- loss: contrastive\n")
-    whole = load(path, [("space.learning_rate", "1e-5")])
-    assert (len(whole.config.first), whole.warnings) == (2, ())
+    unaffected = load(path, [("space.learning_rate", "1e-5")])
+    assert (len(unaffected.config.first), unaffected.warnings) == (2, ())
     narrowed = load(path, [("space.loss", "{choices: {contrastive: {margin: 0.5}, softmax: {}}}")])
     assert narrowed.config.first == [{"loss": "contrastive"}]
     (line,) = narrowed.warnings
@@ -140,11 +137,11 @@ def test_repeated_partial_configurations_are_a_warning(tmp_path: Path) -> None:
     assert line.startswith("first[1] repeats")
     path.write_text(f"{MINIMAL}first:\n- loss: triplet\n- {{}}\n")
     with pytest.raises(InputError, match=r"line 15: first\[1\] is empty; allowed: .*loss"):
-        load_sweep(path)
+        load(path)
 
 
 @pytest.mark.parametrize("path", sorted(SPACES.glob("*.yaml")), ids=lambda path: path.stem)
-def test_shipped_spaces_leave_every_trial_to_the_sampler(path: Path) -> None:
+def test_shipped_spaces_have_no_first_configurations(path: Path) -> None:
     assert load(path).config.first == []
 
 
