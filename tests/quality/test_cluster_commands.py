@@ -1,4 +1,4 @@
-"""The sweeps that cluster files start and cluster pages show are valid, and need no package that these files do not install."""
+"""Sweep commands in cluster files and pages are valid and need only packages that these files install."""
 
 import re
 import shlex
@@ -28,8 +28,8 @@ NUM_COMMANDS = {
     "docs/guides/cloud.md": 2,
     "docs/guides/object-storage.md": 2,
 }
-RETRIED = ("clusters/rayjob.yaml", "clusters/skypilot.yaml")  # by KubeRay and SkyPilot, on a new cluster
-COMMAND = re.compile(r"raysweep\s+(?:run|prepare)[\s\\]+[^\s`]")  # with arguments; without any it is only mentioned
+RETRIED = ("clusters/rayjob.yaml", "clusters/skypilot.yaml")  # on a new cluster
+COMMAND = re.compile(r"raysweep\s+(?:run|prepare)[\s\\]+[^\s`]")  # a command without arguments is only mentioned
 SEPARATORS = set(";&|()")
 PLACEHOLDER = re.compile(r"[A-Z][A-Z0-9_]*")
 
@@ -43,7 +43,7 @@ class Command(NamedTuple):
 
 
 def texts(file: str, text: str) -> Iterator[str]:
-    """Each part of a file that may hold commands: shell blocks, code spans, strings of YAML, comments."""
+    """Yield the parts of a file that may contain commands: shell blocks, code spans, YAML strings, comments."""
     if file.endswith(".md"):
         fence = re.compile(r"^```\w*\n(.*?)^```", re.DOTALL | re.MULTILINE)
         yield from fence.findall(text)
@@ -66,7 +66,7 @@ def strings(value: Any) -> Iterator[str]:
 
 
 def calls(text: str) -> Iterator[list[str]]:
-    """The words of each call in a shell text, also in a command that another one takes as one word."""
+    """Yield the words of each call in a shell text, including quoted commands."""
     for line in text.replace("\\\n", " ").splitlines():
         if not COMMAND.search(line):
             continue
@@ -91,13 +91,14 @@ def commands(file: str) -> list[Command]:
 COMMANDS = [command for file in NUM_COMMANDS for command in commands(file)]
 
 
-def test_every_command_of_every_cluster_file_is_checked() -> None:
+def test_all_commands_in_cluster_files_are_checked() -> None:
     shipped = {f"clusters/{path.name}" for path in (ROOT / "clusters").iterdir()}
     assert shipped == {file for file in NUM_COMMANDS if file.startswith("clusters/")}
     for file, num_commands in NUM_COMMANDS.items():
         text = (ROOT / file).read_text(encoding="utf-8")
-        num_found = sum(command.file == file for command in COMMANDS)
-        assert (num_found, len(COMMAND.findall(text))) == (num_commands, num_commands), file
+        num_parsed = sum(command.file == file for command in COMMANDS)
+        num_matches = len(COMMAND.findall(text))
+        assert (num_parsed, num_matches) == (num_commands, num_commands), file
 
 
 def test_commands_are_found_in_all_forms() -> None:
@@ -117,7 +118,7 @@ def test_commands_are_found_in_all_forms() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: f"{command.file} {command.name}")
-def test_a_clusters_command_is_valid_without_the_demo(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_are_valid_without_the_demo_package(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, packages.DEMO_PACKAGE, None)
     group: Any = typer.main.get_command(app)
     context = group.commands[command.name].make_context(command.name, list(command.arguments))
@@ -131,9 +132,9 @@ def test_a_clusters_command_is_valid_without_the_demo(command: Command, monkeypa
 
 
 @pytest.mark.parametrize(
-    "command", [each for each in COMMANDS if each.file in RETRIED], ids=lambda command: command.file
+    "command", [command for command in COMMANDS if command.file in RETRIED], ids=lambda command: command.file
 )
-def test_a_retry_resumes_the_run_of_the_first_attempt(command: Command) -> None:
+def test_retries_resume_the_first_attempt(command: Command) -> None:
     arguments = command.arguments
     assert {"--name", "--resume-or-start"} <= set(arguments)
     assert arguments[arguments.index("--storage.runs") + 1].startswith("s3://"), (

@@ -1,4 +1,4 @@
-"""The shipped cluster files are safe, cheap when idle, pinned, and valid by the readers that run without a cloud."""
+"""The shipped cluster files are safe, cheap when idle, pinned, and valid for readers that run without a cloud."""
 
 import re
 from collections.abc import Iterator
@@ -55,22 +55,22 @@ def entries(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
 def secrets_in(value: Any) -> list[str]:
     """Return the keys of entries that look like a secret in plain text."""
     assigned = re.compile(r"(\w+)=(\S*)")
-    found = []
+    secret_keys = []
     for key, text in entries(value):
         pairs = [(key, text), *assigned.findall(text)]
         is_secret = any(SECRET_KEY.search(name) and value and value[0] not in "/~$" for name, value in pairs)
         if is_secret or SECRET_TEXT.search(text):
-            found.append(key)
-    return found
+            secret_keys.append(key)
+    return secret_keys
 
 
 def prices(text: str) -> list[dict[str, float]]:
     """Return every ``--budget.prices`` in a text."""
-    return [yaml.safe_load(found) for found in re.findall(r"--budget\.prices '(\{[^']*\})'", text)]
+    return [yaml.safe_load(value) for value in re.findall(r"--budget\.prices '(\{[^']*\})'", text)]
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_node_runs_in_token_mode(name: str) -> None:
+def test_nodes_use_token_authentication(name: str) -> None:
     content = load(name) if name.endswith(".yaml") else None
     if name in RAY_UP:
         assert "--env RAY_AUTH_MODE=token" in content["docker"]["run_options"]
@@ -88,7 +88,7 @@ def test_every_node_runs_in_token_mode(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_no_file_holds_a_secret(name: str) -> None:
+def test_files_contain_no_secrets(name: str) -> None:
     content = load(name) if name.endswith(".yaml") else read(name).splitlines()
     assert secrets_in(content) == []
 
@@ -103,12 +103,12 @@ def test_no_file_holds_a_secret(name: str) -> None:
         {"setup": f"huggingface-cli login --token hf_{'a' * 30}"},
     ],
 )
-def test_a_secret_is_found_wherever_it_is(content: Any) -> None:
+def test_secrets_are_detected(content: Any) -> None:
     assert len(secrets_in(content)) == 1
 
 
 @pytest.mark.parametrize("name", [*RAY_UP, SKY_TASK])
-def test_the_dashboard_listens_on_the_loopback_and_workers_join_the_port_of_the_head(name: str) -> None:
+def test_dashboard_is_local_and_ports_match(name: str) -> None:
     heads = re.findall(r"ray start --head .*", read(name))
     workers = re.findall(r"ray start --address=\S*?:(\d+)", read(name))
     assert (len(heads), len(workers)) == (1, 1)
@@ -118,14 +118,14 @@ def test_the_dashboard_listens_on_the_loopback_and_workers_join_the_port_of_the_
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_no_file_opens_a_port(name: str) -> None:
+def test_files_open_no_ports(name: str) -> None:
     assert OPENS_PORTS.findall(read(name)) == []
     if name == RAY_JOB:
         assert ray_cluster()["headGroupSpec"]["serviceType"] == "ClusterIP"
 
 
 @pytest.mark.parametrize("name", RAY_UP)
-def test_the_head_has_no_cpus_and_workers_start_from_nothing(name: str) -> None:
+def test_head_has_no_cpus_and_workers_scale_from_zero(name: str) -> None:
     content = load(name)
     types = content["available_node_types"]
     assert content["head_node_type"] == "head"
@@ -134,10 +134,10 @@ def test_the_head_has_no_cpus_and_workers_start_from_nothing(name: str) -> None:
         assert types[worker]["min_workers"] == 0
         assert 1 <= types[worker]["max_workers"] <= content["max_workers"]
     assert 0 < content["idle_timeout_minutes"] <= 60
-    assert content["provider"]["cache_stopped_nodes"] is False, "a stopped node still pays for its disk"
+    assert content["provider"]["cache_stopped_nodes"] is False, "the disk of a stopped node still costs money"
 
 
-def test_the_head_of_the_job_has_no_cpus_and_its_workers_start_from_nothing() -> None:
+def test_ray_job_head_has_no_cpus_and_workers_scale_from_zero() -> None:
     cluster = ray_cluster()
     assert cluster["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
     for group in cluster["workerGroupSpecs"]:
@@ -145,7 +145,7 @@ def test_the_head_of_the_job_has_no_cpus_and_its_workers_start_from_nothing() ->
         assert group["maxReplicas"] >= 1
 
 
-def test_jobs_are_retried_and_their_clusters_removed() -> None:
+def test_jobs_are_retried_and_clusters_removed() -> None:
     spec = load(RAY_JOB)["spec"]
     assert spec["backoffLimit"] >= 1
     assert spec["shutdownAfterJobFinishes"] is True
@@ -155,7 +155,7 @@ def test_jobs_are_retried_and_their_clusters_removed() -> None:
 
 
 @pytest.mark.parametrize("name", RAY_UP)
-def test_spot_comes_first_and_raysweep_can_ask_for_the_type_on_demand(name: str) -> None:
+def test_spot_nodes_come_first_and_on_demand_nodes_are_marked(name: str) -> None:
     types = load(name)["available_node_types"]
     assert types["gpu_spot"]["priority"] > types["gpu_on_demand"]["priority"]
     marks = own_resources({type_name: node_type["resources"] for type_name, node_type in types.items()})
@@ -166,7 +166,7 @@ def test_spot_comes_first_and_raysweep_can_ask_for_the_type_on_demand(name: str)
     assert spot == {"gpu_spot"}
 
 
-def test_spot_comes_first_in_the_job_and_its_head_is_no_spot_machine() -> None:
+def test_ray_job_prefers_spot_workers_with_an_on_demand_head() -> None:
     cluster = ray_cluster()
     spot, on_demand = cluster["workerGroupSpecs"]
     assert spot["priority"] > on_demand["priority"]
@@ -174,11 +174,11 @@ def test_spot_comes_first_in_the_job_and_its_head_is_no_spot_machine() -> None:
     assert "spot" not in str(on_demand["template"]) + str(cluster["headGroupSpec"])
 
 
-def test_spot_comes_first_in_the_task() -> None:
+def test_sky_task_prefers_spot_nodes() -> None:
     assert [choice["use_spot"] for choice in load(SKY_TASK)["resources"]["ordered"]] == [True, False]
 
 
-def test_ray_and_python_are_those_of_the_constraints() -> None:
+def test_ray_and_python_versions_match_the_constraints() -> None:
     (version,) = re.findall(r"^ray==(.*)$", read("constraints.txt"), re.MULTILINE)
     for name in FILES:
         versions = re.findall(r"(?:rayproject/ray:|rayVersion: )(\d[\d.]*)", read(name))
@@ -199,26 +199,26 @@ def test_images_and_packages_are_pinned(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RAY_UP)
-def test_ray_accepts_the_files_of_ray_up(name: str) -> None:
+def test_ray_up_files_are_valid(name: str) -> None:
     from ray.autoscaler._private.util import prepare_config, validate_config
 
     validate_config(prepare_config(load(name)))
 
 
 @pytest.mark.parametrize("name", RAY_UP)
-def test_the_autoscaler_finds_images_and_priorities(name: str) -> None:
-    """The autoscaler on the head reads the file in its own way, which no validation covers."""
+def test_autoscaler_reads_images_and_priorities(name: str) -> None:
+    """The autoscaler on the head parses the file itself, which the validation does not cover."""
     from ray.autoscaler.v2.instance_manager.config import AutoscalingConfig
 
     config = AutoscalingConfig(load(name), skip_content_hash=True)
     types = config.get_node_type_configs()
-    images = {each: config.get_docker_config(each)["image"].rpartition("-")[2] for each in types}
+    images = {name: config.get_docker_config(name)["image"].rpartition("-")[2] for name in types}
     assert images == {"head": "cpu", "gpu_spot": "gpu", "gpu_on_demand": "gpu"}
     assert types["gpu_spot"].priority > types["gpu_on_demand"].priority
-    assert [types[each].min_worker_nodes for each in images] == [0, 0, 0]
+    assert [types[name].min_worker_nodes for name in images] == [0, 0, 0]
 
 
-def test_the_autoscaler_reads_the_worker_groups_of_the_job() -> None:
+def test_autoscaler_reads_worker_groups_of_the_ray_job() -> None:
     from ray.autoscaler._private.kuberay.autoscaling_config import _derive_autoscaling_config_from_ray_cr as derive
 
     config = derive({"metadata": {"name": "job", "namespace": "default"}, "spec": ray_cluster()})
@@ -230,26 +230,27 @@ def test_the_autoscaler_reads_the_worker_groups_of_the_job() -> None:
 
 
 @pytest.mark.parametrize("name", RAY_UP)
-def test_prices_name_the_types_of_the_nodes(name: str) -> None:
-    (named,) = prices(read(name))
-    assert set(named) == set(load(name)["available_node_types"])
-    assert named["gpu_spot"] < named["gpu_on_demand"]
+def test_prices_name_the_node_types(name: str) -> None:
+    (price_by_type,) = prices(read(name))
+    assert set(price_by_type) == set(load(name)["available_node_types"])
+    assert price_by_type["gpu_spot"] < price_by_type["gpu_on_demand"]
 
 
-def test_prices_of_the_job_name_its_worker_groups() -> None:
+def test_ray_job_prices_name_the_worker_groups() -> None:
     spec = load(RAY_JOB)["spec"]
     groups = {group["groupName"] for group in spec["rayClusterSpec"]["workerGroupSpecs"]}
-    (named,) = prices(spec["entrypoint"])
-    assert set(named) == groups
-    assert BudgetConfig.model_validate({"money": 20.0, "prices": named}).prices == named
+    (price_by_group,) = prices(spec["entrypoint"])
+    assert set(price_by_group) == groups
+    budget = BudgetConfig.model_validate({"money": 20.0, "prices": price_by_group})
+    assert budget.prices == price_by_group
 
 
-def test_the_guide_has_the_prices_of_the_file_and_adds_the_bill_up() -> None:
+def test_prices_and_bill_in_the_guide_are_correct() -> None:
     guide = read("docs/guides/cloud.md")
-    (named,) = prices(read("cluster.yaml"))
-    assert set(map(str, prices(guide))) == {str(named)}
+    (price_by_type,) = prices(read("cluster.yaml"))
+    assert set(map(str, prices(guide))) == {str(price_by_type)}
     (block,) = re.findall(r"^```yaml\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
-    assert yaml.safe_load(block)["budget"]["prices"] == named
+    assert yaml.safe_load(block)["budget"]["prices"] == price_by_type
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in guide.partition("## The bill")[2].splitlines()
     ]
@@ -265,7 +266,7 @@ def test_the_guide_has_the_prices_of_the_file_and_adds_the_bill_up() -> None:
 
 @pytest.fixture
 def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """An account with the two instance profiles that the guide creates. Ray puts its key into a home of the test's."""
+    """An emulated account with the guide's two instance profiles; Ray stores its key in a temporary home."""
     moto = pytest.importorskip("moto", reason="the extra test is not installed")
     import boto3
 
@@ -278,8 +279,8 @@ def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         yield boto3.client("ec2", region_name="us-east-1")
 
 
-def test_ray_starts_nodes_as_the_file_says_and_opens_only_ssh(aws: Any) -> None:
-    """On an emulated AWS: only the calls that Ray makes, and what they open."""
+def test_ray_starts_the_configured_nodes_and_opens_only_ssh(aws: Any) -> None:
+    """Check Ray's calls on an emulated AWS."""
     from ray.autoscaler._private.aws.config import bootstrap_aws
     from ray.autoscaler._private.aws.node_provider import AWSNodeProvider
     from ray.autoscaler._private.util import prepare_config
@@ -294,16 +295,18 @@ def test_ray_starts_nodes_as_the_file_says_and_opens_only_ssh(aws: Any) -> None:
 
     provider = AWSNodeProvider(cluster["provider"], cluster["cluster_name"])
     tags = {"ray-node-type": "worker"}
-    nodes = {name: provider.create_node(each["node_config"], tags, 1) for name, each in types.items()}
-    reservations = aws.describe_instances(InstanceIds=[node for made in nodes.values() for node in made])[
-        "Reservations"
-    ]
-    instances = {each["InstanceId"]: each for reservation in reservations for each in reservation["Instances"]}
-    started = {name: instances[next(iter(made))] for name, made in nodes.items()}
-    assert {name for name, each in started.items() if each.get("InstanceLifecycle") == "spot"} == {"gpu_spot"}
-    profiles = {name: each["IamInstanceProfile"]["Arn"].rpartition("/")[2] for name, each in started.items()}
+    nodes = {name: provider.create_node(node_type["node_config"], tags, 1) for name, node_type in types.items()}
+    ids = {name: next(iter(created)) for name, created in nodes.items()}
+    reservations = aws.describe_instances(InstanceIds=list(ids.values()))["Reservations"]
+    instances = {}
+    for reservation in reservations:
+        for instance in reservation["Instances"]:
+            instances[instance["InstanceId"]] = instance
+    started = {name: instances[instance_id] for name, instance_id in ids.items()}
+    assert {name for name, node in started.items() if node.get("InstanceLifecycle") == "spot"} == {"gpu_spot"}
+    profiles = {name: node["IamInstanceProfile"]["Arn"].rpartition("/")[2] for name, node in started.items()}
     assert profiles == {"head": "raysweep-head", "gpu_spot": "raysweep-worker", "gpu_on_demand": "raysweep-worker"}
 
-    (group,) = {each["GroupId"] for instance in started.values() for each in instance["SecurityGroups"]}
+    (group,) = {group["GroupId"] for node in started.values() for group in node["SecurityGroups"]}
     rules = aws.describe_security_groups(GroupIds=[group])["SecurityGroups"][0]["IpPermissions"]
     assert [rule["FromPort"] for rule in rules if rule["IpRanges"]] == [22]

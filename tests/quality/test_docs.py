@@ -1,4 +1,4 @@
-"""The documentation: it builds strictly and without a network, says what the code has, and names files that exist."""
+"""The documentation builds without warnings or network access and matches the code."""
 
 import os
 import re
@@ -29,7 +29,7 @@ LOADED = {"src", "srcset", "data", "poster"}  # attributes whose address a brows
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site; the build fails on any warning, such as a link that leads nowhere."""
+    """The built site; the build fails on any warning, such as a broken link."""
     folder = tmp_path_factory.mktemp("docs") / "site"
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
@@ -43,7 +43,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Loads(HTMLParser):
-    """Collects the addresses that a page makes the browser fetch: not those that a reader may follow."""
+    """Collects the addresses that a browser fetches when it loads a page, without links."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -52,30 +52,30 @@ class Loads(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.addresses += [value or "" for name, value in attrs if name in LOADED]
-        given = dict(attrs)
-        if tag == "link" and given.get("rel") not in ("canonical", "next", "prev"):
-            self.addresses.append(given.get("href") or "")
+        values = dict(attrs)
+        if tag == "link" and values.get("rel") not in ("canonical", "next", "prev"):
+            self.addresses.append(values.get("href") or "")
 
 
-def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
+def test_pages_load_no_external_resources(site: Path) -> None:
     pages = sorted(site.rglob("*.html"))
     assert len(pages) > 25
     for page in pages:
         text = page.read_text(encoding="utf-8")
-        assert not [each for each in Loads(text).addresses if re.match(r"(https?:)?//", each)], page
-        assert 'class="mermaid"' not in text, "the theme would fetch the program that draws it"
+        assert not [address for address in Loads(text).addresses if re.match(r"(https?:)?//", address)], page
+        assert 'class="mermaid"' not in text, "the theme would fetch the script that draws diagrams"
     for style in site.rglob("*.css"):
         assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", style.read_text(encoding="utf-8")), style
 
 
-def test_every_address_that_a_page_loads_is_there(site: Path) -> None:
+def test_loaded_resources_exist(site: Path) -> None:
     for page in site.rglob("*.html"):
         for address in Loads(page.read_text(encoding="utf-8")).addresses:
-            if page.name != "404.html" and not address.startswith("data:"):  # that one has addresses from the root
+            if page.name != "404.html" and not address.startswith("data:"):  # whose addresses start at the root
                 assert (page.parent / address.partition("?")[0]).is_file(), (page, address)
 
 
-def test_the_reference_has_every_key_of_a_sweeps_file(site: Path) -> None:
+def test_reference_has_all_configuration_keys(site: Path) -> None:
     text = (site / "reference" / "configuration.html").read_text(encoding="utf-8")
     schema = SweepConfig.model_json_schema()
     models = [schema, *schema["$defs"].values()]
@@ -83,7 +83,7 @@ def test_the_reference_has_every_key_of_a_sweeps_file(site: Path) -> None:
         assert f"<code>{key}</code>" in text
 
 
-def test_the_reference_has_every_command_and_option(site: Path) -> None:
+def test_reference_has_all_commands_and_options(site: Path) -> None:
     text = (site / "reference" / "commands.html").read_text(encoding="utf-8")
     commands = typer.main.get_command(app).commands
     assert len(commands) >= 9
@@ -93,7 +93,7 @@ def test_the_reference_has_every_command_and_option(site: Path) -> None:
             assert (parameter.metavar if parameter.param_type_name == "argument" else parameter.opts[0]) in text
 
 
-def test_the_reference_has_the_public_api_and_the_shipped_spaces(site: Path) -> None:
+def test_reference_has_the_public_api_and_shipped_spaces(site: Path) -> None:
     python = (site / "reference" / "python.html").read_text(encoding="utf-8")
     for name in set(raysweep.__all__) - {"__version__"}:
         assert f"raysweep.{name}" in python
@@ -104,30 +104,33 @@ def test_the_reference_has_the_public_api_and_the_shipped_spaces(site: Path) -> 
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
-    """Every fenced block of a language in the pages that are written by hand, with its page."""
+    """Return the fenced blocks of a language in the hand-written pages, each with its page."""
     fence = re.compile(rf"^```{language}\n(.*?)^```", re.DOTALL | re.MULTILINE)
     return [(path.name, code) for path in WRITTEN for code in fence.findall(path.read_text(encoding="utf-8"))]
 
 
-def test_yaml_in_the_pages_is_valid(tmp_path: Path) -> None:
-    """A part of a sweep's file is valid in a whole one."""
-    rest = yaml.safe_load((SPACES / "smoke.yaml").read_text(encoding="utf-8"))
+def test_yaml_blocks_are_valid(tmp_path: Path) -> None:
+    """Each block is valid together with the other sections of a shipped space."""
+    shipped = yaml.safe_load((SPACES / "smoke.yaml").read_text(encoding="utf-8"))
     assert len(blocks("yaml")) >= 4
     for page, code in blocks("yaml"):
         path = tmp_path / f"{page}.yaml"
         path.write_text(code, encoding="utf-8")
-        path.write_text(yaml.safe_dump({**rest, **Document.read(path).values}), encoding="utf-8")
+        path.write_text(yaml.safe_dump({**shipped, **Document.read(path).values}), encoding="utf-8")
         document = Document.read(path)
         parse_space(document, parse_sweep(document))
 
 
-def test_commands_in_the_pages_exist() -> None:
+def test_shell_commands_exist() -> None:
     commands = typer.main.get_command(app).commands
     options = {
-        option for command in commands.values() for each in command.params for option in getattr(each, "opts", ())
+        option
+        for command in commands.values()
+        for parameter in command.params
+        for option in getattr(parameter, "opts", ())
     }
     top_level = set(SweepConfig.model_fields)
-    found = 0
+    num_checked = 0
     for page, code in blocks("sh"):
         for line in code.replace("\\\n", " ").splitlines():
             if line.startswith("raysweep "):
@@ -135,30 +138,30 @@ def test_commands_in_the_pages_exist() -> None:
                 assert words[1] in commands, (page, line)
                 for option in (word for word in words if word.startswith("--")):
                     assert option in options or option[2:].partition(".")[0] in top_level, (page, line)
-                found += 1
-    assert found >= 15
+                num_checked += 1
+    assert num_checked >= 15
 
 
-def test_python_in_the_pages_compiles_and_calls_what_there_is() -> None:
+def test_python_blocks_compile_and_use_public_names() -> None:
     for page, code in blocks("python"):
         compile(code, page, "exec")
         for name in re.findall(r"raysweep\.(\w+)", code):
             assert name in raysweep.__all__, (page, name)
 
 
-def test_files_and_modules_that_the_pages_name_exist() -> None:
+def test_named_files_and_modules_exist() -> None:
     packages = "|".join(path.parent.name for path in (ROOT / "raysweep").glob("*/__init__.py"))
     for page in WRITTEN:
         text = page.read_text(encoding="utf-8")
         for path in re.findall(r"`((?:raysweep|tests|docs|search_spaces|benchmarks)/[\w/.-]+)`", text):
             assert "NAME" in path or (ROOT / path).exists(), (page.name, path)
         for module in re.findall(rf"`((?:{packages})\.[a-z_]+)(?:\.[A-Z]\w+)?`", text):
-            if page.name in ("architecture.md", "extending.md"):  # elsewhere such a word is a key of a sweep's file
+            if page.name in ("architecture.md", "extending.md"):  # on other pages, these are configuration keys
                 where = ROOT / "raysweep" / module.replace(".", "/")
                 assert where.is_dir() or where.with_suffix(".py").is_file(), (page.name, module)
 
 
-def test_links_of_the_repositorys_pages_lead_somewhere() -> None:
+def test_links_in_top_level_pages_resolve() -> None:
     for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"):
         text = (ROOT / name).read_text(encoding="utf-8")
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):

@@ -1,4 +1,4 @@
-"""The import rules, read from the source: a table of packages, no cycles, and the libraries that a package may use."""
+"""Import rules: a table of packages, no cycles, and the libraries that each package may use."""
 
 import ast
 import subprocess

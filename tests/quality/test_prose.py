@@ -1,4 +1,4 @@
-"""The check of prose warns about sentences, passes over code, and never fails."""
+"""The prose check warns about sentences, ignores code, and never fails."""
 
 import subprocess
 import sys

@@ -64,22 +64,18 @@ class Canary:
     def check(self) -> None:
         """Check that nothing ran and that the folder is unchanged."""
         assert not self.path.exists(), "hostile code ran"
-        found = {file.relative_to(self.folder).as_posix() for file in self.folder.rglob("*")}
-        assert found == {"precious.txt", "inner", "inner/precious.txt"}
+        names = {file.relative_to(self.folder).as_posix() for file in self.folder.rglob("*")}
+        assert names == {"precious.txt", "inner", "inner/precious.txt"}
         for name in ("precious.txt", "inner/precious.txt"):
             assert (self.folder / name).read_text() == "precious"
 
 
-def check_refused(done: Done, *said: str) -> None:
-    """Check that the command ended with exit code 2 and one clear line that contains these words."""
+def check_rejected(done: Done, *expected: str) -> None:
+    """Check that the command ended with exit code 2 and one clear line that contains the expected texts."""
     assert done.returncode == 2, done.stdout + done.stderr
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: ")
     assert len(line) < 1000
-    check_said(line, *said)
-
-
-def check_said(line: str, *said: str) -> None:
     assert "Traceback" not in line
-    missing = [words for words in said if words not in line]
+    missing = [text for text in expected if text not in line]
     assert not missing, f"{line!r} lacks {missing}"

@@ -44,5 +44,5 @@ ADVICE = "CUDA error: an illegal memory access was encountered\nFor debugging co
         ("", ""),
     ],
 )
-def test_the_exception_of_a_traceback_is_found(text: str, line: str) -> None:
+def test_exception_line_of_a_traceback(text: str, line: str) -> None:
     assert exception_line(text) == line

@@ -73,7 +73,7 @@ def test_emoji_codes_are_printed_verbatim() -> None:
     assert out.getvalue() == "3:100:concat=0.3 in /data/exp:x:/runs\n"
 
 
-def test_streams_that_are_closed_at_the_start_are_ignored(tmp_path: Path) -> None:
+def test_closed_streams_are_ignored(tmp_path: Path) -> None:
     code = "from raysweep.terminal import quiet\nwith quiet() as (display, log): display.line('said')\nprint('done')"
     command = ["bash", "-c", 'exec "$0" -c "$1" >&- 2>&-', sys.executable, code]
     assert subprocess.run(command, timeout=60, check=False).returncode == 0

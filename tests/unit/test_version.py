@@ -20,7 +20,7 @@ def test_installed_versions():
     assert any(name.startswith("faiss") for name in versions)
 
 
-def test_the_pinned_ray_is_in_the_supported_range() -> None:
+def test_pinned_ray_is_in_the_supported_range() -> None:
     """Ray 2.58.1 lacks a function for tokens that raysweep imports; later versions than the pinned one are not tested."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     requirements = map(Requirement, project["dependencies"])

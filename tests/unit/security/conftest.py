@@ -1,4 +1,4 @@
-"""The canary of each test, which is looked at when the test is over."""
+"""A canary for each test, checked when the test ends."""
 
 from collections.abc import Iterator
 

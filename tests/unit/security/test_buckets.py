@@ -1,4 +1,4 @@
-"""Objects in a bucket whose names would lead out of the folder that they are fetched into."""
+"""Objects in a bucket whose names point outside the download folder."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from raysweep.storage.folder import open_folder
 from support.command_line import raysweep_here
-from support.hostile import Canary, check_refused
+from support.hostile import Canary, check_rejected
 from support.ledgers import StoredTrial, write_ledger
 from support.s3_server import BUCKET, S3Server
 
@@ -15,7 +15,7 @@ NAMES = ["../../../../evil", "a/../../evil", "./evil", "/etc/evil", "a\x01b"]
 
 @pytest.mark.parametrize("command", ["report", "export", "record", "resume"])
 @pytest.mark.parametrize("number", range(len(NAMES)))
-def test_a_name_that_leads_out_is_refused(
+def test_object_names_outside_the_run_are_rejected(
     number: int, command: str, server: S3Server, tmp_path: Path, canary: Canary
 ) -> None:
     import boto3
@@ -35,6 +35,6 @@ def test_a_name_that_leads_out_is_refused(
         "resume": ["run", "--resume", place],
     }
     done = raysweep_here(tmp_path, *arguments[command])
-    check_refused(done, place, "invalid name")
+    check_rejected(done, place, "invalid name")
     assert not list(tmp_path.rglob("*evil*"))
     assert not list(run.path.parent.rglob("*evil*"))

@@ -1,4 +1,4 @@
-"""The canary notices what the other tests say did not happen."""
+"""The canary detects code that ran and files that changed."""
 
 import pickle
 from pathlib import Path
@@ -10,7 +10,7 @@ from support.hostile import Canary
 
 
 @pytest.mark.parametrize("way", ["pickle", "source", "yaml"])
-def test_the_canary_is_touched_by_what_runs(way: str, tmp_path: Path) -> None:
+def test_canary_detects_executed_code(way: str, tmp_path: Path) -> None:
     canary = Canary.make(tmp_path)
     canary.check()
     match way:
@@ -26,7 +26,7 @@ def test_the_canary_is_touched_by_what_runs(way: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["precious.txt", "inner/precious.txt"])
-def test_the_canary_misses_what_is_gone(name: str, tmp_path: Path) -> None:
+def test_canary_detects_deleted_files(name: str, tmp_path: Path) -> None:
     canary = Canary.make(tmp_path)
     (canary.folder / name).unlink()
     with pytest.raises(AssertionError):

@@ -1,4 +1,4 @@
-"""Weights and heads in a run that an attacker has written to, exported."""
+"""Exports of runs with hostile weights and heads."""
 
 import io
 import json
@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from support.command_line import raysweep_here
-from support.hostile import Canary, check_refused
+from support.hostile import Canary, check_rejected
 from support.ledgers import StoredTrial, write_ledger
 
 POINT = "points/trial-0000-step-001"
 CONFIG = {"loss": "triplet", "learning_rate": 1e-5}
 
 
-def of_other_shapes(point: Path, canary: Canary) -> None:
+def weights_of_other_shapes(point: Path, canary: Canary) -> None:
     write_weights(point, "0.auto_model.embeddings.word_embeddings.weight")
 
 
-def of_another_model(point: Path, canary: Canary) -> None:
+def weights_of_another_model(point: Path, canary: Canary) -> None:
     write_weights(point, "../../outside")
 
 
@@ -29,7 +29,7 @@ def pickled_weights(point: Path, canary: Canary) -> None:
     (point / "trained.safetensors").write_bytes(canary.pickle)
 
 
-def no_weights(point: Path, canary: Canary) -> None:
+def missing_weights(point: Path, canary: Canary) -> None:
     (point / "trained.safetensors").unlink()
 
 
@@ -66,17 +66,17 @@ def head_of_a_terabyte(point: Path, canary: Canary) -> None:
             archive.writestr(f"{name}.npy", stream.getvalue())
 
 
-Spoil = Callable[[Path, Canary], None]
+Tamper = Callable[[Path, Canary], None]
 
-SPOILT: dict[Spoil, str] = {
-    of_other_shapes: "the run's model has no 0.auto_model.embeddings.word_embeddings.weight of shape (1,)",
-    of_another_model: "the run's model has no ../../outside of shape (1,)",
+HOSTILE: dict[Tamper, str] = {
+    weights_of_other_shapes: "0.auto_model.embeddings.word_embeddings.weight of shape (1,)",
+    weights_of_another_model: "../../outside of shape (1,)",
     pickled_weights: f"{POINT}: damaged: trained.safetensors: ",
-    no_weights: f"{POINT}: damaged: ",
+    missing_weights: f"{POINT}: damaged: ",
     pickled_head: f"{POINT}: damaged: head.npz: ",
-    head_of_objects: f"{POINT}: damaged: head.npz: Object arrays cannot be loaded",
-    head_of_other_shapes: f"{POINT}: damaged: head.npz: holds no weights (classes, width)",
-    head_of_texts: f"{POINT}: damaged: head.npz: holds no weights (classes, width)",
+    head_of_objects: f"{POINT}: damaged: head.npz: ",
+    head_of_other_shapes: f"{POINT}: damaged: head.npz: ",
+    head_of_texts: f"{POINT}: damaged: head.npz: ",
     head_without_weights: f"{POINT}: damaged: head.npz: ",
     head_in_a_broken_archive: f"{POINT}: damaged: head.npz: ",
     head_of_a_terabyte: f"{POINT}: damaged: head.npz: ",
@@ -92,7 +92,7 @@ def write_weights(point: Path, name: str) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path, tiny_encoder: str) -> Path:
-    """A run of one point, whose weights are those of its model as it is."""
+    """A run with one point, whose weights equal those of its model."""
     from raysweep.config.sweep import EncoderConfig
     from raysweep.encoders.locate import locate
 
@@ -111,14 +111,14 @@ def write_prepared(run: Path, model: str, identity: str) -> None:
     (run / "prepared.json").write_text(json.dumps(values))
 
 
-@pytest.mark.parametrize("spoil", SPOILT, ids=lambda spoil: spoil.__name__)
-def test_weights_that_are_none_are_refused(spoil: Spoil, run: Path, canary: Canary) -> None:
-    spoil(run / POINT, canary)
-    check_refused(raysweep_here(run.parent, "export", str(run), "exported"), SPOILT[spoil])
+@pytest.mark.parametrize("tamper", HOSTILE, ids=lambda tamper: tamper.__name__)
+def test_invalid_weights_are_rejected(tamper: Tamper, run: Path, canary: Canary) -> None:
+    tamper(run / POINT, canary)
+    check_rejected(raysweep_here(run.parent, "export", str(run), "exported"), HOSTILE[tamper])
     assert [path.name for path in run.parent.iterdir()] == ["run"]
 
 
-def test_a_model_that_the_run_brings_along_is_refused(run: Path, canary: Canary) -> None:
+def test_custom_code_in_the_run_is_rejected(run: Path, canary: Canary) -> None:
     from raysweep.config.sweep import EncoderConfig
     from raysweep.encoders.locate import locate
 
@@ -128,12 +128,12 @@ def test_a_model_that_the_run_brings_along_is_refused(run: Path, canary: Canary)
     (evil / "modules.json").write_text(json.dumps([{"idx": 0, "name": "0", "path": "", "type": "evil.Evil"}]))
     (evil / "config.json").write_text("{}")
     write_prepared(run, str(evil), locate(EncoderConfig(name=str(evil))).identity)
-    check_refused(
+    check_rejected(
         raysweep_here(run.parent, "export", str(run), "exported"), f"model '{evil}' cannot be loaded: ", "evil.Evil"
     )
 
 
 @pytest.mark.parametrize("point", ["../../outside", "0:1/../..", "\0"])
-def test_a_point_by_a_path_is_refused(point: str, run: Path, canary: Canary) -> None:
+def test_paths_as_point_names_are_rejected(point: str, run: Path, canary: Canary) -> None:
     done = raysweep_here(run.parent, "export", str(run), "exported", "--point", point)
-    check_refused(done, "not on the front; allowed: knee, best, 0:1")
+    check_rejected(done, "allowed: knee, best, 0:1")

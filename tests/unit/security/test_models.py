@@ -1,4 +1,4 @@
-"""Models whose files would run code as they are loaded."""
+"""Models whose files would run code when they are loaded."""
 
 import json
 import shutil
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support.command_line import raysweep_here
-from support.hostile import Canary, check_refused
+from support.hostile import Canary, check_rejected
 
 ROWS = "text,label\n" + "".join(f"{word} of the list,{number % 2}\n" for number, word in enumerate("abcdefgh"))
 MODULES = "sentence_transformers.sentence_transformer.modules"
@@ -70,7 +70,7 @@ def nested_modules(model: Path, canary: Canary) -> None:
     (model / "modules.json").write_text("[" * 100_000)
 
 
-def modules_that_are_pickled(model: Path, canary: Canary) -> None:
+def pickled_modules(model: Path, canary: Canary) -> None:
     (model / "modules.json").write_bytes(canary.pickle)
 
 
@@ -103,27 +103,27 @@ def change(file: Path, **values: Any) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
 
 
-Spoil = Callable[[Path, Canary], None]
+Tamper = Callable[[Path, Canary], None]
 
-SPOILT: dict[Spoil, str] = {
-    pickled_weights: "reading pytorch_model.bin may execute code; allowed: weights in model.safetensors",
-    pickled_weights_in_parts: "reading pytorch_model-00001-of-00001.bin may execute code; allowed: weights in",
-    pickled_weights_of_a_dense_module: "reading 9_Dense/pytorch_model.bin may execute code; allowed: weights in",
+HOSTILE: dict[Tamper, str] = {
+    pickled_weights: "pytorch_model.bin may execute code",
+    pickled_weights_in_parts: "pytorch_model-00001-of-00001.bin may execute code",
+    pickled_weights_of_a_dense_module: "9_Dense/pytorch_model.bin may execute code",
     pickle_named_safetensors: "header",
     huge_header_of_safetensors: "header",
-    module_in_the_folder: "it contains custom code, which raysweep never runs; allowed: ",
-    installed_module: "it contains custom code, which raysweep never runs; allowed: ",
+    module_in_the_folder: "custom code",
+    installed_module: "custom code",
     module_behind_the_library: "sentence_transformers.util.misc",
     unpickler_behind_the_library: "",
-    architecture_in_the_folder: "it contains custom code, which raysweep never runs; allowed: ",
+    architecture_in_the_folder: "custom code",
     nested_modules: "",
-    modules_that_are_pickled: "",
+    pickled_modules: "",
 }
 
 
 @pytest.fixture
 def model(tiny_encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of a whole model, in a folder that Python imports from."""
+    """A copy of a complete model, in a folder on Python's import path."""
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "rows.csv").write_text(ROWS)
     shutil.copytree(tiny_encoder, tmp_path / "model")
@@ -135,21 +135,23 @@ def evaluate(model: Path) -> Any:
     return raysweep_here(model.parent, "evaluate", "--model", str(model), *sources)
 
 
-def test_the_model_itself_is_sound(model: Path) -> None:
+def test_unchanged_model_is_evaluated(model: Path) -> None:
     done = evaluate(model)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("spoil", SPOILT, ids=lambda spoil: spoil.__name__)
-def test_a_model_that_would_run_code_is_refused(spoil: Spoil, model: Path, canary: Canary) -> None:
-    spoil(model, canary)
-    check_refused(evaluate(model), f"model '{model}' cannot be loaded: ", SPOILT[spoil])
+@pytest.mark.parametrize("tamper", HOSTILE, ids=lambda tamper: tamper.__name__)
+def test_models_with_code_are_rejected(tamper: Tamper, model: Path, canary: Canary) -> None:
+    tamper(model, canary)
+    check_rejected(evaluate(model), f"model '{model}' cannot be loaded: ", HOSTILE[tamper])
 
 
-@pytest.mark.parametrize("spoil", [tokenizer_in_the_folder, activation_in_the_folder], ids=lambda spoil: spoil.__name__)
-def test_code_that_is_not_needed_is_not_run(spoil: Spoil, model: Path, canary: Canary) -> None:
-    spoil(model, canary)
-    if spoil is activation_in_the_folder:
+@pytest.mark.parametrize(
+    "tamper", [tokenizer_in_the_folder, activation_in_the_folder], ids=lambda tamper: tamper.__name__
+)
+def test_unused_code_is_not_run(tamper: Tamper, model: Path, canary: Canary) -> None:
+    tamper(model, canary)
+    if tamper is activation_in_the_folder:
         add_weights(model / "9_Dense")
     done = evaluate(model)
     assert done.returncode in (0, 2), done.stderr

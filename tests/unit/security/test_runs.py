@@ -1,4 +1,4 @@
-"""Runs that an attacker has written to: ledgers, links, configurations, what Tune leaves, warm starts."""
+"""Runs with hostile ledgers, links, configurations, Tune files and warm starts."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 from raysweep.controller.resume import load_resumed
 from raysweep.report import figures
 from support.command_line import Done, raysweep_here
-from support.hostile import Canary, check_refused
+from support.hostile import Canary, check_rejected
 from support.ledgers import StoredSweep, StoredTrial, change_settings, read_lines, write_ledger, write_lines
 from support.pictures import blank_png
 from support.sweep_files import MINIMAL
@@ -33,7 +33,7 @@ PREPARED = {
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run that may be reported and resumed."""
+    """A run that can be reported and resumed."""
     monkeypatch.setattr(figures, "front_figure", lambda _: blank_png())
     monkeypatch.setattr(figures, "progress_figure", lambda _: blank_png())
     folder = tmp_path / "run"
@@ -49,14 +49,14 @@ def resume(run: Path) -> Done:
     return raysweep_here(run.parent, "run", "--resume", str(run))
 
 
-def test_the_run_itself_is_sound(run: Path) -> None:
+def test_unchanged_run_is_reported_and_resumed(run: Path) -> None:
     done = raysweep_here(run.parent, "report", str(run))
     assert done.returncode == 0, done.stderr
     load_resumed(run)[1].ledger.close()
 
 
-def with_values(event: str, /, **values: Any) -> Callable[[Path], None]:
-    """The first event of a kind gets these values."""
+def change_event(event: str, /, **values: Any) -> Callable[[Path], None]:
+    """Return a change of the first event of a kind to these values."""
 
     def change(ledger: Path) -> None:
         lines = read_lines(ledger.parent)
@@ -66,49 +66,49 @@ def with_values(event: str, /, **values: Any) -> Callable[[Path], None]:
     return change
 
 
-def with_last(line: bytes) -> Callable[[Path], None]:
+def append_line(line: bytes) -> Callable[[Path], None]:
     return lambda ledger: ledger.write_bytes(ledger.read_bytes() + line + b"\n")
 
 
-def without_second_line(ledger: Path) -> None:
+def remove_second_line(ledger: Path) -> None:
     first, _, *others = ledger.read_bytes().splitlines(keepends=True)
     ledger.write_bytes(b"".join([first, *others]))
 
 
-def endless(ledger: Path) -> None:
+def make_endless(ledger: Path) -> None:
     ledger.unlink()
     ledger.symlink_to("/dev/zero")
 
 
-def pipe(ledger: Path) -> None:
+def make_pipe(ledger: Path) -> None:
     ledger.unlink()
     os.mkfifo(ledger)
 
 
 LEDGERS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "nested deeply": (with_last(NESTED.encode()), "line 7 is not an event"),
-    "with null bytes": (with_last(b'{"event": "\0"}'), "line 7 is not an event"),
-    "with bytes of no text": (with_last(b"\xff\xfe"), "line 7 is not an event"),
-    "with a number of 5000 digits": (with_last(b'{"event": ' + b"1" * 5000 + b"}"), "line 7 is not an event"),
-    "of another event": (with_values("rung", event="__import__"), "event is '__import__'"),
-    "that lacks a line": (without_second_line, "lines were removed or moved"),
-    "whose trial leads out": (with_values("rung", trial="../../outside"), "trial is '../../outside'"),
-    "whose step leads out": (with_values("rung", step="../../outside"), "step is '../../outside'"),
-    "whose step is negative": (with_values("rung", step=-1), "step is -1"),
-    "with a nested configuration": (
-        with_values("trial", config={"loss": json.loads("[" * 400 + "]" * 400)}),
+    "deep nesting": (append_line(NESTED.encode()), "line 7 is not an event"),
+    "null bytes": (append_line(b'{"event": "\0"}'), "line 7 is not an event"),
+    "invalid UTF-8": (append_line(b"\xff\xfe"), "line 7 is not an event"),
+    "number with 5000 digits": (append_line(b'{"event": ' + b"1" * 5000 + b"}"), "line 7 is not an event"),
+    "unknown event": (change_event("rung", event="__import__"), "event is '__import__'"),
+    "missing line": (remove_second_line, "removed or moved"),
+    "trial is a path": (change_event("rung", trial="../../outside"), "trial is '../../outside'"),
+    "step is a path": (change_event("rung", step="../../outside"), "step is '../../outside'"),
+    "step is negative": (change_event("rung", step=-1), "step is -1"),
+    "nested configuration": (
+        change_event("trial", config={"loss": json.loads("[" * 400 + "]" * 400)}),
         "config.loss is a list",
     ),
-    "that has no end": (endless, "is not a regular file"),
-    "that is a pipe": (pipe, "is not a regular file"),
+    "endless file": (make_endless, "is not a regular file"),
+    "pipe": (make_pipe, "is not a regular file"),
 }
 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("command", ["report", "record", "replay", "export", "warm start"])
 @pytest.mark.parametrize("name", LEDGERS)
-def test_a_ledger_that_was_tampered_with_is_refused(name: str, command: str, run: Path, canary: Canary) -> None:
-    change, said = LEDGERS[name]
+def test_tampered_ledgers_are_rejected(name: str, command: str, run: Path, canary: Canary) -> None:
+    change, problem = LEDGERS[name]
     change(run / "ledger.jsonl")
     (run.parent / "sweep.yaml").write_text(MINIMAL)
     arguments = {
@@ -118,17 +118,17 @@ def test_a_ledger_that_was_tampered_with_is_refused(name: str, command: str, run
         "export": ["export", str(run), "model"],
         "warm start": ["run", "sweep.yaml", "--storage.runs", "runs", "--warm-start", str(run)],
     }
-    check_refused(raysweep_here(run.parent, *arguments[command]), f"{run / 'ledger.jsonl'}: ", said)
+    check_rejected(raysweep_here(run.parent, *arguments[command]), f"{run / 'ledger.jsonl'}: ", problem)
     assert not {path.name for path in run.parent.iterdir()} & {"recording.csv", "model", "runs"}
 
 
-def test_a_ledger_that_is_pickled_is_refused(run: Path, canary: Canary) -> None:
+def test_pickled_ledgers_are_rejected(run: Path, canary: Canary) -> None:
     (run / "ledger.jsonl").write_bytes(canary.pickle + b"\n")
     for done in (raysweep_here(run.parent, "report", str(run)), resume(run)):
-        check_refused(done, f"{run / 'ledger.jsonl'}: line 1 is not an event")
+        check_rejected(done, f"{run / 'ledger.jsonl'}: line 1 is not an event")
 
 
-def test_lines_beside_the_ledger_of_no_number_are_no_lines(run: Path) -> None:
+def test_ledger_lines_without_a_number_are_ignored(run: Path) -> None:
     (run / "ledger").mkdir()
     (run / "ledger" / "9².jsonl").write_text("{}\n")
     (run / "ledger" / "²²²²²²²²².jsonl").write_text("{}\n")
@@ -153,38 +153,36 @@ LINKS = {
 
 
 @pytest.mark.parametrize("name", LINKS)
-def test_a_run_is_not_resumed_through_a_link(name: str, run: Path, canary: Canary) -> None:
-    """What lies behind it would be removed, appended to or written over."""
+def test_resuming_through_a_link_is_rejected(name: str, run: Path, canary: Canary) -> None:
+    """The target of the link would be removed, extended or overwritten."""
     path = run / name
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():
         shutil.rmtree(path)
     path.unlink(missing_ok=True)
     path.symlink_to(canary.folder if LINKS[name] == "folder" else canary.folder / "precious.txt")
-    check_refused(resume(run), f"{path}: is a symbolic link; a run's files and folders lie in the run itself")
+    check_rejected(resume(run), f"{path}: is a symbolic link")
 
 
-def test_a_pipe_in_a_run_is_refused(run: Path, canary: Canary) -> None:
+def test_pipes_in_a_run_are_rejected(run: Path, canary: Canary) -> None:
     os.mkfifo(run / "warm_start.json")
-    check_refused(resume(run), "warm_start.json: is neither a file nor a folder")
+    check_rejected(resume(run), "warm_start.json: is neither a file nor a folder")
 
 
-def test_a_link_that_optuna_leaves_is_none_of_an_attacker(run: Path) -> None:
+def test_lock_link_of_optuna_is_accepted(run: Path) -> None:
     (run / "study.journal.lock").symlink_to(run / "study.journal")
     load_resumed(run)[1].ledger.close()
 
 
-def test_a_report_is_not_written_through_a_link(run: Path, canary: Canary) -> None:
+def test_reporting_through_a_link_is_rejected(run: Path, canary: Canary) -> None:
     (run / "report").symlink_to(canary.folder)
-    check_refused(
-        raysweep_here(run.parent, "report", str(run)), f"{run / 'report'}: is a symbolic link; ", "--to names"
-    )
+    check_rejected(raysweep_here(run.parent, "report", str(run)), f"{run / 'report'}: is a symbolic link", "--to")
     done = raysweep_here(run.parent, "report", str(run), "--to", "elsewhere")
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("name", ["run", "run/points"])
-def test_a_run_is_not_begun_through_a_link(name: str, tmp_path: Path, canary: Canary) -> None:
+def test_starting_through_a_link_is_rejected(name: str, tmp_path: Path, canary: Canary) -> None:
     from raysweep.errors import InputError
     from raysweep.ray_tune.session import Session
     from raysweep.terminal import Display
@@ -202,54 +200,49 @@ def test_a_run_is_not_begun_through_a_link(name: str, tmp_path: Path, canary: Ca
     config, space = read(tmp_path, MINIMAL)
     unused: Any = None
     session = Session(config, space, unused, unused, Silent())
-    with pytest.raises(InputError, match=f"{name}: is a symbolic link; "):
+    with pytest.raises(InputError, match=f"{name}: is a symbolic link"):
         session.begin(place=str(tmp_path / "run"))
 
 
 @pytest.mark.parametrize("sampler", ["hostile:Evil", "hostile.optuna.samplers:Evil", "optuna.samplers.hostile:Evil"])
-def test_code_that_only_a_run_names_is_not_imported(
+def test_sampler_named_only_by_the_run_is_not_imported(
     sampler: str, run: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (run.parent / "hostile.py").write_text(canary.source + "from optuna.samplers import RandomSampler as Evil\n")
     monkeypatch.syspath_prepend(run.parent)
     change_settings(run, f"{MINIMAL}sampler: {sampler}\n")
-    check_refused(
-        resume(run), f"its sampler is the import path '{sampler}', whose code would run", f"--sampler {sampler}"
-    )
+    check_rejected(resume(run), sampler, f"--sampler {sampler}")
 
 
-def test_a_configuration_with_an_object_is_refused(run: Path, canary: Canary) -> None:
+def test_python_objects_in_the_configuration_are_rejected(run: Path, canary: Canary) -> None:
     change_settings(run, f"{MINIMAL}seed: {canary.yaml}\n")
-    check_refused(resume(run), f"{run / 'config.yaml'}: line 13: could not determine a constructor for the tag")
+    check_rejected(resume(run), f"{run / 'config.yaml'}: line 13: ", "constructor")
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "problem"),
     [
-        (NESTED, "not a file that raysweep prepare wrote"),
-        (
-            json.dumps({**PREPARED, "tokens": "../../outside"}),
-            "'../../outside' is no name of an artifact, which has no slash",
-        ),
-        (json.dumps({**PREPARED, "examples": {"triplet": "/etc"}}), "'/etc' is no name of an artifact"),
-        (json.dumps({**PREPARED, "sentences": ".."}), "'..' is no name of an artifact"),
-        (json.dumps({**PREPARED, "sentences": {}}), "not a file that raysweep prepare wrote"),
-        ("PICKLE", "not a file that raysweep prepare wrote"),
+        (NESTED, "raysweep prepare"),
+        (json.dumps({**PREPARED, "tokens": "../../outside"}), "'../../outside'"),
+        (json.dumps({**PREPARED, "examples": {"triplet": "/etc"}}), "'/etc'"),
+        (json.dumps({**PREPARED, "sentences": ".."}), "'..'"),
+        (json.dumps({**PREPARED, "sentences": {}}), "raysweep prepare"),
+        ("PICKLE", "raysweep prepare"),
     ],
 )
-def test_artifacts_that_lie_elsewhere_are_refused(content: str, said: str, run: Path, canary: Canary) -> None:
+def test_invalid_artifact_names_are_rejected(content: str, problem: str, run: Path, canary: Canary) -> None:
     raw = canary.pickle if content == "PICKLE" else content.encode()
     (run / "prepared.json").write_bytes(raw)
-    check_refused(resume(run), f"{run / 'prepared.json'}: ", said)
+    check_rejected(resume(run), f"{run / 'prepared.json'}: ", problem)
 
 
 @pytest.mark.parametrize("content", [NESTED.encode(), b"\xff\xfe", b'{"observations": "../x"}', "PICKLE"])
-def test_a_warm_start_that_was_changed_is_refused(content: bytes | str, run: Path, canary: Canary) -> None:
+def test_tampered_warm_starts_are_rejected(content: bytes | str, run: Path, canary: Canary) -> None:
     from raysweep.controller import warm_start
     from raysweep.errors import InputError
 
     (run / "warm_start.json").write_bytes(canary.pickle if isinstance(content, str) else content)
-    with pytest.raises(InputError, match="warm_start.json: .*; the file was changed by hand?") as caught:
+    with pytest.raises(InputError, match="warm_start.json: ") as caught:
         warm_start.read(run)
     assert "\n" not in str(caught.value)
 
@@ -261,7 +254,7 @@ TUNE_FILES = (
 
 
 @pytest.mark.parametrize("folder", ["tune", "."])
-def test_files_of_tune_are_not_read(folder: str, run: Path, canary: Canary) -> None:
+def test_tune_files_are_not_read(folder: str, run: Path, canary: Canary) -> None:
     for name in TUNE_FILES:
         path = run / folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
