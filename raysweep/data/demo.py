@@ -204,20 +204,14 @@ def _single_words(adjectives: str) -> list[str]:
     return [adjective for adjective in adjectives.split(", ") if " " not in adjective]
 
 
-def _two_aspects(draw: _Draw, about: Topic, positive: bool) -> tuple[_Aspect, _Aspect]:
-    """Return two different aspects of a topic, with their descriptions."""
+def _sentence(draw: _Draw, topic: str, positive: bool) -> str:
+    about = vocabulary().topics[topic]
     kinds = [(name, kind) for kind, names in about.aspects.items() for name in names.split(", ")]
     first = draw.below(len(kinds))
     steps = 1 + draw.below(len(kinds) - 1)
-    second = (first + steps) % len(kinds)
+    second = (first + steps) % len(kinds)  # another one
     a = _aspect(draw, *kinds[first], positive)
     b = _aspect(draw, *kinds[second], positive)
-    return a, b
-
-
-def _sentence(draw: _Draw, topic: str, positive: bool) -> str:
-    about = vocabulary().topics[topic]
-    a, b = _two_aspects(draw, about, positive)
     label_templates = [pair[positive] for pair in LABELED_TEMPLATES]
     template = draw.choose([*SHARED_TEMPLATES, *label_templates])
     opener = draw.choose(_OPENERS)

@@ -124,16 +124,14 @@ class _Carver:
 
     def _shuffle_groups(self, rng: np.random.Generator) -> dict[int, Integers]:
         """Return, for each label, the groups whose rows all have that label, in random order."""
-        num_groups = len(self.sizes)
-        lowest_labels = np.full(num_groups, np.iinfo(np.int32).max, np.int32)
-        np.minimum.at(lowest_labels, self.groups, self.labels)
-        highest_labels = np.full(num_groups, -1, np.int32)
-        np.maximum.at(highest_labels, self.groups, self.labels)
-        uniform = np.flatnonzero(lowest_labels == highest_labels)
-        labels = lowest_labels[uniform]
-        order = np.argsort(labels, kind="stable")
-        label_starts = np.searchsorted(labels[order], np.arange(1, len(self.rows_by_label)))
-        groups_by_label = np.split(uniform[order], label_starts)
+        label_of_group = self.labels[self.first_rows]
+        differs = self.labels != label_of_group[self.groups]
+        is_mixed = np.zeros(len(self.sizes), bool)
+        is_mixed[self.groups[differs]] = True
+        uniform = np.flatnonzero(~is_mixed)
+        by_label = uniform[np.argsort(label_of_group[uniform], kind="stable")]
+        label_starts = np.searchsorted(label_of_group[by_label], np.arange(1, len(self.rows_by_label)))
+        groups_by_label = np.split(by_label, label_starts)
         return {label: rng.permutation(groups_by_label[label]) for label in self.rarest_first}
 
     def draw(self, leaving_by_label: Integers) -> _Dev:
@@ -216,23 +214,20 @@ class _Carver:
         """Admit the first candidates whose containing rows may leave train, until they have ``num_rows`` rows."""
         self.admitted[label] = []
         for candidate in candidates:
-            if num_rows <= 0:
+            rows = candidate.containing
+            if num_rows <= 0 or rows is None:  # candidates inside too many rows come last
                 break
-            if candidate.containing is not None and self._let_leave(candidate.containing):
-                self.containing[candidate.group] = candidate.containing
-                self.admitted[label].append(candidate.group)
-                num_rows -= int(self.sizes[candidate.group])
-
-    def _let_leave(self, rows: Ids) -> bool:
-        """Let these rows leave train if the limits allow it, and return whether they do."""
-        staying = rows[~self.is_leaving[rows]]
-        counts = np.bincount(self.labels[staying], minlength=len(self.rows_by_label))
-        leaving_by_label = self.leaving_by_label + counts
-        if leaving_by_label.sum() > self.max_leaving or (leaving_by_label > self.max_leaving_by_label).any():
-            return False
-        self.leaving_by_label = leaving_by_label
-        self.is_leaving[staying] = True
-        return True
+            staying = rows[~self.is_leaving[rows]]
+            counts = np.bincount(self.labels[staying], minlength=len(self.rows_by_label))
+            leaving_by_label = self.leaving_by_label + counts
+            is_over_limit = leaving_by_label > self.max_leaving_by_label
+            if leaving_by_label.sum() > self.max_leaving or is_over_limit.any():
+                continue
+            self.leaving_by_label = leaving_by_label
+            self.is_leaving[staying] = True
+            self.containing[candidate.group] = rows
+            self.admitted[label].append(candidate.group)
+            num_rows -= int(self.sizes[candidate.group])
 
     def _draw_with(self, lone: Sequence[tuple[int, int]], num_rows: int) -> _Dev:
         """Draw with as many of the lone groups as fit in 1% of dev, which has about ``num_rows`` rows."""

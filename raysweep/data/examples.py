@@ -114,7 +114,14 @@ def draw(
     seeds = np.random.SeedSequence(seed, spawn_key=stream)
     rng = np.random.default_rng(seeds)
     if kind == "triplet":
-        return _draw_triplets(chunk, rng), None
+        counts = num_candidates("triplet", chunk.neighbor_ids)
+        rows, numbers = pick_distinct(counts, chunk.quotas, rng)
+        # An anchor's triplets are numbered by own-class neighbor, then by other-class neighbor.
+        num_other = _count_neighbors(chunk.neighbor_ids)[:, _OTHER]
+        positives, negatives = np.divmod(numbers, num_other[rows])
+        positive_ids = chunk.neighbor_ids[rows, _OWN, positives]
+        negative_ids = chunk.neighbor_ids[rows, _OTHER, negatives]
+        return _stack_ids(chunk.anchors[rows], positive_ids, negative_ids), None
     if kind == "positive_pair":
         return _draw_pairs(chunk, _OWN, chunk.quotas, rng), None
     pairs, targets = [], []
@@ -124,17 +131,6 @@ def draw(
         pairs.append(slot_pairs)
         targets.append(np.full(len(slot_pairs), target, dtype=np.float32))
     return np.concatenate(pairs), np.concatenate(targets)
-
-
-def _draw_triplets(chunk: Chunk, rng: np.random.Generator) -> NDArray[np.int32]:
-    """Return triplets (q, 3). An anchor's triplets are numbered by own-class neighbor, then by other-class neighbor."""
-    counts = num_candidates("triplet", chunk.neighbor_ids)
-    rows, numbers = pick_distinct(counts, chunk.quotas, rng)
-    num_other = _count_neighbors(chunk.neighbor_ids)[:, _OTHER]
-    positives, negatives = np.divmod(numbers, num_other[rows])
-    positive_ids = chunk.neighbor_ids[rows, _OWN, positives]
-    negative_ids = chunk.neighbor_ids[rows, _OTHER, negatives]
-    return _stack_ids(chunk.anchors[rows], positive_ids, negative_ids)
 
 
 def _draw_pairs(chunk: Chunk, slot: int, quotas: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int32]:
@@ -154,32 +150,13 @@ def pick_distinct(
     """Pick ``quotas[i]`` distinct numbers below ``counts[i]`` for each row i, uniformly. Return rows and numbers.
 
     At most half of a row's numbers are drawn; if the quota is more than half, the numbers to leave out are drawn.
+    Numbers are drawn with replacement until there are enough distinct ones.
     """
     ends = np.cumsum(counts)  # all rows' numbers form one sequence; row i has [starts[i], ends[i])
     starts = ends - counts
-    inverted = 2 * quotas > counts
-    num_drawn = np.where(inverted, counts - quotas, quotas)
-    drawn = _draw_distinct(counts, num_drawn, rng)
-    is_left_out = np.repeat(inverted, num_drawn)  # drawn is ordered by row
-    ranges = [np.arange(starts[row], ends[row]) for row in np.flatnonzero(inverted)]
-    candidates = np.concatenate([drawn[:0], *ranges])
-    not_left_out = np.setdiff1d(candidates, drawn[is_left_out], assume_unique=True)
-    picks = np.concatenate([drawn[~is_left_out], not_left_out])
-    picks.sort()
-    rows = np.searchsorted(ends, picks, side="right")
-    return rows, picks - starts[rows]
-
-
-def _draw_distinct(
-    counts: NDArray[np.int64], num_drawn: NDArray[np.int64], rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Draw ``num_drawn[i]`` distinct numbers of each row i, ascending, as positions in the sequence of all numbers.
-
-    Numbers are drawn with replacement until there are enough distinct ones.
-    """
-    ends = np.cumsum(counts)
-    starts = ends - counts
-    drawn = np.empty(0, dtype=np.int64)
+    is_inverted = 2 * quotas > counts
+    num_drawn = np.where(is_inverted, counts - quotas, quotas)
+    drawn = np.empty(0, dtype=np.int64)  # ascending
     missing = num_drawn
     while missing.any():
         rows = np.repeat(np.arange(len(counts)), missing)
@@ -187,4 +164,11 @@ def _draw_distinct(
         drawn = np.unique(np.concatenate([drawn, more]))
         drawn_rows = np.searchsorted(ends, drawn, side="right")
         missing = num_drawn - np.bincount(drawn_rows, minlength=len(counts))
-    return drawn
+    is_left_out = np.repeat(is_inverted, num_drawn)  # drawn is ordered by row
+    ranges = [np.arange(starts[row], ends[row]) for row in np.flatnonzero(is_inverted)]
+    candidates = np.concatenate([drawn[:0], *ranges])
+    not_left_out = np.setdiff1d(candidates, drawn[is_left_out], assume_unique=True)
+    picks = np.concatenate([drawn[~is_left_out], not_left_out])
+    picks.sort()
+    rows = np.searchsorted(ends, picks, side="right")
+    return rows, picks - starts[rows]

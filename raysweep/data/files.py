@@ -37,6 +37,7 @@ BLOCK_CHARACTERS = 2**26  # a block with more characters ends early
 
 _NARROW_FLOATS = {pa.float16(): np.float16, pa.float32(): np.float32}
 _SEPARATORS = re.compile(r"[\t\n\r]")
+_ESCAPED_BYTE = re.compile(r"[\udc80-\udcff]")  # as written by Python's error handler "surrogateescape"
 
 Blocks = Iterator[tuple[list[Any], ...]]
 """Tuples of raw values by column, such as texts and labels, with up to ``BLOCK_ROWS`` values each."""
@@ -134,11 +135,18 @@ def _decoded(
 
 @contextmanager
 def _utf8(source: str, compression: str) -> Iterator[None]:
-    """Convert UnicodeDecodeError to an InputError that names the line."""
+    """Convert UnicodeDecodeError to an InputError that names the line. Decoders work in blocks and do not know it."""
     try:
         yield
     except UnicodeDecodeError:
-        raise _not_utf8(source, compression) from None
+        with _decoded(source, compression, encoding="utf-8", errors="surrogateescape") as stream:
+            for number, line in enumerate(stream, 1):
+                escaped = _ESCAPED_BYTE.search(line)
+                if escaped:
+                    place = f"{source}: line {number}"
+                    byte = ord(escaped[0]) - 0xDC00
+                    raise InputError(f"{place}: byte 0x{byte:02x} is not UTF-8; convert the file to UTF-8") from None
+        raise
 
 
 def _next_block(rows: Iterator[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -173,7 +181,8 @@ def _read_csv(source: str, suffix: str, compression: str, columns: tuple[str, ..
                     problem = "repeats the header, as in concatenated files; remove it, or pass a list of files"
                 elif len(record) != len(header):
                     hint = "; is a quote left open?" if "\n" in "".join(record) else ""
-                    problem = f"has {_count(len(record), 'field')}; the header has {len(header)}{hint}"
+                    plural = "" if len(record) == 1 else "s"
+                    problem = f"has {len(record)} field{plural}; the header has {len(header)}{hint}"
                 elif suffix == ".tsv" and any(map(_SEPARATORS.search, record)):
                     problem = (
                         "has a line break or a tab inside quotes, so a text probably begins with a quote in a file without "
@@ -186,10 +195,6 @@ def _read_csv(source: str, suffix: str, compression: str, columns: tuple[str, ..
             raise InputError(f"{source}: row {number + 1}: {_explain_csv(str(error))}") from None
         if not header:
             raise InputError(f"{source}: the file is empty; its first line must name the columns")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _is_header(record: Sequence[str], names: Sequence[str], places: Sequence[int]) -> bool:
@@ -313,15 +318,3 @@ def plain_value(scalar: Any) -> Any:
     if value is None or kind not in _NARROW_FLOATS:
         return value
     return float(str(_NARROW_FLOATS[kind](value)))
-
-
-def _not_utf8(source: str, compression: str) -> InputError:
-    """Return the error for the first line that does not decode. Decoders work in blocks and do not know the line."""
-    with _decoded(source, compression, encoding="utf-8", errors="surrogateescape") as stream:
-        for number, line in enumerate(stream, 1):
-            try:
-                line.encode()
-            except UnicodeEncodeError as error:
-                byte = ord(line[error.start]) - 0xDC00
-                return InputError(f"{source}: line {number}: byte 0x{byte:02x} is not UTF-8; convert the file to UTF-8")
-    raise AssertionError(f"{source} changed while it was read")

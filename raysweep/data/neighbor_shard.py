@@ -1,7 +1,7 @@
 """A shard of the rows that are searched for neighbors: in memory once, with exact answers."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -53,14 +53,13 @@ class NeighborShard:
             part = slice(start, start + ROWS_AT_ONCE)
             vectors[part] = source.vectors(self._ids[part])
         self._rows = LabeledVectors(vectors, source.labels[self._ids], source.duplicate_groups[self._ids])
-        labels, starts = np.unique(self._rows.labels, return_index=True)
-        stops = [*starts[1:], len(rows)]
         # Shared by all classes, because each of these objects reserves GPU memory.
         resources = [faiss.StandardGpuResources() for _ in range(faiss.get_num_gpus())]
-        self._classes = {
-            int(label): _Class(self._rows.vectors, int(start), int(stop), resources)
-            for label, start, stop in zip(labels, starts, stops, strict=True)
-        }
+        labels, starts = np.unique(self._rows.labels, return_index=True)
+        bounds = [*starts.tolist(), len(rows)]
+        self._classes = {}
+        for label, (start, stop) in zip(labels.tolist(), itertools.pairwise(bounds), strict=True):
+            self._classes[label] = _Class(vectors, start, stop, resources)
         self._cells = _Cells(np.zeros(0, np.int64))
 
     def put_into_cells(self, nearest_cell: Callable[[NDArray[np.float32]], NDArray[np.integer]]) -> None:
@@ -121,20 +120,14 @@ class NeighborShard:
         up to ten times as long when other processes run.
         """
         shares = np.array_split(np.arange(len(queries)), min(self._num_threads, len(queries)))
+        searches = []
         with threadpool_limits(1, "blas"):
-            searches = [
-                self._threads.submit(self._search_cells_once, queries[numbers], count, probes[numbers])
-                for numbers in shares
-            ]
+            for numbers in shares:
+                search = self._threads.submit(self._search_cells_once, queries[numbers], count, probes[numbers])
+                searches.append(search)
             slots_of_shares = [search.result() for search in searches]
-        own, others = (
-            Nearest(
-                np.concatenate([slots[slot].cosines for slots in slots_of_shares]),
-                np.concatenate([slots[slot].positions for slots in slots_of_shares]),
-            )
-            for slot in range(2)
-        )
-        return own, others
+        own, others = zip(*slots_of_shares, strict=True)
+        return _concatenate(own), _concatenate(others)
 
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:
@@ -146,7 +139,12 @@ class NeighborShard:
     def _search_cells_once(self, queries: LabeledVectors, count: int, probes: NDArray[np.integer]) -> Slots:
         """Search the probed cells in one thread; each cell is multiplied once with all queries that probe it."""
         own, others = _heaps(len(queries), count)
-        for cell, probing in _group_by_cell(probes):
+        num_probes = probes.shape[1]
+        flat = probes.ravel()
+        by_cell = np.argsort(flat, kind="stable")
+        cells, starts = np.unique(flat[by_cell], return_index=True)
+        queries_of_cells = np.split(by_cell // num_probes, starts[1:])
+        for cell, probing in zip(cells.tolist(), queries_of_cells, strict=True):
             row_parts = _split(self._cells.members(cell))
             query_parts = _split(probing)
             for positions, numbers in itertools.product(row_parts, query_parts):
@@ -185,25 +183,21 @@ class NeighborShard:
         for start in range(0, len(unsettled), queries_at_once):
             numbers = unsettled[start : start + queries_at_once]
             part = question[numbers]
-            cosines = part.queries.vectors @ vectors.T
-            cosines[self._is_excluded(part, slot)] = -np.inf
+            queries = part.queries
+            cosines = queries.vectors @ vectors.T
+            same_class = queries.labels[:, None] == self._rows.labels
+            same_text = queries.duplicate_groups[:, None] == self._rows.duplicate_groups
+            cosines[same_text] = -np.inf
+            cosines[same_class if slot else ~same_class] = -np.inf
+            if part.probes is not None:
+                is_probed = self._cells.probed(part.probes)
+                cosines[~is_probed] = -np.inf
             for number, query_cosines in zip(numbers.tolist(), cosines, strict=True):
                 positions = _may_be_nearest(query_cosines, question.search)
                 query = question[number : number + 1]
                 exact = self._cosines(query, positions[None])[0]
                 ids, exact = k_nearest(self._ids[positions], exact, question.search.k)
                 neighbors.put(number, slot, ids, exact)
-
-    def _is_excluded(self, question: "_Question", slot: int) -> NDArray[np.bool_]:
-        """Return which rows (m, n) are in the other slot, hold the query's own text or are in none of its cells."""
-        queries = question.queries
-        same_class = queries.labels[:, None] == self._rows.labels
-        same_text = queries.duplicate_groups[:, None] == self._rows.duplicate_groups
-        own_class = slot == 0
-        is_excluded: NDArray[np.bool_] = (same_class != own_class) | same_text
-        if question.probes is not None:
-            is_excluded |= ~self._cells.probed(question.probes)
-        return is_excluded
 
 
 @dataclass(frozen=True)
@@ -269,10 +263,9 @@ class _Cells:
 
 def _heaps(num_queries: int, count: int) -> tuple[Any, Any]:
     """Return two faiss heaps of the nearest rows so far: one for the query's class, one for the other classes."""
-    import faiss
+    from faiss import ResultHeap
 
-    own, others = (faiss.ResultHeap(num_queries, count, keep_max=True) for _ in range(2))
-    return own, others
+    return ResultHeap(num_queries, count, keep_max=True), ResultHeap(num_queries, count, keep_max=True)
 
 
 def _add(slot: Any, is_added: NDArray[np.bool_], cosines: NDArray[np.float32], positions: NDArray[np.int64]) -> None:
@@ -281,21 +274,16 @@ def _add(slot: Any, is_added: NDArray[np.bool_], cosines: NDArray[np.float32], p
     slot.add_result_subset(numbers, cosines[numbers], positions[numbers])
 
 
-def _finished(*slots: Any) -> Slots:
-    for slot in slots:
+def _finished(own: Any, others: Any) -> Slots:
+    for slot in (own, others):
         slot.finalize()  # by falling cosine; padded with -1
-    own, others = (Nearest(slot.D, slot.I) for slot in slots)
-    return own, others
+    return Nearest(own.D, own.I), Nearest(others.D, others.I)
 
 
-def _group_by_cell(probes: NDArray[np.integer]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Yield each cell in ``probes`` (m, p), and the numbers of the queries that probe it."""
-    flat = probes.ravel()
-    by_cell = np.argsort(flat, kind="stable")
-    cells, starts = np.unique(flat[by_cell], return_index=True)
-    num_probes = probes.shape[1]
-    queries_of_cells = np.split(by_cell // num_probes, starts[1:])
-    yield from zip(cells.tolist(), queries_of_cells, strict=True)
+def _concatenate(shares: Sequence[Nearest]) -> Nearest:
+    cosines = np.concatenate([share.cosines for share in shares])
+    positions = np.concatenate([share.positions for share in shares])
+    return Nearest(cosines, positions)
 
 
 def _split(numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:

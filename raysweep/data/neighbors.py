@@ -118,16 +118,15 @@ def merge(shards: Sequence[Neighbors], search: NeighborSearch) -> Neighbors:
     Neighbors are sorted by falling cosine, then rising id. Each shard returns the k nearest of its rows, so the merged
     result is complete.
     """
-    ids = np.concatenate([neighbors.ids for neighbors in shards], axis=2)
-    cosines = np.concatenate([neighbors.cosines for neighbors in shards], axis=2)
-    nearest = _by_cosine(ids, cosines)[:, :, : search.k]
-    ids = np.take_along_axis(ids, nearest, axis=2)
-    cosines = np.take_along_axis(cosines, nearest, axis=2)
+    all_ids = np.concatenate([neighbors.ids for neighbors in shards], axis=2)
+    all_cosines = np.concatenate([neighbors.cosines for neighbors in shards], axis=2)
+    ids, cosines = k_nearest(all_ids, all_cosines, search.k)
     if search.mode == "pooled":
         num_rows, num_slots, k = ids.shape
         flat = (num_rows, num_slots * k)
         order = _by_cosine(ids.reshape(flat), cosines.reshape(flat))
-        is_beyond_k = np.argsort(order, axis=1).reshape(ids.shape) >= k
+        ranks = np.argsort(order, axis=1).reshape(ids.shape)
+        is_beyond_k = ranks >= k
         ids[is_beyond_k] = -1
         cosines[is_beyond_k] = np.nan
     return Neighbors(ids, cosines)
@@ -159,23 +158,16 @@ def exact_cosines(
         part = slice(start, start + pairs_at_once)
         lefts = left[left_rows[part]]
         rights = right[right_rows[part]]
-        products = np.multiply(lefts, rights, dtype=np.float64)
-        cosines[part] = _sum_rows(products)
+        terms = np.multiply(lefts, rights, dtype=np.float64)
+        # Add the second half of each row to the first until one term is left.
+        width = terms.shape[1]
+        while width > 1:
+            half = width // 2
+            rest = width - half
+            terms[:, :half] += terms[:, rest:width]
+            width = rest
+        cosines[part] = terms[:, 0]
     return cosines
-
-
-def _sum_rows(terms: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the sums (n,) of the rows of ``terms`` (n, d), which is overwritten.
-
-    The second half of each row is added to the first until one term is left.
-    """
-    width = terms.shape[1]
-    while width > 1:
-        half = width // 2
-        rest = width - half
-        terms[:, :half] += terms[:, rest:width]
-        width = rest
-    return terms[:, 0]
 
 
 def _by_cosine(ids: NDArray[np.integer], cosines: NDArray[np.float32]) -> NDArray[np.int64]:

@@ -22,10 +22,8 @@ class _Spaces(dict[int, int]):
 
     def __missing__(self, character: int) -> int:
         kind = category(chr(character))
-        is_punctuation = (
-            kind.startswith("P") or kind == "Sk"
-        )  # Sk: standalone accents, which some corpora use as quotes
-        self[character] = ord(" ") if is_punctuation else character
+        is_accent = kind == "Sk"  # standalone; some corpora use them as quotes
+        self[character] = ord(" ") if is_accent or kind.startswith("P") else character
         return self[character]
 
 
@@ -45,17 +43,12 @@ class Phrases:
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self._vocabulary: dict[str, int] = {}  # numbers of words, from 1
-        lines = _Lines.of(texts, lambda word: self._vocabulary.setdefault(word, len(self._vocabulary) + 1))
+        vocabulary: dict[str, int] = {}  # numbers of words, from 1
+        lines = _Lines.of(texts, lambda word: vocabulary.setdefault(word, len(vocabulary) + 1))
+        self._vocabulary = vocabulary
         self._levels: list[_Level] = []
         self.num_nodes = 1
         self.ends = np.zeros(len(texts), np.int64)
-        self._grow(lines)
-        self._is_end = np.zeros(self.num_nodes, bool)
-        self._is_end[self.ends] = True
-
-    def _grow(self, lines: "_Lines") -> None:
-        """Create the nodes, level by level."""
         depth = 0
         longer = np.flatnonzero(lines.lengths)  # the phrases with more than ``depth`` words
         while len(longer):
@@ -69,6 +62,8 @@ class Phrases:
             depth += 1
             is_longer = lines.lengths[longer] > depth
             longer = longer[is_longer]
+        self._is_end = np.zeros(self.num_nodes, bool)
+        self._is_end[self.ends] = True
 
     def _edges(self, parents: Integers, next_words: Integers) -> Integers:
         """Return one number for each pair of a node and the number of its next word. The word 0 has no edge."""
@@ -94,7 +89,8 @@ class Phrases:
             positions = texts_of_words[starts]
             is_shorter = depth < lines.lengths[positions]
             is_phrase = self._is_end[nodes] & is_shorter
-            pairs.append(positions[is_phrase] * self.num_nodes + nodes[is_phrase])
+            codes = positions * self.num_nodes + nodes
+            pairs.append(codes[is_phrase])
         unique_pairs = np.unique(np.concatenate(pairs))
         return np.divmod(unique_pairs, self.num_nodes)
 

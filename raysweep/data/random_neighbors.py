@@ -66,11 +66,12 @@ class RandomNeighbors:
         for slot, (candidates, excluded) in enumerate(slots):
             numbers, neighbors = self._pick(candidates, excluded, rng)
             queries = anchors[numbers]
-            groups = self._duplicate_groups[neighbors]
-            is_copy = groups == self._duplicate_groups[start + queries]  # with a different label
-            queries, neighbors = queries[~is_copy], neighbors[~is_copy]
-            columns = np.arange(len(queries)) - np.searchsorted(queries, queries)
-            drawn.ids[queries, slot, columns] = neighbors
+            query_groups = self._duplicate_groups[start + queries]
+            is_copy = self._duplicate_groups[neighbors] == query_groups  # with a different label
+            queries = queries[~is_copy]
+            first_places = np.searchsorted(queries, queries)
+            columns = np.arange(len(queries)) - first_places
+            drawn.ids[queries, slot, columns] = neighbors[~is_copy]
         return drawn
 
     def _pick(

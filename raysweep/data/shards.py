@@ -73,7 +73,8 @@ class ShardSet:
             for number, start in zip(batch, starts, strict=True):
                 # After a power failure a shard may exist without its content.
                 with suppress(pa.ArrowException, ValueError, KeyError, TypeError):
-                    report = _parse_report(start)
+                    schema = pa.ipc.read_schema(pa.py_buffer(start[8:]))  # after eight magic bytes
+                    report = json.loads(schema.metadata[_REPORT])
                     reports[number] = {**report, "num_bytes": sizes[_file(number, self.count)]}
         return reports
 
@@ -103,11 +104,10 @@ def read_columns(place: str, name: str) -> pa.RecordBatch:
 def serialize(columns: Mapping[str, Column], report: Report) -> bytes:
     """Return the content of a file with these columns and this report."""
     arrays = {name: _as_arrow(column) for name, column in columns.items()}
-    fields = [pa.field(name, array.type) for name, array in arrays.items()]
-    schema = pa.schema(fields, metadata={_REPORT: json.dumps(report)})
+    batch = pa.record_batch(arrays).replace_schema_metadata({_REPORT: json.dumps(report)})
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, schema) as writer:
-        writer.write_batch(pa.record_batch(list(arrays.values()), schema=schema))
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
     content: bytes = sink.getvalue().to_pybytes()
     return content
 
@@ -122,13 +122,6 @@ def _as_arrow(column: Column) -> pa.Array:
     rows = pa.FixedSizeListArray.from_arrays(flat, int(np.prod(row_shape)))
     tensor = pa.fixed_shape_tensor(flat.type, row_shape)
     return pa.ExtensionArray.from_storage(tensor, rows)
-
-
-def _parse_report(start: bytes) -> Report:
-    """Return the report from the start of a file: eight magic bytes, then the schema, whose metadata hold it."""
-    schema = pa.ipc.read_schema(pa.py_buffer(start[8:]))
-    report: Report = json.loads(schema.metadata[_REPORT])
-    return report
 
 
 class ShardedArray:
@@ -180,9 +173,10 @@ class ShardedArray:
         last = max(first, self._part_of(stop - 1))
         views = []
         for number in range(first, last + 1):
+            rows = self._part(number)
             offset = int(self._starts[number])
             first_row = max(0, start - offset)
-            views.append(self._part(number)[first_row : stop - offset])
+            views.append(rows[first_row : stop - offset])
         return views[0] if len(views) == 1 else np.concatenate(views)
 
     def _part_of(self, row: int) -> int:
@@ -219,14 +213,22 @@ class OpenShards:
 
     def array(self, name: str) -> ShardedArray:
         """Return a column of numbers."""
+
+        def open_part(number: int) -> npt.NDArray[Any]:
+            column = self.column(number, name)
+            is_tensor = isinstance(column, pa.FixedShapeTensorArray)
+            values: npt.NDArray[Any] = column.to_numpy_ndarray() if is_tensor else column.to_numpy()
+            return values
+
         lengths = [shard["num_rows"] for shard in self._shards]
-        return ShardedArray(lengths, lambda number: _as_numpy(self.column(number, name)))
+        return ShardedArray(lengths, open_part)
 
     def lists(self, name: str) -> tuple[ShardedArray, npt.NDArray[np.int64]]:
         """Return a column of lists: the concatenated values, and each list's start, plus the end (rows + 1,)."""
         columns = self.columns(name)
         lengths = [np.diff(column.offsets.to_numpy()) for column in columns]
-        offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths), dtype=np.int64)])
+        ends = np.cumsum(np.concatenate(lengths), dtype=np.int64)
+        offsets = np.concatenate([[0], ends])
         num_values = [int(part.sum()) for part in lengths]
         return ShardedArray(num_values, lambda number: columns[number].values.to_numpy()), offsets
 
@@ -249,14 +251,6 @@ class OpenShards:
         except (KeyError, pa.ArrowException):
             raise damaged(path) from None
         return column
-
-
-def _as_numpy(column: pa.Array) -> npt.NDArray[Any]:
-    if isinstance(column, pa.FixedShapeTensorArray):
-        tensor: npt.NDArray[Any] = column.to_numpy_ndarray()
-        return tensor
-    numbers: npt.NDArray[Any] = column.to_numpy(zero_copy_only=True)
-    return numbers
 
 
 def open_array(folder: Path, name: str) -> Rows:

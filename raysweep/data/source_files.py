@@ -266,7 +266,7 @@ def _entries(folder: _Place, infos: list[Any]) -> list[_Entry]:
     entries = []
     for info in infos:
         if info.type == pyarrow.fs.FileType.File:
-            relative = info.path[len(folder.path.rstrip("/")) :].lstrip("/")
+            relative = info.path.removeprefix(folder.path.rstrip("/")).lstrip("/")
             entries.append(_Entry(relative, _join(folder, relative), info, folder))
     return entries
 
@@ -283,15 +283,20 @@ def _join(folder: _Place, relative: str) -> str:
 
 
 def _describe(name: str, info: Any, place: _Place) -> SourceFile:
+    version = ""
     nanoseconds = info.mtime_ns
-    if nanoseconds is not None and "://" in name:
-        nanoseconds -= nanoseconds % 10**9  # some stores report less precise times for one object than in listings
-    version = "" if nanoseconds is None else str(nanoseconds)
     if place.fsspec:
         facts = place.fsspec.info(info.path)
-        value = next((facts[key] for key in _VERSION_KEYS if facts.get(key)), "")
-        version = value.isoformat() if isinstance(value, datetime) else str(value)
-    return SourceFile(name, -1 if info.size is None else info.size, version)
+        versions = [facts[key] for key in _VERSION_KEYS if facts.get(key)]
+        if versions:
+            first = versions[0]
+            version = first.isoformat() if isinstance(first, datetime) else str(first)
+    elif nanoseconds is not None:
+        if "://" in name:
+            nanoseconds -= nanoseconds % 10**9  # some stores report less precise times for one object than in listings
+        version = str(nanoseconds)
+    num_bytes = -1 if info.size is None else info.size
+    return SourceFile(name, num_bytes, version)
 
 
 @dataclass(frozen=True)
