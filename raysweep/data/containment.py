@@ -63,8 +63,8 @@ class Containment:
             counts, phrases, rows = self._find_rows(batch, max_rows)
             starts = np.searchsorted(phrases, np.arange(len(batch)))
             for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
-                is_rare = count <= max_rows
-                containing.append(rows[start : start + count] if is_rare else None)
+                stop = start + count
+                containing.append(rows[start:stop] if count <= max_rows else None)
         return containing
 
     def _find_rows(self, batch: Sequence[str], max_rows: int) -> tuple[Integers, Integers, Integers]:
@@ -102,7 +102,8 @@ def match_phrases(phrases: Phrases, rows: Ids, texts: Sequence[str], max_rows: i
     by_end = np.argsort(phrases.ends, kind="stable")
     sorted_ends = phrases.ends[by_end]
     first = np.searchsorted(sorted_ends, ends)
-    num_sharing = np.searchsorted(sorted_ends, ends, side="right") - first  # phrases with the same words share an end
+    stop = np.searchsorted(sorted_ends, ends, side="right")
+    num_sharing = stop - first  # phrases with the same words share an end
     pairs = np.repeat(np.arange(len(ends)), num_sharing)
     pairs_before = np.cumsum(num_sharing) - num_sharing
     offsets = np.arange(len(pairs)) - pairs_before[pairs]
@@ -110,8 +111,8 @@ def match_phrases(phrases: Phrases, rows: Ids, texts: Sequence[str], max_rows: i
     counts = np.bincount(positions, minlength=len(phrases.ends))
     present = np.flatnonzero(counts)
     is_rare = counts[positions] <= max_rows
-    rare_places = places[pairs[is_rare]]
-    rare_rows = np.asarray(rows, np.int64)[rare_places]
+    rare_pairs = pairs[is_rare]
+    rare_rows = rows[places[rare_pairs]].astype(np.int64)
     return Matches(present, counts[present], rare_rows, positions[is_rare])
 
 

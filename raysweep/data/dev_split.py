@@ -129,9 +129,11 @@ class _Carver:
         is_mixed = np.zeros(len(self.sizes), bool)
         is_mixed[self.groups[differs]] = True
         uniform = np.flatnonzero(~is_mixed)
-        by_label = uniform[np.argsort(label_of_group[uniform], kind="stable")]
-        label_starts = np.searchsorted(label_of_group[by_label], np.arange(1, len(self.rows_by_label)))
-        groups_by_label = np.split(by_label, label_starts)
+        order = np.argsort(label_of_group[uniform], kind="stable")
+        groups = uniform[order]
+        later_labels = np.arange(1, len(self.rows_by_label))
+        label_starts = np.searchsorted(label_of_group[groups], later_labels)
+        groups_by_label = np.split(groups, label_starts)
         return {label: rng.permutation(groups_by_label[label]) for label in self.rarest_first}
 
     def draw(self, leaving_by_label: Integers) -> _Dev:

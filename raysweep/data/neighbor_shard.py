@@ -47,12 +47,13 @@ class NeighborShard:
             faiss.omp_set_num_threads(num_threads)
         self._num_threads: int = faiss.omp_get_max_threads()
         by_class = np.argsort(source.labels[rows], kind="stable")
-        self._ids = rows[by_class].astype(np.int32)
+        ids = rows[by_class].astype(np.int32)
         vectors = np.empty((len(rows), source.width), np.float32)
         for start in range(0, len(rows), ROWS_AT_ONCE):
             part = slice(start, start + ROWS_AT_ONCE)
-            vectors[part] = source.vectors(self._ids[part])
-        self._rows = LabeledVectors(vectors, source.labels[self._ids], source.duplicate_groups[self._ids])
+            vectors[part] = source.vectors(ids[part])
+        self._ids = ids
+        self._rows = LabeledVectors(vectors, source.labels[ids], source.duplicate_groups[ids])
         # Shared by all classes, because each of these objects reserves GPU memory.
         resources = [faiss.StandardGpuResources() for _ in range(faiss.get_num_gpus())]
         labels, starts = np.unique(self._rows.labels, return_index=True)

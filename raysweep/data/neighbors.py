@@ -120,7 +120,8 @@ def merge(shards: Sequence[Neighbors], search: NeighborSearch) -> Neighbors:
     """
     all_ids = np.concatenate([neighbors.ids for neighbors in shards], axis=2)
     all_cosines = np.concatenate([neighbors.cosines for neighbors in shards], axis=2)
-    ids, cosines = k_nearest(all_ids, all_cosines, search.k)
+    nearest_ids, cosines = k_nearest(all_ids, all_cosines, search.k)
+    ids = nearest_ids.astype(np.int32, copy=False)
     if search.mode == "pooled":
         num_rows, num_slots, k = ids.shape
         flat = (num_rows, num_slots * k)

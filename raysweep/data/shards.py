@@ -64,18 +64,19 @@ class ShardSet:
         """Return the reports of the shards that exist and start with a valid schema, by number."""
         store = open_folder(self.artifact.location)
         sizes = store.sizes(self.artifact.name)
-        numbers = [number for number in range(self.count) if _file(number, self.count) in sizes]
+        stored = [number for number in range(self.count) if _file(number, self.count) in sizes]
         reports: dict[int, Report] = {}
-        for first in range(0, len(numbers), FILES_AT_ONCE):
-            batch = numbers[first : first + FILES_AT_ONCE]
-            names = [self._name(number) for number in batch]
+        for first in range(0, len(stored), FILES_AT_ONCE):
+            numbers = stored[first : first + FILES_AT_ONCE]
+            names = [self._name(number) for number in numbers]
             starts = store.read(names, START_BYTES)
-            for number, start in zip(batch, starts, strict=True):
+            for number, start in zip(numbers, starts, strict=True):
+                num_bytes = sizes[_file(number, self.count)]
                 # After a power failure a shard may exist without its content.
                 with suppress(pa.ArrowException, ValueError, KeyError, TypeError):
                     schema = pa.ipc.read_schema(pa.py_buffer(start[8:]))  # after eight magic bytes
                     report = json.loads(schema.metadata[_REPORT])
-                    reports[number] = {**report, "num_bytes": sizes[_file(number, self.count)]}
+                    reports[number] = {**report, "num_bytes": num_bytes}
         return reports
 
     def read(self, number: int) -> pa.RecordBatch:

@@ -5,7 +5,6 @@ import dataclasses
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from raysweep.cluster.resources import Capacity, on_this_node
@@ -46,7 +45,8 @@ def prepare(plan: Plan, capacity: Capacity | None, display: Display) -> Prepared
         _build(plan, missing, capacity, display)
     _warn(plan.prepared, plan.config.examples.target, display)
     for stage in plan.stages:
-        if stage.kind == "neighbors" and (recall := stage.artifact.summary.get("recall")) is not None:
+        recall = stage.artifact.summary.get("recall") if stage.kind == "neighbors" else None
+        if recall is not None:
             report = display.line if recall >= GOOD_RECALL else display.warn
             report(f"prepare: neighbors: the inverted file found {recall:.1%} of the exact neighbors of a sample")
     plan.check_k()
@@ -155,9 +155,12 @@ def _build_stage(stage: ArtifactStage, coordinator: Any, plan: Plan, capacity: C
     """Build a stage and return the coordinator, a new one if the first one's process died."""
     import ray
 
-    report = partial(_report_waiting, display, stage.name)
+    def report_waiting(text: str) -> None:
+        display.line(f"prepare: {stage.name}: {text}")
+
+    stall_seconds = plan.config.resources.stall_seconds
     for num_deaths in range(MAX_DEATHS + 1):
-        stall = _StallDetector(stage.name, plan.config.resources.stall_seconds, capacity, WaitingWatch(report))
+        stall = _StallDetector(stage.name, stall_seconds, capacity, WaitingWatch(report_waiting))
         try:
             _build_once(stage, coordinator, stall, display)
             return coordinator
@@ -185,20 +188,13 @@ def _build_once(stage: ArtifactStage, coordinator: Any, stall: "_StallDetector",
             stall.waiting.moved()
         progress: StageProgress = ray.get(coordinator.progress.remote())
     seconds = time.monotonic() - began
-    display.line(f"prepare: {stage.name}: {_describe(progress, seconds)}")
-
-
-def _report_waiting(display: Display, stage_name: str, text: str) -> None:
-    display.line(f"prepare: {stage_name}: {text}")
-
-
-def _describe(progress: StageProgress, seconds: float) -> str:
-    """Return a description of the work that a stage did in ``seconds``."""
-    if not progress.done:
-        return f"built by another process (waited {seconds:.1f} s)"
-    num_built = progress.done - progress.reused
-    rate = f"{num_built:,} {progress.unit} in {seconds:.1f} s ({num_built / seconds:,.0f}/s)"
-    return f"{rate}; reused {progress.reused:,}" if progress.reused else rate
+    if progress.done:
+        num_built = progress.done - progress.reused
+        reused = f"; reused {progress.reused:,}" if progress.reused else ""
+        work = f"{num_built:,} {progress.unit} in {seconds:.1f} s ({num_built / seconds:,.0f}/s){reused}"
+    else:
+        work = f"built by another process (waited {seconds:.1f} s)"
+    display.line(f"prepare: {stage.name}: {work}")
 
 
 def _watch(coordinator: Any, result: Any, stall: "_StallDetector", advance: Advance, display: Display) -> None:

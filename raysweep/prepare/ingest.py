@@ -4,10 +4,10 @@ A *piece* is read into *parts* of rows. Rows are numbered from 0 over all pieces
 Equal texts are found by digest. Digests are divided into *partitions*, so that no worker holds more than one partition.
 """
 
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from hashlib import blake2b
 from typing import Any, NamedTuple
 from unicodedata import normalize
@@ -26,7 +26,7 @@ from raysweep.data.phrases import Phrases, split_words
 from raysweep.data.shards import Shard, ShardSet, read_columns, serialize
 from raysweep.data.source_files import SourceFile
 from raysweep.data.sources import Piece
-from raysweep.prepare.workers import Columns, rows_of
+from raysweep.prepare.workers import Columns, row_range
 from raysweep.storage.folder import open_folder
 
 PART_ROWS = 2**16
@@ -55,10 +55,10 @@ def list_pieces(data: DataConfig) -> PiecesBySplit:
     Raises:
         InputError: As :func:`raysweep.data.sources.pieces` does.
     """
-    return {
-        split: sources.pieces(source, subset=data.subset, split=HUB_SPLITS[split])
-        for split, source in sources_by_split(data).items()
-    }
+    pieces = {}
+    for split, source in sources_by_split(data).items():
+        pieces[split] = sources.pieces(source, subset=data.subset, split=HUB_SPLITS[split])
+    return pieces
 
 
 class PieceOfSplit(NamedTuple):
@@ -160,7 +160,8 @@ class ReadWorker:
             part = len(rows_of_parts)
             texts = [text for batch in batches for text in batch.texts]
             keys = np.concatenate([labels.add(batch) for batch in batches])
-            self._write("texts", number, part, {"text": pa.array(texts, pa.string()), "label_key": keys})
+            columns = {"text": pa.array(texts, pa.string()), "label_key": keys}
+            self._write("texts", number, part, columns)
             self._write("digests", number, part, self._digests(split, texts, keys))
             rows_of_parts.append(len(texts))
             if self.report_progress:
@@ -177,7 +178,8 @@ class ReadWorker:
         columns["exact_label_key"] = keys[columns["exact_row"]]
         columns |= _sorted_digests("folded", map(fold_text, texts))
         if self.is_carved and split == "train":
-            columns |= _sorted_digests("words", (" ".join(split_words(text)) for text in texts))
+            words = (" ".join(split_words(text)) for text in texts)
+            columns |= _sorted_digests("words", words)
         return columns
 
 
@@ -192,14 +194,16 @@ class _LabelCounts:
 
     def add(self, batch: sources.Batch) -> npt.NDArray[np.uint64]:
         """Count a batch's labels and return their keys."""
-        for row, (label, spelling) in enumerate(zip(batch.labels, batch.spellings, strict=True), batch.first_row):
+        labels = zip(batch.labels, batch.spellings, strict=True)
+        for row, (label, spelling) in enumerate(labels, batch.first_row):
             if spelling not in self._keys:
                 self._names[spelling] = label
                 self._keys[spelling] = label_key(label)
                 self._counts[spelling] = 0
                 self._first_rows[spelling] = row
             self._counts[spelling] += 1
-        return np.array([self._keys[spelling] for spelling in batch.spellings], np.uint64)
+        keys = [self._keys[spelling] for spelling in batch.spellings]
+        return np.array(keys, np.uint64)
 
     def columns(self) -> dict[str, Any]:
         return {
@@ -235,11 +239,12 @@ def _sorted_digests(kind: str, texts: Iterable[str], salt: str = "") -> dict[str
     """Return 16-byte digests as two columns of integers, ascending, and the rows that they belong to."""
     person = salt.encode()
     digests = [blake2b(text.encode(), digest_size=_DIGEST_BYTES, person=person).digest() for text in texts]
-    halves = np.frombuffer(b"".join(digests), ">u8").astype(np.uint64).reshape(-1, 2)
-    order = np.lexsort((halves[:, 1], halves[:, 0]))
+    numbers = np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)
+    high, low = numbers[::2], numbers[1::2]
+    order = np.lexsort((low, high))
     return {
-        f"{kind}_high": halves[order, 0],
-        f"{kind}_low": halves[order, 1],
+        f"{kind}_high": high[order],
+        f"{kind}_low": low[order],
         f"{kind}_row": order.astype(np.int32),
     }
 
@@ -250,29 +255,25 @@ def fold_text(text: str) -> str:
 
 
 class _Partition:
-    """The rows of a partition sorted by digest; ``rows`` (rows,) ascend among equal digests."""
+    """The rows of a partition sorted by digest, without dropped ones; ``rows`` ascend among equal digests."""
 
-    def __init__(
-        self, layout: Layout, kind: str, number: int, is_included: Callable[[Integers], npt.NDArray[np.bool_]]
-    ) -> None:
-        """Read a partition. ``is_included`` takes rows (rows,) and returns which to include."""
+    def __init__(self, layout: Layout, kind: str, number: int, dropped: Integers) -> None:
+        names = [f"{kind}_high", f"{kind}_low", f"{kind}_row", "exact_label_key"]
         parts = []
         for part in layout.parts:
             digests = layout.digests(part)
-            if f"{kind}_high" not in digests.schema.names:  # digests of words exist for train only
+            if names[0] not in digests.schema.names:  # digests of words exist for train only
                 continue
-            highs = digests.column(f"{kind}_high").to_numpy()
-            inside = _partition_slice(highs, number, layout.num_partitions)
-            rows_of_part = digests.column(f"{kind}_row").to_numpy()[inside]
+            columns = [digests.column(name).to_numpy() for name in names]
+            inside = _partition_slice(columns[0], number, layout.num_partitions)
+            # A view would keep the whole part in memory.
+            high, low, rows_of_part, label_keys = (column[inside].copy() for column in columns)
             rows = rows_of_part.astype(np.int64) + part.first_row
-            included = is_included(rows)
-            lows = digests.column(f"{kind}_low").to_numpy()
-            label_keys = digests.column("exact_label_key").to_numpy()
-            parts.append(
-                (highs[inside][included], lows[inside][included], rows[included], label_keys[inside][included])
-            )
-        high, low, rows, label_keys = (np.concatenate(column) for column in zip(*parts, strict=True))
+            parts.append((high, low, rows, label_keys))
+        high, low, rows, label_keys = map(np.concatenate, zip(*parts, strict=True))
+        is_dropped = np.isin(rows, dropped)
         order = np.lexsort((rows, low, high))
+        order = order[~is_dropped[order]]
         self.rows = rows[order]
         self.label_keys = label_keys[order]  # meaningful for the kind "exact" only
         high, low = high[order], low[order]
@@ -295,10 +296,6 @@ def _partition_slice(highs: npt.NDArray[np.uint64], number: int, num_partitions:
     return slice(int(start), int(stop))
 
 
-def _include_all(rows: Integers) -> npt.NDArray[np.bool_]:
-    return np.ones(len(rows), bool)
-
-
 class ConflictWorker:
     """Worker that finds the rows of a partition whose exact text has different labels in one split.
 
@@ -312,15 +309,17 @@ class ConflictWorker:
         self.first_rows = first_rows
 
     def __call__(self, chunk: Columns) -> Shard:
-        partition = _Partition(self.layout, "exact", int(chunk["number"][0]), _include_all)
+        nothing = np.zeros(0, np.int64)
+        partition = _Partition(self.layout, "exact", int(chunk["number"][0]), nothing)
         keys = partition.label_keys
-        lowest = np.minimum.reduceat(keys, partition.starts) if len(keys) else keys
-        highest = np.maximum.reduceat(keys, partition.starts) if len(keys) else keys
-        has_conflict = lowest != highest
-        is_dropped = partition.spread(has_conflict)
-        dropped = partition.rows[is_dropped]
-        by_row = np.argsort(dropped)
-        columns = {"row": dropped[by_row], "label_key": keys[is_dropped][by_row]}
+        first_keys = partition.spread(keys[partition.starts])
+        differing = np.flatnonzero(keys != first_keys)
+        groups = np.searchsorted(partition.starts, differing, side="right") - 1
+        has_conflict = np.zeros(len(partition.starts), bool)
+        has_conflict[groups] = True
+        dropped = np.flatnonzero(partition.spread(has_conflict))
+        by_row = dropped[np.argsort(partition.rows[dropped])]
+        columns = {"row": partition.rows[by_row], "label_key": keys[by_row]}
         return Shard(columns, {"conflicts": self._conflicts(partition, has_conflict)})
 
     def _conflicts(self, partition: _Partition, has_conflict: npt.NDArray[np.bool_]) -> list[Any]:
@@ -330,13 +329,15 @@ class ConflictWorker:
         by_row = np.argsort(first_rows)
         groups, first_rows = groups[by_row], first_rows[by_row]
         conflicts = []
-        for start, stop in zip(self.first_rows, self.first_rows[1:], strict=False):
-            is_of_split = (first_rows >= start) & (first_rows < stop)
+        for split_start, split_stop in itertools.pairwise(self.first_rows):
+            is_of_split = (first_rows >= split_start) & (first_rows < split_stop)
             shown = []
             for group in groups[is_of_split][:MAX_CONFLICTS_SHOWN]:
-                first, size = int(partition.starts[group]), int(partition.sizes[group])
-                keys = np.unique(partition.label_keys[first : first + size])
-                shown.append([int(partition.rows[first]), keys[:MAX_LABELS_SHOWN].tolist()])
+                start = int(partition.starts[group])
+                stop = start + int(partition.sizes[group])
+                keys = np.unique(partition.label_keys[start:stop])
+                first_row = int(partition.rows[start])
+                shown.append([first_row, keys[:MAX_LABELS_SHOWN].tolist()])
             conflicts.append([int(is_of_split.sum()), shown])
         return conflicts
 
@@ -354,21 +355,12 @@ class DuplicateWorker:
 
     def __call__(self, chunk: Columns) -> Shard:
         kind, number = divmod(int(chunk["number"][0]), self.layout.num_partitions)
-        partition = _Partition(self.layout, self.kinds[kind], number, self._is_kept)
-        first_rows = partition.spread(partition.rows[partition.starts])
-        is_later = partition.rows != first_rows
-        columns = {"id": self._ids(partition.rows[is_later]), "first": self._ids(first_rows[is_later])}
-        return Shard(columns, {})
-
-    def _is_kept(self, rows: Integers) -> npt.NDArray[np.bool_]:
-        places = np.searchsorted(self.dropped, rows)
-        next_dropped = np.append(self.dropped, -1)[places]
-        is_kept: npt.NDArray[np.bool_] = next_dropped != rows
-        return is_kept
-
-    def _ids(self, rows: Integers) -> npt.NDArray[np.int32]:
-        ids = rows - np.searchsorted(self.dropped, rows)
-        return ids.astype(np.int32)
+        partition = _Partition(self.layout, self.kinds[kind], number, self.dropped)
+        num_dropped_before = np.searchsorted(self.dropped, partition.rows)
+        ids = (partition.rows - num_dropped_before).astype(np.int32)
+        first_ids = partition.spread(ids[partition.starts])
+        is_later = ids != first_ids
+        return Shard({"id": ids[is_later], "first": first_ids[is_later]}, {})
 
 
 class TextWorker:
@@ -379,26 +371,24 @@ class TextWorker:
         numbers = label_numbers.read(0)
         self.keys = numbers.column("label_key").to_numpy()  # ascending
         self.numbers = numbers.column("number").to_numpy()
-
-    @cached_property
-    def _num_kept_before(self) -> Integers:
-        """Return the number of kept rows before each dropped row."""
-        dropped = self.layout.read_dropped()
-        return dropped - np.arange(len(dropped))
+        dropped = layout.read_dropped()
+        self.num_kept_before = dropped - np.arange(len(dropped))  # before each dropped row
 
     def __call__(self, chunk: Columns) -> Shard:
-        ids = np.arange(*rows_of(chunk))
-        rows = ids + np.searchsorted(self._num_kept_before, ids, side="right")
-        parts = []
+        ids = np.arange(*row_range(chunk))
+        num_dropped_before = np.searchsorted(self.num_kept_before, ids, side="right")
+        rows = ids + num_dropped_before
+        texts, keys = [], []
         for part in self.layout.parts:
-            start, stop = np.searchsorted(rows, [part.first_row, part.first_row + part.num_rows])
+            bounds = [part.first_row, part.first_row + part.num_rows]
+            start, stop = np.searchsorted(rows, bounds)
             if start < stop:
                 places = rows[start:stop] - part.first_row
-                parts.append(self.layout.texts(part).take(pa.array(places)))
-        texts = pa.concat_arrays([part.column("text") for part in parts])
-        keys = np.concatenate([part.column("label_key").to_numpy() for part in parts])
-        labels = self.numbers[np.searchsorted(self.keys, keys)]
-        return Shard({"text": texts, "label": labels}, {})
+                columns = self.layout.texts(part).take(pa.array(places))
+                texts.append(columns.column("text"))
+                keys.append(columns.column("label_key").to_numpy())
+        positions = np.searchsorted(self.keys, np.concatenate(keys))
+        return Shard({"text": pa.concat_arrays(texts), "label": self.numbers[positions]}, {})
 
 
 class GatherWorker:
@@ -414,7 +404,8 @@ class GatherWorker:
         texts: list[str] = []
         for number in np.unique(numbers).tolist():
             places = ids[numbers == number] - number * self.rows_per_shard
-            texts += self.shards.read(number).column("text").take(pa.array(places)).to_pylist()
+            column = self.shards.read(number).column("text")
+            texts += column.take(pa.array(places)).to_pylist()
         return {"text": np.array(texts, object)}
 
 
@@ -424,27 +415,25 @@ class InsideWorker:
     def __init__(self, shards: ShardSet, rows_per_shard: int, phrases: ShardSet, max_rows: int) -> None:
         self.shards = shards
         self.rows_per_shard = rows_per_shard
-        self.phrases = phrases
+        texts = phrases.read(0).column("text")
+        self.phrases = Phrases(texts.to_pylist())
         self.max_rows = max_rows
-
-    @cached_property
-    def _phrases(self) -> Phrases:
-        return Phrases(self.phrases.read(0).column("text").to_pylist())
 
     def __call__(self, chunk: Columns) -> Columns:
         """Return one row for each phrase present, with its count, then one for each pair of a row and a phrase."""
         number = int(chunk["number"][0])
+        first_row = number * self.rows_per_shard
         texts = self.shards.read(number).column("text")
-        mask = np.frombuffer(bytes.fromhex(str(chunk["is_train"][0][0])), np.uint8)
-        places = np.flatnonzero(np.unpackbits(mask, count=len(texts)))
+        mask = bytes.fromhex(str(chunk["is_train"][0][0]))
+        is_train = np.unpackbits(np.frombuffer(mask, np.uint8), count=len(texts))
+        places = np.flatnonzero(is_train)
         nothing = np.zeros(0, np.int64)
         blocks = [Matches(nothing, nothing, nothing, nothing)]
         for start in range(0, len(places), BLOCK_ROWS):
             block = places[start : start + BLOCK_ROWS]
             block_texts = texts.take(pa.array(block)).to_pylist()
-            rows = block + number * self.rows_per_shard
-            blocks.append(match_phrases(self._phrases, rows, block_texts, self.max_rows))
-        present, counts, rows, phrases = (np.concatenate(column) for column in zip(*blocks, strict=True))
+            blocks.append(match_phrases(self.phrases, first_row + block, block_texts, self.max_rows))
+        present, counts, rows, phrases = map(np.concatenate, zip(*blocks, strict=True))
         totals = np.bincount(present, counts).astype(np.int64)
         present = np.flatnonzero(totals)
         no_row = np.full(len(present), -1)

@@ -207,12 +207,17 @@ class ShardActors:
         # Requests no CPU, because the shards hold all CPUs during the search.
         merge_and_store: Any = ray.remote(_merge_and_store).options(num_cpus=0, scheduling_strategy="SPREAD")
 
+        def read_blocks() -> Iterator[tuple[int, list[int], Any, Any]]:
+            for number in numbers:
+                rows = self._job.rows(number)
+                queries, probes = self._read(number, np.arange(*rows))
+                yield number, rows, queries, probes
+
         def search_blocks() -> Iterator[Any]:
-            blocks = ((number, *self._read(number, np.arange(*self._job.rows(number)))) for number in numbers)
             # The next block is read and assigned to cells before this one is searched, so that no shard waits for it.
-            for number, queries, probes in _delay(blocks, 1):
+            for number, rows, queries, probes in _delay(read_blocks(), 1):
                 neighbors = self._search_all(queries, probes)
-                yield merge_and_store.remote(self._job.search, target, number, self._job.rows(number), *neighbors)
+                yield merge_and_store.remote(self._job.search, target, number, rows, *neighbors)
 
         for report in _delay(search_blocks(), BLOCKS_AHEAD):
             yield ray.get(report)

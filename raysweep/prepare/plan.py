@@ -153,7 +153,12 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
             encoders with a single safetensors file, the encoder lacks a freezing level of the space.
     """
     pieces = ingest.list_pieces(config.data)
-    fingerprints = _fingerprints(config.data, pieces)
+    data = config.data
+    fingerprints: dict[str, str] = {}
+    for split in SPLITS:
+        if getattr(data, split):  # the demo's dev and test splits follow from train
+            sources.check_first(pieces[split], data.text_column, data.label_column)
+            fingerprints[split] = sources.fingerprint(pieces[split], data.text_column, data.label_column)
     encoders_used = dict.fromkeys((config.model, config.reference_encoder, config.mining_encoder))
     located = {encoder: locate(encoder) for encoder in encoders_used}
     for encoder, source in located.items():
@@ -193,19 +198,6 @@ def check_freezing(space: Space, parameter_names: Sequence[str]) -> None:
             freezing.frozen_names(parameter_names, level, freeze_output_dense=freeze_output_dense)
     if any(decay != 1.0 for decay in space.values("layer_decay")):
         freezing.heights(parameter_names)
-
-
-def _fingerprints(data: DataConfig, pieces: PiecesBySplit) -> dict[str, str]:
-    """Return a hash that identifies each source's content, by split.
-
-    The demo's dev and test splits follow from train.
-    """
-    fingerprints: dict[str, str] = {}
-    for split in SPLITS:
-        if getattr(data, split):
-            sources.check_first(pieces[split], data.text_column, data.label_column)
-            fingerprints[split] = sources.fingerprint(pieces[split], data.text_column, data.label_column)
-    return fingerprints
 
 
 def _check_freezing_of_file(space: Space, weights: Path) -> None:

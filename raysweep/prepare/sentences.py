@@ -131,7 +131,11 @@ class SentencesBuilder:
         conflicts = self._find_conflicts()
         label_names = self._name_labels()
         shown, warnings = self._describe_conflicts(conflicts)
-        warnings += self._merged_labels_warnings()
+        spellings: list[tuple[str, str]] = []
+        for labels_of_piece in self._labels_of_pieces:
+            spellings += zip(labels_of_piece["name"], labels_of_piece["spelling"], strict=True)
+        if merged_labels := sources.describe_merged_labels(spellings):
+            warnings.append(merged_labels)
         reports = self._write_texts(label_names)
         rows = self._open_rows()
         groups = self._groups("folded")
@@ -192,17 +196,18 @@ class SentencesBuilder:
 
     def _read_pieces(self) -> list[Report]:
         """Store the rows of all pieces and return one report per piece."""
-        files = [piece.file for _, piece in self.pieces]
-        num_bytes = sum(file.num_bytes for file in files if file)
-        has_few_files = len(files) <= FEW_PIECES and num_bytes <= FEW_BYTES
-        is_small = len(files) == 1 or has_few_files  # a single piece cannot be shared out
+        num_pieces = len(self.pieces)
+        num_bytes = sum(piece.file.num_bytes for _, piece in self.pieces if piece.file)
+        has_few_bytes = num_pieces <= FEW_PIECES and num_bytes <= FEW_BYTES
+        is_small = num_pieces == 1 or has_few_bytes  # a single piece cannot be shared out
         # On a cluster, the stored shards are the progress.
         report_progress = self.runner.report_rows if is_small else None
-        columns = (self.data.text_column, self.data.label_column)
+        text_and_label = (self.data.text_column, self.data.label_column)
         is_carved = not self.data.dev
-        arguments = (self.work, columns, is_carved, report_progress)
-        pieces = np.array([piece.to_json() for piece in self.pieces], object)
-        job = ChunkedJob(ingest.ReadWorker, arguments, len(pieces), 1, {"piece": pieces})
+        arguments = (self.work, text_and_label, is_carved, report_progress)
+        pieces = [piece.to_json() for piece in self.pieces]
+        columns = {"piece": np.array(pieces, object)}
+        job = ChunkedJob(ingest.ReadWorker, arguments, num_pieces, 1, columns)
         return self.runner.store_shards(self._read_shards.artifact, job, is_small=is_small)
 
     @property
@@ -271,11 +276,16 @@ class SentencesBuilder:
         reports = self._store(self.layout.conflicts.artifact, job)
         conflicts: dict[Split, _Conflicts] = {}
         for number, split in enumerate(SPLITS):
-            num_texts = sum(report["conflicts"][number][0] for report in reports)
-            shown = [(row, keys) for report in reports for row, keys in report["conflicts"][number][1]]
-            start, stop = self.first_rows[number : number + 2]
-            num_rows = stop - start
-            num_dropped = int(np.diff(np.searchsorted(self._dropped, [start, stop]))[0])
+            num_texts = 0
+            shown: list[tuple[int, list[int]]] = []
+            for report in reports:
+                num_reported, texts = report["conflicts"][number]
+                num_texts += num_reported
+                shown += map(tuple, texts)
+            bounds = self.first_rows[number : number + 2]
+            num_rows = bounds[1] - bounds[0]
+            start, stop = np.searchsorted(self._dropped, bounds).tolist()
+            num_dropped = stop - start
             if num_dropped and num_dropped == num_rows:
                 source = sources.shown(self.sources[split])
                 raise InputError(f"{source}: every text occurs with different labels, so no rows are left")
@@ -309,9 +319,11 @@ class SentencesBuilder:
         """Raise InputError for the first label that train lacks."""
         in_train = set(names)
         for (split, piece), labels in zip(self.pieces, self._labels_of_pieces, strict=True):
+            if split == "train":
+                continue
             rows = zip(labels["first_row"], labels["name"], strict=True)
             unknown = [(row, name) for row, name in rows if name not in in_train]
-            if split != "train" and unknown:
+            if unknown:
                 row, label = min(unknown)
                 more = ", ..." if len(names) > MAX_LABELS_LISTED else ""
                 listed = ", ".join(map(repr, names[:MAX_LABELS_LISTED]))
@@ -325,29 +337,23 @@ class SentencesBuilder:
         shown: list[dict[str, Any]] = []
         warnings = []
         for split, conflicts in by_split.items():
-            entries = [self._describe_conflict(split, row, keys) for row, keys in conflicts.shown]
+            entries: list[dict[str, Any]] = []
+            for row, keys in conflicts.shown:
+                part = next(part for part in self.layout.parts if row < part.first_row + part.num_rows)
+                texts = self.layout.texts(part).column("text")
+                text = texts[row - part.first_row].as_py()
+                labels = sorted((self._name_of_key[key] for key in keys), key=_natural)
+                entries.append({"split": split, "text": text, "labels": labels})
             shown += entries
             if entries:
-                texts = "text occurs" if conflicts.num_texts == 1 else "texts occur"
-                example = f"{entries[0]['text'][:80]!r} ({', '.join(entries[0]['labels'])})"
+                first = entries[0]
+                example = f"{first['text'][:80]!r} ({', '.join(first['labels'])})"
+                occurrences = "text occurs" if conflicts.num_texts == 1 else "texts occur"
                 warnings.append(
-                    f"{sources.shown(self.sources[split])}: {conflicts.num_texts} {texts} with different labels, such as "
-                    f"{example}; dropped {conflicts.num_rows} rows"
+                    f"{sources.shown(self.sources[split])}: {conflicts.num_texts} {occurrences} with different labels, "
+                    f"such as {example}; dropped {conflicts.num_rows} rows"
                 )
         return shown[:MAX_SHOWN], warnings
-
-    def _describe_conflict(self, split: Split, row: int, keys: Sequence[int]) -> dict[str, Any]:
-        part = next(part for part in self.layout.parts if row < part.first_row + part.num_rows)
-        text = self.layout.texts(part).column("text")[row - part.first_row].as_py()
-        labels = sorted((self._name_of_key[key] for key in keys), key=_natural)
-        return {"split": split, "text": text, "labels": labels}
-
-    def _merged_labels_warnings(self) -> list[str]:
-        """Return a warning if the sources spell labels in several ways."""
-        names = itertools.chain.from_iterable(labels["name"] for labels in self._labels_of_pieces)
-        spellings = itertools.chain.from_iterable(labels["spelling"] for labels in self._labels_of_pieces)
-        warning = sources.describe_merged_labels(zip(names, spellings, strict=True))
-        return [warning] if warning else []
 
     @cached_property
     def _shards(self) -> ShardSet:
@@ -429,8 +435,10 @@ class SentencesBuilder:
             self._num_searches += 1
             texts = pa.array(phrases, pa.string())
             stored_phrases.write(0, Shard({"text": texts}, {}))
-            starts = range(0, len(is_train), ROWS_PER_SHARD)
-            masks = [ingest.pack_mask(is_train[start : start + ROWS_PER_SHARD]) for start in starts]
+            masks = []
+            for start in range(0, len(is_train), ROWS_PER_SHARD):
+                is_train_in_shard = is_train[start : start + ROWS_PER_SHARD]
+                masks.append(ingest.pack_mask(is_train_in_shard))
             arguments = (self._shards, ROWS_PER_SHARD, stored_phrases, max_rows)
             columns = {"is_train": np.array(masks, object)}
             job = ChunkedJob(ingest.InsideWorker, arguments, self._shards.count, 1, columns)
@@ -443,23 +451,26 @@ class SentencesBuilder:
 
     def _take_texts(self, ids: npt.NDArray[np.integer]) -> Iterator[Sequence[str]]:
         """Yield the texts of these ids, in order, in batches."""
+        arguments = (self._shards, ROWS_PER_SHARD)
         for first in range(0, len(ids), ingest.PART_ROWS):
-            batch = np.asarray(ids[first : first + ingest.PART_ROWS], np.int64)
+            batch = ids[first : first + ingest.PART_ROWS].astype(np.int64)
             ascending = np.sort(batch)
-            arguments = (self._shards, ROWS_PER_SHARD)
-            job = ChunkedJob(ingest.GatherWorker, arguments, len(batch), TEXTS_PER_CHUNK, {"ids": ascending})
-            texts = np.concatenate([columns["text"] for columns in self._run(job)])
             places = np.searchsorted(ascending, batch)
+            columns = {"ids": ascending}
+            job = ChunkedJob(ingest.GatherWorker, arguments, len(batch), TEXTS_PER_CHUNK, columns)
+            blocks = [block["text"] for block in self._run(job)]
+            texts = np.concatenate(blocks)
             yield texts[places].tolist()
 
     def _save(self, rows: _DatasetRows, groups: npt.NDArray[np.int32], summary: DatasetSummary) -> None:
         folder = open_folder(self.store.location)
         name = self.stage.artifact.name
         arrays: dict[str, npt.NDArray[Any]] = {"labels": rows.labels, "splits": rows.splits, "duplicate_groups": groups}
-        for column, array in arrays.items():
-            buffer = io.BytesIO()
-            np.save(buffer, array)
-            folder.put(f"{name}/{column}.npy", buffer.getvalue())
+        for array_name, array in arrays.items():
+            file = io.BytesIO()
+            np.save(file, array)
+            content = file.getvalue()
+            folder.put(f"{name}/{array_name}.npy", content)
         text = json.dumps(asdict(summary), indent=1)
         folder.put(f"{name}/dataset.json", text.encode())
 

@@ -8,12 +8,11 @@ import errno
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from raysweep.cluster.resources import Capacity, Request, encoder_bytes, shard_bytes
 from raysweep.data import examples, inverted_file
@@ -249,14 +248,10 @@ class Coordinator:
         actor_request = None if self.capacity is None else request
         num_blocks = -(-job.num_rows // job.num_queries)
         target = ShardSet(artifact, num_blocks)
-        reports = _read_reports(target, job)
-        missing = [number for number in range(num_blocks) if number not in reports]
         with neighbor_shards.open_shards(job, num_shards, actor_request) as shards:
-            stored = shards.store(missing, target)
-            counted = self._count(stored, reports, at_start)
-            reports |= zip(missing, counted, strict=True)
+            reports = self._complete(target, job, at_start, lambda missing: shards.store(missing, target))
             cells = neighbor_shards.describe_cells(job, shards)
-        return cells, [reports[number] for number in range(num_blocks)]
+        return cells, reports
 
     def _shards_that_fit(self, job: SearchJob, width: int) -> tuple[int, Request]:
         """Return the number of shards and the request of each.
@@ -276,7 +271,11 @@ class Coordinator:
 
     def _draw_examples(self, stage: ExamplesStage) -> tuple[Summary, list[Report]]:
         parameters = dict(stage.parameters)
-        counts = self._count_candidates(stage)
+        num_anchors = stage.neighbors.summary["num_sentences"]
+        is_here = num_anchors <= FEW_ROWS
+        counter = ChunkedJob(CandidateCounter, (stage.neighbors, stage.example_kind), num_anchors, examples.CHUNK)
+        counts_of_chunks = [columns["counts"] for columns in self._run(counter, self._request(), is_here=is_here)]
+        counts = np.concatenate(counts_of_chunks)
         if per_class := parameters.get("anchors_per_class"):
             sentences = Sentences(stage.sentences.folder)
             labels = np.asarray(sentences.labels[sentences.ids("train")])
@@ -291,46 +290,50 @@ class Coordinator:
                 "examples.k or lower examples.min_similarity"
             )
         arguments = (stage.sentences, stage.neighbors, parameters)
-        job = ChunkedJob(ExampleWorker, arguments, len(counts), examples.CHUNK, {"quotas": quotas})
+        job = ChunkedJob(ExampleWorker, arguments, num_anchors, examples.CHUNK, {"quotas": quotas})
         at_start = StageProgress(0, num_examples, "examples")
-        is_here = len(counts) <= FEW_ROWS
         reports = self._store_missing(stage.artifact, job, self._request(), at_start, is_here=is_here)
         return {"num_examples": num_examples, "num_candidates": int(counts.sum())}, reports
-
-    def _count_candidates(self, stage: ExamplesStage) -> npt.NDArray[np.int64]:
-        """Return how many examples of the stage's kind each training sentence could give."""
-        num_anchors = stage.neighbors.summary["num_sentences"]
-        arguments = (stage.neighbors, stage.parameters["example_kind"])
-        job = ChunkedJob(CandidateCounter, arguments, num_anchors, examples.CHUNK)
-        results = self._run(job, self._request(), is_here=num_anchors <= FEW_ROWS)
-        counts = [columns["counts"] for columns in results]
-        return np.concatenate(counts)
 
     def _store_missing(
         self, artifact: Artifact, job: ChunkedJob, request: Request, at_start: StageProgress, *, is_here: bool = False
     ) -> list[Report]:
         """Build the missing shards of an artifact, one per chunk, and return the reports of all shards."""
         shards = ShardSet(artifact, job.count)
-        reports = _read_reports(shards, job)
-        missing = [number for number in range(job.count) if number not in reports]
-        arguments = (shards, job.worker, job.arguments)
-        storing_job = replace(job, worker=StoringWorker, arguments=arguments, only=missing)
-        results = self._run(storing_job, request, is_here=is_here)
-        new_reports = (json.loads(columns["report"][0]) for columns in results)
-        counted = self._count(new_reports, reports, at_start)
-        reports |= zip(missing, counted, strict=True)
-        return [reports[number] for number in range(job.count)]
 
-    def _count(
-        self, new_reports: Iterable[Report], stored_reports: Mapping[int, Report], at_start: StageProgress
-    ) -> Iterator[Report]:
-        """Yield the new reports as they arrive and count them, and the stored ones, as progress."""
-        num_stored = sum(report["num_rows"] for report in stored_reports.values())
-        self._progress = at_start._replace(done=num_stored, reused=num_stored)
-        for report in new_reports:
-            yield report
-            before = self._progress
-            self._progress = before._replace(done=before.done + report["num_rows"], shards=before.shards + 1)
+        def store(numbers: list[int]) -> Iterator[Report]:
+            arguments = (shards, job.worker, job.arguments)
+            storing_job = replace(job, worker=StoringWorker, arguments=arguments, only=numbers)
+            for columns in self._run(storing_job, request, is_here=is_here):
+                yield json.loads(columns["report"][0])
+
+        return self._complete(shards, job, at_start, store)
+
+    def _complete(
+        self,
+        shards: ShardSet,
+        job: ChunkedJob | SearchJob,
+        at_start: StageProgress,
+        store: Callable[[list[int]], Iterator[Report]],
+    ) -> list[Report]:
+        """Store the missing shards, count them as progress, and return the reports of all shards.
+
+        Stored shards whose rows differ from the job's are missing too. ``store`` takes the numbers of the missing
+        shards and yields their reports.
+        """
+        reports: dict[int, Report] = {}
+        for number, report in shards.read_reports().items():
+            if report.get("rows") == job.rows(number):
+                reports[number] = report
+        num_stored = sum(report["num_rows"] for report in reports.values())
+        progress = at_start._replace(done=num_stored, reused=num_stored)
+        self._progress = progress
+        missing = [number for number in range(shards.count) if number not in reports]
+        for number, report in zip(missing, store(missing), strict=True):
+            reports[number] = report
+            progress = progress._replace(done=progress.done + report["num_rows"], shards=progress.shards + 1)
+            self._progress = progress
+        return [reports[number] for number in range(shards.count)]
 
     def _request(self) -> Request:
         return Request(os.cpu_count() or 1, 0, 1) if self.capacity is None else self.capacity.processors()
@@ -343,12 +346,6 @@ class Coordinator:
 
     def _run(self, job: ChunkedJob, request: Request, *, is_here: bool = False) -> Iterator[Columns]:
         return job.run_here() if is_here or self.capacity is None else job.run_on_cluster(request)
-
-
-def _read_reports(shards: ShardSet, job: ChunkedJob | SearchJob) -> dict[int, Report]:
-    """Return the stored shards' reports by number, without those whose rows differ from the job's."""
-    reports = shards.read_reports()
-    return {number: report for number, report in reports.items() if report.get("rows") == job.rows(number)}
 
 
 def _encoder_size(stage: EncodedStage) -> EncoderSize | None:

@@ -36,7 +36,7 @@ class Worker(Protocol):
     def __call__(self, chunk: Columns, /) -> Any: ...
 
 
-def rows_of(chunk: Columns) -> tuple[int, int]:
+def row_range(chunk: Columns) -> tuple[int, int]:
     """Return the chunk's first row and the row after its last."""
     return int(chunk["start"][0]), int(chunk["stop"][0])
 
@@ -50,7 +50,7 @@ class StoringWorker:
 
     def __call__(self, chunk: Columns) -> Columns:
         shard: Shard = self.worker(chunk)
-        facts = {**shard.facts, "rows": list(rows_of(chunk))}
+        facts = {**shard.facts, "rows": list(row_range(chunk))}
         report = self.shards.write(int(chunk["number"][0]), Shard(shard.columns, facts))
         return {"report": np.array([json.dumps(report)], object)}
 
@@ -78,7 +78,7 @@ class EncodeWorker:
         return LoadedEncoder.load(self.config, self.identity, device=device)
 
     def __call__(self, chunk: Columns) -> Shard:
-        start, stop = rows_of(chunk)
+        start, stop = row_range(chunk)
         tokens = self.model.tokenize(self.sentences.texts(np.arange(start, stop)))
         facts: dict[str, Any] = {"num_tokens": len(tokens.flat)}
         if start == 0:
@@ -98,7 +98,7 @@ class NeighborWorker:
         self.shard = NeighborShard(self.source, np.arange(len(self.source)), request.threads)
 
     def __call__(self, chunk: Columns) -> Shard:
-        rows = rows_of(chunk)
+        rows = row_range(chunk)
         queries = self.source.read(np.arange(*rows))
         neighbors = self.shard.search(queries, self.job.search)
         return as_shard(merge([neighbors], self.job.search), rows)
@@ -119,7 +119,7 @@ class RandomNeighborWorker:
         self.seed = parameters["seed"]
 
     def __call__(self, chunk: Columns) -> Shard:
-        rows = rows_of(chunk)
+        rows = row_range(chunk)
         stream = np.random.SeedSequence(self.seed, spawn_key=(rows[0],))
         return as_shard(self.neighbors.draw(*rows, np.random.default_rng(stream)), rows)
 
@@ -132,7 +132,7 @@ class CandidateCounter:
         self.kind = kind
 
     def __call__(self, chunk: Columns) -> Columns:
-        start, stop = rows_of(chunk)
+        start, stop = row_range(chunk)
         return {"counts": examples.num_candidates(self.kind, self.neighbor_ids[start:stop])}
 
 
@@ -145,7 +145,7 @@ class ExampleWorker:
         self.parameters = parameters
 
     def __call__(self, chunk: Columns) -> Shard:
-        start, stop = rows_of(chunk)
+        start, stop = row_range(chunk)
         anchors = examples.Chunk(
             number=start // examples.CHUNK,
             anchors=np.arange(start, stop),

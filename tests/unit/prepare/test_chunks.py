@@ -9,7 +9,7 @@ import pytest
 
 from raysweep.prepare import chunks
 from raysweep.prepare.chunks import ChunkedJob
-from raysweep.prepare.workers import Columns, rows_of
+from raysweep.prepare.workers import Columns, row_range
 
 
 class Multiples:
@@ -19,7 +19,7 @@ class Multiples:
         self.factor = factor
 
     def __call__(self, chunk: Columns) -> Columns:
-        multiples = self.factor * np.arange(*rows_of(chunk))
+        multiples = self.factor * np.arange(*row_range(chunk))
         return {"flat": multiples, "wide": np.stack([multiples, multiples], axis=1)}
 
 
