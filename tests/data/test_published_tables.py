@@ -1,4 +1,4 @@
-"""Layouts of the published scores, through the command line, against pandas and the paper's tables."""
+"""The command ``paper`` on the published scores, compared with pandas and the paper's tables."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ TABLE_4 = """
 """
 
 
-def published(name: str) -> Path:
+def published_file(name: str) -> Path:
     path = DATA / "replay" / name
     if not path.is_file():
         pytest.skip(f"{path} is missing")
@@ -40,47 +40,45 @@ def published(name: str) -> Path:
 def write_layouts(folder: Path, name: str, *options: str) -> Path:
     """Run the command on a published file and return its output folder."""
     to = folder / "paper"
-    done = raysweep_here(folder, "paper", str(published(name)), "--to", str(to), *options)
-    assert done.returncode == 0, done.stderr
+    process = raysweep_here(folder, "paper", str(published_file(name)), "--to", str(to), *options)
+    assert process.returncode == 0, process.stderr
     return to
 
 
 @pytest.fixture(scope="module")
-def of_epochs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def epochs_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_layouts(tmp_path_factory.mktemp("epochs"), "sst2_published_epochs.csv")
 
 
 @pytest.fixture(scope="module")
 def epochs() -> pd.DataFrame:
-    frame = pd.read_csv(published("sst2_published_epochs.csv"))
+    frame = pd.read_csv(published_file("sst2_published_epochs.csv"))
     return frame.assign(loss=frame.loss.map(NAMES))
 
 
 @pytest.mark.parametrize("score", ["polarity", "similarity"])
-def test_loss_by_margin_by_model_is_epoch_5_of_what_was_published(
-    score: str, of_epochs: Path, epochs: pd.DataFrame
-) -> None:
+def test_scores_by_margin_and_model_are_from_epoch_5(score: str, epochs_folder: Path, epochs: pd.DataFrame) -> None:
     """Tables 5 and 6."""
     last = epochs[epochs.epoch == 5]
     expected = last.fillna({"margin": 0}).groupby(["model", "loss", "margin"])[score].mean()
-    layout = pd.read_csv(of_epochs / f"by_margin_{score}.csv")
+    layout = pd.read_csv(epochs_folder / f"by_margin_{score}.csv")
     assert list(layout.columns) == ["loss", "margin", *(f"{model}{end}" for model in MODELS for end in ("", "_std"))]
     assert len(layout) * len(MODELS) == len(expected) == 68
     for row in layout.fillna({"margin": 0}).to_dict("records"):
         for model in MODELS:
             assert row[model] == expected.loc[model, row["loss"], row["margin"]]
-    _, *printed = markdown_rows((of_epochs / f"by_margin_{score}.md").read_text())
+    _, *printed = markdown_rows((epochs_folder / f"by_margin_{score}.md").read_text())
     for column, model in enumerate(MODELS, 2):
         best = last[last.model == model][score].max()
         assert [row[column] for row in printed if "**" in row[column]] == [f"**{best:.1f}**"]
-    assert len(latex_rows((of_epochs / f"by_margin_{score}.tex").read_text())) == 18
+    assert len(latex_rows((epochs_folder / f"by_margin_{score}.tex").read_text())) == 18
 
 
-def test_best_of_each_loss_by_epoch(of_epochs: Path, epochs: pd.DataFrame) -> None:
+def test_best_of_each_loss_by_epoch(epochs_folder: Path, epochs: pd.DataFrame) -> None:
     """Figure 3."""
     expected = epochs.groupby(["model", "loss", "epoch"])[["polarity", "similarity"]].max()
     counts = epochs.groupby(["model", "loss", "epoch"]).size()
-    layout = pd.read_csv(of_epochs / "by_rung.csv").set_index(["model", "loss", "rung"])
+    layout = pd.read_csv(epochs_folder / "by_rung.csv").set_index(["model", "loss", "rung"])
     assert len(layout) == len(expected) == 80
     for key, row in layout.iterrows():
         assert (row["polarity"], row["similarity"]) == tuple(expected.loc[key])
@@ -88,10 +86,10 @@ def test_best_of_each_loss_by_epoch(of_epochs: Path, epochs: pd.DataFrame) -> No
     margins = epochs[(epochs.model == "gte-base") & (epochs.loss == "triplet") & (epochs.epoch == 3)]
     best = margins.loc[margins.polarity.idxmax(), "margin"]
     assert layout.loc[("gte-base", "triplet", 3), "polarity_of"] == f"margin {best:g}"
-    assert (of_epochs / "by_rung.png").read_bytes().startswith(b"\x89PNG")
+    assert (epochs_folder / "by_rung.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_by_number_of_examples_is_table_4(tmp_path: Path) -> None:
+def test_scores_by_number_of_examples_match_table_4(tmp_path: Path) -> None:
     to = write_layouts(tmp_path, "sst2_published_num_examples.csv")
     head, *rows = latex_rows((to / "by_examples.tex").read_text())
     assert head[:4] == ["model", "N", "configurations", "P mean"]
@@ -101,11 +99,11 @@ def test_by_number_of_examples_is_table_4(tmp_path: Path) -> None:
     assert (to / "by_examples.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_part_of_it(tmp_path: Path) -> None:
+def test_where_selects_rows(tmp_path: Path) -> None:
     to = write_layouts(
         tmp_path, "sst2_published_num_examples.csv", "--where", "model=minilm-6", "--where", "examples_per_rung=50000"
     )
-    frame = pd.read_csv(published("sst2_published_num_examples.csv"))
+    frame = pd.read_csv(published_file("sst2_published_num_examples.csv"))
     part = frame[(frame.model == "minilm-6") & (frame.num_examples == 50000)]
     layout = pd.read_csv(to / "by_margin_polarity.csv")
     assert sorted(layout["minilm-6"]) == sorted(part.polarity)

@@ -64,7 +64,7 @@ def test_dev_rows_are_inside_no_train_row(tmp_path: Path) -> None:
     train_lines = [words(text) for text in sentences.texts(sentences.ids("train"))]
     dev_lines = [words(text) for text in sentences.texts(sentences.ids("dev"))]
     haystack = "\n".join(train_lines)
-    assert [line for line in dev_lines if line in haystack] == []  # nor does any equal one
+    assert [line for line in dev_lines if line in haystack] == []  # also excludes equal texts
 
 
 def test_most_rows_are_inside_others(tmp_path: Path) -> None:
