@@ -14,7 +14,7 @@ from raysweep.search.conditional_space import Code
 from raysweep.search.gaussian_process import KernelFitter, Queries, TrainingSet, predict
 from raysweep.search.history import History, Row, fill_failed, row_values
 
-WORST = 3.0  # maximum distance of a value below the median, as a multiple of the best value's distance above it
+MAX_DISTANCE_BELOW = 3.0  # of a value from the median, as a multiple of the best value's distance above it
 TINY = 1e-12  # avoids division by 0
 
 
@@ -63,15 +63,17 @@ class UpperConfidenceBound:
 
     def scores(self, history: History, candidates: Float64Array, random: np.random.Generator) -> Float64Array:
         training, rows = history.training_data(random)
-        pending = as_array(list(history.pending.values()), candidates.shape[1])
         values = row_values(rows)
         largest = np.abs(values).max() or 1.0
         clipped = _clip_outliers(values / largest)  # the division avoids overflow
         # Square roots, because many values are poor and few are good, and because an area grows with its side's square.
         roots = np.sqrt(clipped - clipped.min())
-        values = (roots - roots.mean()) / (roots.std() + TINY)
-        posteriors = self._fitter.fit(training, values, random)
-        mean, deviation = predict(posteriors, Queries(training, pending, candidates))
+        standardized = (roots - roots.mean()) / (roots.std() + TINY)
+        posteriors = self._fitter.fit(training, standardized, random)
+
+        pending = as_array(list(history.pending.values()), candidates.shape[1])
+        queries = Queries(training, pending, candidates)
+        mean, deviation = predict(posteriors, queries)
         bound: Float64Array = mean + UCB_DEVIATIONS * deviation
         return bound[len(pending) :, 0]
 
@@ -100,11 +102,15 @@ class FrontImprovement:
         pending = as_array(list(history.pending.values()), num_axes)
         rising = as_array(history.codes_with_values, num_axes)
         queries = Queries(training, pending, np.concatenate([rising, candidates]))
-        means, deviations = self._predict(training, representative_points(rows), queries, random)
+        points = representative_points(rows)
+        means, deviations = self._predict(training, points, queries, random)
+
         num_running = len(pending) + len(rising)
         points_of_running = means[:num_running].reshape(-1, 2)
-        front = Steps(self._reference_point, np.concatenate([history.joint_front.points, points_of_running]))
-        mean, deviation = means[num_running:], deviations[num_running:]
+        front_points = np.concatenate([history.joint_front.points, points_of_running])
+        front = Steps(self._reference_point, front_points)
+        mean = means[num_running:]
+        deviation = deviations[num_running:]
         gains = expected_gains(front, mean, deviation)
         if gains.any():
             return gains
@@ -118,7 +124,9 @@ class FrontImprovement:
     ) -> tuple[Float64Array, Float64Array]:
         """Return the queries' predicted means and standard deviations (queries, points, 2), given the rows' points."""
         period = math.ceil(len(points) / NUM_ROWS_AT_EASE)
-        means, deviations = [], []
+        num_posteriors = None if period == 1 else 1  # None: all
+        means = []
+        deviations = []
         for objective, fitter in enumerate(self._fitters):
             clipped = _clip_outliers(points[:, :, objective])
             center = clipped.mean(axis=0)
@@ -126,7 +134,7 @@ class FrontImprovement:
             values = (clipped - center) / unit
             is_due = (self._num_predictions - objective) % period == 0  # alternating if the period allows
             posteriors = fitter.posteriors(training, values, random, is_due=is_due)
-            mean, deviation = predict(posteriors if period == 1 else posteriors[:1], queries)
+            mean, deviation = predict(posteriors[:num_posteriors], queries)
             means.append(center + unit * mean)
             deviations.append(unit * deviation)
         self._num_predictions += 1
@@ -134,7 +142,8 @@ class FrontImprovement:
 
     def to_refine(self, history: History, count: int, random: np.random.Generator) -> list[int]:
         front = history.joint_front
-        is_above = (front.points > np.array(self._reference_point)).all(axis=1)
+        exceeds = front.points > np.array(self._reference_point)
+        is_above = exceeds.all(axis=1)
         owners = np.unique(front.owners[is_above])
         chosen: list[int] = random.permutation(owners)[:count].tolist()
         return chosen or history.best(count)
@@ -146,20 +155,22 @@ def representative_points(rows: Sequence[Row]) -> Float64Array:
     They are the points of the row's front that are farthest in each direction of SUPPORTING_WEIGHTS.
     """
     fronts = [row.front for row in rows if row.front is not None]
-    num_points = np.array([len(front) for front in fronts])
-    begins = np.cumsum(num_points) - num_points
+    lengths = np.array([len(front) for front in fronts])[:, None]  # (fronts, 1)
+    begins = np.cumsum(lengths, axis=0) - lengths
     points = np.concatenate(fronts)
-    longest = num_points.max()
+    longest = lengths.max()
     if longest == 1:
         return fill_failed(rows, points[:, None])
     # Fronts of equal length: shorter ones repeat their last point.
-    index_in_front = np.minimum(np.arange(longest), num_points[:, None] - 1)
+    index_in_front = np.minimum(np.arange(longest), lengths - 1)
     units = np.ptp(points, axis=0) + TINY
-    padded_fronts = (points / units)[begins[:, None] + index_in_front]
+    scaled = points / units
+    padded_fronts = scaled[begins + index_in_front]
     weights = np.array(SUPPORTING_WEIGHTS)
     directions = np.stack([weights, 1 - weights])
-    farthest = np.argmax(padded_fronts @ directions, axis=1)  # (fronts, directions)
-    return fill_failed(rows, points[begins[:, None] + farthest])
+    distances = padded_fronts @ directions  # (fronts, longest, directions)
+    farthest = np.argmax(distances, axis=1)
+    return fill_failed(rows, points[begins + farthest])
 
 
 def expected_gains(front: Steps, mean: Float64Array, deviation: Float64Array) -> Float64Array:
@@ -183,7 +194,8 @@ def expected_gains(front: Steps, mean: Float64Array, deviation: Float64Array) ->
     beyond_end = np.zeros((*x.shape, 1))
     beyond_next = np.concatenate([beyond[:, :, 1:], beyond_end], axis=2)
     reached = beyond - beyond_next  # expected width within each step
-    widths = np.maximum(np.diff(reached, axis=1, prepend=0.0), 0.0)
+    added = np.diff(reached, axis=1, prepend=0.0)  # to the previous point's
+    widths = np.maximum(added, 0.0)
     rises = _expected_excess(y, y_deviation, heights)
     gains: Float64Array = (widths * rises).sum(axis=(1, 2))
     return gains
@@ -202,11 +214,13 @@ def merge_steps(front: Steps, max_steps: int) -> tuple[Float64Array, Float64Arra
     fall = (y[0] - y) / y[0]
     length = run + fall  # along the front, up to each step
     share = length / length[-1]
-    stretches = np.minimum(max_steps * share, max_steps - 1).astype(np.int64)
+    last_stretch = max_steps - 1
+    stretches = np.minimum(max_steps * share, last_stretch).astype(np.int64)
     firsts = np.flatnonzero(np.diff(stretches, prepend=-1))
     lasts = np.append(firsts[1:], len(x)) - 1
     ends = x[lasts]
-    areas = np.add.reduceat(np.diff(x, prepend=0.0) * y, firsts)
+    step_areas = np.diff(x, prepend=0.0) * y
+    areas = np.add.reduceat(step_areas, firsts)
     widths = np.diff(ends, prepend=0.0)
     return ends, areas / widths
 
@@ -227,11 +241,12 @@ def as_array(codes: Sequence[Code], num_axes: int) -> Float64Array:
 
 
 def _clip_outliers(values: Float64Array) -> Float64Array:
-    """Return the values with low outliers clipped, at most WORST times the best's distance below the median.
+    """Return the values with low outliers clipped, at most MAX_DISTANCE_BELOW times the best's distance below the median.
 
     Each column is clipped on its own. Otherwise a diverged loss would make all other values look alike.
     """
     median = np.median(values, axis=0)
     best = values.max(axis=0)
-    clipped: Float64Array = np.maximum(values, median - WORST * (best - median))
+    lowest = median - MAX_DISTANCE_BELOW * (best - median)
+    clipped: Float64Array = np.maximum(values, lowest)
     return clipped

@@ -240,14 +240,18 @@ def _find_condition(parent: str, name: str, trials: Sequence[SuggestedParams]) -
         return None
     distribution = with_parent[0].distributions[parent]
     if isinstance(distribution, CategoricalDistribution):
-        indices = {int(distribution.to_internal_repr(choice)) for choice in having}
-        indices_lacking = {int(distribution.to_internal_repr(choice)) for choice in lacking}
-        choices = tuple(distribution.choices[index] for index in sorted(indices))
-        return OneOf(parent, choices) if indices.isdisjoint(indices_lacking) else None
+        indices = set(map(distribution.to_internal_repr, having))  # choices may be unhashable
+        indices_lacking = set(map(distribution.to_internal_repr, lacking))
+        if not indices.isdisjoint(indices_lacking):
+            return None
+        choices = tuple(distribution.choices[int(index)] for index in sorted(indices))
+        return OneOf(parent, choices)
     if min(having) > max(lacking):
-        return Above(parent, (min(having) + max(lacking)) / 2)
+        limit = (min(having) + max(lacking)) / 2
+        return Above(parent, limit)
     if max(having) < min(lacking):
-        return Above(parent, (max(having) + min(lacking)) / 2, below=True)
+        limit = (max(having) + min(lacking)) / 2
+        return Above(parent, limit, below=True)
     return None
 
 

@@ -58,8 +58,7 @@ class Numbers:
 
     def code(self, value: Any) -> float:
         """Return the position of the value in [0, 1], clipped to the range."""
-        within = min(max(float(value), self._low), self._high)
-        return self._scale(within)
+        return self._scale(self._clip(float(value)))
 
     def draw(self, random: np.random.Generator) -> float:
         """Return a random value, uniform on the parameter's scale."""
@@ -67,16 +66,21 @@ class Numbers:
 
     def draw_near(self, value: Any, size: float, random: np.random.Generator) -> float:
         """Return a value a random normal step away, reflected at the ends; ``size`` is the step's deviation on the scale."""
-        within = min(max(float(value), self._low), self._high)
-        moved = self._drawn(within) + size * random.normal()
-        return self._nearest(self._drawn.value(_turned_back(moved)))
+        moved = self._drawn(self._clip(float(value))) + size * random.normal()
+        beyond_start = abs(moved) % 2  # reflected at 0; a position beyond 1 is reflected next
+        reflected = min(beyond_start, 2 - beyond_start)
+        return self._nearest(self._drawn.value(reflected))
 
     def _nearest(self, value: float) -> float:
         """Return the nearest value of the range."""
         if self._step:
-            value = self._low + self._step * round((value - self._low) / self._step)
-        within = min(max(value, self._low), self._high)
-        return round(within) if self._is_integer else within
+            num_steps = round((value - self._low) / self._step)
+            value = self._low + self._step * num_steps
+        clipped = self._clip(value)
+        return round(clipped) if self._is_integer else clipped
+
+    def _clip(self, value: float) -> float:
+        return min(max(value, self._low), self._high)
 
 
 class Choice:
@@ -116,7 +120,10 @@ def axis_of(distribution: BaseDistribution, ordered: Sequence[Any] | None = None
         return Choice(distribution, ordered)
     if isinstance(distribution, FloatDistribution | IntDistribution):
         return Numbers(distribution)
-    raise TypeError(f"{type(distribution).__name__} is no distribution of numbers or choices")
+    raise TypeError(
+        f"the distribution is a {type(distribution).__name__}; allowed: FloatDistribution, IntDistribution and "
+        "CategoricalDistribution"
+    )
 
 
 def _positions(choices: Sequence[Any], ordered: Sequence[Any] | None) -> list[float] | None:
@@ -133,9 +140,3 @@ def _positions(choices: Sequence[Any], ordered: Sequence[Any] | None) -> list[fl
 
 def _is_number(choice: Any) -> bool:
     return isinstance(choice, int | float) and not isinstance(choice, bool) and math.isfinite(choice)
-
-
-def _turned_back(position: float) -> float:
-    """Return a position outside [0, 1] reflected at the end that it passed."""
-    within = abs(position) % 2
-    return min(within, 2 - within)

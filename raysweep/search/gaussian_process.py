@@ -55,8 +55,8 @@ ADDITIVE_SHAPE = 0.5
 
 
 NUM_DRAWN = 24  # kernel parameters sampled from the prior for the first fit
-NUM_FRESH = 1  # sampled for each later fit, in addition to the kept ones
-NUM_KEPT = 2  # most probable kernel parameters that a fit passes on to the next
+NUM_FRESH = 1  # sampled for each later fit, in addition to those of the last fit
+NUM_BEST = 2  # most probable kernel parameters that a fit passes on to the next
 MIN_WEIGHT = 0.05  # relative to the most probable; kernel parameters with less weight are left out of a prediction
 
 
@@ -154,12 +154,13 @@ def singles_of(distances: Float64Array, params: KernelParams) -> Iterator[Float6
 
 
 def singles_between(
-    some: Float64Array, others: Float64Array, categorical: NDArray[np.bool_], params: KernelParams
+    codes: Float64Array, others: Float64Array, categorical: NDArray[np.bool_], params: KernelParams
 ) -> Iterator[Float64Array]:
-    """Yield m of each axis, (some, others), for codes (some, axes) and (others, axes), like :func:`singles_of`."""
-    scaled, single = np.empty((2, len(some), len(others)))
-    for one, other, is_categorical, rate in zip(some.T, others.T, categorical, params.rates, strict=True):
-        np.subtract(one[:, None], other, out=scaled)
+    """Yield m of each axis, (n, others), for codes (n, axes) and (others, axes), like :func:`singles_of`."""
+    scaled, single = np.empty((2, len(codes), len(others)))
+    axes = zip(codes.T, others.T, categorical, params.rates, strict=True)
+    for along_axis, others_along_axis, is_categorical, rate in axes:
+        np.subtract(along_axis[:, None], others_along_axis, out=scaled)
         make_distances(scaled, is_categorical)
         scaled *= rate
         matern(scaled, out=single)
@@ -296,15 +297,25 @@ class Posterior:
         self._final_growth = params.slope * training.max_doublings  # s r at the budget that predictions are for
         self._drift = params.drift * training.doublings  # u r, (rows,)
         self._final_drift = params.drift * training.max_doublings
+        # Factors of k due to budgets: at the largest budget, and for any two rows.
+        self._final_factor = (1 + self._final_growth) ** 2 + self._final_drift**2
+        factors = np.stack([1 + self._growth, self._drift])
+        self._growth_covariance: Float64Array = factors.T @ factors  # (rows, rows)
+
         num_pairs = training.distances.shape[1]
-        self._kernel = kernel(singles_of(training.distances, params), (num_pairs,), params)  # k, (pairs,)
-        self._covariance = self._observed_covariance()
-        cholesky: Float64Array = np.asarray(np.linalg.cholesky(self._covariance), dtype=np.float64)
+        singles = singles_of(training.distances, params)
+        kernel_of_pairs = kernel(singles, (num_pairs,), params)
+        self._kernel_of_rows = kernel_of_pairs[training.pair_index]  # k, (rows, rows)
+
+        covariance = self._observed_covariance()
+        cholesky: Float64Array = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
         inverse_root = inverse_of_lower(cholesky)
         self._inverse = inverse_root.T @ inverse_root  # faster than solving for as many columns as there are queries
         self._alpha = np.asarray(self._inverse @ values, dtype=np.float64)
-        data_fit = -0.5 * float((values * self._alpha).sum()) / self._num_outputs
-        complexity = float(np.log(np.diag(cholesky)).sum())  # log |K| / 2
+        fit_of_outputs = float((values * self._alpha).sum())  # the sum of y' alpha
+        data_fit = -0.5 * fit_of_outputs / self._num_outputs
+        log_diagonal = np.log(np.diag(cholesky))
+        complexity = float(log_diagonal.sum())  # log |K| / 2
         self.log_marginal_likelihood = data_fit - complexity
         self.log_density = self.log_marginal_likelihood + params.log_prior  # of the kernel parameters, given the values
 
@@ -318,15 +329,17 @@ class Posterior:
         solved = self._inverse @ cross_covariance
         mean = cross_covariance.T @ self._alpha
         explained = (cross_covariance * solved).sum(axis=0)
-        variance: Float64Array = self._prior_variance() - explained
+        prior_variance = (1 + ADDITIVE_VARIANCE) * self._final_factor + self._final_growth**2
+        variance: Float64Array = prior_variance - explained
         num_pending = queries.num_pending
         if not num_pending:
             return mean, variance
 
-        prior = self._pending_prior_covariance(queries)
+        kernel_from_pending = queries.kernel_from_pending(self.params)
+        prior_covariance = kernel_from_pending * self._final_factor + self._final_growth**2
         of_pending = cross_covariance[:, :num_pending]
-        posterior = prior - of_pending.T @ solved
-        explained_by_pending = self._explained_by_pending(posterior)
+        covariance = prior_covariance - of_pending.T @ solved
+        explained_by_pending = self._explained_by_pending(covariance)
         return mean, variance - explained_by_pending
 
     @cached_property
@@ -342,11 +355,13 @@ class Posterior:
     def _gradient_by_axes(self, outer: Float64Array) -> Float64Array:
         """Return the likelihood's gradient for squared length scales and additive variances, (2 * axes,)."""
         of_pairs = self._training.summed_over_pairs(outer * self._growth_covariance)
-        variances, distances = self.params.additive_variances, self._training.distances
-        scaled = distances * self.params.rates[:, None]
+        variances = self.params.additive_variances
+        scaled = self._training.distances * self.params.rates[:, None]
         relative = relative_gradient_by_length(scaled)
-        product, single = np.ones_like(of_pairs), np.empty_like(of_pairs)
-        of_single, of_single_length = np.empty_like(variances), np.empty_like(variances)
+        product = np.ones_like(of_pairs)
+        single = np.empty_like(of_pairs)
+        of_single = np.empty_like(variances)
+        of_single_length = np.empty_like(variances)
         for axis, along_axis in enumerate(scaled):
             matern(along_axis, out=single)
             product *= single
@@ -369,35 +384,16 @@ class Posterior:
         by_drift = 2 * self._drift @ weighted @ self._drift
         return np.array([by_noise, by_slope, by_drift])
 
-    @cached_property
-    def _kernel_of_rows(self) -> Float64Array:
-        """k (rows, rows) between the trials of the rows."""
-        return self._kernel[self._training.pair_index]
-
-    @cached_property
-    def _growth_covariance(self) -> Float64Array:
-        """Factors of k (rows, rows) due to the rows' budgets."""
-        factors = np.stack([1 + self._growth, self._drift])
-        covariance: Float64Array = factors.T @ factors
-        return covariance
-
     def _observed_covariance(self) -> Float64Array:
-        """Return K (rows, rows)."""
+        """Return K (rows, rows), with jitter on the diagonal that keeps the inversion stable."""
         covariance: Float64Array = self._kernel_of_rows * self._growth_covariance
         trace = float(np.trace(covariance))
         jitter = 1e-6 * trace / len(covariance)
-        covariance += np.outer(self._growth, self._growth)
-        covariance += self._noise_covariance(jitter)
-        return covariance
-
-    def _noise_covariance(self, jitter: float) -> Float64Array:
-        """Return the covariance (rows, rows) of trials' deviations and noise, with ``jitter`` on the diagonal.
-
-        The jitter keeps the inversion stable.
-        """
         noise = 0.5 * self.params.noise_variance * self._training.noise_pattern
         noise[np.diag_indices_from(noise)] += jitter
-        return noise
+        covariance += np.outer(self._growth, self._growth)
+        covariance += noise
+        return covariance
 
     def _cross_covariance(self, queries: Queries) -> Float64Array:
         """Return K_* (rows, pending trials + candidates)."""
@@ -408,19 +404,6 @@ class Posterior:
         covariance += growth * self._final_growth
         return covariance
 
-    def _prior_variance(self) -> float:
-        """Return the prior variance of g at the largest budget."""
-        return (1 + ADDITIVE_VARIANCE) * self._final_factor + self._final_growth**2
-
-    @property
-    def _final_factor(self) -> float:
-        """Ratio of k at the largest budget to k at the smallest."""
-        return (1 + self._final_growth) ** 2 + self._final_drift**2
-
-    def _pending_prior_covariance(self, queries: Queries) -> Float64Array:
-        """Return the prior covariance of g at the largest budget, (pending trials, pending trials + candidates)."""
-        return queries.kernel_from_pending(self.params) * self._final_factor + self._final_growth**2
-
     def _explained_by_pending(self, covariance: Float64Array) -> Float64Array:
         """Return the variance (pending trials + candidates,) that observing the pending trials with noise would remove.
 
@@ -430,8 +413,8 @@ class Posterior:
         noise = self.params.noise_variance * np.eye(num_pending)
         observed = covariance[:, :num_pending] + noise
         cholesky: Float64Array = np.asarray(np.linalg.cholesky(observed), dtype=np.float64)
-        root = inverse_of_lower(cholesky)
-        explained: Float64Array = ((root @ covariance) ** 2).sum(axis=0)
+        whitened = inverse_of_lower(cholesky) @ covariance
+        explained: Float64Array = (whitened**2).sum(axis=0)
         return explained
 
 
@@ -440,25 +423,24 @@ def predict(posteriors: Sequence[Posterior], queries: Queries) -> tuple[Float64A
 
     Each posterior is weighted by the probability of its kernel parameters.
     """
-    weights = _weights(posteriors)
-    are_used = weights >= MIN_WEIGHT
-    used = weights[are_used] / weights[are_used].sum()
-    predictions = [
-        posterior.predict(queries) for posterior, is_used in zip(posteriors, are_used, strict=True) if is_used
-    ]
-    means = np.array([mean for mean, _ in predictions])
-    variances = np.array([variance for _, variance in predictions])
-    mean: Float64Array = np.tensordot(used, means, 1)
-    within = used @ np.maximum(variances, MIN_VARIANCE)
-    between = np.tensordot(used, (means - mean) ** 2, 1)
-    return mean, np.sqrt(within[:, None] + between)
-
-
-def _weights(posteriors: Sequence[Posterior]) -> Float64Array:
-    """Return the posterior densities of the kernel parameters, relative to the highest."""
     logs = np.array([posterior.log_density for posterior in posteriors])
-    weights: Float64Array = np.exp(logs - logs.max())
-    return weights
+    densities = np.exp(logs - logs.max())  # relative to the highest
+    used = np.flatnonzero(densities >= MIN_WEIGHT).tolist()
+    densities = densities[used]
+    weights = densities / densities.sum()
+    means_of_used = []
+    variances_of_used = []
+    for index in used:
+        mean_of_one, variance_of_one = posteriors[index].predict(queries)
+        means_of_used.append(mean_of_one)
+        variances_of_used.append(variance_of_one)
+    means = np.array(means_of_used)
+    variances = np.maximum(variances_of_used, MIN_VARIANCE)
+    mean: Float64Array = np.tensordot(weights, means, 1)
+    within = weights @ variances
+    squared_distances = (means - mean) ** 2
+    between = np.tensordot(weights, squared_distances, 1)
+    return mean, np.sqrt(within[:, None] + between)
 
 
 class KernelFitter:
@@ -471,55 +453,55 @@ class KernelFitter:
 
     def __init__(self, num_axes: int) -> None:
         self._num_axes = num_axes
-        self._kept: list[KernelParams] = []
+        self._last_params: list[KernelParams] = []  # most probable ones of the last fit
 
     def posteriors(
         self, training: TrainingSet, values: Float64Array, random: np.random.Generator, *, is_due: bool
     ) -> list[Posterior]:
-        """Return the posteriors of a new fit if it ``is_due``, else the one under the most probable kept parameters."""
-        if is_due or not self._kept:
+        """Return the posteriors of a new fit if it ``is_due``, else the one under the best parameters of the last fit."""
+        if is_due or not self._last_params:
             return self.fit(training, values, random)
-        return [Posterior(self._kept[0], training, values)]
+        return [Posterior(self._last_params[0], training, values)]
 
     def fit(self, training: TrainingSet, values: Float64Array, random: np.random.Generator) -> list[Posterior]:
-        """Return the posteriors under the most probable kernel parameters found, which are kept for the next fit.
+        """Return the posteriors under the most probable kernel parameters found; the next fit starts from these.
 
         ``values`` (rows, outputs) are standardized.
         """
-        num_drawn = NUM_FRESH if self._kept else NUM_DRAWN
+        num_drawn = NUM_FRESH if self._last_params else NUM_DRAWN
         drawn = [KernelParams.draw(random, self._num_axes) for _ in range(num_drawn)]
-        starts = _most_probable([Posterior(params, training, values) for params in (*self._kept, *drawn)])
-        found = _most_probable([_ascended(starts[0], training, _num_steps(training)), *starts])
-        self._kept = [posterior.params for posterior in found]
-        return found
+        candidates = [Posterior(params, training, values) for params in (*self._last_params, *drawn)]
+        starts = _most_probable(candidates)
+        ascended = _ascend(starts[0], training)
+        best = _most_probable([ascended, *starts])
+        self._last_params = [posterior.params for posterior in best]
+        return best
 
 
-def _ascended(start: Posterior, training: TrainingSet, num_steps: int) -> Posterior:
+def _ascend(start: Posterior, training: TrainingSet) -> Posterior:
     """Return the most probable posterior found by gradient ascent.
 
     The steps are those of Rprop (Riedmiller and Braun, 1993): the sign of each component of the gradient gives the
     direction, and the step size depends on whether the sign has changed. A gradient that is not finite ends the ascent.
     """
-    best = now = start
+    num_rows = len(training.trial_index)
+    num_steps = max(NUM_STEPS * NUM_ROWS_AT_LENGTH // max(NUM_ROWS_AT_LENGTH, num_rows), 2)
+    best = current = start
     size = np.full(len(start.gradient), FIRST_STEP)
-    before = np.zeros_like(size)
+    last_gradient = np.zeros_like(size)
     for _ in range(num_steps):
-        if not np.isfinite(now.gradient).all():
+        if not np.isfinite(current.gradient).all():
             break
-        agreement = np.sign(now.gradient * before)
-        size = np.clip(size * np.choose(agreement.astype(int) + 1, (0.5, 1.0, 1.2)), SMALLEST_STEP, LARGEST_STEP)
-        before = np.where(agreement < 0, 0.0, now.gradient)  # a parameter whose sign has changed does not move
-        now = Posterior(now.params.moved(size * np.sign(before)), training, start.values)
-        best = max(best, now, key=lambda posterior: posterior.log_density)
+        agreement = np.sign(current.gradient * last_gradient)  # -1 if the sign has changed, 1 if not
+        factor = np.choose(agreement.astype(int) + 1, (0.5, 1.0, 1.2))
+        size = np.clip(size * factor, SMALLEST_STEP, LARGEST_STEP)
+        last_gradient = np.where(agreement < 0, 0.0, current.gradient)  # parameters whose sign has changed do not move
+        moved = current.params.moved(size * np.sign(last_gradient))
+        current = Posterior(moved, training, start.values)
+        best = max(best, current, key=lambda posterior: posterior.log_density)
     return best
 
 
-def _num_steps(training: TrainingSet) -> int:
-    """Return the number of steps, which is lower for large training sets, since each step takes longer."""
-    num_rows = len(training.trial_index)
-    return max(NUM_STEPS * NUM_ROWS_AT_LENGTH // max(NUM_ROWS_AT_LENGTH, num_rows), 2)
-
-
 def _most_probable(posteriors: Sequence[Posterior]) -> list[Posterior]:
-    """Return the NUM_KEPT posteriors with the highest density."""
-    return sorted(posteriors, key=lambda posterior: -posterior.log_density)[:NUM_KEPT]
+    """Return the NUM_BEST posteriors with the highest density."""
+    return sorted(posteriors, key=lambda posterior: -posterior.log_density)[:NUM_BEST]

@@ -67,7 +67,8 @@ class TrialResults:
         if not self.by_step:
             return {} if self.final is None else {last_of_all: self.final}
         values = {step: self.by_step[step] for step in self.ends}
-        return {**values, self.ends[-1]: self.latest}
+        values[self.ends[-1]] = self.latest
+        return values
 
 
 @dataclass(frozen=True)
@@ -128,39 +129,48 @@ class JointFront:
         """Merge the points of trials that have changed."""
         if not self._changed:
             return
-        stays = ~np.isin(self._owners, list(self._changed))
+        changed = np.array(list(self._changed), dtype=np.int64)
+        new_points = list(self._changed.values())
+        num_points = [len(points) for points in new_points]
+        new_owners = np.repeat(changed, num_points)
+
+        stays = ~np.isin(self._owners, changed)
         front = self._front_of(stays)
         index_after = np.cumsum(stays) - 1
-        num_points = [len(points) for points in self._changed.values()]
-        new_owners = np.repeat(np.array(list(self._changed), dtype=np.int64), num_points)
         num_staying = int(stays.sum())
-        self._points = np.concatenate([self._points[stays], *self._changed.values()])
+        self._points = np.concatenate([self._points[stays], *new_points])
         self._owners = np.concatenate([self._owners[stays], new_owners])
+
         new = np.arange(num_staying, len(self._points))
         self._front = self._join(index_after[front], new)
-        self._owners_on_front = set(self._owners[self._front].tolist())
+        owners_on_front = self._owners[self._front]
+        self._owners_on_front = set(owners_on_front.tolist())
         self._changed = {}
 
     def _front_of(self, stays: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return the front of the points that stay, by falling P."""
-        on_front = stays[self._front]
-        leaving = self._points[self._front[~on_front]]
+        is_staying = stays[self._front]
+        staying = self._front[is_staying]
+        leaving = self._front[~is_staying]
         polarity, similarity = self._points.T
         is_dominated = np.zeros(len(stays), dtype=np.bool_)  # by a leaving point, or equal to one
-        for leaving_polarity, leaving_similarity in leaving.tolist():
+        for leaving_polarity, leaving_similarity in self._points[leaving].tolist():
             is_dominated |= (polarity <= leaving_polarity) & (similarity <= leaving_similarity)
         candidates = np.flatnonzero(is_dominated & stays)
-        return self._join(self._front[on_front], candidates)
+        return self._join(staying, candidates)
 
     def _join(self, front: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the front of points on a front, given by falling P, and of others."""
         polarity, similarity = self._points[front].T
         other_polarity, other_similarity = self._points[others].T
-        num_higher = np.searchsorted(-polarity, -other_polarity, side="right")  # front points with at least this P
-        highest = np.append(-np.inf, similarity)[num_higher]  # highest S among those
-        uncovered = others[other_similarity > highest]
-        candidates = np.concatenate([front, uncovered])
-        joint_front: NDArray[np.int64] = candidates[front_indices(self._points[candidates])]
+        # The number of front points with at least this P, and the highest S among them.
+        num_higher = np.searchsorted(-polarity, -other_polarity, side="right")
+        highest_by_count = np.append(-np.inf, similarity)
+        highest = highest_by_count[num_higher]
+        is_uncovered = other_similarity > highest
+        candidates = np.concatenate([front, others[is_uncovered]])
+        on_front = front_indices(self._points[candidates])
+        joint_front: NDArray[np.int64] = candidates[on_front]
         return joint_front
 
 
@@ -277,7 +287,8 @@ class History:
 
     def training_data(self, random: np.random.Generator) -> tuple[TrainingSet, list[Row]]:
         """Return the training data: the first and the latest step of each chosen trial."""
-        steps = set(itertools.chain.from_iterable(results.ends for results in self.results.values())) or {0}
+        ends = [results.ends for results in self.results.values()]
+        steps = set(itertools.chain.from_iterable(ends)) or {0}
         first, last = min(steps), max(steps)
         numbers = sorted(self._choose_trials(random))
         chosen = [self.results[number] for number in numbers]
@@ -304,8 +315,8 @@ class History:
         num_values = sum(len(results.ends) or 1 for results in self.results.values())
         count = NUM_VALUES * len(self.results) // num_values
         num_best = int(count * BEST_SHARE)
-        num_latest = int(count * LATEST_SHARE)
         chosen = set(self.best(num_best))
+        num_latest = int(count * LATEST_SHARE)
         others = [number for number in self.results if number not in chosen]
         latest, older = others[-num_latest:], others[:-num_latest]
         chosen.update(latest)

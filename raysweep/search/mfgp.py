@@ -134,7 +134,8 @@ class MultiFidelitySampler(BaseSampler):
         """Warn once if trials complete without points; their attribute may have the wrong name."""
         if self._reference_point is None or self._has_warned or history.num_with_values:
             return
-        num_complete = sum(trial.state == TrialState.COMPLETE and trial.number in history.results for trial in trials)
+        complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
+        num_complete = sum(trial.number in history.results for trial in complete)
         if num_complete >= NUM_WITHOUT_POINTS:
             self._has_warned = True
             warnings.warn(
@@ -164,11 +165,14 @@ class MultiFidelitySampler(BaseSampler):
             return self._search
         # Trials in other states may have ended before they suggested all their parameters.
         has_all = (TrialState.COMPLETE, TrialState.PRUNED)
-        new = [trial for trial in trials if trial.number not in self._completed and trial.state in has_all]
-        self._completed.update((trial.number, trial) for trial in new)
+        new = {}
+        for trial in trials:
+            if trial.number not in self._completed and trial.state in has_all:
+                new[trial.number] = trial
+        self._completed.update(new)
         if not self._completed:
             return None
-        if self._search is None or not all(map(self._search.space.explains, new)):
+        if self._search is None or not all(map(self._search.space.explains, new.values())):
             numbers = sorted(self._completed)
             space = infer_space([self._completed[number] for number in numbers])
             self._search = _Search(space, self._reference_point)
@@ -192,22 +196,26 @@ class _Search:
         self.space = space
         self.history = History(space, has_points=reference_point is not None)
         num_axes = len(space.free)
-        self._acquisition: Acquisition = (
-            UpperConfidenceBound(num_axes) if reference_point is None else FrontImprovement(num_axes, reference_point)
-        )
+        self._acquisition: Acquisition
+        if reference_point is None:
+            self._acquisition = UpperConfidenceBound(num_axes)
+        else:
+            self._acquisition = FrontImprovement(num_axes, reference_point)
         self._pool: list[Candidate] = []
         self._proposed: set[Code] = set()
 
     def propose(self, random: np.random.Generator) -> Params:
         """Return the next configuration to try, empty if the space has no new one."""
         self._renew_pool(random)
-        return self._choose([*self._pool, *self._draw_near_best({}, random)], random)
+        copies = self._draw_near_best({}, random)
+        return self._choose([*self._pool, *copies], random)
 
     def complete(self, fixed: FixedParams, random: np.random.Generator) -> Params:
         """Return the next configuration to try among those with the fixed values."""
         candidates = [self._draw(fixed, random) for _ in range(NUM_RENEWED)]
-        untried = [candidate for candidate in candidates if self._is_new(candidate[1])]
-        return self._choose([*untried, *self._draw_near_best(fixed, random)] or candidates, random)
+        new = [(params, code) for params, code in candidates if self._is_new(code)]
+        new += self._draw_near_best(fixed, random)
+        return self._choose(new or candidates, random)
 
     def _is_new(self, code: Code) -> bool:
         """Return whether no trial has this configuration and it was not proposed before."""
@@ -219,7 +227,8 @@ class _Search:
             return {}
         codes = as_array([code for _, code in candidates], len(self.space.free))
         if self._uses_model:
-            best = int(np.argmax(self._acquisition.scores(self.history, codes, random)))
+            scores = self._acquisition.scores(self.history, codes, random)
+            best = int(np.argmax(scores))
         else:
             best = self._choose_without_model(codes, random)
         params, code = candidates[best]
@@ -269,16 +278,18 @@ class _Search:
         """Return copies of good trials with some values changed and with the fixed values; none during startup."""
         if not self._uses_model:
             return []
-        competing = {code for _, code in self._pool}
         smallest, largest = map(math.log, STEP_SIZES)
         copies: dict[Code, Params] = {}
+        competing = {code for _, code in self._pool}
         for number in self._acquisition.to_refine(self.history, NUM_REFINED, random):
             original = self.history.results[number].params
             for _ in range(NUM_COPIES):
                 size = math.exp(random.uniform(smallest, largest))
                 params = self.space.draw_near(original, size, random, fixed)
-                copies[self.space.code(params)] = params
-        return [(params, code) for code, params in copies.items() if code not in competing and self._is_new(code)]
+                code = self.space.code(params)
+                if code not in competing and self._is_new(code):
+                    copies[code] = params
+        return [(params, code) for code, params in copies.items()]
 
     def _draw(self, fixed: FixedParams, random: np.random.Generator) -> Candidate:
         params = self.space.draw(random, fixed)

@@ -91,7 +91,9 @@ class Scalarization:
             return [self.objective.tchebycheff(front, self.weight)]
         if self.aim == "both":
             return list(self.objective.best_point(front))
-        return [self.objective.area(front) if self.aim in ("area", "front") else self.objective.best_value(front)]
+        if self.aim in ("area", "front"):
+            return [self.objective.area(front)]
+        return [self.objective.best_value(front)]
 
 
 class RecentTrialsStorage(optuna.storages.InMemoryStorage):

@@ -27,6 +27,14 @@ class MeanScores:
     mean: Pair
     spread: Pair
 
+    @classmethod
+    def of(cls, pairs: Sequence[Pair]) -> "MeanScores":
+        """Return the mean scores of one pair per run."""
+        array = np.array(pairs)
+        mean = array.mean(axis=0)
+        spread = array.std(axis=0, ddof=1) if len(pairs) > 1 else np.zeros(2)
+        return cls(len(pairs), (float(mean[0]), float(mean[1])), (float(spread[0]), float(spread[1])))
+
 
 @dataclass
 class _Run:
@@ -121,21 +129,21 @@ class Replicates:
         means = self._mean_points(fronts)
         for deviation in (np.zeros(2), self._deviation_of_a_run()):
             shifted = means.shifted(deviation)
-            on_front = means.owners[_undominated(shifted, means.points)]
-            gains = {
-                original: means.gain(original, shifted, area)
-                for original in self._least_run(set(on_front.tolist()), rests)
-            }
-            if gains:
-                return max(gains, key=lambda original: (gains[original], -original))
+            owners = means.owners[_undominated(shifted, means.points)]
+            at_rest = [original for original in sorted(set(owners.tolist())) if rests(original)]
+            candidates = self._with_fewest_runs(at_rest)
+            if candidates:
+                gains = {original: means.gain(original, shifted, area) for original in candidates}
+                return max(candidates, key=lambda original: (gains[original], -original))
         return None
 
-    def _least_run(self, originals: set[int], rests: Callable[[int], bool]) -> list[int]:
-        """Return the originals at rest that lack runs and have the fewest, by number."""
-        num_runs = {original: len(self._runs[original]) for original in sorted(originals) if rests(original)}
-        lacking = {original: count for original, count in num_runs.items() if count < self.runs}
-        fewest = min(lacking.values(), default=0)
-        return [original for original, count in lacking.items() if count == fewest]
+    def _with_fewest_runs(self, originals: Sequence[int]) -> list[int]:
+        """Return the originals that lack runs and have the fewest."""
+        num_runs = {original: len(self._runs[original]) for original in originals}
+        fewest = min(num_runs.values(), default=self.runs)
+        if fewest >= self.runs:
+            return []
+        return [original for original in originals if num_runs[original] == fewest]
 
     def _mean_points(self, fronts: Mapping[int, Front]) -> _MeanPoints:
         lengths = [len(front) for front in fronts.values()]
@@ -157,13 +165,13 @@ class Replicates:
             if self._front(original):
                 key = self._keys[original]
                 equal.setdefault(key, []).append(original)
-        chosen = [max(originals, key=self._progress) for originals in equal.values()]
-        return {original: self._front(original) for original in chosen}
 
-    def _progress(self, original: int) -> tuple[int, int]:
-        """Return a configuration's number of runs and the most examples its original has seen."""
-        runs = self._runs[original]
-        return len(runs), max(runs[original].points)
+        def progress(original: int) -> tuple[int, int]:
+            runs = self._runs[original]
+            return len(runs), max(runs[original].points)
+
+        chosen = [max(originals, key=progress) for originals in equal.values()]
+        return {original: self._front(original) for original in chosen}
 
     def _front(self, original: int) -> Front:
         if original not in self._fronts:
@@ -173,30 +181,33 @@ class Replicates:
 
     def _deviation_of_a_run(self) -> Float64Array:
         """Return the standard deviations (2,) of one run's P and S, pooled over all points reached by several runs."""
-        spreads = [scores.spread for scores in self._replicated_scores() if scores.runs > 1]
+        spreads = []
+        for original, runs in self._runs.items():
+            if len(runs) == 1:
+                continue
+            for points in self.means(original).values():
+                spreads += [scores.spread for scores in points.values() if scores.runs > 1]
         if not spreads:
             return np.zeros(2)
         variances = np.array(spreads) ** 2
         deviation: Float64Array = np.sqrt(variances.mean(axis=0))
         return deviation
 
-    def _replicated_scores(self) -> list[MeanScores]:
-        replicated = [original for original, runs in self._runs.items() if len(runs) > 1]
-        by_budget = [points for original in replicated for points in self.means(original).values()]
-        return [scores for points in by_budget for scores in points.values()]
-
     def means(self, original: int, ending: int | None = None) -> dict[int, dict[Any, MeanScores]]:
         """Return a configuration's mean scores by ascending examples seen and by point name.
 
         Run ``ending`` counts as if it had ended.
         """
-        pairs: dict[int, dict[Any, list[Pair]]] = {}
+        pairs_by_budget: dict[int, dict[Any, list[Pair]]] = {}
         for run in self._counting_runs(original, ending):
             for examples_seen, points in run.points.items():
-                by_name = pairs.setdefault(examples_seen, {})
+                pairs_by_name = pairs_by_budget.setdefault(examples_seen, {})
                 for name, pair in points.items():
-                    by_name.setdefault(name, []).append(pair)
-        return {examples_seen: _means_by_name(pairs[examples_seen]) for examples_seen in sorted(pairs)}
+                    pairs_by_name.setdefault(name, []).append(pair)
+        means = {}
+        for examples_seen, pairs_by_name in sorted(pairs_by_budget.items()):
+            means[examples_seen] = {name: MeanScores.of(pairs) for name, pairs in pairs_by_name.items()}
+        return means
 
     def mean_fronts(self, original: int) -> dict[int, Front]:
         """Return, by ascending examples seen, the front of all the configuration's means so far."""
@@ -209,24 +220,14 @@ class Replicates:
         return fronts
 
 
-def _means_by_name(pairs: Mapping[Any, list[Pair]]) -> dict[Any, MeanScores]:
-    return {name: _mean_scores(found) for name, found in pairs.items()}
-
-
-def _mean_scores(pairs: list[Pair]) -> MeanScores:
-    array = np.array(pairs)
-    mean = array.mean(axis=0)
-    spread = array.std(axis=0, ddof=1) if len(pairs) > 1 else np.zeros(2)
-    return MeanScores(len(pairs), (float(mean[0]), float(mean[1])), (float(spread[0]), float(spread[1])))
-
-
 def _feasible(fronts: dict[int, Front], area: Area) -> dict[int, Front]:
     """Return the feasible points of the fronts that have some, or all fronts if none has."""
-    feasible = {
-        original: tuple(pair for pair in front if area([pair]) >= 0)  # the area of an infeasible point is negative
-        for original, front in fronts.items()
-    }
-    return {original: front for original, front in feasible.items() if front} or fronts
+    feasible_fronts = {}
+    for original, front in fronts.items():
+        feasible = tuple(pair for pair in front if area([pair]) >= 0)  # the area of an infeasible point is negative
+        if feasible:
+            feasible_fronts[original] = feasible
+    return feasible_fronts or fronts
 
 
 def _area_of(points: Float64Array, area: Area) -> float:

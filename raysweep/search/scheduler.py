@@ -12,7 +12,7 @@ from typing import Any
 
 from raysweep.config.preset import Preset, preset_of
 from raysweep.config.space import Space
-from raysweep.config.sweep import ObjectiveConfig, PlateauConfig, SweepConfig
+from raysweep.config.sweep import PlateauConfig, SweepConfig
 from raysweep.errors import InputError
 from raysweep.metrics.objective import Objective, Pair, front_of
 from raysweep.results.types import TrialStatus
@@ -73,8 +73,8 @@ class RequestedConfigs:
 
     def has(self, preset: Preset) -> bool:
         """Return whether this exact configuration, with no parameter left to the sampler, is in the queue."""
-        others = (requested.preset for requested in (*self._requested, *self._first))
-        return preset.is_complete and any(other.is_complete and other.params == preset.params for other in others)
+        queued = [requested.preset for requested in (*self._requested, *self._first)]
+        return preset.is_complete and any(other.is_complete and other.params == preset.params for other in queued)
 
     def take(self) -> RequestedConfig:
         """Remove and return the next one; the queue must not be empty."""
@@ -139,20 +139,16 @@ class Scheduler:
 
     def ask(self) -> TrialState | None:
         """Return the trial to run next: a paused one, a new one or a replicate; None if nothing can run now."""
-        trial = None if self.on_plateau else self._ask_search()
-        if trial is None:
-            original = self._next_to_replicate()
-            trial = None if original is None else self.replicate(original)
-        return trial
-
-    def _ask_search(self) -> TrialState | None:
-        """Return the next trial of the search itself; requested configurations start before paused trials resume."""
-        if self.requested and self.can_start:
-            return self.propose()
-        resumed = self.early_stopper.next_to_resume(self.can_start)
-        if resumed is not None:
-            return self.resume(resumed)
-        return self.propose() if self.can_start else None
+        if not self.on_plateau:
+            if self.requested and self.can_start:  # before paused trials resume
+                return self.propose()
+            resumed = self.early_stopper.next_to_resume(self.can_start)
+            if resumed is not None:
+                return self.resume(resumed)
+            if self.can_start:
+                return self.propose()
+        original = self._next_to_replicate()
+        return None if original is None else self.replicate(original)
 
     def _next_to_replicate(self) -> int | None:
         return self.replicates.next(self._is_at_rest, self.objective.area)
@@ -248,27 +244,28 @@ class Scheduler:
             InputError: If a score is not finite. Nothing has changed in this case, and the trial can only fail.
         """
         trial = self.trials[number]
-        _check_scores(f"trial {number}, after {examples_seen:,} examples", points)
-        self._add_points(trial, examples_seen, points, names)
+        for polarity, similarity in points:
+            if not (math.isfinite(polarity) and math.isfinite(similarity)):
+                raise InputError(
+                    f"trial {number}, after {examples_seen:,} examples: a point scores P {polarity} and S {similarity}; "
+                    "allowed: finite numbers"
+                )
+        trial.front = front_of([*trial.front, *points])
+        named_points = dict(zip(names or range(len(points)), points, strict=True))
+        self.replicates.rung(number, examples_seen, named_points)
         if trial.replicate_of is not None:
             return None
         self.front = front_of([*self.front, *points])
-        self._report(trial, examples_seen)
+        if self.replicates.has_any(number):
+            self._report_means(number)
+        else:
+            self.proposer.report(number, examples_seen, trial.front)
         standing = self._standing(trial, points)
         if can_start is None:
             can_start = self.can_start
         reason = self.early_stopper.on_rung(number, examples_seen, standing, ahead, can_start)
         trial.reason = reason if reason and ahead else ""
         return trial.reason or None
-
-    def _add_points(
-        self, trial: TrialState, examples_seen: int, points: Sequence[Pair], names: Sequence[Hashable] | None
-    ) -> None:
-        """Record the points of a trial's rung by name, or by position if they have no names."""
-        trial.front = front_of([*trial.front, *points])
-        positions = range(len(points))
-        named_points = dict(zip(names or positions, points, strict=True))
-        self.replicates.rung(trial.number, examples_seen, named_points)
 
     def _standing(self, trial: TrialState, points: Sequence[Pair]) -> Standing:
         feasible = tuple(point for point in trial.front if not self.objective.violation(point))
@@ -293,7 +290,9 @@ class Scheduler:
         if trial.replicate_of is not None:
             trial.status = status
             if not failed:
-                self._tell_means(trial.replicate_of)
+                self._report_means(trial.replicate_of)
+                if self._is_at_rest(trial.replicate_of):
+                    self.proposer.tell(trial.replicate_of, self.trials[trial.replicate_of].status)
             return
         if trial.status == TrialStatus.RUNNING:
             self.proposer.tell(number, status)
@@ -301,22 +300,10 @@ class Scheduler:
         trial.status = status
         self.early_stopper.end(number)
 
-    def _report(self, trial: TrialState, examples_seen: int) -> None:
-        """Report a trial's front at a rung to the sampler, or the fronts of its means if it has replicates."""
-        if self.replicates.has_any(trial.number):
-            self._report_means(trial.number)
-        else:
-            self.proposer.report(trial.number, examples_seen, trial.front)
-
     def _report_means(self, original: int) -> None:
+        """Replace the sampler's data on a configuration with the fronts of the means over its runs."""
         for examples_seen, front in self.replicates.mean_fronts(original).items():
             self.proposer.report(original, examples_seen, front)
-
-    def _tell_means(self, original: int) -> None:
-        """Replace the sampler's data on a configuration with the means over its runs."""
-        self._report_means(original)
-        if self._is_at_rest(original):
-            self.proposer.tell(original, self.trials[original].status)
 
     def _rest(self, number: int, status: TrialStatus) -> None:
         self.trials[number].status = status
@@ -324,33 +311,17 @@ class Scheduler:
         if not self.front:
             return
         area = self.objective.area(self.front)
-        if self._has_grown_to(area):
+        last_area = self._area_at_growth
+        min_growth = self.plateau.growth if self.plateau else 0.0
+        if last_area is None or area > last_area + min_growth * abs(last_area):
             self._area_at_growth = area
             self._num_rests_at_growth = self._num_rests
-
-    def _has_grown_to(self, area: float) -> bool:
-        """Return whether a front of this area has grown enough since it last did."""
-        before = self._area_at_growth
-        if before is None:
-            return True
-        min_growth = self.plateau.growth if self.plateau else 0.0
-        return area > before + min_growth * abs(before)
-
-
-def make_objective(objective: ObjectiveConfig, reference: Pair) -> Objective:
-    """Return a sweep's objective, given P and S of the reference encoder on dev."""
-    return Objective.of(objective.polarity_weight, objective.similarity, objective.constraints.model_dump(), reference)
-
-
-def _check_scores(place: str, points: Sequence[Pair]) -> None:
-    for polarity, similarity in points:
-        if not (math.isfinite(polarity) and math.isfinite(similarity)):
-            raise InputError(f"{place}: a point scores P {polarity} and S {similarity}; allowed: finite numbers")
 
 
 def make_scheduler(config: SweepConfig, space: Space, reference: Pair, *, seed_offset: int = 0) -> Scheduler:
     """Return the scheduler of a new sweep, given P and S of the reference encoder on dev."""
-    objective = make_objective(config.objective, reference)
+    constraints = config.objective.constraints.model_dump()
+    objective = Objective.of(config.objective.polarity_weight, config.objective.similarity, constraints, reference)
     seed = (config.seed + seed_offset) % 2**32
     # An untrained trial scores like the reference encoder, unless that is a different encoder.
     untrained = reference if config.reference_encoder == config.model else None

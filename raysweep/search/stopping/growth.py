@@ -87,7 +87,7 @@ class _Trials:
     def __init__(self) -> None:
         self.paused: dict[int, _Trial] = {}
         self.running: dict[int, _Trial] = {}  # from one rung to another
-        self.begun: list[int] = []  # numbers of trials that have had a rung, in order of their first
+        self.with_rungs: list[int] = []  # numbers of trials that have had a rung, in order of their first
         self._all: dict[int, _Trial] = {}
 
     def __getitem__(self, number: int) -> _Trial:
@@ -108,7 +108,7 @@ class _Trials:
     def pause(self, number: int) -> None:
         """Pause a trial that had a rung, until it is set running again."""
         if len(self._all[number].curve.points) == 1:
-            self.begun.append(number)
+            self.with_rungs.append(number)
         self.set_running(number, running=False)
 
     def set_running(self, number: int, *, running: bool) -> None:
@@ -210,7 +210,7 @@ class Growth:
         expected_gains = self.expected_gains(can_start)
         candidates = list(expected_gains)
         if not can_start:
-            worth_resuming = [trial for trial in candidates if self._is_worth_resuming(trial, expected_gains[trial])]
+            worth_resuming = [trial for trial, gain in expected_gains.items() if self._is_worth_resuming(trial, gain)]
             # Good trials without expected gain may be slow starters.
             candidates = worth_resuming or [trial for trial in candidates if self._is_good(trial)]
         # Ties go to the largest own front, then to the earlier trial.
@@ -320,13 +320,13 @@ class Growth:
         """Return the mean gain of the latest trials from their start, each measured against the front without that trial."""
         if self._expected_gain_of_new is not None:
             return self._expected_gain_of_new
-        begun = self._trials.begun
-        if not begun:
+        with_rungs = self._trials.with_rungs
+        if not with_rungs:
             return math.inf
-        largest = [begun[place] for place in itertools.islice(self._by_area, NUM_LARGEST)]
+        largest = [with_rungs[place] for place in itertools.islice(self._by_area, NUM_LARGEST)]
         front_of_largest = self._joint_front(largest)
         gains = []
-        for number in begun[-NUM_LATEST:]:
+        for number in with_rungs[-NUM_LATEST:]:
             front = front_of_largest
             if number in largest:
                 front = self._joint_front(other for other in largest if other != number)
@@ -339,8 +339,9 @@ class Growth:
 
     def _joint_front(self, trials: Iterable[int]) -> Staircase:
         front = Staircase(self.reference_point)
-        points = [pair for trial in trials for pair in self._trials[trial].curve.front]
-        front.add_all(np.array(points).reshape(-1, 2))
+        fronts = [self._trials[trial].curve.front for trial in trials]
+        points = np.array(list(itertools.chain.from_iterable(fronts)))
+        front.add_all(points.reshape(-1, 2))
         return front
 
 

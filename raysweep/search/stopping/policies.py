@@ -153,16 +153,18 @@ class ParetoHalving(SuccessiveHalving):
     """
 
     def ranking(self, reached: Mapping[int, Standing]) -> list[int]:
-        fronts = [standing.front for standing in reached.values()]
-        points = [point for front in fronts for point in front]
-        owners = np.repeat(np.arange(len(fronts)), [len(front) for front in fronts])
-        best_layers = np.full(len(fronts), len(points))  # worse than any layer, for trials without points
-        np.minimum.at(best_layers, owners, layers(points))
-        layer_of = dict(zip(reached, best_layers.tolist(), strict=True))
+        points: list[Pair] = []
+        owners: list[int] = []
+        for trial, standing in reached.items():
+            points += standing.front
+            owners += [trial] * len(standing.front)
+        best_layers = dict.fromkeys(reached, len(points))  # worse than any layer, for trials without points
+        for trial, layer in zip(owners, layers(points).tolist(), strict=True):
+            best_layers[trial] = min(best_layers[trial], layer)
 
         def rank(trial: int) -> tuple[bool, int, float, int]:
             area = reached[trial].area
-            return area < 0, layer_of[trial], -area, trial
+            return area < 0, best_layers[trial], -area, trial
 
         return sorted(reached, key=rank)
 
