@@ -230,8 +230,9 @@ class Experiment:
         seconds = time.perf_counter() - started
         yield LAST, {**self._measured(training), "train_seconds": seconds}
         for name, average in {**averages, MEAN_OF_RUNGS: of_rungs}.items():
-            with average.in_place():
-                yield name, {**self._measured(training), "train_seconds": seconds}
+            average.swap()
+            yield name, {**self._measured(training), "train_seconds": seconds}
+            average.swap()
 
     def _measured(self, training: "Training") -> dict[str, float]:
         """Return the front of the model's current weights."""

@@ -99,7 +99,7 @@ def ours(turns: Turns, task: Task, later: bool = False) -> Scores | None:
 def _training(task: Task, bench: Workbench, examples: int, later: bool) -> Training:
     training = Training(task.config(examples), bench, SEED, 1)
     if later:
-        training.prefix = bench.prefix(training.config, training.precision, num_draws=len(bench.tokens))
+        training.prefix = bench.prefix(training.config, training.precision, num_reads=len(bench.tokens))
     return training
 
 

@@ -126,8 +126,9 @@ class TrainedEncoder:
             return
         ids = np.concatenate([bucket for pack in packs for bucket in pack])
         padding = table.padding_idx
-        always = [self._pad_id] if padding is None else [self._pad_id, padding]
-        words = np.unique(np.append(self.tokens.of_ids(ids), always)).astype(np.int64)
+        padding_words = [self._pad_id] if padding is None else [self._pad_id, padding]
+        tokens = np.append(self.tokens.of_ids(ids), padding_words)
+        words = np.unique(tokens).astype(np.int64)
         word_ids = torch.from_numpy(words)
         rows = table.weight.index_select(0, word_ids.to(table.weight.device))
         row_of_word = torch.zeros(table.num_embeddings, dtype=torch.int64)
@@ -223,11 +224,13 @@ class RecomputedBatch:
         gradient = self._embeddings.grad
         assert gradient is not None, "the loss has to go backward first"
         end = self._streams.position()
-        sizes = [sum(map(len, pack)) for pack in self._batch.packs]
-        gradients = gradient.split(sizes)
-        for pack, position, pack_gradient in zip(self._batch.packs, self._positions, gradients, strict=True):
+        packs = self._batch.packs
+        pack_sizes = [sum(map(len, pack)) for pack in packs]
+        gradients = gradient.split(pack_sizes)
+        for pack, position, pack_gradient in zip(packs, self._positions, gradients, strict=True):
             self._streams.go_to(position)
-            self._forward(pack).float().backward(pack_gradient)
+            embeddings = self._forward(pack).float()
+            embeddings.backward(pack_gradient)
         self._streams.go_to(end)
 
     def _forward(self, pack: Pack) -> Tensor:

@@ -155,12 +155,13 @@ def _pack_result(result: RungResult) -> tuple[dict[str, Any], dict[str, Tensor]]
 
     The scores are (3, queries), or (2, queries) without accuracy.
     """
+    scores_by_key = {**result.points, **result.labeled}
     values = {name: getattr(result, name) for name in _RESULT_VALUES}
-    values["keys"] = [*result.points, *result.labeled]
+    values["keys"] = list(scores_by_key)
     if result.calibration is not None:
         values["calibration"] = asdict(result.calibration)
     tensors = {}
-    for index, scores in enumerate([*result.points.values(), *result.labeled.values()]):
+    for index, scores in enumerate(scores_by_key.values()):
         rows = [scores.polarity, scores.similarity]
         if scores.accuracy is not None:
             rows.append(scores.accuracy)
@@ -173,14 +174,13 @@ def _unpack_result(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
     labeled: dict[PointKey, Scores] = {}
     for index, (kind, value) in enumerate(values["keys"]):
         scores = labeled if kind == LABELED else points
-        scores[kind, value] = Scores(*tensors[f"last.{index}"].numpy())
-    calibration = values.get("calibration")
-    return RungResult(
-        **{name: values[name] for name in _RESULT_VALUES},
-        points=points,
-        labeled=labeled,
-        calibration=None if calibration is None else Calibration(**calibration),
-    )
+        rows = tensors[f"last.{index}"].numpy()
+        scores[kind, value] = Scores(*rows)
+    plain_values = {name: values[name] for name in _RESULT_VALUES}
+    calibration = None
+    if "calibration" in values:
+        calibration = Calibration(**values["calibration"])
+    return RungResult(**plain_values, points=points, labeled=labeled, calibration=calibration)
 
 
 def write(place: str | Path | Folder, number: int, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
@@ -191,12 +191,17 @@ def write(place: str | Path | Folder, number: int, tensors: Mapping[str, Tensor]
     Raises:
         OSError: If the checkpoint cannot be written or does not match its source.
     """
+    from safetensors.torch import save_file
+
     folder = as_folder(place)
     name = f"{number:09d}"
     temporary = folder.path / f".{uuid.uuid4().hex[:8]}"
     temporary.mkdir(parents=True)
     try:
-        _write_files(temporary, tensors, values)
+        plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+        save_file(plain, temporary / "tensors")
+        text = json.dumps({"schema": SCHEMA, "checksum": _checksum(plain), **values})
+        (temporary / "values.json").write_text(text, encoding="utf-8")
         flush(temporary)
         try:
             _read_files(temporary)
@@ -212,15 +217,6 @@ def write(place: str | Path | Folder, number: int, tensors: Mapping[str, Tensor]
         if other < name:  # never delete a newer one of a process that took over the trial
             folder.remove(other)
     folder.let_go(name)
-
-
-def _write_files(folder: Path, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-    from safetensors.torch import save_file
-
-    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    save_file(plain, folder / "tensors")
-    text = json.dumps({"schema": SCHEMA, "checksum": _checksum(plain), **values})
-    (folder / "values.json").write_text(text, encoding="utf-8")
 
 
 def read(place: str | Path | Folder) -> tuple[dict[str, Tensor], dict[str, Any]] | None:

@@ -26,8 +26,8 @@ class Generator:
         count = like.numel()
         words = self.bits.random_raw(-(-count // 4))  # 64 bits each
         values = words.view(np.int16)[:count]
-        kept = torch.from_numpy(values).ge_(dropped - _STEPS // 2)  # 1 and 0, in place
-        return kept.to(like.dtype).mul_(_STEPS / (_STEPS - dropped)).view_as(like)
+        is_kept = torch.from_numpy(values).ge_(dropped - _STEPS // 2)  # 1 and 0, in place
+        return is_kept.to(like.dtype).mul_(_STEPS / (_STEPS - dropped)).view_as(like)
 
 
 class FastDropout(nn.Dropout):
@@ -52,10 +52,18 @@ class Dropouts:
     def __init__(self, model: nn.Module, device: str) -> None:
         self.generator = Generator()
         if device == "cpu":
-            _replace_layers(model, self.generator)
-        self._layers = {name: module for name, module in model.named_modules() if isinstance(module, nn.Dropout)}
+            for module in list(model.modules()):
+                for name, child in module.named_children():
+                    if type(child) is nn.Dropout:
+                        setattr(module, name, FastDropout(child.p, self.generator))
+        self._layers: dict[str, nn.Dropout] = {}
+        self._attention: dict[str, Any] = {}
+        for name, module in model.named_modules():
+            if isinstance(module, nn.Dropout):
+                self._layers[name] = module
+            if isinstance(getattr(module, "attention_dropout", None), int | float):
+                self._attention[name] = module
         self._own_rates = {name: layer.p for name, layer in self._layers.items()}
-        self._attention = {name: module for name, module in model.named_modules() if _has_rate_of_its_own(module)}
         self._own_rates |= {name: module.attention_dropout for name, module in self._attention.items()}
 
     @property
@@ -104,14 +112,3 @@ class RandomStreams:
         torch.set_rng_state(on_cpu)
         if on_gpu is not None and self._gpu is not None:
             torch.cuda.set_rng_state(on_gpu, self._gpu)
-
-
-def _has_rate_of_its_own(module: Any) -> bool:
-    return isinstance(getattr(module, "attention_dropout", None), int | float)
-
-
-def _replace_layers(model: nn.Module, generator: Generator) -> None:
-    for module in list(model.modules()):
-        for name, child in module.named_children():
-            if type(child) is nn.Dropout:
-                setattr(module, name, FastDropout(child.p, generator))

@@ -51,7 +51,8 @@ class SoftmaxLoss(nn.Module):
         The embeddings are (batch, width). The result is a scalar, the mean over sentences of (KL(p, q) + KL(q, p)) / 2,
         which R-Drop adds to the loss (Liang et al. 2021, arXiv:2106.14448).
         """
-        log_p, log_q = (nn.functional.log_softmax(logits(self.head, each), dim=-1) for each in (embeddings, others))
+        log_p = nn.functional.log_softmax(logits(self.head, embeddings), dim=-1)
+        log_q = nn.functional.log_softmax(logits(self.head, others), dim=-1)
         by_class = (log_p.exp() - log_q.exp()) * (log_p - log_q)
         return by_class.sum(dim=-1).mean() / 2
 
@@ -131,8 +132,7 @@ def retention_term(embeddings: list[Tensor], reference: list[Tensor]) -> Tensor:
     example's first sentence with each of its others; if examples are single sentences, each one with the next in the
     batch.
     """
-    tuned, frozen = (_pair_cosines(columns) for columns in (embeddings, reference))
-    return nn.functional.mse_loss(tuned, frozen)
+    return nn.functional.mse_loss(_pair_cosines(embeddings), _pair_cosines(reference))
 
 
 def _pair_cosines(columns: list[Tensor]) -> Tensor:

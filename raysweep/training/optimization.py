@@ -1,8 +1,7 @@
 """Optimizer, learning rates and weight average of a trial."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -24,13 +23,14 @@ def build_optimizer(
     by_height: dict[int, list[torch.nn.Parameter]] = {}
     for name, parameter in parameters.items():
         if parameter.requires_grad:
-            by_height.setdefault(heights.get(name, 0), []).append(parameter)
+            height = heights.get(name, 0)
+            by_height.setdefault(height, []).append(parameter)
     groups: list[dict[str, Any]] = []
     for height, parameters_at_height in by_height.items():
-        matrices = [parameter for parameter in parameters_at_height if parameter.ndim >= 2]
-        vectors = [parameter for parameter in parameters_at_height if parameter.ndim < 2]
         factor = config.layer_decay**height
+        matrices = [parameter for parameter in parameters_at_height if parameter.ndim >= 2]
         groups.append({"params": matrices, "weight_decay": config.weight_decay, "rate_factor": factor})
+        vectors = [parameter for parameter in parameters_at_height if parameter.ndim < 2]
         groups.append({"params": vectors, "weight_decay": 0.0, "rate_factor": factor})
     rate = config.peak_learning_rate
     if config.optimizer == "adamw":
@@ -154,12 +154,3 @@ class WeightAverage:
         for name, parameter in self._parameters.items():
             parameter.data, self.tensors[name] = self.tensors[name], parameter.data
         self.is_shown = not self.is_shown
-
-    @contextmanager
-    def in_place(self) -> Iterator[None]:
-        """Swap the averages into the parameters within the context."""
-        self.swap()
-        try:
-            yield
-        finally:
-            self.swap()

@@ -88,9 +88,10 @@ class Training:
 
     def set_precision(self, arithmetic: str) -> None:
         """Train in ``fp32`` or ``bf16`` from now on, with a prefix cache in the same precision."""
-        num_examples = self.config.examples_per_rung * self.num_rungs
         self.precision = arithmetic
-        self.prefix = self.bench.prefix(self.config, arithmetic, num_examples * self.order.num_columns)
+        num_examples = self.config.examples_per_rung * self.num_rungs
+        num_reads = num_examples * self.order.num_columns
+        self.prefix = self.bench.prefix(self.config, arithmetic, num_reads)
 
     @property
     def rung_is_full(self) -> bool:
@@ -145,7 +146,9 @@ class Training:
         try:
             return [self._add_gradient(ids, targets, num_batches) for ids, targets in step_batches]
         except RuntimeError as error:
-            if self.recomputes or not _is_out_of_memory(error):
+            # On the GPU, or on the host.
+            is_out_of_memory = isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+            if self.recomputes or not is_out_of_memory:
                 raise
         self.recomputes = True
         self.streams.go_to(position)
@@ -172,7 +175,7 @@ class Training:
         return loss.detach()
 
     def _batch_sizes(self) -> list[int]:
-        """Return the batch sizes of the next step. The last batch of a rung may be smaller."""
+        """Return the batch sizes of the next step; the last batch of a rung may be smaller."""
         left = self.config.examples_per_rung - self.progress.seen_in_rung
         batch_size = self.config.batch_size
         num_batches = min(self.config.accumulation_steps, -(-left // batch_size))
@@ -308,8 +311,11 @@ class Training:
         """
         examples = self._validation_examples
         embeddings = self._on_device(encoded.queries)
-        columns = [embeddings[self._on_device(rows)] for rows in examples.rows.T]
-        labels = self._loss_labels(self.bench.dev.queries[examples.rows], examples.targets)
+        columns = []
+        for positions in examples.rows.T:
+            columns.append(embeddings[self._on_device(positions)])
+        ids = self.bench.dev.queries[examples.rows]
+        labels = self._loss_labels(ids, examples.targets)
         with torch.no_grad():
             loss = float(self.loss.compute_loss_from_embeddings(columns, labels))
         if encoded.query_classes is None:
@@ -317,11 +323,6 @@ class Training:
         predicted = encoded.query_classes.argmax(axis=1)
         num_errors = (predicted != self.bench.dev.query_labels).sum()
         return loss, int(num_errors)
-
-
-def _is_out_of_memory(error: RuntimeError) -> bool:
-    """Return whether the GPU or the host ran out of memory."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def measure_peak_bytes(bench: Workbench, configs: Iterable[TrialConfig]) -> int:

@@ -83,11 +83,11 @@ def rungs(
     again.
     """
     intervals = Intervals(checkpoint_seconds)
-    for each in rungs_and_progress(
+    for result in rungs_and_progress(
         config, workbench, intervals, seed=seed, num_rungs=num_rungs, checkpoints=checkpoints
     ):
-        if isinstance(each, RungResult):
-            yield each
+        if isinstance(result, RungResult):
+            yield result
 
 
 @dataclass(frozen=True)
@@ -134,9 +134,9 @@ def rungs_and_progress(  # noqa: PLR0913 (the arguments of rungs, and callbacks)
             if training.rung_is_full:  # saved below, with its result
                 break
             reports = now - reported >= intervals.progress_seconds
-            leaving = reports and leaves()
+            is_leaving = reports and leaves()
             is_due = now - saved >= intervals.checkpoint_seconds
-            if checkpoints is not None and (is_due or leaving):
+            if checkpoints is not None and (is_due or is_leaving):
                 on_rest()
                 checkpoint.save(training, checkpoints, last)
                 saved = now

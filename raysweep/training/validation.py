@@ -13,7 +13,7 @@ from raysweep.metrics.retrieval import top_k
 
 MAX_ANCHORS = examples.CHUNK
 NUM_NEIGHBORS = 4  # per anchor, in its own class and in others
-NUM_EXAMPLES = 4096  # maximum
+MAX_EXAMPLES = 4096
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class ValidationExamples:
 
         ``cosines`` are the targets of scored pairs, for the same class and for different classes.
         """
+        num_queries = len(queries)
         labels = np.asarray(prepared.sentences.labels[queries])
         vectors = np.asarray(prepared.reference_embeddings[queries])
-        num_anchors = min(len(queries), MAX_ANCHORS)
-        anchors = np.arange(num_anchors)
+        anchors = np.arange(min(num_queries, MAX_ANCHORS))
         neighbors = _neighbors(vectors, labels, anchors)
         triplets, _ = _draw("triplet", anchors, neighbors, cosines)
         if kind == "labeled_sentence":
-            every_query = np.arange(len(queries))
+            every_query = np.arange(num_queries)
             return cls(every_query[:, None], labels, triplets)
         rows, targets = _draw(kind, anchors, neighbors, cosines)
         return cls(rows, targets, triplets)
@@ -58,12 +58,12 @@ def _neighbors(
     same_class = labels[anchors, None] == labels
     k = min(NUM_NEIGHBORS, len(vectors))
     sides = []
-    for candidates in (same_class, ~same_class):
-        allowed = np.where(candidates, cosines, -np.inf)
-        found = top_k(allowed, k)
-        found_cosines = np.take_along_axis(allowed, found, 1)
-        exists = np.isfinite(found_cosines)
-        sides.append(np.where(exists, found, -1))
+    for is_candidate in (same_class, ~same_class):
+        candidate_cosines = np.where(is_candidate, cosines, -np.inf)
+        nearest = top_k(candidate_cosines, k)
+        nearest_cosines = np.take_along_axis(candidate_cosines, nearest, 1)
+        exists = np.isfinite(nearest_cosines)
+        sides.append(np.where(exists, nearest, -1))
     return np.stack(sides, axis=1).astype(np.int32)
 
 
@@ -74,7 +74,7 @@ def _draw(
     cosines: tuple[float, float],
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32] | None]:
     counts = examples.num_candidates(kind, neighbors)
-    quotas = examples.allocate(counts, NUM_EXAMPLES, seed=0)
+    quotas = examples.allocate(counts, MAX_EXAMPLES, seed=0)
     chunk = examples.Chunk(0, anchors, neighbors, quotas)
     return examples.draw(kind, chunk, 0, cosines)
 

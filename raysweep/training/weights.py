@@ -29,7 +29,9 @@ def save_point(folder: Path, model: "SentenceTransformer", head: Head | None, re
     temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
     temporary.mkdir(parents=True)
     try:
-        save_file(_trained(model), temporary / "trained.safetensors")
+        parameters = dict(model.named_parameters()).items()
+        trained = {name: value.detach().contiguous() for name, value in parameters if value.requires_grad}
+        save_file(trained, temporary / "trained.safetensors")
         if head is not None:
             np.savez(temporary / "head.npz", weight=head.weight, bias=head.bias, temperature=head.temperature)
         if reading is not None:
@@ -38,14 +40,6 @@ def save_point(folder: Path, model: "SentenceTransformer", head: Head | None, re
         temporary.rename(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)  # if the disk is full
-
-
-def _trained(model: "SentenceTransformer") -> "dict[str, torch.Tensor]":
-    trained = {}
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            trained[name] = parameter.detach().contiguous()
-    return trained
 
 
 def read_point(folder: Path) -> "tuple[dict[str, torch.Tensor], Head | None]":
@@ -73,7 +67,11 @@ def _read_head(file: Path) -> Head | None:
             weight, bias, temperature = arrays["weight"], arrays["bias"], arrays["temperature"]
     except (ValueError, KeyError, TypeError, AttributeError, MemoryError, zipfile.BadZipFile) as error:
         raise ValueError(f"{file.name}: {error}") from None
-    are_numbers = weight.dtype.kind == bias.dtype.kind == temperature.dtype.kind == "f"
-    if not are_numbers or weight.ndim != 2 or bias.shape != weight.shape[:1] or temperature.shape:
-        raise ValueError(f"{file.name}: holds no weights (classes, width) with biases (classes,) and a temperature")
+    kinds = {array.dtype.kind for array in (weight, bias, temperature)}
+    has_shapes = weight.ndim == 2 and bias.shape == weight.shape[:1] and temperature.ndim == 0
+    if kinds != {"f"} or not has_shapes:
+        raise ValueError(
+            f"{file.name}: the arrays have other types or shapes; allowed: floating-point weights (classes, width), "
+            "biases (classes,) and a temperature"
+        )
     return Head(weight, bias, float(temperature))

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from raysweep.encoders.frozen_prefix import Prefix
 
 
-# A trial uses the prefix cache if it reads at least 1 / SENTENCES_PER_DRAW of all sentences. A process runs several
+# A trial uses the prefix cache if it reads at least 1 / MAX_SENTENCES_PER_READ of all sentences. A process runs several
 # trials, so the cache pays off before one trial has read everything.
-SENTENCES_PER_DRAW = 4
+MAX_SENTENCES_PER_READ = 4
 
 
 @dataclass(frozen=True)
@@ -81,12 +81,13 @@ class Workbench:
 
         config = EncoderConfig(**self.prepared.model)
         source = locate_same(config, self.prepared.model_identity)
-        self.model = encoder.load(config, device=self.device, source=source)
-        encoder.check_no_adapter(self.model, config)
-        self.dropouts = Dropouts(self.model, self.model.device.type)
-        self.initial = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+        model = encoder.load(config, device=self.device, source=source)
+        encoder.check_no_adapter(model, config)
+        self.model = model
+        self.dropouts = Dropouts(model, model.device.type)
+        self.initial = {name: value.detach().clone() for name, value in model.state_dict().items()}
+        self.parameter_names = [name for name, _ in model.named_parameters()]
         self.tokens = Tokens.open(self.prepared.tokens_artifact.folder)
-        self.parameter_names = [name for name, _ in self.model.named_parameters()]
         self._prefix: Prefix | None = None  # of the last trial with a cache
 
     @cached_property
@@ -120,20 +121,20 @@ class Workbench:
         frozen = freezing.frozen_names(self.parameter_names, level, freeze_output_dense=config.freeze_output_dense)
         for name, parameter in self.model.named_parameters():
             parameter.requires_grad_(name not in frozen)
-        resting = freezing.frozen_modules(self.parameter_names, self.dropouts.names, level)
-        self.dropouts.set(config.dropout, () if config.frozen_dropout else resting)
+        frozen_modules = freezing.frozen_modules(self.parameter_names, self.dropouts.names, level)
+        self.dropouts.set(config.dropout, off=() if config.frozen_dropout else frozen_modules)
 
-    def prefix(self, config: TrialConfig, arithmetic: str, num_draws: int) -> "Prefix | None":
+    def prefix(self, config: TrialConfig, arithmetic: str, num_reads: int) -> "Prefix | None":
         """Return the cache of the frozen blocks' outputs, reusing the last trial's if it has the same blocks.
 
-        Return None if nothing can be cached, or if the trial reads too few sentences (``num_draws``, with repetition)
+        Return None if nothing can be cached, or if the trial reads too few sentences (``num_reads``, with repetition)
         for computing whole groups of them to pay off.
         """
         import torch
 
         from raysweep.encoders.frozen_prefix import Prefix
 
-        reads_enough = SENTENCES_PER_DRAW * num_draws >= len(self.tokens)
+        reads_enough = MAX_SENTENCES_PER_READ * num_reads >= len(self.tokens)
         if config.frozen_dropout or not self.cache_bytes or not reads_enough:
             return None
         modules = [name for name, _ in self.model.named_modules()]
@@ -171,16 +172,9 @@ class Workbench:
         """Return these points in the form of a ledger event, without trial and step, which the event has."""
         tuned = self.tuned()
         described = []
-        for key, each in scores.items():
+        for key, scores_of_point in scores.items():
             kind, value = key
             width = operating_points.width(key, tuned, evaluation)
-            point = evaluation.point(
-                each,
-                trial=None,
-                step=None,
-                kind=kind,
-                value=value,
-                width=width,
-            )
+            point = evaluation.point(scores_of_point, trial=None, step=None, kind=kind, value=value, width=width)
             described.append(point_values(point))
         return described

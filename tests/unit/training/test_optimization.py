@@ -44,8 +44,8 @@ def test_quadratic_follows_the_published_formula():
 @given(st.sampled_from(sorted(PUBLISHED)), st.integers(1, 200), st.integers(0, 50), st.floats(0, 1))
 def test_published_formula_applies_after_warm_up(kind, num_steps, warmup_steps, place):
     t = round(place * num_steps)
-    found = rate_multiplier(kind, warmup_steps + t, warmup_steps + num_steps, warmup_steps)
-    assert found == pytest.approx(PUBLISHED[kind](t, num_steps), abs=1e-12)
+    multiplier = rate_multiplier(kind, warmup_steps + t, warmup_steps + num_steps, warmup_steps)
+    assert multiplier == pytest.approx(PUBLISHED[kind](t, num_steps), abs=1e-12)
 
 
 @pytest.mark.parametrize("warmup_steps", [0, 1, 7, 50, 200])
@@ -73,8 +73,8 @@ def test_exponential_equals_torchs_scheduler_stepped_at_each_epoch(decay, restar
             position = step if restart else 10 * rung + step
             warm = min(1.0, position / warmup_steps)
             expected = warm if warm < 1 else peer.get_last_lr()[0]
-            found = rate_multiplier("exponential", position, 10, warmup_steps, rung=rung, decay=decay)
-            assert found == pytest.approx(expected, abs=1e-12)
+            multiplier = rate_multiplier("exponential", position, 10, warmup_steps, rung=rung, decay=decay)
+            assert multiplier == pytest.approx(expected, abs=1e-12)
         optimizer.step()
         peer.step()
 
@@ -186,9 +186,10 @@ def test_average_is_the_weighted_mean_of_all_steps(decay: float, num_steps: int,
         average.update()
     expected = weighted_mean(history[1:], decay)
     np.testing.assert_allclose(average.tensors["a"], expected, rtol=1e-9, atol=1e-12)
-    with average.in_place():
-        np.testing.assert_allclose(trained["a"].detach(), expected, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(trained["b"].detach(), -expected[:1], rtol=1e-9, atol=1e-12)
+    average.swap()
+    np.testing.assert_allclose(trained["a"].detach(), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(trained["b"].detach(), -expected[:1], rtol=1e-9, atol=1e-12)
+    average.swap()
     np.testing.assert_array_equal(trained["a"].detach(), history[-1])
 
 
