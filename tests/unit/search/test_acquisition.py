@@ -1,4 +1,4 @@
-"""What a configuration is expected to add to the joint front, against quadrature; and searches that aim at the front."""
+"""Expected gains compared with quadrature, and searches that maximize the joint front."""
 
 import math
 import pickle
@@ -34,7 +34,7 @@ NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
 
 
 def gain_by_quadrature(front: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> float:
-    """Return what points (points, 2) are expected to add to the front, by their gain at each pair of nodes."""
+    """Return the expected gain of points (points, 2) over a front, from their gain at each pair of nodes."""
     scores = np.stack(np.meshgrid(NODES, NODES, indexing="ij"), axis=-1).reshape(-1, 1, 2)
     points = mean + deviation * scores
     fronts = np.broadcast_to(front, (len(points), *front.shape))
@@ -53,36 +53,39 @@ def areas(points: np.ndarray) -> np.ndarray:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(0, 6), st.integers(1, 3))
-def test_the_expected_gain_is_that_of_quadrature(seed: int, num_steps: int, num_points: int) -> None:
+def test_expected_gain_equals_quadrature(seed: int, num_steps: int, num_points: int) -> None:
     random = np.random.default_rng(seed)
     front = random.uniform((0.4, 0.1), (0.9, 0.6), (num_steps, 2))
     polarity = np.sort(random.uniform(0.4, 0.9, num_points))
     similarity = -np.sort(-random.uniform(0.1, 0.6, num_points))
     mean = np.stack([polarity, similarity], axis=1)
-    deviation = np.broadcast_to(random.uniform(0.02, 0.2, 2), mean.shape)  # alike, so that none passes another
-    found = expected_gains(Steps(REFERENCE_POINT, front), mean[None], deviation[None])
-    assert found == pytest.approx([gain_by_quadrature(front, mean, deviation)], rel=1e-3, abs=1e-5)
+    deviation = np.broadcast_to(random.uniform(0.02, 0.2, 2), mean.shape)  # equal, so that the points keep their order
+    gains = expected_gains(Steps(REFERENCE_POINT, front), mean[None], deviation[None])
+    assert gains == pytest.approx([gain_by_quadrature(front, mean, deviation)], rel=1e-3, abs=1e-5)
 
 
-def test_without_uncertainty_the_expected_gain_is_what_is_gained() -> None:
+def test_expected_gain_without_uncertainty_is_the_actual_gain() -> None:
     front = [(0.6, 0.5), (0.8, 0.3)]
-    for point, gained in (((0.7, 0.4), 0.1 * 0.1), ((0.9, 0.6), 0.4 * 0.4 - 0.1 * 0.3 - 0.2 * 0.1), ((0.7, 0.3), 0.0)):
-        found = expected_gains(Steps(REFERENCE_POINT, np.array(front)), np.array([[point]]), np.full((1, 1, 2), 1e-9))
-        assert found == pytest.approx([gained], abs=1e-8)
+    for point, expected in (
+        ((0.7, 0.4), 0.1 * 0.1),
+        ((0.9, 0.6), 0.4 * 0.4 - 0.1 * 0.3 - 0.2 * 0.1),
+        ((0.7, 0.3), 0.0),
+    ):
+        gains = expected_gains(Steps(REFERENCE_POINT, np.array(front)), np.array([[point]]), np.full((1, 1, 2), 1e-9))
+        assert gains == pytest.approx([expected], abs=1e-8)
 
 
-def test_one_far_point_of_the_normal_distribution() -> None:
-    """On an empty front the expected gain is the product of two expected excesses; at the reference point itself
-    each is a deviation over the root of 2 pi."""
-    found = expected_gains(
+def test_expected_gain_on_an_empty_front() -> None:
+    """It is the product of two expected excesses; at the reference point, each is a deviation over the root of 2 pi."""
+    gains = expected_gains(
         Steps(REFERENCE_POINT, np.empty((0, 2))), np.array([[REFERENCE_POINT]]), np.array([[(0.1, 0.2)]])
     )
-    assert found == pytest.approx([0.1 * 0.2 / (2 * math.pi)])
+    assert gains == pytest.approx([0.1 * 0.2 / (2 * math.pi)])
 
 
 @pytest.mark.parametrize("num_steps", [30, 100])
-def test_a_front_of_many_steps_is_made_one_of_fewer_with_as_much_area(num_steps: int) -> None:
-    """What one point is expected to add to it stays nearly the same too: it is in closed form over each."""
+def test_merged_steps_keep_the_area_of_the_front(num_steps: int) -> None:
+    """The expected gain of a point over the merged steps is nearly the same too."""
     angles = np.linspace(0.05, 0.5 * math.pi - 0.05, num_steps)
     points = np.stack([0.5 + 0.4 * np.cos(angles), 0.2 + 0.3 * np.sin(angles)], axis=1)
     front = Steps(REFERENCE_POINT, points)
@@ -101,65 +104,65 @@ ARC = Space({"x": Range(0, 1, False, False), "y": Range(0, 1, False, False), "ki
 
 
 def on_an_arc(values: Mapping[str, Any]) -> Pair:
-    """With y 0.3 and kind a, x moves a point along an arc from the highest P to the highest S."""
+    """Return a point that x moves along an arc from the highest P to the highest S, if y is 0.3 and kind is a."""
     angle = 0.5 * math.pi * values["x"]
     radius = 0.4 * (1 - 2 * (values["y"] - 0.3) ** 2) * (1 if values["kind"] == "a" else 0.8)
     return (0.5 + radius * math.cos(angle), 0.2 + radius * math.sin(angle))
 
 
-def searched(aim: Aim, seed: int, sampler: str = "mfgp", num_trials: int = 30) -> list[Pair]:
+def search(aim: Aim, seed: int, sampler: str = "mfgp", num_trials: int = 30) -> list[Pair]:
+    """Return the points of a search's trials."""
     proposer = Proposer(ARC, sampler, seed, Objective(0.5, REFERENCE_POINT), aim)
-    found = []
+    points = []
     for number in range(num_trials):
-        found.append(on_an_arc(proposer.ask(number)))
-        proposer.report(number, 1, (found[-1],))
+        points.append(on_an_arc(proposer.ask(number)))
+        proposer.report(number, 1, (points[-1],))
         proposer.tell(number, TrialStatus.COMPLETED)
-    return found
+    return points
 
 
-def test_a_search_for_the_front_comes_to_all_of_it() -> None:
-    """The whole arc has a quarter of a circle's area; trials that only have the most area lie in its middle."""
-    whole = math.pi * 0.4**2 / 4
+def test_search_for_the_front_covers_all_of_it() -> None:
+    """The arc has the area of a quarter circle. Maximizing each trial's own area only finds its middle."""
+    area_of_arc = math.pi * 0.4**2 / 4
     shares = {
-        aim: np.median([hypervolume(searched(aim, seed), REFERENCE_POINT) / whole for seed in range(3)])
+        aim: np.median([hypervolume(search(aim, seed), REFERENCE_POINT) / area_of_arc for seed in range(3)])
         for aim in ("front", "area")
     }
     assert shares["front"] > 0.9
     assert shares["front"] > shares["area"]
-    by_chance = [hypervolume(searched("front", seed, "random"), REFERENCE_POINT) / whole for seed in range(3)]
-    assert shares["front"] > np.median(by_chance)
+    random_shares = [hypervolume(search("front", seed, "random"), REFERENCE_POINT) / area_of_arc for seed in range(3)]
+    assert shares["front"] > np.median(random_shares)
 
 
-def test_other_samplers_take_a_trials_own_area_for_the_front() -> None:
-    assert searched("front", 0, "tpe", 20) == searched("area", 0, "tpe", 20)
+def test_other_samplers_replace_the_front_by_each_trials_own_area() -> None:
+    assert search("front", 0, "tpe", 20) == search("area", 0, "tpe", 20)
 
 
-def test_two_objectives_are_the_front_for_mfgp() -> None:
-    assert (
-        searched("both", 0, num_trials=20) == searched("front", 0, num_trials=20) != searched("area", 0, num_trials=20)
-    )
+def test_mfgp_replaces_two_objectives_by_the_front() -> None:
+    both, front, area = (search(aim, 0, num_trials=20) for aim in ("both", "front", "area"))
+    assert both == front != area
 
 
-def test_the_first_trial_lies_in_the_middle_of_the_ranges() -> None:
+def test_first_trial_is_near_the_middle_of_the_ranges() -> None:
     first = [Proposer(ARC, "mfgp", seed, Objective(0.5, REFERENCE_POINT), "front").ask(0) for seed in range(4)]
     assert all(abs(values[name] - 0.5) < 0.15 for values in first for name in ("x", "y"))
     assert len({values["x"] for values in first}) == 4
 
 
-def test_the_next_trials_are_normal_draws_about_the_middle_of_the_ranges() -> None:
-    drawn = []
+def test_startup_trials_are_normally_distributed_around_the_middle() -> None:
+    proposed = []
     for seed in range(60):
         proposer = Proposer(ARC, "mfgp", seed, Objective(0.5, REFERENCE_POINT), "front")
-        drawn += [proposer.ask(number) for number in range(4)][1:]
+        proposed += [proposer.ask(number) for number in range(4)][1:]
     deviation = 0.25
     expected = truncnorm(-0.5 / deviation, 0.5 / deviation, loc=0.5, scale=deviation)
     for name in ("x", "y"):
-        assert kstest([values[name] for values in drawn], expected.cdf).pvalue > 0.01
-    assert 0.4 < np.mean([values["kind"] == "a" for values in drawn]) < 0.6
+        assert kstest([values[name] for values in proposed], expected.cdf).pvalue > 0.01
+    assert 0.4 < np.mean([values["kind"] == "a" for values in proposed]) < 0.6
 
 
-def test_while_no_trial_lies_above_the_reference_point_it_looks_for_one() -> None:
-    """Points that miss the constraint on S by less and less, the larger x is."""
+def test_search_approaches_the_reference_point_first() -> None:
+    """The larger x is, the less the points miss the constraint on S."""
     objective = Objective(0.5, REFERENCE_POINT, min_similarity=0.6)
     proposer = Proposer(ARC, "mfgp", 0, objective, "front")
     for number in range(12):
@@ -186,8 +189,8 @@ def front_trial(number: int, points: list[Pair] | None) -> optuna.trial.FrozenTr
 
 
 @pytest.mark.parametrize("storage", ["memory", "database"])
-def test_any_study_may_tell_the_points_of_its_trials(storage: str) -> None:
-    """Trials with a large x dominate the others; a database makes text of the steps."""
+def test_points_are_read_from_user_attributes_of_any_study(storage: str) -> None:
+    """Trials with a large x dominate the others. A database converts the steps to text."""
     study = optuna.create_study(
         direction="maximize",
         sampler=MultiFidelitySampler(seed=0, reference_point=REFERENCE_POINT),
@@ -203,8 +206,8 @@ def test_any_study_may_tell_the_points_of_its_trials(storage: str) -> None:
 
 
 @pytest.mark.parametrize("points", [None, [], [(0.9, math.nan)], [(math.inf, 0.9)]], ids=str)
-def test_a_trial_without_finite_points_counts_as_poor(points: list[Pair] | None) -> None:
-    """Those with a large x would be good, but none of them tells its points."""
+def test_trial_without_finite_points_counts_as_poor(points: list[Pair] | None) -> None:
+    """Trials with a large x would be good, but none of them reports finite points."""
     study = optuna.create_study(
         direction="maximize", sampler=MultiFidelitySampler(seed=0, reference_point=REFERENCE_POINT)
     )
@@ -218,19 +221,19 @@ def test_a_trial_without_finite_points_counts_as_poor(points: list[Pair] | None)
     assert np.median([trial.params["x"] for trial in study.get_trials()[12:]]) < 0.75
 
 
-def test_what_runs_is_not_proposed_again() -> None:
-    """With one best configuration found, eight proposals at once lie apart from each other."""
+def test_concurrent_proposals_are_spread_out() -> None:
+    """Although one configuration is the best, eight proposals at once differ."""
     proposer = Proposer(ARC, "mfgp", 0, Objective(0.5, REFERENCE_POINT), "front")
     for number in range(10):
         point = on_an_arc(proposer.ask(number))
         proposer.report(number, 1, (point,))
         proposer.tell(number, TrialStatus.COMPLETED)
-    asked = [proposer.ask(number) for number in range(10, 18)]
-    assert np.ptp([values["x"] for values in asked]) > 0.4
+    proposed = [proposer.ask(number)["x"] for number in range(10, 18)]
+    assert np.ptp(proposed) > 0.4
 
 
-def test_a_trial_of_many_points_is_known_by_those_that_lie_farthest() -> None:
-    """On an arc as wide as high those are where the direction itself meets it, whatever the scores' units are."""
+def test_trial_is_represented_by_its_farthest_points() -> None:
+    """On an arc, each direction selects the point where it meets the arc, in any units of the scores."""
     angles = np.linspace(0, 0.5 * math.pi, 91)
     front = np.stack([np.cos(angles), 50 * np.sin(angles)], axis=1)
     rows = [Row(0, 1, 1.0, front), Row(1, 1, 0.0, front[:1]), Row(2, 1, None, None)]
@@ -243,8 +246,8 @@ def test_a_trial_of_many_points_is_known_by_those_that_lie_farthest() -> None:
     assert points[2] == pytest.approx(np.quantile(points[:2], 0.1, axis=0))
 
 
-def test_the_joint_front_is_that_of_the_trials_that_a_study_shows() -> None:
-    """A storage may hide trials, in favor of others that went on from them."""
+def test_joint_front_excludes_hidden_trials() -> None:
+    """A storage may hide trials that were reported again later."""
     study = optuna.create_study(direction="maximize")
     points = [(0.6 + number / 100, 0.5 - number / 100) for number in range(4)]
     for number, point in enumerate([*points, (0.55, 0.6)]):
@@ -259,7 +262,7 @@ def test_the_joint_front_is_that_of_the_trials_that_a_study_shows() -> None:
     assert (0.55, 0.6) in map(tuple, history.joint_front.points)
 
 
-def test_points_of_a_running_trial_may_change_at_one_step() -> None:
+def test_points_of_a_running_trial_may_change_at_the_same_step() -> None:
     study = optuna.create_study(direction="maximize")
     study.add_trial(front_trial(0, [(0.7, 0.4)]))
     trial = study.ask()
@@ -273,7 +276,7 @@ def test_points_of_a_running_trial_may_change_at_one_step() -> None:
     assert history.joint_front.points.tolist() == [[0.9, 0.9]]
 
 
-def test_a_sampler_that_aims_at_the_front_goes_on_from_a_pickle() -> None:
+def test_pickled_front_sampler_continues_identically() -> None:
     def objective(trial: optuna.Trial) -> float:
         values = {"x": trial.suggest_float("x", 0, 1), "y": trial.suggest_float("y", 0, 1), "kind": "a"}
         trial.report(1.0, 1)
@@ -281,18 +284,18 @@ def test_a_sampler_that_aims_at_the_front_goes_on_from_a_pickle() -> None:
         return 1.0
 
     sampler = MultiFidelitySampler(seed=0, reference_point=REFERENCE_POINT)
-    one = optuna.create_study(direction="maximize", study_name="the same", sampler=sampler)
-    one.optimize(objective, n_trials=40)
-    again = pickle.loads(pickle.dumps(sampler))
-    other = optuna.create_study(direction="maximize", study_name="the same", sampler=again)
-    other.add_trials(one.trials)
-    for study in (one, other):
-        study.optimize(objective, n_trials=4)
-    assert [trial.params for trial in one.trials] == [trial.params for trial in other.trials]
+    study = optuna.create_study(direction="maximize", study_name="shared", sampler=sampler)
+    study.optimize(objective, n_trials=40)
+    copied_sampler = pickle.loads(pickle.dumps(sampler))
+    copied_study = optuna.create_study(direction="maximize", study_name="shared", sampler=copied_sampler)
+    copied_study.add_trials(study.trials)
+    study.optimize(objective, n_trials=4)
+    copied_study.optimize(objective, n_trials=4)
+    assert [trial.params for trial in study.trials] == [trial.params for trial in copied_study.trials]
 
 
-def test_with_many_rows_the_kernels_are_fitted_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both at first and then each once in three proposals, with 65 to 96 rows."""
+def test_kernels_are_fitted_in_turn_with_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 65 to 96 rows, both are fitted at first, and then each once in three proposals."""
     fitted: list[int] = []
     fit = KernelFitter.fit
 

@@ -1,4 +1,4 @@
-"""Conditional spaces: drawn from, and learned from the trials of a study."""
+"""Conditional spaces: random configurations, and spaces inferred from the trials of a study."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,11 +19,11 @@ Objective = Callable[[optuna.Trial], float]
 
 @settings(deadline=None)
 @given(st.sampled_from(SPACES), SEEDS, st.floats(0.001, 3.0))
-def test_what_is_drawn_lies_in_the_space(space: Any, seed: int, size: float) -> None:
-    """By the sweep's own space, which says what a configuration is called and whether it is whole."""
-    drawn_from, random = make_conditional_space(space), np.random.default_rng(seed)
-    known = drawn_from.draw(random, {})
-    for params in (known, drawn_from.draw_near(known, size, random, {})):
+def test_samples_are_within_the_space(space: Any, seed: int, size: float) -> None:
+    """The sweep's space checks the names of the parameters and that none is missing."""
+    space_to_sample, random = make_conditional_space(space), np.random.default_rng(seed)
+    known = space_to_sample.draw(random, {})
+    for params in (known, space_to_sample.draw_near(known, size, random, {})):
         values = {name.rpartition(".")[2]: value for name, value in params.items()}
         fixed = {"optimizer": "adamw"} if space is MIXED else {}
         assert space.suggest_fixed(values | fixed).params == params
@@ -31,19 +31,19 @@ def test_what_is_drawn_lies_in_the_space(space: Any, seed: int, size: float) -> 
 
 @settings(deadline=None)
 @given(st.sampled_from(SPACES), SEEDS)
-def test_what_is_given_is_never_changed(space: Any, seed: int) -> None:
-    drawn_from, random = make_conditional_space(space), np.random.default_rng(seed)
-    known, wanted = drawn_from.draw(random, {}), drawn_from.draw(random, {})
-    assert drawn_from.draw_near(known, 0.3, random, wanted) == wanted
-    given_rate = drawn_from.draw_near(known, 0.3, random, {"learning_rate": 2e-5})
+def test_given_values_are_kept(space: Any, seed: int) -> None:
+    space_to_sample, random = make_conditional_space(space), np.random.default_rng(seed)
+    known, fixed = space_to_sample.draw(random, {}), space_to_sample.draw(random, {})
+    assert space_to_sample.draw_near(known, 0.3, random, fixed) == fixed
+    given_rate = space_to_sample.draw_near(known, 0.3, random, {"learning_rate": 2e-5})
     assert given_rate["learning_rate"] == 2e-5
 
 
-def test_about_two_values_are_changed() -> None:
-    drawn_from, random = make_conditional_space(MIXED), np.random.default_rng(0)
-    known = drawn_from.draw(random, {"loss": "a"})
-    copies = [drawn_from.draw_near(known, 0.05, random, {"loss": "a"}) for _ in range(1000)]
-    numbers = ["loss=a.margin", "learning_rate"]  # always another value when changed
+def test_two_values_change_on_average() -> None:
+    space_to_sample, random = make_conditional_space(MIXED), np.random.default_rng(0)
+    known = space_to_sample.draw(random, {"loss": "a"})
+    copies = [space_to_sample.draw_near(known, 0.05, random, {"loss": "a"}) for _ in range(1000)]
+    numbers = ["loss=a.margin", "learning_rate"]  # a changed value always differs
     num_changed = np.mean([sum(copy[name] != known[name] for name in numbers) for copy in copies])
     assert num_changed == pytest.approx(2 * 2 / 5, rel=0.1)
 
@@ -70,7 +70,7 @@ def by_number(trial: optuna.Trial) -> float:
     return 0.0
 
 
-def test_where_parameters_exist_is_learned_from_choices() -> None:
+def test_conditions_on_choices_are_inferred() -> None:
     space = infer_space(trials_of(by_choice))
     conditions = {parameter.name: parameter.condition for parameter in space.parameters}
     assert conditions["loss"] is conditions["rate"] is None
@@ -81,7 +81,7 @@ def test_where_parameters_exist_is_learned_from_choices() -> None:
     assert not space.unexplained
 
 
-def test_where_parameters_exist_is_learned_from_numbers() -> None:
+def test_conditions_on_numbers_are_inferred() -> None:
     space = infer_space(trials_of(by_number))
     conditions = {parameter.name: parameter.condition for parameter in space.parameters}
     assert conditions["units_0"] is None
@@ -92,24 +92,24 @@ def test_where_parameters_exist_is_learned_from_numbers() -> None:
 
 
 @pytest.mark.parametrize("objective", [by_choice, by_number])
-def test_what_is_drawn_from_a_learned_space_is_what_the_objective_asks_for(objective: Objective) -> None:
+def test_samples_from_an_inferred_space_match_the_objective(objective: Objective) -> None:
     trials = trials_of(objective, 200)
     space, random = infer_space(trials), np.random.default_rng(0)
     assert all(map(space.explains, trials))
-    agreed = []
+    has_matched = []
     for _ in range(100):
         params = space.draw(random, {})
         trial = optuna.trial.FixedTrial(params)
         try:
             objective(trial)
-        except ValueError:  # it asked for what was not drawn
-            agreed.append(False)
+        except ValueError:  # the objective suggests a parameter that the sample lacks
+            has_matched.append(False)
         else:
-            agreed.append(trial.params == params)
-    assert np.mean(agreed) > 0.97  # but for limits on numbers that no trial has come close to
+            has_matched.append(trial.params == params)
+    assert np.mean(has_matched) > 0.97  # limits on numbers are only known approximately
 
 
-def test_what_depends_on_two_parameters_is_left_out() -> None:
+def test_parameter_that_depends_on_two_others_is_unexplained() -> None:
     def both(trial: optuna.Trial) -> float:
         first, second = (trial.suggest_categorical(name, [True, False]) for name in ("first", "second"))
         return trial.suggest_float("x", 0, 1) if first and second else 0.0
@@ -119,7 +119,7 @@ def test_what_depends_on_two_parameters_is_left_out() -> None:
     assert space.unexplained == {"x"}
 
 
-def test_ranges_that_differ_from_trial_to_trial_are_joined() -> None:
+def test_ranges_that_differ_between_trials_are_joined() -> None:
     def moving(trial: optuna.Trial) -> float:
         high = 1 + trial.number % 3
         return trial.suggest_float("x", -trial.number % 2, high) + trial.suggest_int("n", 2, 2 + 2 * high, step=2)
@@ -131,7 +131,7 @@ def test_ranges_that_differ_from_trial_to_trial_are_joined() -> None:
     assert all(map(space.explains, trials))
 
 
-def test_a_trial_that_was_asked_for_something_else_is_not_explained() -> None:
+def test_trial_with_other_parameters_is_not_explained() -> None:
     trials = trials_of(by_choice)
     only_a = [trial for trial in trials if trial.params["loss"] == "a"]
     others = [trial for trial in trials if trial.params["loss"] != "a"]

@@ -1,4 +1,4 @@
-"""What every sampler and every stopper must do, played on an invented landscape with a simulated clock."""
+"""The contract of samplers and early stopping policies, tested on an invented landscape with a simulated clock."""
 
 import functools
 import re
@@ -14,8 +14,8 @@ from support.landscape import AHEAD, AIMS, ANY_SAMPLER, NUM_RUNGS, POLICIES, RAN
 
 
 @functools.cache
-def whole(sampler: str, policy: str, aim: Aim, workers: int) -> Player:
-    """A search that was played to its end, for tests to look at."""
+def finished_search(sampler: str, policy: str, aim: Aim, workers: int) -> Player:
+    """Return a search that was played to its end."""
     return Player(make(sampler, policy, aim), workers, (2, 5)).play()
 
 
@@ -30,8 +30,9 @@ combinations = pytest.mark.parametrize(("sampler", "policy", "aim"), list(dict.f
 
 @CONTRACT
 @combinations
-def test_the_same_seed_and_events_give_the_same_search(sampler: str, policy: str, aim: Aim, workers: int) -> None:
-    first, second = whole(sampler, policy, aim, workers), Player(make(sampler, policy, aim), workers, (2, 5)).play()
+def test_equal_seeds_and_events_give_equal_searches(sampler: str, policy: str, aim: Aim, workers: int) -> None:
+    first = finished_search(sampler, policy, aim, workers)
+    second = Player(make(sampler, policy, aim), workers, (2, 5)).play()
     assert first.events == second.events
     if sampler != "grid":
         other = Player(make(sampler, policy, aim, seed=4), workers, (2, 5)).play(stop_after=12)
@@ -40,10 +41,8 @@ def test_the_same_seed_and_events_give_the_same_search(sampler: str, policy: str
 
 @CONTRACT
 @combinations
-def test_every_trial_is_proposed_once_within_the_space_and_comes_to_rest(
-    sampler: str, policy: str, aim: Aim, workers: int
-) -> None:
-    player = whole(sampler, policy, aim, workers)
+def test_every_trial_is_within_the_space_and_comes_to_rest(sampler: str, policy: str, aim: Aim, workers: int) -> None:
+    player = finished_search(sampler, policy, aim, workers)
     scheduler = player.scheduler
     size = 18 if sampler == "grid" else 20
     assert list(scheduler.trials) == list(range(size))
@@ -53,8 +52,8 @@ def test_every_trial_is_proposed_once_within_the_space_and_comes_to_rest(
             set(trial.values) - {"loss", "learning_rate"}
             == {"a": {"margin"}, "b": {"scale"}, "c": set()}[trial.values["loss"]]
         )
-        steps = [e for e in player.events if e[:2] == ("rung", number)]
-        assert len(steps) == len({str(e) for e in steps}) <= NUM_RUNGS
+        steps = [event for event in player.events if event[:2] == ("rung", number)]
+        assert len(steps) == len(set(map(str, steps))) <= NUM_RUNGS
         assert trial.status in ("completed", "paused", "failed")
         assert (trial.status == "completed") == (len(steps) == NUM_RUNGS)
         assert (trial.status == "failed") == (number in (2, 5) and len(steps) == 1 and trial.status != "paused")
@@ -64,21 +63,21 @@ def test_every_trial_is_proposed_once_within_the_space_and_comes_to_rest(
 
 @CONTRACT
 @combinations
-def test_restored_in_the_middle_it_goes_on_the_same(sampler: str, policy: str, aim: Aim, workers: int) -> None:
-    """What a search has been told is all there is to its state."""
-    expected = whole(sampler, policy, aim, workers).events
+def test_restored_search_continues_identically(sampler: str, policy: str, aim: Aim, workers: int) -> None:
+    """The state of a search depends on its events only."""
+    expected = finished_search(sampler, policy, aim, workers).events
     for stop_after in (5, 17, 40):
         part = Player(make(sampler, policy, aim), workers, (2, 5)).play(stop_after)
         restored = make(sampler, policy, aim)
         steps: dict[int, int] = {}
-        for kind, number, what in part.events:
+        for kind, number, details in part.events:
             if kind == "ask":
                 trial = restored.ask()
                 assert trial is not None
-                assert (trial.number, dict(trial.values)) == (number, what)
+                assert (trial.number, dict(trial.values)) == (number, details)
             elif kind == "rung":
                 step = steps[number] = steps.get(number, 0) + 1
-                restored.rung(number, 10 * step, what, AHEAD[step:])
+                restored.rung(number, 10 * step, details, AHEAD[step:])
             elif kind == "pause":
                 restored.pause(number)
             else:
@@ -88,18 +87,18 @@ def test_restored_in_the_middle_it_goes_on_the_same(sampler: str, policy: str, a
 
 
 @pytest.mark.parametrize("aim", AIMS)
-def test_what_optuna_is_told(aim: Aim) -> None:
-    """Paused trials are pruned, with the values at their rungs; none is complete that was not; failed ones failed."""
+def test_states_and_values_in_the_optuna_study(aim: Aim) -> None:
+    """Paused trials are pruned and have the values at their rungs; completed and failed trials keep their states."""
     scheduler = Player(make("tpe", "pareto", aim), 1, (2, 5)).play().scheduler
     for view in scheduler.proposer.views:
-        told = {trial.number: trial for trial in view.study.get_trials()}
-        assert len(told) == len(view.numbers) - sum(
+        trials_in_study = {trial.number: trial for trial in view.study.get_trials()}
+        assert len(trials_in_study) == len(view.numbers) - sum(
             trial.status == "failed" and number not in view.numbers for number, trial in scheduler.trials.items()
         )
         for number, trial in scheduler.trials.items():
             if number not in view.numbers:
                 continue
-            in_study = told[view.numbers[number]]
+            in_study = trials_in_study[view.numbers[number]]
             expected = {"completed": "COMPLETE", "paused": "PRUNED", "failed": "FAIL"}[trial.status]
             assert in_study.state.name == expected
             if expected == "COMPLETE" and aim == "area":
@@ -116,8 +115,8 @@ def test_invalid_sampler_is_rejected(name: str) -> None:
         make_sampler(name, 0, RANGES)
 
 
-class Refusing(optuna.samplers.RandomSampler):
-    """Finds out late that it cannot work."""
+class FailingSampler(optuna.samplers.RandomSampler):
+    """A sampler that fails after ten trials."""
 
     def sample_relative(self, study: Any, trial: Any, search_space: Any) -> dict[str, Any]:
         if trial.number == 10:
@@ -125,7 +124,7 @@ class Refusing(optuna.samplers.RandomSampler):
         return {}
 
 
-class Unmade(optuna.samplers.RandomSampler):
+class UnbuildableSampler(optuna.samplers.RandomSampler):
     def __init__(self) -> None:
         raise KeyError("not today")
 
@@ -133,8 +132,8 @@ class Unmade(optuna.samplers.RandomSampler):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (f"{__name__}:Refusing", "cannot search this space: KeyError: 'no such thing'"),
-        (f"{__name__}:Unmade", "cannot be created: KeyError: 'not today'"),
+        (f"{__name__}:FailingSampler", "cannot search this space: KeyError: 'no such thing'"),
+        (f"{__name__}:UnbuildableSampler", "cannot be created: KeyError: 'not today'"),
         (
             "optuna.samplers:CmaEsSampler",
             "cannot search this space: ModuleNotFoundError: No module named 'cmaes': pip install cmaes",
@@ -144,12 +143,12 @@ class Unmade(optuna.samplers.RandomSampler):
         ("antigravity_of_nobody:X", "cannot be imported: ModuleNotFoundError: "),
     ],
 )
-def test_a_sampler_is_tried_out_before_a_sweep(name: str, message: str) -> None:
+def test_sampler_that_cannot_search_is_rejected(name: str, message: str) -> None:
     with pytest.raises(InputError, match=re.escape(f"{name!r} {message}")):
         try_out(name, RANGES, "area")
 
 
-def test_samplers_that_can_search_pass() -> None:
+def test_samplers_that_can_search_are_accepted() -> None:
     for aim in AIMS:
         try_out("optuna.samplers:QMCSampler", RANGES, aim)
         try_out("tpe", RANGES, aim)

@@ -1,4 +1,4 @@
-"""Every sampler and every policy where there is nothing, or nothing useful, to learn from."""
+"""Samplers and policies without useful data to learn from."""
 
 import itertools
 import math
@@ -31,12 +31,12 @@ def all_equal(values: dict[str, Any], step: int) -> Points:
 
 
 def all_at_the_reference(values: dict[str, Any], step: int) -> Points:
-    """Where the hypervolume of every trial is 0."""
+    """Return points with hypervolume 0."""
     return [(0.6, 0.235)]
 
 
 def some_not_finite(bad: float) -> Landscape:
-    """One score of a trial in three is ``bad``."""
+    """Return a landscape in which one call in three has the score ``bad``."""
     calls = itertools.count()
 
     def points_of(values: dict[str, Any], step: int) -> Points:
@@ -47,7 +47,7 @@ def some_not_finite(bad: float) -> Landscape:
 
 
 def only_the_first(bad: float) -> Landscape:
-    """One trial has scores; those of all others are ``bad``."""
+    """Return a landscape in which all scores except the first are ``bad``."""
     calls = itertools.count()
     return lambda values, step: landscape(values, step) if next(calls) == 0 else [(bad, bad)]
 
@@ -63,10 +63,8 @@ def only_the_first(bad: float) -> Landscape:
         pytest.param(lambda values, step: [(math.nan, math.nan)], id="all failed"),
     ],
 )
-def test_each_trial_comes_to_rest_whatever_the_scores_are(
-    sampler: str, policy: str, aim: Aim, points_of: Landscape
-) -> None:
-    """A trial whose scores are no finite numbers has failed, and what it scored is nowhere."""
+def test_each_trial_comes_to_rest_for_any_scores(sampler: str, policy: str, aim: Aim, points_of: Landscape) -> None:
+    """A trial with scores that are not finite has failed, and these scores are not recorded."""
     player = Player(make(sampler, policy, aim, num_trials=14), 3, points_of=points_of).play()
     scheduler = player.scheduler
     assert len(scheduler.trials) == 14
@@ -88,7 +86,7 @@ ONE_POINT = (
 
 @every
 @pytest.mark.parametrize("space", ONE_POINT, ids=["fixed", "one choice"])
-def test_a_space_of_one_point_is_tried_as_often_as_asked_for(sampler: str, policy: str, aim: Aim, space: Space) -> None:
+def test_space_of_one_point_fills_the_budget(sampler: str, policy: str, aim: Aim, space: Space) -> None:
     scheduler = Player(make(sampler, policy, aim, num_trials=12, space=space), 3).play().scheduler
     assert len(scheduler.trials) == (1 if sampler == "grid" else 12)
     assert all(trial.values == {"loss": "a", "learning_rate": 1e-4} for trial in scheduler.trials.values())
@@ -96,7 +94,7 @@ def test_a_space_of_one_point_is_tried_as_often_as_asked_for(sampler: str, polic
 
 
 @pytest.mark.parametrize(("sampler", "aim"), [*((sampler, "area") for sampler in ANY_SAMPLER), ("mfgp", "front")])
-def test_a_thousand_equal_configurations_are_no_reason_to_propose_another_one_like_it(sampler: str, aim: Aim) -> None:
+def test_proposals_after_a_thousand_equal_configurations(sampler: str, aim: Aim) -> None:
     equal = {"loss": "a", "margin": 0.1, "learning_rate": 1e-4}
     proposer = make(sampler, "none", aim).proposer
     for number in range(1000):
@@ -104,14 +102,14 @@ def test_a_thousand_equal_configurations_are_no_reason_to_propose_another_one_li
         proposer.report(number, 10, (POINT,))
         proposer.tell(number, TrialStatus.COMPLETED)
     proposed = [proposer.ask(number) for number in (1000, 1001, 1002)]
-    if sampler not in ("tpe", "grid"):  # the one proposes what is good, and knows nothing else; the other its grid
+    if sampler not in ("tpe", "grid"):  # tpe exploits the only known value; grid proposes all combinations
         assert equal not in proposed
     for values in proposed:
         proposer.space.suggest_fixed(values)  # ValueError if outside
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_thousand_equal_trials_do_not_stop_what_is_better(policy: str) -> None:
+def test_better_trial_continues_after_a_thousand_equal_trials(policy: str) -> None:
     scheduler = make("random", policy, num_trials=1001)
     for number in range(1000):
         scheduler.propose()

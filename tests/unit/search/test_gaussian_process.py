@@ -1,4 +1,4 @@
-"""The Gaussian process against the closed form of the joint normal distribution."""
+"""The Gaussian process, compared with the closed form of the joint normal distribution."""
 
 import math
 from typing import Literal
@@ -25,16 +25,15 @@ from raysweep.search.gaussian_process import (
 
 @settings(max_examples=50, deadline=None)
 @given(st.floats(0, 1), st.floats(0.05, 20))
-def test_an_axis_has_materns_kernel(distance: float, length: float) -> None:
-    """Against scikit-learn's, by length scales."""
+def test_kernel_of_an_axis_equals_scikit_learns_matern(distance: float, length: float) -> None:
     params = KernelParams(np.array([math.log(length**2), 0.0, 0.0, 0.0, 0.0]))
-    (found,) = singles_of(np.array([[distance]]), params)
-    theirs = Matern(length_scale=length, nu=2.5)(np.array([[0.0]]), np.array([[distance]]))
-    assert found[0] == pytest.approx(theirs[0, 0], abs=1e-12)
+    (single,) = singles_of(np.array([[distance]]), params)
+    expected = Matern(length_scale=length, nu=2.5)(np.array([[0.0]]), np.array([[distance]]))
+    assert single[0] == pytest.approx(expected[0, 0], abs=1e-12)
 
 
 def covariance(one: tuple[np.ndarray, float], other: tuple[np.ndarray, float], params: KernelParams) -> float:
-    """Of g at two configurations and doublings, as the module's legend has it: f(x) (1 + s r) + h(x) u r + c r."""
+    """Return the covariance of g = f(x) (1 + s r) + h(x) u r + c r at two configurations and doublings."""
     (x, r), (y, q) = one, other
     scaled = [rate * abs(a - b) for rate, a, b in zip(params.rates, x, y, strict=True)]
     single = [(1 + t + t**2 / 3) * math.exp(-t) for t in scaled]
@@ -46,21 +45,21 @@ def covariance(one: tuple[np.ndarray, float], other: tuple[np.ndarray, float], p
 def observed_covariance(
     at: list[tuple[np.ndarray, float]], index: np.ndarray, params: KernelParams, jitter: float
 ) -> np.ndarray:
-    """Of what was observed at configurations and doublings of the trials ``index``: with noise, and ``jitter`` on the diagonal."""
+    """Return the covariance of the observations of the trials ``index``, with noise, and ``jitter`` on the diagonal."""
     of_g = np.array([[covariance(one, other, params) for other in at] for one in at])
     is_same_trial = np.equal.outer(index, index)
     return of_g + 0.5 * params.noise_variance * (is_same_trial + np.eye(len(at))) + jitter * np.eye(len(at))
 
 
 def jitter_of(doublings: np.ndarray, params: KernelParams) -> float:
-    """What is added to the diagonal for the sake of the inverse: a millionth of the mean of k with its factors."""
+    """Return the jitter that keeps the inversion stable: a millionth of the mean of k with its factors."""
     of_one = 1 + params.additive_variances.sum()  # k of a configuration with itself
     return float(1e-6 * np.mean(of_one * ((1 + params.slope * doublings) ** 2 + (params.drift * doublings) ** 2)))
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), st.integers(0, 3))
-def test_predictions_are_those_of_the_joint_normal_distribution(seed: int, num_pending: int) -> None:
+def test_predictions_equal_the_joint_normal_distribution(seed: int, num_pending: int) -> None:
     random = np.random.default_rng(seed)
     params = KernelParams.draw(random, 2)
     codes, ahead = random.random((4, 2)), random.random((num_pending + 3, 2))
@@ -87,7 +86,7 @@ def test_predictions_are_those_of_the_joint_normal_distribution(seed: int, num_p
 def log_density(
     at: list[tuple[np.ndarray, float]], index: np.ndarray, values: np.ndarray, params: KernelParams, jitter: float
 ) -> float:
-    """Of the kernel's parameters, given values: the mean of the outputs' likelihoods (Rasmussen and Williams, equation 5.8)."""
+    """Return the log density of kernel parameters: the outputs' mean likelihood (Rasmussen and Williams, equation 5.8)."""
     observed = observed_covariance(at, index, params, jitter)
     data_fit = np.mean([-0.5 * output @ np.linalg.solve(observed, output) for output in values.T])
     _, log_determinant = np.linalg.slogdet(observed)
@@ -96,7 +95,7 @@ def log_density(
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("num_axes", range(1, 17))
-def test_the_gradient_is_that_of_the_density(num_axes: int, order: Literal["C", "F"]) -> None:
+def test_gradient_equals_differences_of_the_density(num_axes: int, order: Literal["C", "F"]) -> None:
     """Compare with central differences of the closed form, for codes in either memory order.
 
     The jitter on the diagonal is constant, as it is for the gradient.
@@ -123,7 +122,7 @@ def test_the_gradient_is_that_of_the_density(num_axes: int, order: Literal["C", 
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("num_axes", range(1, 17))
-def test_the_kernel_is_the_same_at_every_stride(num_axes: int, order: Literal["C", "F"]) -> None:
+def test_matern_is_exact_at_every_stride(num_axes: int, order: Literal["C", "F"]) -> None:
     distances = np.random.default_rng(0).random((num_axes, 100))
     scaled = np.array(distances, order=order)
     single = np.empty(100)
@@ -132,34 +131,34 @@ def test_the_kernel_is_the_same_at_every_stride(num_axes: int, order: Literal["C
         assert single == pytest.approx((1 + distance + distance**2 / 3) * np.exp(-distance), rel=1e-12)
 
 
-def test_a_gradient_that_is_not_finite_ends_the_ascent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fit keeps the most probable of the draws."""
+def test_gradient_that_is_not_finite_ends_the_ascent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fit returns the most probable sample."""
     random = np.random.default_rng(0)
     training = TrainingSet(random.random((9, 3)), np.zeros(3, dtype=bool), np.arange(9), np.zeros(9), max_doublings=0.0)
     values = random.normal(size=(9, 1))
-    drawn = KernelParams.draw(np.random.default_rng(1), 3)
+    sample = KernelParams.draw(np.random.default_rng(1), 3)
     monkeypatch.setattr(gaussian_process, "NUM_DRAWN", 1)
     monkeypatch.setattr(gaussian_process, "relative_gradient_by_length", lambda scaled: np.full_like(scaled, np.nan))
     best = KernelFitter(3).fit(training, values, np.random.default_rng(1))[0]
-    assert best.log_density == Posterior(drawn, training, values).log_density
+    assert best.log_density == Posterior(sample, training, values).log_density
 
 
-def test_a_fit_finds_about_as_probable_parameters_as_a_long_search() -> None:
-    """Against 3,000 draws from the prior, whose best the fit is to pass within five training sets."""
+def test_fit_beats_a_long_random_search() -> None:
+    """Within five fits, it exceeds the best of 3,000 samples from the prior."""
     random = np.random.default_rng(0)
     codes = random.random((24, 3))
     values = np.sin(4 * codes[:, 0]) + 0.2 * codes[:, 1]
     values = (values - values.mean())[:, None] / values.std()
     training = TrainingSet(codes, np.zeros(3, dtype=bool), np.arange(24), np.zeros(24), max_doublings=0.0)
-    drawn = [Posterior(KernelParams.draw(random, 3), training, values).log_density for _ in range(3000)]
+    densities = [Posterior(KernelParams.draw(random, 3), training, values).log_density for _ in range(3000)]
     fitter = KernelFitter(3)
     for _ in range(5):
-        found = fitter.fit(training, values, random)
-    assert found[0].log_density > max(drawn)
+        best, *_ = fitter.fit(training, values, random)
+    assert best.log_density > max(densities)
 
 
 @pytest.mark.parametrize("size", [1, 2, 25, 96])
-def test_a_triangular_matrix_is_inverted_by_blocks(size: int) -> None:
+def test_triangular_matrix_is_inverted_by_blocks(size: int) -> None:
     random = np.random.default_rng(size)
     matrix = np.tril(random.normal(size=(size, size))) / size + np.eye(size)
     assert inverse_of_lower(matrix) @ matrix == pytest.approx(np.eye(size), abs=1e-9)

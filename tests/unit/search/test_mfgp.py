@@ -1,4 +1,4 @@
-"""The sampler that learns from trials at several training budgets: in a space that it is told."""
+"""The sampler ``mfgp`` in a declared space."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -18,8 +18,8 @@ from support.landscape import MIXED as SPACE
 Params = dict[str, Any]
 
 
-class Searched:
-    """A study over a space. Each trial is given values by budget; it is pruned after them."""
+class Search:
+    """A study over a space. Each trial reports values by budget and is then pruned."""
 
     def __init__(self, space: Space, seed: int) -> None:
         self.space = space
@@ -31,7 +31,7 @@ class Searched:
         return trial
 
     def tell(self, trial: optuna.Trial, values: dict[int, float]) -> None:
-        """No values: it failed."""
+        """Report a trial's values by budget; a trial without values has failed."""
         for budget, value in values.items():
             trial.report(value, budget)
         self.study.tell(trial, state=TrialState.PRUNED if values else TrialState.FAIL)
@@ -48,83 +48,86 @@ class Searched:
 
 
 def quality(params: Params) -> float:
-    """Best at a learning rate of 1e-4, with loss a and a large margin."""
+    """Return a quality that is highest at a learning rate of 1e-4, with loss a and a large margin."""
     rate, margin = float(params["learning_rate"]), float(params.get("loss=a.margin", 0.1))
     loss = {"a": 1.0, "b": 0.7, "c": 0.5}[str(params["loss"])]
     return loss * math.exp(-((math.log10(rate) + 4) ** 2)) * (1 + 0.3 * math.log10(margin))
 
 
-def searched(seed: int, num_trials: int) -> list[float]:
-    """The quality of each trial; every fourth goes on to twice and four times the budget."""
-    search, random = Searched(SPACE, seed), np.random.default_rng(seed)
-    found = []
+def qualities_of_search(seed: int, num_trials: int) -> list[float]:
+    """Return the quality of each trial; every fourth one continues to twice and four times the budget."""
+    search, random = Search(SPACE, seed), np.random.default_rng(seed)
+    qualities = []
     for number in range(num_trials):
         trial = search.ask()
-        found.append(quality(trial.params))
+        qualities.append(quality(trial.params))
         doublings = range(1 if number % 4 else 3)
-        search.tell(trial, {100 * 2**one: found[-1] * (1 + one) + 0.02 * random.normal() for one in doublings})
-    return found
+        values = {100 * 2**one: qualities[-1] * (1 + one) + 0.02 * random.normal() for one in doublings}
+        search.tell(trial, values)
+    return qualities
 
 
-def test_it_finds_what_is_best_sooner_than_chance() -> None:
-    runs = [searched(seed, 40) for seed in range(5)]
-    early = np.mean([found[: UpperConfidenceBound.num_startup_trials] for found in runs])
-    later = [np.mean(found[UpperConfidenceBound.num_startup_trials :]) for found in runs]
+def test_search_beats_its_startup_trials() -> None:
+    num_startup_trials = UpperConfidenceBound.num_startup_trials
+    searches = [qualities_of_search(seed, 40) for seed in range(5)]
+    early = np.mean([qualities[:num_startup_trials] for qualities in searches])
+    later = [np.mean(qualities[num_startup_trials:]) for qualities in searches]
     assert min(later) > 2 * early
-    assert np.median([max(found) for found in runs]) > 0.9
+    assert np.median([max(qualities) for qualities in searches]) > 0.9
 
 
-def test_the_first_trials_try_every_choice_alike() -> None:
-    search = Searched(SPACE, 5)
+def test_startup_trials_cover_all_choices_evenly() -> None:
+    search = Search(SPACE, 5)
     losses = [search.ask().params["loss"] for _ in range(6)]
     assert sorted(losses) == ["a", "a", "b", "b", "c", "c"]
 
 
-def test_the_same_trials_give_the_same_proposals() -> None:
-    assert searched(3, 20) == searched(3, 20) != searched(4, 20)
+def test_equal_trials_give_equal_proposals() -> None:
+    assert qualities_of_search(3, 20) == qualities_of_search(3, 20) != qualities_of_search(4, 20)
 
 
-def test_where_trials_fail_it_does_not_stay() -> None:
-    search, failed = Searched(SPACE, 0), 0
+def test_region_with_failed_trials_is_avoided() -> None:
+    search, num_failed = Search(SPACE, 0), 0
     for number in range(60):
         trial = search.ask()
-        fails = trial.params["learning_rate"] > 1e-5  # where quality would rise further
+        fails = trial.params["learning_rate"] > 1e-5  # higher learning rates would have a higher quality
         search.tell(trial, {} if fails else {100: quality(trial.params)})
-        failed += fails and number >= 40
-    assert failed < 10
+        num_failed += fails and number >= 40
+    assert num_failed < 10
 
 
-def test_nothing_is_proposed_twice_until_all_was_tried() -> None:
+def test_no_configuration_is_proposed_twice_before_all_were_tried() -> None:
     space = Space(
         {"loss": Choices({"a": {}, "b": {}}), "batch_size": Choices({size: {} for size in (8, 16, 32, 64, 128, 256)})}
     )
-    search, random = Searched(space, 0), np.random.default_rng(0)
-    every = space.grid()
-    for params in every[: UpperConfidenceBound.num_startup_trials]:
+    search, random = Search(space, 0), np.random.default_rng(0)
+    combinations = space.grid()
+    num_tried = UpperConfidenceBound.num_startup_trials
+    for params in combinations[:num_tried]:
         search.add(params, {100: random.random()})
-    proposed = [search.ask().params for _ in every[UpperConfidenceBound.num_startup_trials :]]
-    assert sorted(map(str, proposed)) == sorted(map(str, every[UpperConfidenceBound.num_startup_trials :]))
-    assert search.ask().params in every, "then at random"
+    proposed = [search.ask().params for _ in combinations[num_tried:]]
+    assert sorted(map(str, proposed)) == sorted(map(str, combinations[num_tried:]))
+    assert search.ask().params in combinations, "proposals are random once all were tried"
 
 
-def test_in_a_space_without_choices_there_is_nothing_to_propose() -> None:
-    search = Searched(Space({"loss": Fixed("a"), "optimizer": Choices({"adamw": {}})}), 0)
+def test_space_without_choices() -> None:
+    search = Search(Space({"loss": Fixed("a"), "optimizer": Choices({"adamw": {}})}), 0)
     for _ in range(20):
         trial = search.ask()
         assert trial.params == {"optimizer": "adamw"}
         search.tell(trial, {100: 1.0})
 
 
-def test_values_below_zero_tell_how_far_a_trial_misses() -> None:
-    search = Searched(Space({"x": Range(0, 1, False, False)}), 0)
+def test_negative_values_guide_the_search() -> None:
+    search = Search(Space({"x": Range(0, 1, False, False)}), 0)
     for number in range(12):
         search.add({"x": number / 11}, {100: number / 11 - 2})
     assert min(search.ask().params["x"] for _ in range(5)) > 0.7
 
 
 def best_of_bowl(seed: int) -> float:
-    """After 60 trials, 1 being the greatest value there is."""
-    search = Searched(Space({f"x{axis}": Range(0, 1, False, False) for axis in range(4)}), seed)
+    """Return the best value of 60 trials; the maximum is 1."""
+    search = Search(Space({f"x{axis}": Range(0, 1, False, False) for axis in range(4)}), seed)
     best = 0.0
     for _ in range(60):
         trial = search.ask()
@@ -134,33 +137,33 @@ def best_of_bowl(seed: int) -> float:
     return best
 
 
-def test_it_comes_to_an_optimum_and_not_only_near_it() -> None:
-    """The best of 60 random points has a median of 0.953, of a thousand 0.988."""
+def test_search_converges_to_the_optimum() -> None:
+    """The best of 60 random points has a median of 0.953, and the best of a thousand 0.988."""
     assert np.median([best_of_bowl(seed) for seed in range(5)]) > 0.995
 
 
-def test_what_is_best_may_change_with_the_budget() -> None:
-    """At the smallest budget 0.9 is best, after three doublings 0.3; one trial in four goes on so far."""
+def test_optimum_may_change_with_the_budget() -> None:
+    """The optimum is 0.9 at the smallest budget and 0.3 after three doublings, which one trial in four reaches."""
 
     def value(x: float, doublings: int) -> float:
         return 1 + 0.2 * doublings - (x - 0.9 + 0.2 * doublings) ** 2
 
-    last = []
+    proposed = []
     for seed in range(5):
-        search = Searched(Space({"x": Range(0, 1, False, False)}), seed)
+        search = Search(Space({"x": Range(0, 1, False, False)}), seed)
         for number in range(40):
             trial = search.ask()
             doublings = range(1 if number % 4 else 4)
             search.tell(trial, {2**one: value(trial.params["x"], one) for one in doublings})
-        last.append(search.ask().params["x"])
-    assert abs(np.median(last) - 0.3) < 0.1
+        proposed.append(search.ask().params["x"])
+    assert abs(np.median(proposed) - 0.3) < 0.1
 
 
 HOSTILE = (math.nan, math.inf, -math.inf, 1e308, -1e308)
 
 
 def histories() -> Iterator[tuple[str, Sequence[dict[int, float]]]]:
-    """Values of twelve trials by step; {} where one failed."""
+    """Yield the values of twelve trials by step; {} for failed trials."""
     rising = [{1: number / 11} for number in range(12)]
     for value in HOSTILE:
         yield f"one is {value}", [*rising[:5], {1: value}, *rising[6:]]
@@ -171,12 +174,12 @@ def histories() -> Iterator[tuple[str, Sequence[dict[int, float]]]]:
 
 
 @pytest.mark.parametrize(("name", "values"), histories(), ids=lambda value: value if isinstance(value, str) else "")
-def test_values_that_are_no_use_do_no_harm(name: str, values: Sequence[dict[int, float]]) -> None:
-    search = Searched(Space({"x": Range(0, 1, False, False)}), 0)
+def test_useless_values_do_not_break_the_search(name: str, values: Sequence[dict[int, float]]) -> None:
+    search = Search(Space({"x": Range(0, 1, False, False)}), 0)
     for number, shown in enumerate(values):
         search.add({"x": number / 11}, shown)
     with np.errstate(over="raise", divide="raise", invalid="raise"):
         proposed = [search.ask().params["x"] for _ in range(4)]
     assert all(0 <= x <= 1 for x in proposed)
     if name.startswith("one") and "1e+308" not in name:
-        assert np.median(proposed) > 0.7, "where the other trials are best"
+        assert np.median(proposed) > 0.7, "the other trials are best there"

@@ -1,4 +1,4 @@
-"""The sampler ``mfgp`` in studies of Optuna's that know nothing of raysweep."""
+"""The sampler ``mfgp`` in plain Optuna studies."""
 
 import math
 import pickle
@@ -26,7 +26,7 @@ def study_with(seed: int, direction: str = "minimize", **arguments: object) -> o
 
 
 def conditional(trial: optuna.Trial) -> float:
-    """Least, at 0, for the polynomial of degree 3 and x = 0.3."""
+    """Return a loss with minimum 0 at the polynomial of degree 3 and x = 0.3."""
     kind = trial.suggest_categorical("kind", ["linear", "polynomial", "constant"])
     x = trial.suggest_float("x", 0, 1)
     if kind == "polynomial":
@@ -37,28 +37,28 @@ def conditional(trial: optuna.Trial) -> float:
 
 
 def best_values(objective: Objective, direction: str, count: int, seeds: Sequence[int] = range(5)) -> list[float]:
-    found = []
+    values = []
     for seed in seeds:
         study = study_with(seed, direction)
         study.optimize(objective, n_trials=count)
-        found.append(study.best_value)
-    return found
+        values.append(study.best_value)
+    return values
 
 
-def test_it_minimizes_over_a_conditional_space_that_nobody_told_it_of() -> None:
+def test_minimizes_over_an_undeclared_conditional_space() -> None:
     """Random search has a median of 0.02 after 40 trials."""
     assert np.median(best_values(conditional, "minimize", 40)) < 0.003
 
 
-def test_to_maximize_is_to_minimize_the_negative() -> None:
-    one, other = study_with(3, "minimize"), study_with(3, "maximize")
-    one.optimize(conditional, n_trials=20)
-    other.optimize(lambda trial: -conditional(trial), n_trials=20)
-    assert [trial.params for trial in one.trials] == [trial.params for trial in other.trials]
+def test_maximizing_equals_minimizing_the_negative() -> None:
+    minimizing, maximizing = study_with(3, "minimize"), study_with(3, "maximize")
+    minimizing.optimize(conditional, n_trials=20)
+    maximizing.optimize(lambda trial: -conditional(trial), n_trials=20)
+    assert [trial.params for trial in minimizing.trials] == [trial.params for trial in maximizing.trials]
 
 
 def curve(trial: optuna.Trial) -> float:
-    """A loss that falls with the step, by more for a rate near 1e-2; pruned by the study's pruner."""
+    """Report a loss that falls fastest for a rate near 1e-2."""
     rate = trial.suggest_float("rate", 1e-5, 1.0, log=True)
     gain = math.exp(-((math.log10(rate) + 2) ** 2))
     for step in range(8):
@@ -73,8 +73,8 @@ def curve(trial: optuna.Trial) -> float:
     "pruner",
     [optuna.pruners.MedianPruner(n_startup_trials=2), optuna.pruners.HyperbandPruner(1, 8), optuna.pruners.NopPruner()],
 )
-def test_it_learns_from_pruned_trials_and_from_steps_that_begin_at_0(pruner: optuna.pruners.BasePruner) -> None:
-    """Random search has a median of 0.02 after 24 trials, and a tenth of its rates lie within a factor of 2 of the best."""
+def test_learns_from_pruned_trials_and_steps_counted_from_0(pruner: optuna.pruners.BasePruner) -> None:
+    """Random search has a median of 0.02 after 24 trials, and a tenth of its rates are within a factor of 2 of the best."""
     rates = []
     for seed in range(3):
         study = study_with(seed, pruner=pruner)
@@ -84,7 +84,7 @@ def test_it_learns_from_pruned_trials_and_from_steps_that_begin_at_0(pruner: opt
     assert within.mean() > 0.5
 
 
-def test_where_all_were_pruned_there_is_still_something_to_learn() -> None:
+def test_learns_if_all_trials_were_pruned() -> None:
     def pruned(trial: optuna.Trial) -> float:
         trial.report(trial.suggest_float("x", 0, 1), 1)
         raise optuna.TrialPruned
@@ -94,8 +94,8 @@ def test_where_all_were_pruned_there_is_still_something_to_learn() -> None:
     assert np.median([trial.params["x"] for trial in study.trials[-6:]]) < 0.1
 
 
-def test_what_fails_or_is_no_number_is_avoided() -> None:
-    """Where x is small the loss would be least, but every such trial fails, in one of four ways."""
+def test_failed_and_non_finite_regions_are_avoided() -> None:
+    """Small x would have the lowest loss, but every such trial fails in one of four ways."""
 
     def failing(trial: optuna.Trial) -> float:
         x = trial.suggest_float("x", 0, 1)
@@ -113,10 +113,10 @@ def test_what_fails_or_is_no_number_is_avoided() -> None:
         study = study_with(seed)
         study.optimize(failing, n_trials=40, catch=FloatingPointError)
         tried.append([trial.params["x"] for trial in study.trials[-10:]])
-    assert np.mean(np.array(tried) > 0.5) > 0.7, "half were they drawn at random"
+    assert np.mean(np.array(tried) > 0.5) > 0.7, "random search has 0.5"
 
 
-def test_added_trials_teach_as_if_they_had_run_here() -> None:
+def test_learns_from_added_trials() -> None:
     study = study_with(0)
     for x in np.linspace(0, 1, 12):
         added = optuna.trial.create_trial(
@@ -127,25 +127,25 @@ def test_added_trials_teach_as_if_they_had_run_here() -> None:
     assert np.median(np.abs(np.array(proposed) - 0.7)) < 0.05
 
 
-def test_what_is_enqueued_stays_and_the_rest_is_what_is_best() -> None:
-    """The best y is 0.3 whatever x is."""
+def test_enqueued_values_are_kept_and_the_others_chosen_by_the_model() -> None:
+    """The best y is 0.3 for any x."""
 
     def bowl(trial: optuna.Trial) -> float:
         x = trial.suggest_float("x", 0, 1)
         return (trial.suggest_float("y", 0, 1) - 0.3) ** 2 + (x - 0.5) ** 2
 
-    off = []
+    distances = []
     for seed in range(5):
         study = study_with(seed)
         study.optimize(bowl, n_trials=25)
         study.enqueue_trial({"x": 0.8})
         study.optimize(bowl, n_trials=1)
         assert study.trials[-1].params["x"] == 0.8
-        off.append(abs(study.trials[-1].params["y"] - 0.3))
-    assert np.median(off) < 0.1, "0.29 were it drawn at random"
+        distances.append(abs(study.trials[-1].params["y"] - 0.3))
+    assert np.median(distances) < 0.1, "random values have 0.29"
 
 
-def test_values_that_are_fixed_by_another_sampler_stay() -> None:
+def test_values_fixed_by_another_sampler_are_kept() -> None:
     study = study_with(0)
     study.optimize(conditional, n_trials=15)
     study.sampler = optuna.samplers.PartialFixedSampler({"x": 0.25}, study.sampler)
@@ -153,60 +153,61 @@ def test_values_that_are_fixed_by_another_sampler_stay() -> None:
     assert [trial.params["x"] for trial in study.trials[15:]] == [0.25] * 5
 
 
-def test_trials_that_run_elsewhere_are_not_proposed_again() -> None:
-    """Ten trials that are asked for at once, with nothing told in between, are ten different ones."""
+def test_concurrent_proposals_differ() -> None:
+    """Ten trials that run at once have ten different configurations."""
     study = study_with(0)
     space = {"x": FloatDistribution(0, 1), "kind": CategoricalDistribution(["a", "b"])}
     for _ in range(12):
         trial = study.ask(space)
         study.tell(trial, (trial.params["x"] - 0.5) ** 2 + (trial.params["kind"] == "a"))
-    asked = [study.ask(space).params["x"] for _ in range(10)]
-    assert len(set(asked)) == 10
+    proposed = [study.ask(space).params["x"] for _ in range(10)]
+    assert len(set(proposed)) == 10
 
 
-def test_two_processes_share_what_they_know(tmp_path: Path) -> None:
-    """Through a storage on disk, each with a sampler of its own."""
+def test_two_processes_share_a_study(tmp_path: Path) -> None:
+    """They share a storage on disk, and each has its own sampler."""
     url = f"sqlite:///{tmp_path / 'study.db'}"
     studies = [study_with(seed, study_name="shared", storage=url, load_if_exists=True) for seed in (0, 1)]
     for _ in range(10):
         for study in studies:
             study.optimize(conditional, n_trials=1)
-    found = [trial.value for trial in studies[0].trials]
-    assert len(found) == 20 and min(found) < 0.1
+    values = [trial.value for trial in studies[0].trials]
+    assert len(values) == 20 and min(values) < 0.1
     kinds = [trial.params["kind"] for trial in studies[1].trials[-8:]]
     assert kinds.count("polynomial") >= 4
 
 
-def test_threads_may_share_it() -> None:
+def test_threads_share_a_study() -> None:
     study = study_with(0)
     study.optimize(conditional, n_trials=24, n_jobs=4)
     assert all(trial.state == TrialState.COMPLETE for trial in study.trials)
     assert len({str(trial.params) for trial in study.trials}) == 24
 
 
-def test_a_seed_decides_and_another_draw_can_be_asked_for() -> None:
-    def params(seed: int, *, again: bool = False) -> list[dict[str, object]]:
+def test_seed_determines_proposals_until_reseeded() -> None:
+    def params(seed: int, *, reseeded: bool = False) -> list[dict[str, object]]:
         study = study_with(seed)
-        if again:
+        if reseeded:
             study.sampler.reseed_rng()
         study.optimize(conditional, n_trials=14)
         return [trial.params for trial in study.trials]
 
     assert params(1) == params(1) != params(2)
-    assert params(1, again=True) != params(1)
+    assert params(1, reseeded=True) != params(1)
 
 
-def test_it_goes_on_from_a_pickle_as_if_nothing_had_happened() -> None:
-    one = study_with(0, study_name="the same")
-    one.optimize(conditional, n_trials=14)
-    other = optuna.create_study(study_name="the same", sampler=pickle.loads(pickle.dumps(one.sampler)))
-    other.add_trials(one.trials)
-    for study in (one, other):
-        study.optimize(conditional, n_trials=3)
-    assert [trial.params for trial in one.trials] == [trial.params for trial in other.trials]
+def test_pickled_sampler_continues_identically() -> None:
+    study = study_with(0, study_name="shared")
+    study.optimize(conditional, n_trials=14)
+    copied_sampler = pickle.loads(pickle.dumps(study.sampler))
+    copied_study = optuna.create_study(study_name="shared", sampler=copied_sampler)
+    copied_study.add_trials(study.trials)
+    study.optimize(conditional, n_trials=3)
+    copied_study.optimize(conditional, n_trials=3)
+    assert [trial.params for trial in study.trials] == [trial.params for trial in copied_study.trials]
 
 
-def test_one_sampler_may_serve_one_study_after_the_other() -> None:
+def test_sampler_serves_several_studies_in_turn() -> None:
     sampler = MultiFidelitySampler(seed=0)
     first = optuna.create_study(sampler=sampler)
     first.optimize(conditional, n_trials=12)
@@ -215,7 +216,7 @@ def test_one_sampler_may_serve_one_study_after_the_other() -> None:
     assert second.best_value > 0.95
 
 
-def test_a_study_of_the_same_name_begins_anew() -> None:
+def test_new_study_with_the_same_name_starts_from_scratch() -> None:
     sampler = MultiFidelitySampler(seed=0)
     for optimum in (0.2, 0.8):
         study = optuna.create_study(sampler=sampler, study_name="one")
@@ -229,8 +230,8 @@ def test_a_study_of_the_same_name_begins_anew() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")
-def test_choices_may_be_lists_under_which_others_exist() -> None:
-    """Optuna warns of them and takes them."""
+def test_choices_may_be_lists_with_conditional_parameters() -> None:
+    """Optuna accepts them with a warning."""
 
     def layered(trial: optuna.Trial) -> float:
         layers = trial.suggest_categorical("layers", [[32], [64, 32]])
@@ -242,8 +243,8 @@ def test_choices_may_be_lists_under_which_others_exist() -> None:
     assert study.best_value < 0.05
 
 
-def test_trials_that_fail_before_they_ask_for_anything_say_nothing() -> None:
-    """The optimum lies in the middle, where such trials would stand if they were taken for poor ones."""
+def test_trials_that_fail_without_parameters_are_ignored() -> None:
+    """The optimum is in the middle, where trials without parameters would be if they counted as poor ones."""
 
     def flaky(trial: optuna.Trial) -> float:
         if trial.number % 2:
@@ -258,8 +259,8 @@ def test_trials_that_fail_before_they_ask_for_anything_say_nothing() -> None:
     assert np.median(bests) < 0.02
 
 
-def test_a_parameter_that_appears_later_is_taken_up() -> None:
-    """Until trial 10 the objective has one parameter, then two."""
+def test_parameter_that_appears_later_is_learned() -> None:
+    """The objective has one parameter until trial 10, and two from then on."""
 
     def growing(trial: optuna.Trial) -> float:
         x = trial.suggest_float("x", 0, 1)
@@ -271,30 +272,30 @@ def test_a_parameter_that_appears_later_is_taken_up() -> None:
     assert abs(np.median(last) - 0.2) < 0.15
 
 
-def test_several_objectives_are_refused() -> None:
+def test_several_objectives_are_rejected() -> None:
     study = optuna.create_study(directions=["minimize", "maximize"], sampler=MultiFidelitySampler(seed=0))
     with pytest.raises(ValueError, match="multi-objective"):
         study.optimize(lambda trial: (trial.suggest_float("x", 0, 1), 1.0), n_trials=1)
 
 
-def test_it_is_part_of_the_public_api() -> None:
+def test_sampler_is_part_of_the_public_api() -> None:
     assert "MultiFidelitySampler" in raysweep.__all__
     assert issubclass(MultiFidelitySampler, optuna.samplers.BaseSampler)
 
 
 @pytest.mark.parametrize("point", [(1,), (math.nan, 0), (0, math.inf), (1, 2, 3), "ab", 1.0, (None, 0)], ids=repr)
-def test_a_reference_point_that_is_none_is_refused(point: Any) -> None:
-    with pytest.raises(ValueError, match="reference_point is .*; allowed: two finite numbers"):
+def test_invalid_reference_point_is_rejected(point: Any) -> None:
+    with pytest.raises(ValueError, match="reference_point is .*allowed: .*finite"):
         MultiFidelitySampler(reference_point=point)
 
 
-def test_a_space_that_is_none_is_refused() -> None:
+def test_invalid_space_is_rejected() -> None:
     space: Any = {"x": 1}
-    with pytest.raises(ValueError, match=r"space is \{'x': 1\}; allowed: a ConditionalSpace, or None"):
+    with pytest.raises(ValueError, match=r"space is \{'x': 1\}.*allowed: .*ConditionalSpace"):
         MultiFidelitySampler(space)
 
 
-def _with_points(study: optuna.Study, name: str, points: Any, count: int) -> None:
+def add_trials_with_points(study: optuna.Study, name: str, points: Any, count: int) -> None:
     for number in range(count):
         study.add_trial(
             optuna.trial.create_trial(
@@ -320,18 +321,16 @@ def _with_points(study: optuna.Study, name: str, points: Any, count: int) -> Non
     ],
     ids=repr,
 )
-def test_points_that_are_none_are_named_with_their_trial(points: Any) -> None:
+def test_invalid_points_are_rejected(points: Any) -> None:
     study = optuna.create_study(direction="maximize", sampler=MultiFidelitySampler(seed=0, reference_point=(0, 0)))
-    _with_points(study, FRONTS, points, 1)
-    with pytest.raises(
-        ValueError, match=r"trial 0: 'raysweep:fronts' is .*; allowed: by step, a list of points of two"
-    ):
+    add_trials_with_points(study, FRONTS, points, 1)
+    with pytest.raises(ValueError, match=r"trial 0: 'raysweep:fronts' is .*allowed: .*points"):
         study.ask().suggest_float("x", 0, 1)
 
 
 def test_missing_points_cause_one_warning() -> None:
     study = optuna.create_study(direction="maximize", sampler=MultiFidelitySampler(seed=0, reference_point=(0, 0)))
-    _with_points(study, "raysweep:front", {1: [[0.5, 0.5]]}, 5)
+    add_trials_with_points(study, "raysweep:front", {1: [[0.5, 0.5]]}, 5)
     with pytest.warns(UserWarning, match="raysweep:fronts.*none of 5"):
         study.ask().suggest_float("x", 0, 1)
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""The joint front of trials, against that of all their points."""
+"""The joint front of trials, compared with the front of all their points."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from raysweep.search.history import JointFront
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_points_take_the_place_of_those_before(seed: int) -> None:
+def test_joint_front_after_replacing_points(seed: int) -> None:
     random = np.random.default_rng(seed)
     front = JointFront()
     points: dict[int, np.ndarray] = {}
@@ -16,11 +16,11 @@ def test_points_take_the_place_of_those_before(seed: int) -> None:
         trial = int(random.integers(8))
         points[trial] = random.uniform(size=(3, 2)).round(1)
         front.put(trial, points[trial])
-        everything = np.concatenate(list(points.values()))
-        expected = {tuple(point) for point in everything[non_dominated(everything)].tolist()}
+        all_points = np.concatenate(list(points.values()))
+        expected = {tuple(point) for point in all_points[non_dominated(all_points)].tolist()}
         assert {tuple(point) for point in front.points.tolist()} == expected
         for left_out in points:
-            others = np.concatenate([np.empty((0, 2)), *(each for key, each in points.items() if key != left_out)])
+            others = np.concatenate([np.empty((0, 2)), *(points[other] for other in points if other != left_out)])
             expected = {tuple(point) for point in others[non_dominated(others)].tolist()}
             assert {tuple(point) for point in front.points_without(left_out).tolist()} == expected
         on_front = {tuple(point) for point in front.points.tolist()}

@@ -1,4 +1,4 @@
-"""What a person wants tried, with every sampler: first and in order, within the budget, and restored the same."""
+"""Requested configurations under every sampler."""
 
 import statistics
 from typing import Any
@@ -24,67 +24,67 @@ def with_requested(sampler: str, num_trials: int = 12) -> Scheduler:
 
 
 @pytest.mark.parametrize("sampler", ANY_SAMPLER)
-def test_requested_configurations_come_in_order_count_in_the_budget_and_what_they_leave_out_is_proposed(
+def test_requested_configurations_run_in_order_within_the_budget(
     sampler: str,
 ) -> None:
     scheduler = with_requested(sampler)
     player = Player(scheduler, 2).play(stop_after=9)
     for name, values in zip("xy", TRIED, strict=True):
         scheduler.try_next(name, values)
-    begun = len(scheduler.trials)
+    num_started = len(scheduler.trials)
     player.play()
     assert len(scheduler.trials) == 12
-    expected = [*enumerate(FIRST), *enumerate(TRIED, begun)]
+    expected = [*enumerate(FIRST), *enumerate(TRIED, num_started)]
     for number, values in expected:
         trial = scheduler.trials[number]
         assert values.items() <= trial.values.items()
         scheduler.proposer.space.suggest_fixed(trial.values)
     origins = {number: trial.origin for number, trial in scheduler.trials.items() if trial.origin}
-    assert origins == {0: "first[0]", 1: "first[1]", 2: "first[2]", begun: "x", begun + 1: "y"}
+    assert origins == {0: "first[0]", 1: "first[1]", 2: "first[2]", num_started: "x", num_started + 1: "y"}
     if sampler == "grid":
         assert len({str(trial.values) for trial in scheduler.trials.values()}) == 12, "each combination once"
-    # The sampler knows of them as of its own.
+    # The sampler learns from them.
     assert all(scheduler.proposer.known_trial(number).fronts for number, _ in expected)
 
 
 @pytest.mark.parametrize("sampler", ANY_SAMPLER)
-def test_a_search_with_requested_configurations_that_is_restored_in_the_middle_goes_on_the_same(sampler: str) -> None:
-    def played(stop_after: int) -> tuple[list[Any], Scheduler]:
+def test_restored_search_with_requests_continues_identically(sampler: str) -> None:
+    def play(stop_after: int) -> tuple[list[Any], Scheduler]:
         scheduler = with_requested(sampler)
         player = Player(scheduler, 1).play(stop_after=6)
         scheduler.try_next("x", TRIED[0])
         player.play(stop_after)
         return player.events, scheduler
 
-    events, whole = played(30)
+    events, original = play(30)
     restored = with_requested(sampler)
-    for index, (kind, number, what) in enumerate(events):
+    for index, (kind, number, details) in enumerate(events):
         if index == 6:
             restored.try_next("x", TRIED[0])
         if kind == "ask":
             trial = restored.trials.get(number)
             trial = restored.propose() if trial is None else restored.resume(number)
-            assert (trial.number, dict(trial.values)) == (number, what)
+            assert (trial.number, dict(trial.values)) == (number, details)
         elif kind == "rung":
-            step = sum(each[:2] == ("rung", number) for each in events[: index + 1])
-            restored.rung(number, 10 * step, what, [10 * later for later in range(step + 1, 5)])
+            step = sum(event[:2] == ("rung", number) for event in events[: index + 1])
+            restored.rung(number, 10 * step, details, [10 * later for later in range(step + 1, 5)])
         elif kind == "pause":
             restored.pause(number)
         else:
             restored.end(number, "completed")  # type: ignore[arg-type]
     assert {number: trial.origin for number, trial in restored.trials.items()} == {
-        number: trial.origin for number, trial in whole.trials.items()
+        number: trial.origin for number, trial in original.trials.items()
     }
 
 
-def test_a_configuration_that_was_tried_meanwhile_is_not_tried_again() -> None:
+def test_requested_configuration_that_already_ran_is_skipped() -> None:
     scheduler = with_requested("tpe")
     scheduler.try_next("x", FIRST[0])
     assert scheduler.propose().origin == "x"
-    assert scheduler.propose().origin == "first[1]", "first[0] is what x was"
+    assert scheduler.propose().origin == "first[1]", "first[0] equals x"
 
 
-def test_adopted_trials_use_up_the_requests_that_they_were_begun_for() -> None:
+def test_adopted_trials_consume_their_requests() -> None:
     scheduler = with_requested("tpe")
     scheduler.try_next("x", TRIED[0])
     scheduler.adopt(TRIED[0], "x")
@@ -93,7 +93,7 @@ def test_adopted_trials_use_up_the_requests_that_they_were_begun_for() -> None:
     assert [scheduler.propose().origin for _ in range(3)] == ["first[0]", "first[2]", None]
 
 
-def test_a_warm_starts_configurations_come_after_and_complete_what_fits() -> None:
+def test_warm_start_configurations_complete_partial_requests_and_run_after_them() -> None:
     scheduler = with_requested("mfgp")
     proposer = scheduler.proposer
     older = {"loss": "a", "margin": 0.7, "learning_rate": 2e-5}
@@ -104,11 +104,11 @@ def test_a_warm_starts_configurations_come_after_and_complete_what_fits() -> Non
     proposer.try_first(-2)
     trials = [scheduler.propose() for _ in range(4)]
     assert [trial.origin for trial in trials] == ["first[0]", "first[1]", "first[2]", None]
-    assert trials[1].values == older, "the best guess at the rest of a part is what the older run found"
+    assert trials[1].values == older, "the older run completes the partial request"
     assert FIRST[0] not in [trial.values for trial in trials[1:]]
 
 
-def test_adopted_trials_are_no_combinations_of_the_grid_any_more() -> None:
+def test_grid_skips_adopted_trials() -> None:
     scheduler = make("grid", "none", num_trials=99)
     scheduler.adopt({"loss": "b", "scale": 20, "learning_rate": 1e-4})
     scheduler.adopt({"loss": "c", "learning_rate": 1e-3})
@@ -117,7 +117,7 @@ def test_adopted_trials_are_no_combinations_of_the_grid_any_more() -> None:
     assert len(scheduler.trials) == len({str(trial.values) for trial in scheduler.trials.values()}) == 18
 
 
-def test_a_grid_has_no_combination_twice_because_it_is_requested() -> None:
+def test_grid_runs_requested_combinations_once() -> None:
     """Three combinations have the loss c."""
     scheduler = make("grid", "none", num_trials=99)
     for name in "vwxyz":
@@ -128,7 +128,7 @@ def test_a_grid_has_no_combination_twice_because_it_is_requested() -> None:
     assert len(scheduler.trials) == len({str(trial.values) for trial in scheduler.trials.values()}) == 18
 
 
-def test_a_grid_begins_with_a_warm_starts_configurations() -> None:
+def test_grid_starts_with_warm_start_configurations() -> None:
     scheduler = make("grid", "none", num_trials=99)
     older: list[dict[str, Any]] = [
         {"loss": "c", "learning_rate": 1e-3},
@@ -144,8 +144,8 @@ def test_a_grid_begins_with_a_warm_starts_configurations() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_mfgp_completes_a_part_with_what_its_model_promises(seed: int) -> None:
-    """The learning rate is about as good as without a request. A single proposal may explore, so the middle of five counts."""
+def test_mfgp_completes_partial_requests_with_its_model(seed: int) -> None:
+    """The proposed learning rate is near the optimum. A single proposal may explore, so the median of five counts."""
     scheduler = make("mfgp", "none", num_trials=30, seed=seed)
     Player(scheduler, 1).play()
     preset = preset_of(RANGES, {"loss": "a"})
