@@ -18,36 +18,36 @@ def layer(rate: float, seed: int = 0) -> FastDropout:
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.999])
-def test_the_share_kept_and_its_scale(rate: float) -> None:
+def test_share_and_scale_of_kept_elements(rate: float) -> None:
     count = 200_001
     out = layer(rate)(torch.ones(count))
-    kept = out[out != 0]
+    kept_elements = out[out != 0]
     deviation = (rate * (1 - rate) / count) ** 0.5
-    assert len(kept) / count == pytest.approx(1 - rate, abs=5 * deviation + 1 / 131072)
-    assert kept.unique().tolist() == pytest.approx([1 / (1 - rate)], rel=0.01)
+    assert len(kept_elements) / count == pytest.approx(1 - rate, abs=5 * deviation + 1 / 131072)
+    assert kept_elements.unique().tolist() == pytest.approx([1 / (1 - rate)], rel=0.01)
     assert float(out.mean()) == pytest.approx(1, abs=5 * deviation / (1 - rate))
 
 
 def test_masks_of_neighboring_elements_are_independent() -> None:
-    kept = (layer(0.5)(torch.ones(4, 50_000)) != 0).float() - 0.5
+    centered = (layer(0.5)(torch.ones(4, 50_000)) != 0).float() - 0.5
     for shift in (1, 2, 3, 4):
-        assert abs(float((kept * kept.roll(shift, 1)).mean())) < 0.003
+        assert abs(float((centered * centered.roll(shift, 1)).mean())) < 0.003
 
 
-def test_the_gradient_is_the_mask() -> None:
+def test_gradient_is_the_mask() -> None:
     x = torch.randn(7, 13, 5, requires_grad=True)
     out = layer(0.3)(x)
     out.sum().backward()
     torch.testing.assert_close(x.grad * x, out)
 
 
-def test_at_rest_it_passes_everything() -> None:
+def test_no_dropout_at_rate_0_or_in_evaluation_mode() -> None:
     x = torch.randn(3, 3)
     assert layer(0.0)(x) is x
     assert layer(0.5).eval()(x) is x
 
 
-def test_the_stream_is_seeded_and_continues_through_json() -> None:
+def test_stream_is_seeded_and_restored_from_json() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.4), nn.Sequential(nn.Dropout(0.2)))
     dropouts = Dropouts(model, "cpu")
@@ -55,22 +55,22 @@ def test_the_stream_is_seeded_and_continues_through_json() -> None:
     model.train()
     x = torch.ones(5, 3)
 
-    def some(count: int) -> list[list[float]]:
+    def outputs(count: int) -> list[list[float]]:
         return [model(x).detach().flatten().tolist() for _ in range(count)]
 
     dropouts.generator.seed(1)
-    whole = some(6)
+    expected = outputs(6)
     dropouts.generator.seed(1)
-    assert some(3) == whole[:3]
+    assert outputs(3) == expected[:3]
     state = json.loads(json.dumps(dropouts.state()))
-    some(2)
+    outputs(2)
     dropouts.restore(state)
-    assert some(3) == whole[3:]
+    assert outputs(3) == expected[3:]
     dropouts.generator.seed(2)
-    assert some(6) != whole
+    assert outputs(6) != expected
 
 
-def test_rates_are_set_and_put_back() -> None:
+def test_rates_are_set_and_restored() -> None:
     model = nn.Sequential(nn.Dropout(0.4), nn.Sequential(nn.Dropout(0.2)))
     dropouts = Dropouts(model, "cpu")
 
@@ -85,7 +85,7 @@ def test_rates_are_set_and_put_back() -> None:
     assert rates() == [0.4, 0.2]
 
 
-def test_attention_with_a_rate_of_its_own_has_the_rate_too() -> None:
+def test_rate_applies_to_attention_with_a_rate_attribute() -> None:
     sizes = {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2}
     tokens = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"), 0)
     config = transformers.ModernBertConfig(vocab_size=30, **sizes, **tokens, attention_dropout=0.5)
@@ -97,14 +97,14 @@ def test_attention_with_a_rate_of_its_own_has_the_rate_too() -> None:
         first, second = (model(ids).last_hidden_state for _ in range(2))
         return float((first - second).detach().abs().max())
 
-    for rate, off, draws in ((0.0, (), False), (0.5, (), True), (None, (), True), (None, dropouts.names, False)):
+    for rate, off, is_random in ((0.0, (), False), (0.5, (), True), (None, (), True), (None, dropouts.names, False)):
         dropouts.set(rate, off)
-        assert (difference() > 0) == draws
+        assert (difference() > 0) == is_random
     names = [name for name, _ in model.named_parameters()]
     assert "layers.0.attn" in frozen_modules(names, dropouts.names, "emb+B0a")
 
 
-def test_on_other_devices_torchs_own_layers_stay() -> None:
+def test_torch_layers_are_kept_on_other_devices() -> None:
     model = nn.Sequential(nn.Dropout(0.4))
     assert Dropouts(model, "cuda").names == ["0"]
     assert type(model[0]) is nn.Dropout

@@ -1,4 +1,4 @@
-"""One golden row for each loss: its value as built against its formula, in NumPy."""
+"""Values of losses, compared with golden values and with formulas in NumPy."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,6 @@ import scipy.stats
 import torch
 
 from raysweep.config.losses import LOSSES, Choice
-from raysweep.data.examples import KINDS
 from raysweep.errors import InputError
 from raysweep.training.losses import build
 
@@ -19,7 +18,7 @@ LABELS = {
     "scored_pair": np.array([1.0, 0.0, 0.7, 0.2, 1.0, -0.5]),
     "labeled_sentence": np.array([0, 2, 1, 1, 0, 2]),
 }
-# Lengths other than 1, so that a loss which does not normalize is found out.
+# Lengths other than 1, so that a loss without normalization fails.
 EMBEDDINGS = np.random.default_rng(3).normal(size=(3, 6, 4)) * np.array([1, 2, 0.5, 3, 1, 0.2])[:, None]
 # A softmax head of three classes, one a row.
 WEIGHT, BIAS = np.random.default_rng(4).normal(size=(3, 4)), np.array([0.1, -0.3, 0.2])
@@ -43,8 +42,10 @@ def contrastive(columns, labels, margin):
 
 
 def online_contrastive(columns, labels, margin):
-    """Sentence-transformers: the sum over positives farther than the nearest negative, and negatives nearer than the
-    farthest positive; no halves."""
+    """Sum over positives farther than the nearest negative, and negatives nearer than the farthest positive.
+
+    As in sentence-transformers, and without factors of one half.
+    """
     distance = 1 - cosines(*columns)
     total = 0.0
     for d, label in zip(distance, labels, strict=True):
@@ -83,7 +84,7 @@ def softmax(columns, labels):
     return (np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(6), labels]).mean()
 
 
-# The formula, and parameters and value of each row.
+# By loss: its formula, and rows of parameters and value.
 GOLDEN = {
     "triplet": (triplet, [({"margin": 0.1}, 0.049148), ({"margin": 5.0}, 4.658430)]),
     "contrastive": (contrastive, [({"margin": 0.5}, 0.182706), ({"margin": 1.0}, 0.198231)]),
@@ -112,7 +113,7 @@ def value(name, parameters, columns, labels):
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_golden_row(name):
-    formula, rows = GOLDEN[name]  # a new loss needs one
+    formula, rows = GOLDEN[name]
     kind = LOSSES[name].example_kind
     columns, labels = EMBEDDINGS[: NUM_COLUMNS[kind]], LABELS[kind]
     for parameters, golden in rows:
@@ -123,7 +124,7 @@ def test_golden_row(name):
         )
 
 
-def test_rows_tell_losses_and_hard_pairs_apart():
+def test_labeled_pairs_contain_hard_and_easy_pairs():
     distance, labels = 1 - cosines(*EMBEDDINGS[:2]), LABELS["labeled_pair"]
     hard = np.where(labels == 1, distance > distance[labels == 0].min(), distance < distance[labels == 1].max())
     for label in (0, 1):
@@ -131,8 +132,8 @@ def test_rows_tell_losses_and_hard_pairs_apart():
 
 
 @pytest.mark.parametrize("name", LIBRARY)
-def test_sign(name):
-    """Every loss prefers the same class near and the other class far, and pulls that way."""
+def test_loss_prefers_the_same_class_near(name):
+    """The loss is lower if the same class is near and the other class far, and its gradient moves them so."""
     kind = LOSSES[name].example_kind
     parameters = {key: parameter.default for key, parameter in LOSSES[name].parameters.items()}
     anchors = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
@@ -149,10 +150,10 @@ def test_sign(name):
     targets = None if labels is None else torch.from_numpy(labels)
     build(name, parameters, torch.nn.Identity()).compute_loss_from_embeddings(columns, targets).backward()
     step = bad[1][0] - 1e-3 * leaf.grad[0].numpy()
-    assert cosines(bad[0][0], step) > cosines(bad[0][0], bad[1][0])  # row 0 is of one class in every kind
+    assert cosines(bad[0][0], step) > cosines(bad[0][0], bad[1][0])  # row 0 has one class in every kind
 
 
-def test_softmax_pulls_a_sentence_to_its_class_and_learns_the_head():
+def test_gradient_step_lowers_the_softmax_loss():
     loss = build("softmax", {}, torch.nn.Identity(), width=4, num_labels=3)
     columns = [torch.from_numpy(EMBEDDINGS[0]).float().requires_grad_()]
     labels = torch.from_numpy(LABELS["labeled_sentence"])
@@ -165,53 +166,53 @@ def test_softmax_pulls_a_sentence_to_its_class_and_learns_the_head():
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
-def test_label_smoothing_is_torchs(smoothing):
-    """And the cross-entropy of targets of which a share is spread evenly over all classes."""
+def test_label_smoothing_equals_torch(smoothing):
+    """It is also the cross-entropy of targets with a share that is spread evenly over all classes."""
     sentences, labels = EMBEDDINGS[0], LABELS["labeled_sentence"]
     logits = 2 * sentences / np.linalg.norm(sentences, axis=1, keepdims=True) @ WEIGHT.T + BIAS
-    torchs = torch.nn.CrossEntropyLoss(label_smoothing=smoothing)
+    torch_loss = torch.nn.CrossEntropyLoss(label_smoothing=smoothing)
     targets = (1 - smoothing) * np.eye(3)[labels] + smoothing / 3
     log_probabilities = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-    found = value("softmax", {"label_smoothing": smoothing}, [sentences], labels)
-    assert found == pytest.approx(float(torchs(torch.from_numpy(logits), torch.from_numpy(labels))), rel=1e-6)
-    assert found == pytest.approx(-(targets * log_probabilities).sum(axis=1).mean(), rel=1e-6)
+    loss = value("softmax", {"label_smoothing": smoothing}, [sentences], labels)
+    assert loss == pytest.approx(float(torch_loss(torch.from_numpy(logits), torch.from_numpy(labels))), rel=1e-6)
+    assert loss == pytest.approx(-(targets * log_probabilities).sum(axis=1).mean(), rel=1e-6)
 
 
-def test_the_divergence_of_two_passes_is_the_mean_of_both_relative_entropies():
+def test_divergence_is_the_mean_of_both_relative_entropies():
     loss = build("softmax", {}, torch.nn.Identity(), width=4, num_labels=3)
     loss.double().load_state_dict({"head.weight": torch.from_numpy(WEIGHT), "head.bias": torch.from_numpy(BIAS)})
     first, second = EMBEDDINGS[:2]
-    units = [2 * each / np.linalg.norm(each, axis=1, keepdims=True) for each in (first, second)]
-    p, q = (scipy.special.softmax(each @ WEIGHT.T + BIAS, axis=1) for each in units)
+    scaled = [2 * rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (first, second)]
+    p, q = (scipy.special.softmax(rows @ WEIGHT.T + BIAS, axis=1) for rows in scaled)
     expected = [scipy.stats.entropy(a, b, axis=1).mean() for a, b in ((p, q), (q, p))]
     with torch.no_grad():
-        found = float(loss.divergence(torch.from_numpy(first), torch.from_numpy(second)))
-        same = float(loss.divergence(torch.from_numpy(first), torch.from_numpy(first)))
-    assert found == pytest.approx(np.mean(expected), rel=1e-6)
+        divergence = float(loss.divergence(torch.from_numpy(first), torch.from_numpy(second)))
+        divergence_of_equals = float(loss.divergence(torch.from_numpy(first), torch.from_numpy(first)))
+    assert divergence == pytest.approx(np.mean(expected), rel=1e-6)
     assert expected[0] != pytest.approx(expected[1], rel=1e-2)
-    assert same == 0
+    assert divergence_of_equals == 0
 
 
-def test_triplet_distance_is_cosine_distance_of_the_right_sign():
+def test_triplet_distance_is_cosine_distance():
     anchor, positive, negative = (np.array([x]) for x in ([1.0, 0], [3.0, 0], [0, 2.0]))
     assert value("triplet", {"margin": 1.0}, (anchor, positive, negative), None) == pytest.approx(0)
     assert value("triplet", {"margin": 1.0}, (anchor, negative, positive), None) == pytest.approx(2)
 
 
-def leaves():
+def make_columns():
     rng = np.random.default_rng(5)
     return [torch.from_numpy(rng.normal(size=(8, 5))).requires_grad_() for _ in range(2)]
 
 
-def test_negatives_of_other_classes_are_all_if_classes_differ():
-    """Value and gradient are those of the library's loss if every anchor has a class of its own."""
+def test_other_class_negatives_equal_all_if_classes_differ():
+    """Value and gradient equal those of the library's loss if every anchor has its own class."""
     losses = [
         build("multiple_negatives", {"scale": 20.0, "negatives": negatives}, torch.nn.Identity())
         for negatives in ("all", "other_class")
     ]
     values, gradients = [], []
     for loss in losses:
-        columns = leaves()
+        columns = make_columns()
         loss.compute_loss_from_embeddings(columns, torch.arange(8)).backward()
         values.append(float(loss.compute_loss_from_embeddings(columns, torch.arange(8)).detach()))
         gradients.append([column.grad for column in columns])
@@ -219,31 +220,30 @@ def test_negatives_of_other_classes_are_all_if_classes_differ():
     torch.testing.assert_close(*gradients, rtol=1e-7, atol=1e-9)
 
 
-def test_a_batch_of_one_class_has_neither_loss_nor_gradient():
+def test_batch_of_one_class_has_no_loss_and_no_gradient():
     loss = build("multiple_negatives", {"scale": 20.0, "negatives": "other_class"}, torch.nn.Identity())
-    columns = leaves()
+    columns = make_columns()
     value = loss.compute_loss_from_embeddings(columns, torch.zeros(8))
     value.backward()
     assert float(value.detach()) == pytest.approx(0, abs=1e-12)
     assert all(float(column.grad.abs().max()) < 1e-12 for column in columns)
 
 
-def test_table():
+def test_parameters_in_the_table_of_losses_are_checked():
     for name, loss in LOSSES.items():
-        assert (loss.example_kind in KINDS) == (loss.library_class is not None)
         for key, parameter in loss.parameters.items():
             parameter.check(key, parameter.default)
             if isinstance(parameter, Choice):
-                with pytest.raises(InputError, match=f"{key} is 'none'; allowed: {', '.join(parameter.options)}"):
+                with pytest.raises(InputError, match=f"{key} is 'none'.*allowed: {parameter.allowed}"):
                     parameter.check(key, "none")
                 continue
             parameter.check(key, parameter.high)
-            for wrong in (parameter.low, -1.0, parameter.high * 1.01, float("nan"), float("inf")):
+            for invalid in (parameter.low, -1.0, parameter.high * 1.01, float("nan"), float("inf")):
                 with pytest.raises(InputError, match=f"{key} .*above {parameter.low:g}, at most {parameter.high:g}"):
-                    parameter.check(key, wrong)
+                    parameter.check(key, invalid)
             with pytest.raises(InputError, match=f"{key} of the loss {name}"):
                 build(name, {key: 0.0}, torch.nn.Identity())
 
 
-def test_other_losses_parameters_are_not_looked_at():
+def test_parameters_of_other_losses_are_ignored():
     build("triplet", {"margin": 0.1, "scale": None, "learning_rate": 1.0}, torch.nn.Identity())

@@ -128,7 +128,7 @@ def test_interrupted_within_a_rung(case: Any, new_bench: Any, tmp_path: Path) ->
     assert read_bits([restored]) == uninterrupted[:1]
     assert second.progress.rung == 1
     assert second.progress.seen_in_rung == config.batch_size * config.accumulation_steps
-    # That rung was taken before, and the weights are no longer its own, so `rungs` does not repeat it.
+    # That rung was taken before, and the weights have changed since, so `rungs` does not repeat it.
     assert read_bits(train_rungs(config, after, tmp_path)) == uninterrupted[1:]
     assert is_same_state(read_state(after), weights)
 
@@ -222,7 +222,7 @@ def test_one_checkpoint_without_pickles_remains(new_bench: Any, tmp_path: Path) 
 
 @pytest.mark.ray  # needs no Ray, but a dozen processes take long
 def test_killed_ten_times_at_random(tiny_prepared: Prepared, tmp_path: Path) -> None:
-    """SIGKILL arrives within steps and while checkpoints are written; one file per rung stands for a sweep's results."""
+    """SIGKILL arrives within steps and while checkpoints are written; one file per rung replaces a sweep's results."""
     tiny_prepared.save(tmp_path / "prepared.json")
     config = trial(loss="softmax", freezing="emb+B0", learning_rate=1e-3, batch_size=4, examples_per_rung=80)
     server = subprocess.Popen(

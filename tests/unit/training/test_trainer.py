@@ -1,4 +1,4 @@
-"""Training, step by step, against the stock trainer of sentence-transformers on the same batches, in fp32 without dropout."""
+"""Training steps, compared with the stock trainer of sentence-transformers on the same batches in fp32 without dropout."""
 
 from functools import partial
 from pathlib import Path
@@ -33,8 +33,8 @@ COLUMNS = {
 }
 
 
-class Recorded(Training):
-    """Ours, with its batches and their losses noted down."""
+class RecordedTraining(Training):
+    """A training that records its batches and their losses."""
 
     def __init__(self, config: TrialConfig, bench: Workbench, seed: int = 0) -> None:
         self.losses: list[float] = []
@@ -47,14 +47,14 @@ class Recorded(Training):
         self.batches.append((ids, targets))
         return value
 
-    def run(self) -> "Recorded":
+    def run(self) -> "RecordedTraining":
         while not self.rung_is_full:
             self.step()
         return self
 
 
-def _labels(ours: Recorded, ids: np.ndarray, name: str) -> dict[str, Any]:
-    """The label column of the batches, where the loss reads one."""
+def label_column(ours: RecordedTraining, ids: np.ndarray, name: str) -> dict[str, Any]:
+    """Return the label column of the batches, if the loss has labels."""
     if ours.config.negatives == "other_class":
         return {"label": np.asarray(ours.bench.prepared.sentences.labels[ids[:, 0]])}
     if ours.batches[0][1] is not None:
@@ -62,10 +62,10 @@ def _labels(ours: Recorded, ids: np.ndarray, name: str) -> dict[str, Any]:
     return {}
 
 
-def stock(
-    ours: Recorded, head: dict[str, torch.Tensor], folder: Path, optimizer: Any = None
+def train_with_stock_trainer(
+    ours: RecordedTraining, head: dict[str, torch.Tensor], folder: Path, optimizer: Any = None
 ) -> tuple[list[float], Any]:
-    """The stock trainer's losses on the batches that ours took, from the base weights and the same head, and its model."""
+    """Return the stock trainer's losses on the same batches from the same weights, and its model."""
     from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
     from sentence_transformers.base.sampler import DefaultBatchSampler
     from transformers import TrainerCallback
@@ -89,7 +89,7 @@ def stock(
     columns: dict[str, Any] = {
         name: prepared.sentences.texts(column) for name, column in zip(names, ids.T, strict=False)
     }
-    columns |= _labels(ours, ids, names[-1])
+    columns |= label_column(ours, ids, names[-1])
     losses: list[float] = []
 
     class Stock(SentenceTransformerTrainer):
@@ -143,18 +143,18 @@ def stock(
 def check(
     config: TrialConfig, bench: Workbench, folder: Path, steps: int, optimizer: Any = None, atol: float = 1e-5
 ) -> None:
-    """Every loss is the stock trainer's, and so are the embeddings at the end."""
-    ours = Recorded(config, bench)
+    """Check that every loss and the final embeddings equal the stock trainer's."""
+    ours = RecordedTraining(config, bench)
     head = (
         {name: value.clone() for name, value in ours.loss.head.state_dict().items()} if "softmax" in config.loss else {}
     )
     ours.run()
     assert len(ours.losses) == steps
-    theirs, model = stock(ours, head, folder, optimizer)
+    theirs, model = train_with_stock_trainer(ours, head, folder, optimizer)
     assert ours.losses == pytest.approx(theirs, rel=1e-4)
-    assert len({round(value, 4) for value in theirs}) > steps / 2, "the losses move"
-    ends = [encoder.embed(one, bench.tokens, bench.dev.queries[:20]) for one in (ours.model, model)]
-    np.testing.assert_allclose(*ends, atol=atol)  # the last step shows here alone
+    assert len({round(value, 4) for value in theirs}) > steps / 2, "the losses change"
+    embeddings = [encoder.embed(trained, bench.tokens, bench.dev.queries[:20]) for trained in (ours.model, model)]
+    np.testing.assert_allclose(*embeddings, atol=atol)  # the losses do not show the last step
 
 
 def exact(**values: object) -> TrialConfig:
@@ -164,16 +164,16 @@ def exact(**values: object) -> TrialConfig:
 @pytest.mark.ray  # takes long
 @pytest.mark.parametrize("freezing", ["none", "emb", "emb+B0-1"])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_losses_are_the_stock_trainers(loss: str, freezing: str, tiny_bench: Workbench, tmp_path: Path) -> None:
+def test_losses_equal_the_stock_trainer(loss: str, freezing: str, tiny_bench: Workbench, tmp_path: Path) -> None:
     check(exact(loss=loss, freezing=freezing, examples_per_rung=400), tiny_bench, tmp_path, steps=50)
 
 
 @pytest.mark.parametrize("negatives", ["all", "other_class"])
-def test_negatives_are_the_stock_trainers(negatives: str, tiny_bench: Workbench, tmp_path: Path) -> None:
+def test_negatives_equal_the_stock_trainer(negatives: str, tiny_bench: Workbench, tmp_path: Path) -> None:
     check(exact(loss="multiple_negatives", negatives=negatives, no_duplicates=True), tiny_bench, tmp_path, steps=12)
 
 
-def test_losses_are_the_stock_trainers_with_the_real_encoder(demo_bench: Workbench, tmp_path: Path) -> None:
+def test_losses_equal_the_stock_trainer_with_the_real_encoder(demo_bench: Workbench, tmp_path: Path) -> None:
     config = exact(learning_rate=5e-5, batch_size=4, examples_per_rung=20, warmup_steps=2)
     check(config, demo_bench, tmp_path, steps=5, atol=1e-3)
 
@@ -187,8 +187,8 @@ OPTIMIZERS = {
 }
 
 
-def torchs(name: str, rate: float) -> Any:
-    """Makes an optimizer of torch over the stock trainer's groups, for which its options have no name."""
+def make_builder(name: str, rate: float) -> Any:
+    """Return a function that builds an optimizer over the stock trainer's parameter groups."""
 
     def build(parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
         groups = [
@@ -201,24 +201,24 @@ def torchs(name: str, rate: float) -> Any:
 
 
 @pytest.mark.parametrize(("weight_decay", "rate"), [(0.9, 3e-3), (100.0, 3e-5)])
-def test_much_weight_decay_is_the_stock_trainers(
+def test_strong_weight_decay_equals_the_stock_trainer(
     weight_decay: float, rate: float, tiny_bench: Workbench, tmp_path: Path
 ) -> None:
-    """Enough that it shows which parameters decay."""
+    """The decay is strong enough to show which parameters decay."""
     config = exact(weight_decay=weight_decay, learning_rate=rate, examples_per_rung=160)
     check(config, tiny_bench, tmp_path, 20, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["adamw", "sgd"])
-def test_accumulated_batches_are_the_stock_trainers(name: str, tiny_bench: Workbench, tmp_path: Path) -> None:
-    """The last step has one batch where the others have two. What is summed in place of averaged shows under sgd alone."""
+def test_accumulated_batches_equal_the_stock_trainer(name: str, tiny_bench: Workbench, tmp_path: Path) -> None:
+    """The last step has one batch instead of two. Only sgd shows whether gradients are averaged or summed."""
     values = {"optimizer": "sgd", "momentum": 0.9, "learning_rate": 0.05} if name == "sgd" else {}
     config = exact(loss="cosine_similarity", accumulation_steps=2, examples_per_rung=104, **values)
-    check(config, tiny_bench, tmp_path, 13, torchs("sgd", 0.05) if name == "sgd" else None)
+    check(config, tiny_bench, tmp_path, 13, make_builder("sgd", 0.05) if name == "sgd" else None)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_other_optimizers_are_torchs(name: str, tiny_bench: Workbench, tmp_path: Path) -> None:
+def test_other_optimizers_equal_torch(name: str, tiny_bench: Workbench, tmp_path: Path) -> None:
     values: dict[str, float] = {}
     if name == "sgd":
         values = {"momentum": 0.9, "learning_rate": 0.05}
@@ -227,13 +227,13 @@ def test_other_optimizers_are_torchs(name: str, tiny_bench: Workbench, tmp_path:
     elif "without momentum" in name:
         values = {"momentum": 0.0}
     config = exact(optimizer=name.split()[0], **values)
-    check(config, tiny_bench, tmp_path, 12, torchs(name, config.learning_rate))
+    check(config, tiny_bench, tmp_path, 12, make_builder(name, config.learning_rate))
 
 
 @pytest.mark.parametrize("loss", ["triplet", "contrastive", "softmax"])
-def test_retention_is_the_mean_squared_change_of_cosines(loss: str, tiny_bench: Workbench) -> None:
-    """Of each example's first sentence with its others, and of single sentences with the next in the batch."""
-    training = Recorded(
+def test_retention_term_is_the_mean_squared_change_of_cosines(loss: str, tiny_bench: Workbench) -> None:
+    """Pairs are an example's first sentence with its others, or single sentences with the next in the batch."""
+    training = RecordedTraining(
         exact(loss=loss, retention_weight=0.5, examples_per_rung=80, learning_rate=2e-3), tiny_bench
     ).run()
     ids, targets = training.batches[0]
@@ -247,14 +247,14 @@ def test_retention_is_the_mean_squared_change_of_cosines(loss: str, tiny_bench: 
         squares += [(tuned[a] @ tuned[b] - base[a] @ base[b]) ** 2 for a, b in pairs]
     training.model.train()
     with torch.no_grad():
-        whole = training.batch_loss(ids, targets)
+        with_term = training.batch_loss(ids, targets)
         training.config = training.config.model_copy(update={"retention_weight": 0.0})
-        alone = training.batch_loss(ids, targets)
+        without_term = training.batch_loss(ids, targets)
     assert np.mean(squares) > 1e-4
-    assert float(whole - alone) == pytest.approx(0.5 * np.mean(squares), rel=1e-3)
+    assert float(with_term - without_term) == pytest.approx(0.5 * np.mean(squares), rel=1e-3)
 
 
-def test_retention_takes_embeddings_of_any_width_and_length() -> None:
+def test_retention_term_accepts_any_width_and_length() -> None:
     rng = np.random.default_rng(0)
     tuned, frozen = rng.normal(size=(3, 5, 4)), rng.normal(size=(3, 5, 7))
 
@@ -262,18 +262,18 @@ def test_retention_takes_embeddings_of_any_width_and_length() -> None:
         units = columns / np.linalg.norm(columns, axis=-1, keepdims=True)
         return np.stack([(units[0] * units[1]).sum(-1), (units[0] * units[2]).sum(-1)])
 
-    found = criterion.retention_term([*torch.from_numpy(tuned)], [*torch.from_numpy(frozen)])
-    assert float(found) == pytest.approx(((cosines(tuned) - cosines(frozen)) ** 2).mean())
+    term = criterion.retention_term([*torch.from_numpy(tuned)], [*torch.from_numpy(frozen)])
+    assert float(term) == pytest.approx(((cosines(tuned) - cosines(frozen)) ** 2).mean())
 
 
 @pytest.mark.parametrize("freezing", ["none", "emb+B0"])
-def test_layers_decay_as_torchs_parameter_groups_do(freezing: str, tiny_bench: Workbench) -> None:
-    """The same steps by an optimizer of torch over groups that are written down here, at the rates of the schedule."""
+def test_layer_decay_equals_torch_parameter_groups(freezing: str, tiny_bench: Workbench) -> None:
+    """A torch optimizer over explicit groups takes the same steps at the scheduled rates."""
     config = exact(loss="softmax", freezing=freezing, layer_decay=0.5, max_gradient_norm=1e9)
     ours = Training(config, tiny_bench, seed=0, num_rungs=1)
     num_blocks = len({name.split("layer.")[1].split(".")[0] for name in ours.model.state_dict() if "layer." in name})
     assert num_blocks > 1
-    copies = {name: torch.nn.Parameter(each.detach().clone()) for name, each in ours.parameters.items()}
+    copies = {name: torch.nn.Parameter(value.detach().clone()) for name, value in ours.parameters.items()}
 
     def rate_factor(name: str) -> float:
         if "embeddings" in name:
@@ -287,9 +287,9 @@ def test_layers_decay_as_torchs_parameter_groups_do(freezing: str, tiny_bench: W
         for name, copy in copies.items()
     ]
     theirs = torch.optim.AdamW(groups, lr=config.learning_rate)
-    real = ours.optimizer.step
+    take_own_step = ours.optimizer.step
 
-    def both(*arguments: Any, **options: Any) -> Any:
+    def take_both_steps(*arguments: Any, **options: Any) -> Any:
         for name, copy in copies.items():
             gradient = ours.parameters[name].grad
             copy.grad = None if gradient is None else gradient.clone()
@@ -297,9 +297,9 @@ def test_layers_decay_as_torchs_parameter_groups_do(freezing: str, tiny_bench: W
         for group in theirs.param_groups:
             group["lr"] = rate * group["factor"]
         theirs.step()
-        return real(*arguments, **options)
+        return take_own_step(*arguments, **options)
 
-    ours.optimizer.step = both  # type: ignore[method-assign]
+    ours.optimizer.step = take_both_steps  # type: ignore[method-assign]
     while not ours.rung_is_full:
         ours.step()
     assert {rate_factor(name) for name in copies} >= {1.0, 0.5}
@@ -309,38 +309,40 @@ def test_layers_decay_as_torchs_parameter_groups_do(freezing: str, tiny_bench: W
             assert (copy.detach() - tiny_bench.initial[name]).abs().max() > 1e-5, name
 
 
-def test_two_passes_under_other_masks_are_held_together(tiny_bench: Workbench) -> None:
-    """The mean of their losses, and the divergence of their class probabilities times its weight."""
+def test_consistency_term_of_two_passes_with_different_masks(tiny_bench: Workbench) -> None:
+    """The loss is the mean of both passes plus the weighted divergence of their class probabilities."""
     config = trial(loss="softmax", dropout=0.3, consistency_weight=2.0)
     training = Training(config, tiny_bench, seed=4, num_rungs=1)
     training.model.train()
     ids, targets = training.order.take(8)
     before = training.streams.position()
     with torch.no_grad():
-        found = float(training.batch_loss(ids, targets))
+        loss = float(training.batch_loss(ids, targets))
         training.streams.go_to(before)
         passes = [batches.embed_columns(training.trained, ids)[0] for _ in range(2)]
         head = training.loss.head
-        logits = [head(torch.nn.functional.normalize(each) * each.shape[1] ** 0.5) for each in passes]
+        logits = [head(torch.nn.functional.normalize(rows) * rows.shape[1] ** 0.5) for rows in passes]
     assert targets is not None
-    of_label = [torch.nn.functional.cross_entropy(each, torch.from_numpy(targets).long()) for each in logits]
-    p, q = (scipy.special.softmax(each.numpy().astype(float), axis=1) for each in logits)
+    labels = torch.from_numpy(targets).long()
+    cross_entropies = [torch.nn.functional.cross_entropy(rows, labels) for rows in logits]
+    p, q = (scipy.special.softmax(rows.numpy().astype(float), axis=1) for rows in logits)
     divergence = (scipy.stats.entropy(p, q, axis=1).mean() + scipy.stats.entropy(q, p, axis=1).mean()) / 2
     assert divergence > 1e-6
-    assert found == pytest.approx(float(sum(of_label)) / 2 + 2.0 * divergence, rel=1e-5)
+    assert loss == pytest.approx(float(sum(cross_entropies)) / 2 + 2.0 * divergence, rel=1e-5)
 
 
-def test_without_dropout_a_second_pass_changes_nothing(tiny_bench: Workbench) -> None:
+def test_second_pass_without_dropout_changes_nothing(tiny_bench: Workbench) -> None:
     losses = [
-        Recorded(exact(loss="softmax", consistency_weight=weight), tiny_bench).run().losses for weight in (0.0, 1.0)
+        RecordedTraining(exact(loss="softmax", consistency_weight=weight), tiny_bench).run().losses
+        for weight in (0.0, 1.0)
     ]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
-def test_a_trial_whose_activations_do_not_fit_goes_on_with_the_same_gradients(
+def test_trial_recomputes_activations_after_running_out_of_memory(
     demo_bench: Workbench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Memory runs out within a step, after a part of its gradients was there."""
+    """Memory runs out within a step, after a part of its gradients was accumulated; the gradients stay the same."""
     config = trial_config(
         {
             "loss": "triplet",
@@ -371,20 +373,20 @@ def test_a_trial_whose_activations_do_not_fit_goes_on_with_the_same_gradients(
                 training.step()
         assert training.recomputes == (fails_at is not None)
         assert training.progress.seen == 64
-        weights.append({name: each.detach().clone() for name, each in training.parameters.items()})
-    whole, again = weights
-    moved = {name: (whole[name] - demo_bench.initial[name]).abs().max() for name in whole if name in demo_bench.initial}
-    for name, distance in moved.items():
-        assert (whole[name] - again[name]).abs().max() <= 0.02 * distance + 1e-7, name
+        weights.append({name: value.detach().clone() for name, value in training.parameters.items()})
+    expected, recomputed = weights
+    for name in expected.keys() & demo_bench.initial.keys():
+        distance = (expected[name] - demo_bench.initial[name]).abs().max()
+        assert (expected[name] - recomputed[name]).abs().max() <= 0.02 * distance + 1e-7, name
     assert capsys.readouterr().out.count("out of memory") == 1
 
 
-def test_what_does_not_fit_even_so_fails_the_trial(demo_bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> Any:
+def test_trial_fails_if_recomputing_runs_out_of_memory(demo_bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     config = trial_config({"loss": "triplet", "learning_rate": 1e-4, "batch_size": 8, "examples_per_rung": 64})
     training = Training(config, demo_bench, seed=1, num_rungs=1)
-    monkeypatch.setattr(packed, "forward", refuse)
+    monkeypatch.setattr(packed, "forward", fail)
     with pytest.raises(torch.OutOfMemoryError):
         training.step()

@@ -1,4 +1,4 @@
-"""Validation examples among dev sentences, and the rule that ends a trial that stands still."""
+"""Validation examples among dev sentences, and the rule that stops idle trials."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ from support.encoders import trial
 INFINITY = float("inf")
 
 
-def invented(num: int = 40, seed: int = 0) -> Any:
+def make_prepared(num: int = 40, seed: int = 0) -> Any:
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(2 * num, 6)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -31,22 +31,22 @@ def nearest(prepared: Any, queries: np.ndarray, anchor: int, same: bool) -> set[
     return set(sorted(others, key=lambda i: -float(vectors[i] @ vectors[anchor]))[:NUM_NEIGHBORS])
 
 
-def test_triplets_are_the_nearest_of_each_side() -> None:
-    prepared, queries = invented(), np.arange(80)[::2]
-    found = ValidationExamples.of(prepared, "triplet", queries, (1.0, 0.0))
+def test_triplets_contain_the_nearest_sentences_of_both_sides() -> None:
+    prepared, queries = make_prepared(), np.arange(80)[::2]
+    examples = ValidationExamples.of(prepared, "triplet", queries, (1.0, 0.0))
     expected = {
         (anchor, own, other)
         for anchor in range(len(queries))
         for own in nearest(prepared, queries, anchor, True)
         for other in nearest(prepared, queries, anchor, False)
     }
-    assert {tuple(row) for row in found.rows.tolist()} == expected  # all of them: fewer than the most that are drawn
-    assert found.targets is None
-    np.testing.assert_array_equal(found.rows, found.triplets)
+    assert {tuple(row) for row in examples.rows.tolist()} == expected  # all of them, since there are few
+    assert examples.targets is None
+    np.testing.assert_array_equal(examples.rows, examples.triplets)
 
 
-def test_pairs_have_their_targets_and_labeled_sentences_their_labels() -> None:
-    prepared, queries = invented(), np.arange(80)[1::2]
+def test_targets_of_pairs_and_labels_of_labeled_sentences() -> None:
+    prepared, queries = make_prepared(), np.arange(80)[1::2]
     labels = prepared.sentences.labels[queries]
     scored = ValidationExamples.of(prepared, "scored_pair", queries, (0.9, 0.1))
     same = labels[scored.rows[:, 0]] == labels[scored.rows[:, 1]]
@@ -57,28 +57,27 @@ def test_pairs_have_their_targets_and_labeled_sentences_their_labels() -> None:
     assert len(plain.triplets)
 
 
-def test_errors_are_triplets_whose_negative_is_at_least_as_near() -> None:
+def test_triplet_errors_count_negatives_at_least_as_near() -> None:
     vectors = np.array([[1, 0], [0.8, 0.6], [0.6, 0.8], [0.8, 0.6]], np.float32)
     triplets = np.array([[0, 1, 2], [0, 2, 1], [0, 1, 3]])
     assert triplet_errors(vectors, triplets) == 2
 
 
-def test_a_rung_improves_only_where_loss_and_errors_both_fell() -> None:
-    """Were one enough, only the last rung were idle. An idle rung's lower loss is not what the next has to undercut."""
+def test_rung_improves_only_if_loss_and_errors_both_decrease() -> None:
+    """A rung is compared with the last one that improved, not with idle ones."""
     rule = IdleRule(3)
     rungs = [(1.0, 10), (0.9, 10), (0.95, 9), (0.9, 9), (0.94, 8), (0.8, 12), (0.85, 8)]
-    found = []
+    idle_counts = []
     for rung in rungs:
         assert rule.update(*rung) is None
-        found.append(rule.idle)
-    assert found == [0, 1, 0, 1, 0, 1, 2]
-    assert rule.update(0.9, 20) == (
-        "idle for 3 rungs: validation loss 0.9 and 20 errors are not both below those of the last rung that improved"
-    )
+        idle_counts.append(rule.idle)
+    assert idle_counts == [0, 1, 0, 1, 0, 1, 2]
+    reason = rule.update(0.9, 20)
+    assert reason is not None and "3 rungs" in reason and "loss 0.9" in reason and "20 errors" in reason
 
 
 @given(st.lists(st.tuples(st.floats(0, 10), st.integers(0, 50)), min_size=1, max_size=20), st.integers(1, 4))
-def test_idle_rule_against_a_definition(rungs: list[tuple[float, int]], patience: int) -> None:
+def test_idle_rule_equals_its_definition(rungs: list[tuple[float, int]], patience: int) -> None:
     rule = IdleRule(patience)
     stopped = next((i for i, rung in enumerate(rungs) if rule.update(*rung)), None)
 
@@ -92,15 +91,15 @@ def test_idle_rule_against_a_definition(rungs: list[tuple[float, int]], patience
 
 
 @pytest.mark.parametrize("loss", [float("nan"), INFINITY])
-def test_a_loss_that_is_no_number_is_no_improvement(loss: float) -> None:
+def test_non_finite_loss_is_not_an_improvement(loss: float) -> None:
     rule = IdleRule(1)
     assert rule.update(1.0, 5) is None
     assert rule.update(loss, 5) is not None
 
 
 @pytest.mark.parametrize("loss", ["triplet", "multiple_negatives", "softmax"])
-def test_a_trial_that_stands_still_ends_also_when_interrupted(loss: str, tiny_bench: Workbench, tmp_path: Path) -> None:
-    """A learning rate that changes no weight: the first rung is the best, the third the second idle one."""
+def test_idle_trial_stops_even_if_interrupted(loss: str, tiny_bench: Workbench, tmp_path: Path) -> None:
+    """The learning rate changes no weight, so the second and third rungs are idle."""
     config = trial(loss=loss, learning_rate=1e-20, idle_rungs=2, examples_per_rung=8)
 
     def play() -> Any:
@@ -110,10 +109,10 @@ def test_a_trial_that_stands_still_ends_also_when_interrupted(loss: str, tiny_be
     assert [next(before).stop, next(before).stop] == [None, None]
     repeated, last = play()
     assert (repeated.step, repeated.stop, last.step) == (2, None, 3)
-    assert last.stop is not None and last.stop.startswith("idle for 2 rungs: validation loss")
+    assert last.stop is not None and last.stop.startswith("idle for 2 rungs")
     assert [(rung.step, rung.stop) for rung in play()] == [(3, last.stop)]
 
 
-def test_a_trial_that_learns_goes_on(tiny_bench: Workbench) -> None:
+def test_learning_trial_continues(tiny_bench: Workbench) -> None:
     config = trial(loss="softmax", learning_rate=1e-3, idle_rungs=1, examples_per_rung=200)
     assert [rung.stop for rung in rungs(config, tiny_bench, seed=0, num_rungs=3)][:2] == [None, None]

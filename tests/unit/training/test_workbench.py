@@ -1,4 +1,4 @@
-"""What trials in a process share: the encoder, its scores, and the cache of a frozen part."""
+"""The state that trials of a process share: the encoder, its scores, and the prefix cache."""
 
 import pickle
 
@@ -15,7 +15,7 @@ from support.encoders import EVALUATION, trial
 PLAIN = ("plain", None)
 
 
-def test_the_untrained_encoder_scores_as_the_reference(demo_bench: Workbench) -> None:
+def test_untrained_encoder_scores_like_the_reference(demo_bench: Workbench) -> None:
     demo_bench.reset()
     scores = demo_bench.measure(demo_bench.dev, [PLAIN])[PLAIN]
     assert scores.polarity.mean() == pytest.approx(demo_bench.dev.reference_scores.polarity.mean(), abs=1e-6)
@@ -25,38 +25,40 @@ def test_the_untrained_encoder_scores_as_the_reference(demo_bench: Workbench) ->
     ).retention == pytest.approx(1)
 
 
-def test_embeddings_that_are_no_numbers_are_no_point(tiny_bench: Workbench) -> None:
+def test_non_finite_embeddings_are_rejected(tiny_bench: Workbench) -> None:
     tiny_bench.reset()
     with torch.no_grad():
         next(tiny_bench.model.parameters()).fill_(float("nan"))
-    with pytest.raises(TrialDivergedError, match="the embeddings are no longer finite"):
+    with pytest.raises(TrialDivergedError, match="embeddings.*finite"):
         tiny_bench.measure(tiny_bench.dev, [PLAIN])
 
 
-def test_what_is_sent_to_trials_stays_small(tiny_bench: Workbench) -> None:
+def test_pickled_artifacts_are_small(tiny_bench: Workbench) -> None:
     assert len(tiny_bench.prepared.sentences) == len(tiny_bench.prepared.reference_embeddings)  # opened here
-    sent = pickle.dumps(tiny_bench.prepared)
-    assert len(sent) < 5000
-    assert len(pickle.loads(sent).reference_embeddings) == len(tiny_bench.prepared.reference_embeddings)
+    pickled = pickle.dumps(tiny_bench.prepared)
+    assert len(pickled) < 5000
+    assert len(pickle.loads(pickled).reference_embeddings) == len(tiny_bench.prepared.reference_embeddings)
 
 
-def losses(prepared: Prepared, cache_bytes: int, **values: object) -> tuple[list[float], list[float]]:
+def losses_and_similarities(prepared: Prepared, cache_bytes: int) -> tuple[list[float], list[float]]:
+    """Return the losses and similarities of two rungs."""
     bench = Workbench(prepared, EVALUATION, cache_bytes=cache_bytes)
-    config = trial(**{"freezing": "emb+B0-1", "learning_rate": 1e-3, "examples_per_rung": 80, **values})
+    config = trial(freezing="emb+B0-1", learning_rate=1e-3, examples_per_rung=80)
     assert (Training(config, bench, 3, 2).prefix is None) == (cache_bytes == 0)
     results = list(rungs(config, bench, seed=3, num_rungs=2))
     return [rung.loss for rung in results], [rung.similarity for rung in results]
 
 
 @pytest.mark.parametrize("cache_bytes", [1 << 30, 300_000, 1])
-def test_training_with_it_is_training_without(tiny_prepared: Prepared, cache_bytes: int) -> None:
-    """With dropout in the blocks that train; with room for all sentences, for some and for none."""
-    found, expected = (losses(tiny_prepared, size) for size in (cache_bytes, 0))
-    assert found[0] == pytest.approx(expected[0], rel=1e-5)
-    assert found[1] == pytest.approx(expected[1], abs=1e-3)
+def test_prefix_cache_does_not_change_training(tiny_prepared: Prepared, cache_bytes: int) -> None:
+    """The cache has room for all sentences, for some or for none, and the trained blocks have dropout."""
+    cached_losses, cached_similarities = losses_and_similarities(tiny_prepared, cache_bytes)
+    expected_losses, expected_similarities = losses_and_similarities(tiny_prepared, 0)
+    assert cached_losses == pytest.approx(expected_losses, rel=1e-5)
+    assert cached_similarities == pytest.approx(expected_similarities, abs=1e-3)
 
 
-def test_dropout_in_the_frozen_part_goes_without(tiny_prepared: Prepared) -> None:
+def test_frozen_dropout_disables_the_prefix_cache(tiny_prepared: Prepared) -> None:
     bench = Workbench(tiny_prepared, EVALUATION)
     config = trial(freezing="emb+B0", examples_per_rung=700)
     assert Training(config, bench, 0, 1).prefix is not None
