@@ -59,7 +59,7 @@ def _run(arguments: argparse.Namespace, found: dict[str, Any]) -> dict[str, Any]
     device = "cpu" if found["device"] == "cpu" else "cuda"
     stock = Peer("stock fp32", encode_stock, texts, device)
     compared = [stock] + [Peer(f"ours {name}", encode_ours, texts, device, name) for name in ("fp32", "bf16")]
-    said = peers.side_by_side(compared, patient=arguments.patient)
+    report = peers.side_by_side(compared, patient=arguments.patient)
     auto = f"ours {found['auto']}"
     rows, figures = [], {}
     for peer in compared:
@@ -79,7 +79,7 @@ def _run(arguments: argparse.Namespace, found: dict[str, Any]) -> dict[str, Any]
         }
     print(f"{data.name}, {len(texts):,} sentences in {NUM_SLICES} slices; auto is {found['auto']} here\n")
     print(measure.table(HEADER, rows))
-    print(said)
+    print(report)
     with_tokens = figures[auto]["examples_per_second"] / stock.rate
     without = figures[auto]["examples_per_second_without_tokenizing"]
     without /= figures[stock.name]["examples_per_second_without_tokenizing"]

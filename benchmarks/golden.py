@@ -133,10 +133,10 @@ def _replay_decisions(policy: Any, seed: int) -> list[str]:
         """A search that notes its decisions."""
 
         def ask(self) -> tuple[int, Mapping[str, Any]] | None:
-            asked = super().ask()
-            if asked is not None:
-                decisions.append(f"ask: {asked[0]} {_named(asked[1])}")
-            return asked
+            proposal = super().ask()
+            if proposal is not None:
+                decisions.append(f"ask: {proposal[0]} {_named(proposal[1])}")
+            return proposal
 
         def on_rung(self, trial: int, budget: int, points: Sequence[Any], ahead: Sequence[int]) -> bool:
             rests = super().on_rung(trial, budget, points, ahead)

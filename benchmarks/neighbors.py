@@ -112,9 +112,9 @@ def _run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     peers.apart(make_vectors, folder, size.vectors)
     bare = Peer("one process of faiss", with_faiss, folder, size)
     ours = Peer("shards on 2 nodes", with_shards, folder, size)
-    said = peers.side_by_side([bare, ours], patient=arguments.patient)
+    report = peers.side_by_side([bare, ours], patient=arguments.patient)
     figures = _compared(bare, ours, size)
-    _show(figures, size, said)
+    _show(figures, size, report)
     return figures
 
 
@@ -371,24 +371,24 @@ def _compared(bare: Peer, ours: Peer, size: Size) -> dict[str, Any]:
     }
 
 
-def _show(figures: dict[str, Any], size: Size, said: str) -> None:
+def _show(figures: dict[str, Any], size: Size, report: str) -> None:
     rows = list(figures["rows"].values())
     ours = rows[1]
     inverted = ours["inverted_file"]
     print(f"{size.queries:,} queries in {size.vectors:,} vectors of width {WIDTH}, k = {K}, {size.turns} turns each\n")
     mib = [f"{peak / measure.MIB:,.0f}" for peak in ours["peak_memory_of_a_node"]]
-    whole = f"{rows[0]['peak_memory_bytes'] / measure.MIB:,.0f}"
+    peak_mib = f"{rows[0]['peak_memory_bytes'] / measure.MIB:,.0f}"
     rates = [row["examples_per_second"] for row in rows]
     shown = [
         ["queries/s", *(f"{rate:,.0f}" for rate in rates), f"{figures['ratio']:.2f}"],
         ["seconds for all queries", *(f"{size.queries / rate:,.1f}" for rate in rates), ""],
         ["once: read the vectors, start, s", *(f"{row['start_up_seconds']:.1f}" for row in rows), ""],
         ["that included", "", "", f"{figures['ratio_with_start_up']:.2f}"],
-        ["peak MiB; of ours on each node", whole, " and ".join(mib), ""],
+        ["peak MiB; of ours on each node", peak_mib, " and ".join(mib), ""],
     ]
     print(measure.table(("", *figures["rows"], "ratio"), shown))
     same = ", ".join(str(number) for number, is_same in sorted(ours["same_bytes"].items()) if is_same)
-    print(said)
+    print(report)
     print(f"\nthe same bytes for {size.queries_of_block:,} queries: {same} shards, of 1, 2, 3 and 7")
     print(f"neighbors that faiss finds too: {figures['agreement_with_faiss']:.4%}")
     cells = f"{inverted['num_probes']} of {inverted['num_cells']} cells probed"

@@ -77,7 +77,7 @@ def _run(arguments: argparse.Namespace, temporary: Path) -> dict[str, Any]:
     bare = Peer("bare loop", bare_loop, sentences, temporary / "bare", arguments.repeats)
     on_ray = Peer("prepare on Ray Data", with_ray, data, artifacts, arguments.repeats)
     with measure.TreeMemory(bare.pid) as bare_memory, measure.TreeMemory(on_ray.pid) as ray_memory:
-        said = peers.side_by_side([bare, on_ray], patient=arguments.patient)
+        report = peers.side_by_side([bare, on_ray], patient=arguments.patient)
     total: int = bare.result[0]
     figures: dict[str, Any] = {"data": data.name, "rows": {}}
     rows = []
@@ -93,7 +93,7 @@ def _run(arguments: argparse.Namespace, temporary: Path) -> dict[str, Any]:
         }
         figures["rows"][peer.name] = row
         rows.append(row)
-    ratio, whole = (
+    ratio, ratio_with_start_up = (
         rows[1][key] / rows[0][key] for key in ("sentences_per_second", "sentences_per_second_with_start_up")
     )
     print(f"{data.name}: {total:,} sentences, {arguments.repeats} turns each\n")
@@ -103,13 +103,18 @@ def _run(arguments: argparse.Namespace, temporary: Path) -> dict[str, Any]:
         ["each stage: actors, imports and model, s", *(f"{row['stage_start_up_seconds']:.1f}" for row in rows), ""],
         ["sentences/s, each stage's start-up included"]
         + [f"{row['sentences_per_second_with_start_up']:,.0f}" for row in rows]
-        + [f"{whole:.2f}"],
+        + [f"{ratio_with_start_up:.2f}"],
         ["peak MiB, whole tree", *(f"{row['peak_memory_bytes'] / measure.MIB:,.0f}" for row in rows), ""],
     ]
     print(measure.table(("", bare.name, on_ray.name, "ratio"), shown))
-    print(said)
+    print(report)
     print(f"\nratio: {ratio:.2f} (prepare on Ray Data over the bare loop, start-up apart)")
-    head = {"ratio": ratio, "ratio_of": [on_ray.name, bare.name], "ratio_with_start_up": whole, "sentences": total}
+    head = {
+        "ratio": ratio,
+        "ratio_of": [on_ray.name, bare.name],
+        "ratio_with_start_up": ratio_with_start_up,
+        "sentences": total,
+    }
     return {**head, "rounds": bare.counted, **figures}
 
 

@@ -95,7 +95,7 @@ def write(name: str, folder: Path, num_configurations: int, seed: int) -> Path:
         raise InputError(f"--only is {name!r}; allowed: {', '.join(available())}")
     kind, _, dataset = name.partition("-")
     source = SOURCES[kind]
-    frame = whole_table(source, dataset)
+    frame = read_full_table(source, dataset)
     description = describe(frame, source, parameters_of(source))
     # The same seed draws other configurations of each table.
     random = np.random.default_rng([seed, zlib.crc32(name.encode())])
@@ -109,7 +109,7 @@ def write(name: str, folder: Path, num_configurations: int, seed: int) -> Path:
     return path
 
 
-def whole_table(source: Source, dataset: str) -> "pd.DataFrame":
+def read_full_table(source: Source, dataset: str) -> "pd.DataFrame":
     """Return every configuration with its parameters and the means of its metrics, if these are finite."""
     import pandas as pd
 

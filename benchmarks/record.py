@@ -156,17 +156,19 @@ def finished(recording: Recording, path: Path) -> str:
     """Write the recording if every configuration completed or failed, and return a summary."""
     results = load(open_folder(recording.runs / recording.name))
     num_by_status = Counter(trial.status for trial in results.trials)
-    num_whole, num_failed = num_by_status[TrialStatus.COMPLETED], num_by_status[TrialStatus.FAILED]
-    num_ended = num_whole + num_failed + num_by_status[TrialStatus.STOPPED]
+    num_completed, num_failed = num_by_status[TrialStatus.COMPLETED], num_by_status[TrialStatus.FAILED]
+    num_ended = num_completed + num_failed + num_by_status[TrialStatus.STOPPED]
     if num_ended < recording.num_configurations:
-        return f"{num_whole} of {recording.num_configurations} configurations are recorded; the same command resumes"
+        return (
+            f"{num_completed} of {recording.num_configurations} configurations are recorded; the same command resumes"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     recording_files.write(results, path)
     tuned_alone = f"{path}{TUNED_ALONE}"
     failed = f", {num_failed} failed" if num_failed else ""
-    of_whole = f"{path}: {num_whole} configurations{failed}; {Recorded.of(str(path)).criterion}"
+    complete_summary = f"{path}: {num_completed} configurations{failed}; {Recorded.of(str(path)).criterion}"
     of_tuned_alone = f"{tuned_alone}: {Recorded.of(tuned_alone).criterion}"
-    return f"{of_whole}\n{of_tuned_alone}"
+    return f"{complete_summary}\n{of_tuned_alone}"
 
 
 if __name__ == "__main__":

@@ -82,8 +82,8 @@ def _cases(
     expected = _digests(one)
     rows = []
 
-    def note(case: str, place: str, said: str) -> None:
-        rows.append([f"{name}: {case}", _digests(place) == expected, _found(said)])
+    def note(case: str, place: str, output: str) -> None:
+        rows.append([f"{name}: {case}", _digests(place) == expected, _found(output)])
 
     for num_nodes in [] if arguments.quick else [3, 4]:
         place = str(folder / f"nodes-{num_nodes}")
@@ -129,9 +129,9 @@ def _kill(space: tuple[str, ...], place: str, kind: str) -> str:
     return f"killed {'in' if begun - ended else 'after'} {kind}"
 
 
-def _found(said: str) -> str:
+def _found(output: str) -> str:
     """Return what the progress lines report about existing shards."""
-    found = re.findall(r"prepare: ([a-z_ ]+): .*?; ([\d,]+) were there already", said)
+    found = re.findall(r"prepare: ([a-z_ ]+): .*?; ([\d,]+) were there already", output)
     return ", ".join(f"{count} of {stage}" for stage, count in found) or "-"
 
 

@@ -63,9 +63,9 @@ class _Timed:
 
     def ask(self) -> tuple[int, Mapping[str, Any]] | None:
         begun = time.process_time()
-        asked = self._peer.ask()
+        proposal = self._peer.ask()
         self.seconds += time.process_time() - begun
-        return asked
+        return proposal
 
     def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
         begun = time.process_time()

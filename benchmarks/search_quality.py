@@ -98,10 +98,10 @@ def _chosen(arguments: argparse.Namespace) -> list[registry.Entry]:
     entries = registry.entries()
     if arguments.rows is None:
         return entries
-    asked = [entry for entry in entries if any(text in entry.name for text in arguments.rows)]
-    if not asked:
+    requested = [entry for entry in entries if any(text in entry.name for text in arguments.rows)]
+    if not requested:
         raise SystemExit(f"error: --rows: no row contains {' or '.join(arguments.rows)}; there are\n" + _names(entries))
-    return [entry for entry in entries if entry in asked or entry in (entries[0], _base(entries))]
+    return [entry for entry in entries if entry in requested or entry in (entries[0], _base(entries))]
 
 
 def _names(entries: Sequence[registry.Entry]) -> str:

@@ -126,16 +126,16 @@ def wasted(policy: Policy, family: Family, seed: int, num_workers: int) -> dict[
     """Return shares of rungs, of all and of those after a trial's first; and of the area of complete trials."""
     curves = Curves(family, seed)
     played = play(policy, curves, seed, num_workers=num_workers)
-    whole = Staircase(_reference_point())
+    complete_front = Staircase(_reference_point())
     for trial in range(NUM_WHOLE):
         for rung in range(1, NUM_RUNGS + 1):
             for point in curves[trial].points(rung):
-                whole.add(point)
+                complete_front.add(point)
     return {
         "wasted": played.num_wasted / max(1, played.num_waited),
         "wasted_of_continued": played.num_wasted / max(1, played.num_continued),
         "continued": played.num_continued / max(1, played.num_waited),
-        "area": played.true_front.area / whole.area,
+        "area": played.true_front.area / complete_front.area,
     }
 
 
@@ -193,13 +193,13 @@ def _judged(policy: Policy, arguments: Any) -> dict[str, dict[str, float]]:
     rows: dict[str, dict[str, float]] = {}
     for family in FAMILIES:
         for name in QUESTIONS:
-            row = rows[f"{family}, {name}"] = _means(_asked(name, policy, family, seed, workers) for seed in seeds)
+            row = rows[f"{family}, {name}"] = _means(_measure(name, policy, family, seed, workers) for seed in seeds)
             shown = ", ".join(f"{key} {value:.3f}" for key, value in row.items())
             print(f"{policy:7} {family:12} {name:13} {shown}", flush=True)
     return rows
 
 
-def _asked(name: str, policy: Policy, family: Family, seed: int, workers: int) -> dict[str, float]:
+def _measure(name: str, policy: Policy, family: Family, seed: int, workers: int) -> dict[str, float]:
     if name == "wasted":
         return wasted(policy, family, seed, workers)
     if name == "end":

@@ -150,10 +150,10 @@ def _peaks_of(count: int, encoder: Path, folder: Path) -> dict[str, int]:
     command = [sys.executable, "-m", "raysweep", "run", str(space)]
     sweep = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     with KindMemory(sweep.pid) as memory:
-        said, _ = sweep.communicate(timeout=LIMIT_SECONDS)
+        output, _ = sweep.communicate(timeout=LIMIT_SECONDS)
     if sweep.returncode:
-        raise SystemExit(f"the sweep failed: {said[-2000:]}")
-    print(*re.findall(r"^prepare: .* in .*$", said, re.MULTILINE), sep="\n")
+        raise SystemExit(f"the sweep failed: {output[-2000:]}")
+    print(*re.findall(r"^prepare: .* in .*$", output, re.MULTILINE), sep="\n")
     print()
     return memory.peaks
 

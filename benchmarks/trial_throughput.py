@@ -95,9 +95,9 @@ def _run(arguments: argparse.Namespace, temporary: Path, found: Mapping[str, Any
     figures |= {"auto": automatic, "tokens": tokens, "frozen": FROZEN, "rounds": {}, "rows": {}}
     for freezing in ("none", FROZEN):
         tasks = {precision: task(freezing, precision) for precision in precisions}
-        compared, said = _compare(tasks, arguments.patient)
+        compared, report = _compare(tasks, arguments.patient)
         print(f"\nfreezing {freezing}\n{measure.table(HEADER, _rows(compared))}")
-        print(said, flush=True)
+        print(report, flush=True)
         figures["rounds"][freezing] = compared[0].counted
         figures["rows"][freezing] = {peer.name: _figures(peer, compared[0]) for peer in compared}
     _add_ratios(figures, automatic)

@@ -147,8 +147,8 @@ def events(run: Path) -> list[dict[str, Any]]:
     ledger = run / "ledger.jsonl"
     if not ledger.is_file():
         return []
-    whole, _, _ = ledger.read_text().rpartition("\n")
-    return [json.loads(line) for line in whole.splitlines()]
+    complete_lines, _, _ = ledger.read_text().rpartition("\n")
+    return [json.loads(line) for line in complete_lines.splitlines()]
 
 
 def of_kind(run: Path, kind: str) -> list[dict[str, Any]]:

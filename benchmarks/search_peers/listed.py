@@ -14,13 +14,13 @@ class Listed:
     """The recorded configurations in an order."""
 
     def __init__(self, recording: RecordedSweep, order: Sequence[int]) -> None:
-        self._recording, self._order, self._num_asked = recording, order, 0
+        self._recording, self._order, self._num_proposed = recording, order, 0
 
     def ask(self) -> Asked:
-        if self._num_asked == len(self._order):
+        if self._num_proposed == len(self._order):
             return None
-        number = self._num_asked
-        self._num_asked += 1
+        number = self._num_proposed
+        self._num_proposed += 1
         return number, dict(self._recording.trials[self._order[number]].values)
 
     def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:

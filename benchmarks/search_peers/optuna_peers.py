@@ -21,21 +21,21 @@ class _Study:
     def __init__(self, recording: RecordedSweep, study: optuna.Study) -> None:
         self._recording, self._study = recording, study
         self._shown = Shown(recording)
-        self._asked: list[optuna.Trial] = []
+        self._proposals: list[optuna.Trial] = []
 
     def ask(self) -> Asked:
-        if len(self._asked) == len(self._recording.trials):
+        if len(self._proposals) == len(self._recording.trials):
             return None
-        self._asked.append(self._study.ask())
-        return len(self._asked) - 1, self._recording.space.draw(self._asked[-1])
+        self._proposals.append(self._study.ask())
+        return len(self._proposals) - 1, self._recording.space.draw(self._proposals[-1])
 
     def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
         params = params_of(self._recording, values)
-        if params != self._asked[trial].params:
-            self._study.tell(self._asked[trial], state=TrialState.FAIL)
+        if params != self._proposals[trial].params:
+            self._study.tell(self._proposals[trial], state=TrialState.FAIL)
             self._study.enqueue_trial(params)
-            self._asked[trial] = self._study.ask()
-            self._recording.space.draw(self._asked[trial])
+            self._proposals[trial] = self._study.ask()
+            self._recording.space.draw(self._proposals[trial])
 
 
 class OptunaTwoObjectives(_Study):
@@ -49,7 +49,7 @@ class OptunaTwoObjectives(_Study):
         return False
 
     def on_rest(self, trial: int, completed: bool) -> None:
-        self._study.tell(self._asked[trial], self._shown.best_point(trial))
+        self._study.tell(self._proposals[trial], self._shown.best_point(trial))
 
 
 class OptunaPruned(_Study):
@@ -65,12 +65,12 @@ class OptunaPruned(_Study):
     def on_rung(self, trial: int, budget: int, points: Points, ahead: Sequence[int]) -> bool:
         self._shown.add(trial, points)
         step = round(budget / self._recording.first_budget)
-        self._asked[trial].report(self._shown.area(trial), step)
-        return bool(ahead) and self._asked[trial].should_prune()
+        self._proposals[trial].report(self._shown.area(trial), step)
+        return bool(ahead) and self._proposals[trial].should_prune()
 
     def on_rest(self, trial: int, completed: bool) -> None:
         state = TrialState.COMPLETE if completed else TrialState.PRUNED
-        self._study.tell(self._asked[trial], self._shown.area(trial) if completed else None, state=state)
+        self._study.tell(self._proposals[trial], self._shown.area(trial) if completed else None, state=state)
 
 
 def halving(factor: int) -> optuna.pruners.BasePruner:

@@ -84,12 +84,12 @@ class Halved:
         self._trials: dict[int, Any] = {}
 
     def ask(self) -> tuple[int, Mapping[str, Any]] | None:
-        asked = self._peer.ask()
-        if asked is not None:
-            number = asked[0]
+        proposal = self._peer.ask()
+        if proposal is not None:
+            number = proposal[0]
             self._trials[number] = SimpleNamespace(trial_id=str(number), last_result={})
             self._scheduler.on_trial_add(None, self._trials[number])
-        return asked
+        return proposal
 
     def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
         self._peer.on_begin(trial, values)

@@ -162,14 +162,14 @@ def _optuna() -> list[Entry]:
     ]
 
 
-def _halved(whole: Entry) -> list[Entry]:
+def _halved(entry: Entry) -> list[Entry]:
     """Return a row whose trials run to their ends, and one with Tune's ASHA."""
-    if whole.make is None:
-        return [whole]
-    make = whole.make
-    name = f"{whole.name}, ASHA {HALVING}"
-    halved = replace(whole, name=name, make=lambda recording, seed: Halved(recording, make(recording, seed), HALVING))
-    return [whole, replace(halved, needs_rungs=True)]
+    if entry.make is None:
+        return [entry]
+    make = entry.make
+    name = f"{entry.name}, ASHA {HALVING}"
+    halved = replace(entry, name=name, make=lambda recording, seed: Halved(recording, make(recording, seed), HALVING))
+    return [entry, replace(halved, needs_rungs=True)]
 
 
 def _ray_tune() -> list[Entry]:

@@ -33,10 +33,10 @@ EHVI_REFERENCE = 2.0
 
 
 class SyneTune:
-    """A scheduler of Syne Tune's on a recording. ``told`` selects what it receives: P and S, or the trial's area."""
+    """A scheduler of Syne Tune's on a recording. ``objective`` selects what it receives: P and S, or the trial's area."""
 
-    def __init__(self, recording: RecordedSweep, scheduler: Any, told: Literal["area", "both"]) -> None:
-        self._recording, self._scheduler, self._told = recording, scheduler, told
+    def __init__(self, recording: RecordedSweep, scheduler: Any, objective: Literal["area", "both"]) -> None:
+        self._recording, self._scheduler, self._objective = recording, scheduler, objective
         self._parameters = flat(recording.space)
         self._shown = Shown(recording)
         self._trials: list[Any] = []
@@ -71,7 +71,7 @@ class SyneTune:
             self._scheduler.on_trial_complete(self._trials[trial], self._results[trial])
 
     def _metrics(self, trial: int) -> Metrics:
-        if self._told == "area":
+        if self._objective == "area":
             return {"area": self._shown.area(trial)}
         polarity, similarity = self._shown.best_point(trial)
         return {"P": polarity, "S": similarity}

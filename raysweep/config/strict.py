@@ -33,7 +33,7 @@ def explain(error: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str
 
 
 def allowed_values(message: str) -> str:
-    """Return what one of pydantic's messages allows, such as "greater than 0" for "Input should be greater than 0"."""
+    """Return the allowed values in one of pydantic's messages, such as "greater than 0" for "Input should be greater than 0"."""
     _, _, allowed = message.replace("dictionary", "mapping").partition(" should ")
     return allowed.removeprefix("be ").removeprefix("have ") or message
 

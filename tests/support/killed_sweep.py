@@ -25,8 +25,8 @@ def main(folder: Path, seconds: float) -> None:
         sweep.replay(list(read_events(folder / "ledger.jsonl")))
     else:
         sweep, _ = make(folder, **OVERRIDES)
-    while (asked := sweep.ask()) is not None:
-        number, config = asked
+    while (proposal := sweep.ask()) is not None:
+        number, config = proposal
         for step in range(
             sweep.progress.steps_done(number) + 1, sweep.config.budget.rungs_of(config.examples_per_rung) + 1
         ):

@@ -71,8 +71,8 @@ def rung(config: TrialConfig, step: int) -> dict[str, Any]:
 
 def play(sweep: Sweep, finish: bool = True) -> list[TrialConfig]:
     """Run all requested trials sequentially and return the configurations in the order of proposal."""
-    while (asked := sweep.ask()) is not None:
-        number, config = asked
+    while (proposal := sweep.ask()) is not None:
+        number, config = proposal
         sweep.place(number)
         for step in range(
             sweep.progress.steps_done(number) + 1, sweep.config.budget.rungs_of(config.examples_per_rung) + 1

@@ -74,7 +74,7 @@ def test_emoji_codes_are_printed_verbatim() -> None:
 
 
 def test_closed_streams_are_ignored(tmp_path: Path) -> None:
-    code = "from raysweep.terminal import quiet\nwith quiet() as (display, log): display.line('said')\nprint('done')"
+    code = "from raysweep.terminal import quiet\nwith quiet() as (display, log): display.line('a line')\nprint('done')"
     command = ["bash", "-c", 'exec "$0" -c "$1" >&- 2>&-', sys.executable, code]
     assert subprocess.run(command, timeout=60, check=False).returncode == 0
 
@@ -123,7 +123,7 @@ def test_an_error_takes_precedence_over_an_interruption() -> None:
         pass
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is missing")
 def test_a_full_disk_does_not_end_the_work(capfd: pytest.CaptureFixture[str]) -> None:
     saved = os.dup(2)
     full = os.open("/dev/full", os.O_WRONLY)

@@ -48,18 +48,18 @@ def test_generated_data_is_written_next_to_the_run(tmp_path: Path) -> None:
 
 
 def test_the_file_is_written_when_all_configurations_have_ended(tmp_path: Path) -> None:
-    whole = [trial for trial in random_trials(80) if trial.status == "completed"][:6]
-    failed = StoredTrial(whole[0].config, "failed", "the loss was not finite at step 12", [])
-    unfinished = whole[5]._replace(status="running", scores=whole[5].scores[:2])
+    completed = [trial for trial in random_trials(80) if trial.status == "completed"][:6]
+    failed = StoredTrial(completed[0].config, "failed", "the loss was not finite at step 12", [])
+    unfinished = completed[5]._replace(status="running", scores=completed[5].scores[:2])
     made, table = recording(tmp_path, num_configurations=7), tmp_path / "recordings" / "mr.parquet"
     (tmp_path / made.name).mkdir()
-    write_ledger(tmp_path / made.name, [*whole[:5], failed, unfinished])
+    write_ledger(tmp_path / made.name, [*completed[:5], failed, unfinished])
     assert "5 of 7 configurations" in finished(made, table)
     assert not table.exists()
     again = recording(tmp_path / "again", num_configurations=7)
     (again.runs / again.name).mkdir(parents=True)
-    write_ledger(again.runs / again.name, [*whole, failed])
-    whole_said, tuned_alone_said = finished(again, table).splitlines()
-    assert whole_said.startswith(f"{table}: 6 configurations, 1 failed; ")
-    assert tuned_alone_said.startswith(f"{table}{TUNED_ALONE}: ")
+    write_ledger(again.runs / again.name, [*completed, failed])
+    summary, tuned_alone_summary = finished(again, table).splitlines()
+    assert summary.startswith(f"{table}: 6 configurations, 1 failed; ")
+    assert tuned_alone_summary.startswith(f"{table}{TUNED_ALONE}: ")
     assert len(read(table).trials) == 6

@@ -59,8 +59,8 @@ def test_recordings_are_used_complete_and_as_tuned_encoders_alone() -> None:
     """The second has the tuned point of each rung, and the same reference point."""
     named = [name for name in located() if f"{os.sep}recordings{os.sep}" in name]
     assert named and named == [name for path in named[::2] for name in (path, f"{path}{TUNED_ALONE}")]
-    for whole, tuned_alone in zip(map(Recorded.of, named[::2]), map(Recorded.of, named[1::2]), strict=True):
-        assert tuned_alone.sweep.reference_point == whole.sweep.reference_point
-        assert len(tuned_alone.sweep.trials) == len(whole.sweep.trials)
-        for trial, tuned in zip(whole.sweep.trials, tuned_alone.sweep.trials, strict=True):
+    for recording, tuned_alone in zip(map(Recorded.of, named[::2]), map(Recorded.of, named[1::2]), strict=True):
+        assert tuned_alone.sweep.reference_point == recording.sweep.reference_point
+        assert len(tuned_alone.sweep.trials) == len(recording.sweep.trials)
+        for trial, tuned in zip(recording.sweep.trials, tuned_alone.sweep.trials, strict=True):
             assert [rung.points for rung in tuned.rungs] == [rung.points[:1] for rung in trial.rungs]

@@ -199,8 +199,8 @@ def test_compare_notes_damaged_scores(tmp_path):
     for run in (first, other):
         write_query_scores(run, load(run))
         change_settings(run, "seed: 0\nsampler: mfgp\n")
-    whole = raysweep_here(tmp_path, "compare", str(first), str(other))
-    assert " to " in whole.stdout and "has no interval" not in whole.stdout
+    comparison = raysweep_here(tmp_path, "compare", str(first), str(other))
+    assert " to " in comparison.stdout and "has no interval" not in comparison.stdout
     damaged = next((other / "scores" / "dev").glob("trial-*.npz"))
     damaged.write_bytes(b"PK")
     done = raysweep_here(tmp_path, "compare", str(first), str(other))

@@ -45,17 +45,17 @@ def test_requests_fit_the_present_nodes(
     nodes: tuple[tuple[float, float], ...], encoders: tuple[float, float, int], trials: tuple[float, float, int]
 ) -> None:
     there = capacity(*nodes)
-    asked = there.encoders()
-    assert (asked.cpus, asked.gpus, asked.count) == encoders
-    asked = there.trials(ResourcesConfig())
-    assert (asked.cpus, asked.gpus, asked.count) == trials
+    request = there.encoders()
+    assert (request.cpus, request.gpus, request.count) == encoders
+    request = there.trials(ResourcesConfig())
+    assert (request.cpus, request.gpus, request.count) == trials
 
 
 def test_encoders_are_single_threaded_if_there_are_enough_chunks() -> None:
     there = capacity((2, 0), (3.5, 0))
     assert there.encoders(19) == there.processors()
-    asked = there.encoders(20)
-    assert (asked.cpus, asked.gpus, asked.count) == (1, 0, 5)
+    request = there.encoders(20)
+    assert (request.cpus, request.gpus, request.count) == (1, 0, 5)
     assert capacity((8, 1)).encoders(1000).gpus == 1
 
 
@@ -77,9 +77,9 @@ def test_cluster_without_workers_needs_max_concurrent_trials() -> None:
     head = [{"memory": 1.0}]
     with pytest.raises(InputError, match=r"resources\.max_concurrent_trials.*no workers"):
         worker_nodes(head, ResourcesConfig())
-    asked = Capacity(worker_nodes(head, ResourcesConfig(gpus_per_trial=0.5, max_concurrent_trials=4)))
-    assert (asked.encoders().gpus, asked.encoders().count) == (1, 2)
-    trials = asked.trials(ResourcesConfig(gpus_per_trial=0.5, max_concurrent_trials=4))
+    request = Capacity(worker_nodes(head, ResourcesConfig(gpus_per_trial=0.5, max_concurrent_trials=4)))
+    assert (request.encoders().gpus, request.encoders().count) == (1, 2)
+    trials = request.trials(ResourcesConfig(gpus_per_trial=0.5, max_concurrent_trials=4))
     assert (trials.gpus, trials.count) == (0.5, 4)
 
 
@@ -89,15 +89,15 @@ def test_no_gpus_are_used_with_gpus_per_trial_0() -> None:
 
 
 def test_cpu_trials_share_the_cpus_of_a_gpu_node() -> None:
-    asked = capacity((16, 1)).trials(ResourcesConfig(gpus_per_trial=0))
-    assert (asked.cpus, asked.gpus, asked.count) == (8, 0, 2)
+    request = capacity((16, 1)).trials(ResourcesConfig(gpus_per_trial=0))
+    assert (request.cpus, request.gpus, request.count) == (8, 0, 2)
 
 
 def test_fractional_requests_share_a_gpu_or_a_node() -> None:
-    asked = capacity((8, 2)).trials(ResourcesConfig(gpus_per_trial=0.2, cpus_per_trial=0.8))
-    assert (asked.gpus, asked.count) == (0.2, 10)
-    asked = capacity((2, 0)).trials(ResourcesConfig(cpus_per_trial=1.0))
-    assert (asked.cpus, asked.count) == (1, 2)
+    request = capacity((8, 2)).trials(ResourcesConfig(gpus_per_trial=0.2, cpus_per_trial=0.8))
+    assert (request.gpus, request.count) == (0.2, 10)
+    request = capacity((2, 0)).trials(ResourcesConfig(cpus_per_trial=1.0))
+    assert (request.cpus, request.count) == (1, 2)
     with pytest.raises(InputError, match="3 CPUs and 0 GPUs.* has 2 and 0; .*resources.cpus_per_trial"):
         capacity((2, 0)).trials(ResourcesConfig(cpus_per_trial=3.0))
 
@@ -125,24 +125,24 @@ def test_memory_limits_concurrent_trials() -> None:
     there = with_memory((8, 0, 10), (4, 0, 100))
     trials = there.trials(ResourcesConfig(cpus_per_trial=1))
     assert (trials.count, trials.memory_bytes) == (12, 0)
-    asked = there.with_memory(trials, 3 * GIB)
-    assert (asked.count, asked.memory_bytes) == (3 + 4, 3 * GIB)
-    assert asked.resources == {"cpu": 1, "gpu": 0, "memory": 3 * GIB}
+    request = there.with_memory(trials, 3 * GIB)
+    assert (request.count, request.memory_bytes) == (3 + 4, 3 * GIB)
+    assert request.resources == {"cpu": 1, "gpu": 0, "memory": 3 * GIB}
     assert "memory" not in trials.resources
 
 
 def test_memory_request_is_at_most_that_of_the_largest_fitting_node() -> None:
     there = with_memory((8, 0, 10), (1, 0, 500))
     trials = there.trials(ResourcesConfig(cpus_per_trial=2))
-    asked = there.with_memory(trials, 30 * GIB)
-    assert (asked.count, asked.memory_bytes) == (1, 10 * GIB)
+    request = there.with_memory(trials, 30 * GIB)
+    assert (request.count, request.memory_bytes) == (1, 10 * GIB)
 
 
 def test_memory_does_not_stop_a_cluster_from_scaling() -> None:
     there = with_memory((4, 0, 8))
     trials = there.trials(ResourcesConfig(cpus_per_trial=2, max_concurrent_trials=16))
-    asked = there.with_memory(trials, 5 * GIB)
-    assert (asked.count, asked.memory_bytes) == (16, 5 * GIB)
+    request = there.with_memory(trials, 5 * GIB)
+    assert (request.count, request.memory_bytes) == (16, 5 * GIB)
     to_come = Capacity(worker_nodes([], ResourcesConfig(cpus_per_trial=2, max_concurrent_trials=16)))
     trials = to_come.trials(ResourcesConfig(cpus_per_trial=2, max_concurrent_trials=16))
     assert to_come.with_memory(trials, 5 * GIB) == trials
@@ -243,12 +243,12 @@ def test_autoscaled_nodes_count_as_present() -> None:
 
 @pytest.mark.parametrize(("cpus", "gpus"), [(9, 1), (65, 0)])
 def test_trial_that_fits_no_node_type_is_rejected(cpus: float, gpus: float) -> None:
-    asked = ResourcesConfig(cpus_per_trial=cpus, gpus_per_trial=gpus)
-    there = Capacity(worker_nodes([], asked, [HEAD, SPOT, CPUS]))
+    request = ResourcesConfig(cpus_per_trial=cpus, gpus_per_trial=gpus)
+    there = Capacity(worker_nodes([], request, [HEAD, SPOT, CPUS]))
     largest = "8 and 1" if gpus else "64 and 0"
     message = f"{cpus} CPUs and {gpus} GPUs, but the largest possible node has {largest}"
     with pytest.raises(InputError, match=message):
-        there.trials(asked)
+        there.trials(request)
 
 
 def test_node_types_are_read_from_the_file_of_the_head(tmp_path: Path) -> None:

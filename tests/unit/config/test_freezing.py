@@ -28,7 +28,7 @@ BERT_ATTENTION = (
 BERT_BLOCK = ("encoder.layer", BERT_ATTENTION, "intermediate.dense", "output.dense", "output.LayerNorm")
 
 # Class: configuration; tables and the rest of the embedding block; path of the blocks, then attention, intermediate,
-# output and rest of one; and what no level freezes.
+# output and rest of one; and parameters that no level freezes.
 ENCODERS = {
     "Bert": ({}, BERT_TABLES, "embeddings.LayerNorm", *BERT_BLOCK, "pooler.dense"),
     "Roberta": ({}, BERT_TABLES, "embeddings.LayerNorm", *BERT_BLOCK, "pooler.dense"),
