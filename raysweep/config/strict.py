@@ -33,7 +33,7 @@ def explain(error: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str
 
 
 def allowed_values(message: str) -> str:
-    """Return the allowed values in one of pydantic's messages, such as "greater than 0" for "Input should be greater than 0"."""
+    """Return the values that a message of pydantic allows: "greater than 0" for "Input should be greater than 0"."""
     _, _, allowed = message.replace("dictionary", "mapping").partition(" should ")
     return allowed.removeprefix("be ").removeprefix("have ") or message
 
