@@ -76,10 +76,10 @@ class HeartbeatRecorder:
     def silences(self) -> dict[str, Silence]:
         """Return how long each trial has been silent, by Tune's trial ids."""
         now = time.monotonic()
-        return {
-            trial_id: Silence(record, now - received_at + record.quiet_seconds)
-            for trial_id, (record, received_at) in self._records.items()
-        }
+        silences: dict[str, Silence] = {}
+        for trial_id, (record, received_at) in self._records.items():
+            silences[trial_id] = Silence(record, now - received_at + record.quiet_seconds)
+        return silences
 
 
 def listen(silent_seconds: float) -> Listener:
@@ -243,23 +243,22 @@ def kill(record: HeartbeatRecord) -> Any:
 
 def _on_its_node(function: Callable[[int], Any], record: HeartbeatRecord) -> Any:
     """Return a task that calls ``function`` with the process's pid on that process's node."""
-    there = NodeAffinitySchedulingStrategy(record.node_id, soft=False)
-    task: Any = ray.remote(function).options(num_cpus=0, scheduling_strategy=there, max_retries=0)
+    on_node = NodeAffinitySchedulingStrategy(record.node_id, soft=False)
+    task: Any = ray.remote(function).options(num_cpus=0, scheduling_strategy=on_node, max_retries=0)
     return task.remote(record.pid)
 
 
 def kill_all(listener: Listener) -> None:
     """Kill all processes with recent heartbeats and wait until they have ended or prove unreachable."""
-    with contextlib.suppress(
-        Exception
-    ):  # the cluster may have ended, and the exception being raised is more informative
+    # The cluster may have ended, and the exception being raised is more informative.
+    with contextlib.suppress(Exception):
         silences: dict[str, Silence] = ray.get(listener.actor.silences.remote(), timeout=KILL_SECONDS)
-        recent = HEARTBEATS_IN_SILENCE * listener.heartbeat_seconds
-        living = []
+        recent_seconds = HEARTBEATS_IN_SILENCE * listener.heartbeat_seconds
+        tasks = []
         for silence in silences.values():
-            if silence.seconds - silence.record.quiet_seconds < recent:
-                living.append(silence.record)
-        tasks = [kill(record) for record in living]
+            seconds_since_heartbeat = silence.seconds - silence.record.quiet_seconds
+            if seconds_since_heartbeat < recent_seconds:
+                tasks.append(kill(silence.record))
         if tasks:
             ray.wait(tasks, num_returns=len(tasks), timeout=KILL_SECONDS)
 

@@ -143,7 +143,8 @@ class Capacity:
         """
         if self.gpus < 1:
             count = sum(int(node.cpus) for node in self.nodes)
-            return Request(1, 0, count) if 0 < count * CHUNKS_PER_PROCESS <= num_chunks else self.processors()
+            has_enough_chunks = 0 < count * CHUNKS_PER_PROCESS <= num_chunks
+            return Request(1, 0, count) if has_enough_chunks else self.processors()
         with_gpu = [node for node in self.nodes if node.gpus >= 1]
         cpus = min(1.0, *(node.cpus for node in with_gpu))
         return Request(cpus, 1, int(sum(node.gpus for node in with_gpu)))
@@ -167,22 +168,15 @@ class Capacity:
             InputError: If not even one trial fits.
         """
         cpus, gpus = self._size_of_trial(resources)
-        if not any(node.cpus >= cpus and node.gpus >= gpus for node in self.nodes):
-            raise self._too_large(cpus, gpus)
-        one = Request(cpus, gpus, 1, int(resources.cache_gib * 2**30))
-        fitting = sum(times_on(node, one) for node in self.nodes)
-        return replace(one, count=resources.max_concurrent_trials or max(1, fitting))
-
-    def _too_large(self, cpus: float, gpus: float) -> InputError:
-        """Return the error for a trial that fits on no node, naming the largest node by the requested processors."""
-        if gpus:
-            largest = max(self.nodes, key=lambda node: (node.gpus, node.cpus))
-        else:
-            largest = max(self.nodes, key=lambda node: (node.cpus, node.gpus))
-        return InputError(
-            f"resources: a trial requests {cpus:g} CPUs and {gpus:g} GPUs, but the largest possible node has "
-            f"{largest.cpus:g} and {largest.gpus:g}; lower resources.cpus_per_trial or resources.gpus_per_trial"
-        )
+        trial = Request(cpus, gpus, 1, int(resources.cache_gib * 2**30))
+        num_fitting = sum(times_on(node, trial) for node in self.nodes)
+        if not num_fitting:
+            largest = max(self.nodes, key=lambda node: (node.gpus, node.cpus) if gpus else (node.cpus, node.gpus))
+            raise InputError(
+                f"resources: a trial requests {cpus:g} CPUs and {gpus:g} GPUs, but the largest possible node has "
+                f"{largest.cpus:g} and {largest.gpus:g}; lower resources.cpus_per_trial or resources.gpus_per_trial"
+            )
+        return replace(trial, count=resources.max_concurrent_trials or num_fitting)
 
     def with_memory(self, request: Request, needed_bytes: int) -> Request:
         """Return the request with the memory that each worker needs, limited to as many workers as fit.
@@ -195,10 +189,11 @@ class Capacity:
         if not sizes or not all(sizes):
             return request
         memory_bytes = min(needed_bytes, int(max(sizes)))
+        count = request.count
         num_without_memory = sum(times_on(node, request) for node in fitting)
-        num_with_memory = sum(times_on(node, request, memory_bytes) for node in fitting)
-        more_nodes_are_to_come = request.count > num_without_memory
-        count = request.count if more_nodes_are_to_come else min(request.count, num_with_memory)
+        if count <= num_without_memory:  # otherwise more nodes are to come
+            num_with_memory = sum(times_on(node, request, memory_bytes) for node in fitting)
+            count = min(count, num_with_memory)
         return replace(request, memory_bytes=memory_bytes, count=count)
 
     def _size_of_trial(self, resources: ResourcesConfig) -> tuple[float, float]:
@@ -245,9 +240,9 @@ def times_on(node: NodeSize, request: Request, memory_bytes: int = 0) -> int:
     return min(_times_in(available, requested) for available, requested in amounts if requested)
 
 
-def _times_in(dividend: float, divisor: float) -> int:
-    """Return how often ``part`` fits into ``whole``; plain 1 // 0.2 would be 4."""
-    return math.floor(dividend / divisor + 1e-9)
+def _times_in(available: float, requested: float) -> int:
+    """Return how often the requested amount fits into the available one; plain 1 // 0.2 would be 4."""
+    return math.floor(available / requested + 1e-9)
 
 
 def worker_nodes(
@@ -261,8 +256,11 @@ def worker_nodes(
     Raises:
         InputError: If there are no such nodes and ``resources`` do not limit the scaling.
     """
-    with_cpus = [node for node in present if node.get("CPU", 0.0) > 0]
-    nodes = [NodeSize(node["CPU"], node.get("GPU", 0.0), node.get("memory", 0.0)) for node in with_cpus]
+    nodes = []
+    for amounts in present:
+        cpus, gpus, memory = (amounts.get(resource, 0.0) for resource in ("CPU", "GPU", "memory"))
+        if cpus > 0:
+            nodes.append(NodeSize(cpus, gpus, memory))
     for group in groups:
         if group.size.cpus > 0:
             nodes += [group.size] * group.max_count
@@ -292,19 +290,21 @@ def _read_groups(file: Path) -> tuple[list[NodeGroup], int]:
 
 
 def _groups_of(values: Mapping[str, Any]) -> tuple[list[NodeGroup], int]:
-    types = values.get("available_node_types") or {}
-    kinds = {name: kind or {} for name, kind in types.items()}
-    resources = {name: kind.get("resources") or {} for name, kind in kinds.items()}
-    marks = own_resources(resources)
+    head_type = values.get("head_node_type")
     max_workers = int(values.get("max_workers", 0))
+    max_counts: dict[str, int] = {}
+    resources: dict[str, Mapping[str, float]] = {}
+    for name, node_type in (values.get("available_node_types") or {}).items():
+        settings = node_type or {}
+        max_counts[name] = int(settings.get("max_workers", max_workers))
+        resources[name] = settings.get("resources") or {}
+    marks = own_resources(resources)
     groups: list[NodeGroup] = []
     for name, amounts in resources.items():
         cpus, gpus, memory = (float(amounts.get(resource, 0)) for resource in ("CPU", "GPU", "memory"))
-        max_count = int(kinds[name].get("max_workers", max_workers))
-        is_worker = name != values.get("head_node_type")
-        if is_worker and cpus > 0 and max_count > 0:  # other types count by their present nodes
-            size = NodeSize(cpus, gpus, memory)
-            groups.append(NodeGroup(name, size, max_count, marks.get(name)))
+        size = NodeSize(cpus, gpus, memory)
+        if name != head_type and cpus > 0 and max_counts[name] > 0:  # other types count by their present nodes
+            groups.append(NodeGroup(name, size, max_counts[name], marks.get(name)))
     return groups, max_workers
 
 
@@ -321,14 +321,15 @@ def own_resources(resources: Mapping[str, Mapping[str, float]]) -> dict[str, str
 
 def _share_out(groups: Sequence[NodeGroup], max_workers: int) -> list[NodeGroup]:
     """Return the groups with the maximum total shared out evenly, without groups that get no nodes."""
-    counts = [0] * len(groups)
+    shares = [group._replace(max_count=0) for group in groups]
     num_left = min(max_workers, sum(group.max_count for group in groups))
     while num_left:
         for number, group in enumerate(groups):
-            if num_left and counts[number] < group.max_count:
-                counts[number] += 1
+            count = shares[number].max_count
+            if num_left and count < group.max_count:
+                shares[number] = group._replace(max_count=count + 1)
                 num_left -= 1
-    return [group._replace(max_count=count) for group, count in zip(groups, counts, strict=True) if count]
+    return [share for share in shares if share.max_count]
 
 
 def cluster_file() -> Path:
@@ -350,12 +351,16 @@ def _capacity(resources: ResourcesConfig) -> Capacity:
     """Return the present and possible nodes of the cluster that this process has joined or started."""
     import ray
 
-    groups = _share_out(*_read_groups(cluster_file())) if address_of(resources) else []
-    names = {group.name for group in groups}
+    groups: list[NodeGroup] = []
+    if address_of(resources):
+        possible_groups, max_workers = _read_groups(cluster_file())
+        groups = _share_out(possible_groups, max_workers)
+    group_names = {group.name for group in groups}
     living = [node for node in ray.nodes() if node["Alive"]]
-    of_no_group = [node["Resources"] for node in living if node.get("Labels", {}).get(GROUP_LABEL) not in names]
     num_present = sum(node["Resources"].get("CPU", 0) > 0 for node in living)
-    return Capacity(worker_nodes(of_no_group, resources, groups), num_present, len(living))
+    outside_groups = [node for node in living if node.get("Labels", {}).get(GROUP_LABEL) not in group_names]
+    nodes = worker_nodes([node["Resources"] for node in outside_groups], resources, groups)
+    return Capacity(nodes, num_present, len(living))
 
 
 def _nodes_to_come(resources: ResourcesConfig) -> list[NodeSize]:
@@ -411,9 +416,10 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
         with termination_kept(), _forks_lead_groups():
             ray.init(address=resolved, **options)
     except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
-        where = f"resources.address: cannot join {address}" if address else "Ray does not start on this machine"
-        hint = f"; {_TOKEN_HINT}" if address else ""
-        raise InputError(f"{where}: {' '.join(str(error).split())[:300]}{hint}") from None
+        reason = " ".join(str(error).split())[:300]
+        if not address:
+            raise InputError(f"Ray does not start on this machine: {reason}") from None
+        raise InputError(f"resources.address: cannot join {address}: {reason}; {_TOKEN_HINT}") from None
     try:
         yield _capacity(resources)
     finally:

@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from ray.autoscaler.v2.schema import ClusterStatus
 
 QUIET_SECONDS = 30.0  # without movement before the pending work is reported
-REFUSED_SECONDS = 120.0  # without movement, and with failed launches, before another node type is requested
+UNAVAILABLE_SECONDS = 120.0  # without movement, and with failed launches, before another node type is requested
 
 
 class Waiting(NamedTuple):
     """The pending work on a cluster, as text and as requests, and whether nodes are starting.
 
-    ``refused`` holds the node types whose launch failed recently; it is empty while nodes are starting.
+    ``unavailable`` holds the node types whose launch failed recently; it is empty while nodes are starting.
     """
 
     text: str
-    nodes_come: bool
+    has_starting_nodes: bool
     demands: tuple[Request, ...]
-    refused: frozenset[str]
+    unavailable: frozenset[str]
 
 
 def waiting() -> Waiting | None:
@@ -44,23 +44,25 @@ def waiting() -> Waiting | None:
     from ray.autoscaler.v2.sdk import get_cluster_status
 
     try:
-        return described_waiting(get_cluster_status(ray.get_runtime_context().gcs_address, timeout=CONNECT_SECONDS))
+        status = get_cluster_status(ray.get_runtime_context().gcs_address, timeout=CONNECT_SECONDS)
+        return describe_waiting(status)
     except Exception as error:  # many types, since the head may be busy or dead
         logging.getLogger(__name__).debug("cluster: status unavailable (%s)", error)
         return None
 
 
-def described_waiting(status: "ClusterStatus") -> Waiting | None:
+def describe_waiting(status: "ClusterStatus") -> Waiting | None:
     """Return the pending work in a Ray status, which covers all drivers on the cluster."""
-    demands = [*status.resource_demands.ray_task_actor_demand, *status.resource_demands.placement_group_demand]
     counts_by_text: Counter[str] = Counter()
     counts_by_request: Counter[Request] = Counter()
-    for entry in (entry for demand in demands for entry in demand.bundles_by_count):
-        bundle = entry.bundle
-        if not _is_of_probe_task(bundle):
+    for demand in (*status.resource_demands.ray_task_actor_demand, *status.resource_demands.placement_group_demand):
+        for entry in demand.bundles_by_count:
+            bundle = entry.bundle
+            if _is_of_probe_task(bundle):
+                continue
             memory_bytes = int(bundle.get("memory", 0))
             request = Request(bundle.get("CPU", 0.0), bundle.get("GPU", 0.0), 1, memory_bytes=memory_bytes)
-            counts_by_text[_described_bundle(bundle)] += entry.count
+            counts_by_text[_describe_bundle(bundle)] += entry.count
             counts_by_request[request] += entry.count
     if not counts_by_text:
         return None
@@ -72,16 +74,20 @@ def described_waiting(status: "ClusterStatus") -> Waiting | None:
     nodes = ", ".join(f"{count} x {name}" for name, count in starting.items())
     text = f"waiting for resources (requested: {requested}; nodes starting: {nodes or 'none'})"
     # Ray keeps every failure since the head started.
-    since = time.time() - REFUSED_SECONDS
+    since = time.time() - UNAVAILABLE_SECONDS
     failures = [launch for launch in status.failed_launches if (launch.failed_ts_s or 0) > since]
+    unavailable = {launch.ray_node_type_name for launch in failures}
     if failures:
-        reason = " ".join(str(failures[-1].details or "no reason given").split())[:200]
-        text += f"; last launch of type {failures[-1].ray_node_type_name} failed: {reason}"
-    of_work = tuple(
-        replace(request, count=count) for request, count in counts_by_request.items() if request.cpus or request.gpus
-    )
-    refused = frozenset() if status.pending_nodes else frozenset(launch.ray_node_type_name for launch in failures)
-    return Waiting(text, bool(starting), of_work, refused)
+        last = failures[-1]
+        reason = " ".join(str(last.details or "no reason given").split())[:200]
+        text += f"; last launch of type {last.ray_node_type_name} failed: {reason}"
+    demands = []
+    for request, count in counts_by_request.items():
+        if request.cpus or request.gpus:
+            demands.append(replace(request, count=count))
+    if status.pending_nodes:
+        unavailable.clear()
+    return Waiting(text, bool(starting), tuple(demands), frozenset(unavailable))
 
 
 def _is_of_probe_task(bundle: Mapping[str, float]) -> bool:
@@ -93,30 +99,28 @@ def _is_of_probe_task(bundle: Mapping[str, float]) -> bool:
 def find_alternatives(waiting_work: Waiting, groups: Sequence[NodeGroup]) -> dict[NodeGroup, int]:
     """Return how many nodes of other types to request when launches of the preferred types fail; few GPUs first."""
     counts: dict[NodeGroup, int] = {}
-    others = [group for group in groups if group.mark is not None and group.name not in waiting_work.refused]
-    others.sort(key=lambda group: group.size.gpus)
+    available = [group for group in groups if group.mark is not None and group.name not in waiting_work.unavailable]
+    available.sort(key=lambda group: group.size.gpus)
     for demand in waiting_work.demands:
-        group = next((group for group in others if _times_on(group, demand)), None)
-        if group is not None:
-            num_nodes = math.ceil(demand.count / _times_on(group, demand))
-            counts[group] = min(group.max_count, counts.get(group, 0) + num_nodes)
+        for group in available:
+            memory_bytes = demand.memory_bytes if group.size.memory_bytes else 0  # 0 if the node's memory is unknown
+            workers_per_node = times_on(group.size, demand, memory_bytes)
+            if workers_per_node:
+                num_nodes = counts.get(group, 0) + math.ceil(demand.count / workers_per_node)
+                counts[group] = min(group.max_count, num_nodes)
+                break
     return counts
 
 
-def _times_on(group: NodeGroup, demand: Request) -> int:
-    """Return how many workers of a demand fit on a node, also by memory if the node's memory is known."""
-    return times_on(group.size, demand, demand.memory_bytes if group.size.memory_bytes else 0)
-
-
-def _described_bundle(bundle: Mapping[str, float]) -> str:
+def _describe_bundle(bundle: Mapping[str, float]) -> str:
     """Return resources in words, such as ``1 CPU and 1 GPU``, without Ray's internal resources."""
-    shown = []
+    amounts = []
     for name, amount in sorted(bundle.items()):
         if name == "memory":
-            shown.append(f"{amount / 2**30:.1f} GiB of memory")
+            amounts.append(f"{amount / 2**30:.1f} GiB of memory")
         elif "_group_" not in name and not name.startswith("bundle"):
-            shown.append(f"{amount:g} {name}")
-    return " and ".join(shown) or "a process without CPUs"
+            amounts.append(f"{amount:g} {name}")
+    return " and ".join(amounts) or "a process without CPUs"
 
 
 def _occupy_briefly() -> None:
@@ -152,7 +156,7 @@ class WaitingWatch:
     """Reporter of pending work once nothing has moved for QUIET_SECONDS, and again when the pending work changes.
 
     The autoscaler of Ray 2.60 requests the same node type again and again even if the cloud rejects it at once, as with
-    unavailable spot machines. After REFUSED_SECONDS of this, nodes of another suitable type are requested, once until
+    unavailable spot machines. After UNAVAILABLE_SECONDS of this, nodes of another suitable type are requested, once until
     something moves.
     """
 
@@ -175,13 +179,14 @@ class WaitingWatch:
         if waiting_work.text != self._reported:
             self._reported = waiting_work.text
             self._report(waiting_work.text)
-        if waiting_work.refused and quiet_seconds >= REFUSED_SECONDS and not self._has_requested:
+        if waiting_work.unavailable and quiet_seconds >= UNAVAILABLE_SECONDS and not self._has_requested:
             self._has_requested = True
-            refused = ", ".join(sorted(waiting_work.refused))
-            for group, count in find_alternatives(waiting_work, node_groups(cluster_file())).items():
-                self._report(f"nodes of type {refused} are unavailable; requesting {count} of type {group.name}")
+            unavailable = ", ".join(sorted(waiting_work.unavailable))
+            groups = node_groups(cluster_file())
+            for group, count in find_alternatives(waiting_work, groups).items():
+                self._report(f"nodes of type {unavailable} are unavailable; requesting {count} of type {group.name}")
                 self._probe_tasks.submit(group, count)
-        return waiting_work.nodes_come
+        return waiting_work.has_starting_nodes
 
     def moved(self) -> None:
         """Note that work is moving again and cancel the requests for other nodes."""

@@ -103,7 +103,7 @@ def test_on_demand_nodes_replace_unavailable_spot_nodes(
 ) -> None:
     """Ray 2.60 itself keeps requesting the type whose launch fails."""
     monkeypatch.setattr(waiting, "QUIET_SECONDS", 3)
-    monkeypatch.setattr(waiting, "REFUSED_SECONDS", 5)
+    monkeypatch.setattr(waiting, "UNAVAILABLE_SECONDS", 5)
     # One at a time: for two trials, Ray itself would request one node of each type.
     resources = ResourcesConfig(address=address, cpus_per_trial=1, gpus_per_trial=1, max_concurrent_trials=1)
     sweep, out = make(tmp_path, budget__trials="2", early_stopping__policy="none")

@@ -1,4 +1,4 @@
-"""Looking at processes: what does nothing, and what does."""
+"""Detection of idle processes."""
 
 import os
 import signal
@@ -11,9 +11,7 @@ import pytest
 
 from raysweep.cluster import heartbeat
 
-pytestmark = pytest.mark.skipif(
-    not Path("/proc/self/io").exists(), reason="this system does not tell what processes do"
-)
+pytestmark = pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="/proc has no I/O counters of processes")
 
 
 @pytest.fixture

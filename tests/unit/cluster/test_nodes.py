@@ -1,4 +1,4 @@
-"""What clouds announce, asked of servers that answer as their documentation says."""
+"""Preemption notices of clouds, from servers that answer as documented."""
 
 import threading
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ TOKEN = "a-token-of-a-session"
 
 
 class Metadata(BaseHTTPRequestHandler):
-    """The paths of AWS's and Google Cloud's metadata servers that have to do with nodes."""
+    """Handler of the metadata paths of AWS and Google Cloud that concern nodes."""
 
     is_preempted: ClassVar[bool]
 
@@ -42,12 +42,12 @@ class Metadata(BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def log_message(self, *_: object) -> None:
-        """Nothing is logged."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def metadata() -> Iterator[str]:
-    """The host and port of a server."""
+    """Return the host and port of a server."""
     Metadata.is_preempted = False
     server = ThreadingHTTPServer(("127.0.0.1", 0), Metadata)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -58,7 +58,7 @@ def metadata() -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def no_cloud(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where these tests run on a cloud's machine."""
+    """Hide the cloud that these tests may run on."""
     monkeypatch.setattr(nodes, "VENDOR_FILE", "/nowhere")
     for cloud in nodes.CLOUDS:
         monkeypatch.delenv(cloud.variable, raising=False)

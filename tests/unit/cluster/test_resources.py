@@ -1,4 +1,4 @@
-"""What workers ask of the nodes that are there, or that are to come. No Ray is started."""
+"""Requests of workers for the present and possible nodes of a cluster. No Ray is started."""
 
 import ctypes
 import os
@@ -44,17 +44,17 @@ def capacity(*nodes: tuple[float, float]) -> Capacity:
 def test_requests_fit_the_present_nodes(
     nodes: tuple[tuple[float, float], ...], encoders: tuple[float, float, int], trials: tuple[float, float, int]
 ) -> None:
-    there = capacity(*nodes)
-    request = there.encoders()
+    cluster = capacity(*nodes)
+    request = cluster.encoders()
     assert (request.cpus, request.gpus, request.count) == encoders
-    request = there.trials(ResourcesConfig())
+    request = cluster.trials(ResourcesConfig())
     assert (request.cpus, request.gpus, request.count) == trials
 
 
 def test_encoders_are_single_threaded_if_there_are_enough_chunks() -> None:
-    there = capacity((2, 0), (3.5, 0))
-    assert there.encoders(19) == there.processors()
-    request = there.encoders(20)
+    cluster = capacity((2, 0), (3.5, 0))
+    assert cluster.encoders(19) == cluster.processors()
+    request = cluster.encoders(20)
     assert (request.cpus, request.gpus, request.count) == (1, 0, 5)
     assert capacity((8, 1)).encoders(1000).gpus == 1
 
@@ -77,9 +77,9 @@ def test_cluster_without_workers_needs_max_concurrent_trials() -> None:
     head = [{"memory": 1.0}]
     with pytest.raises(InputError, match=r"resources\.max_concurrent_trials.*no workers"):
         worker_nodes(head, ResourcesConfig())
-    request = Capacity(worker_nodes(head, ResourcesConfig(gpus_per_trial=0.5, max_concurrent_trials=4)))
-    assert (request.encoders().gpus, request.encoders().count) == (1, 2)
-    trials = request.trials(ResourcesConfig(gpus_per_trial=0.5, max_concurrent_trials=4))
+    cluster = Capacity(worker_nodes(head, ResourcesConfig(gpus_per_trial=0.5, max_concurrent_trials=4)))
+    assert (cluster.encoders().gpus, cluster.encoders().count) == (1, 2)
+    trials = cluster.trials(ResourcesConfig(gpus_per_trial=0.5, max_concurrent_trials=4))
     assert (trials.gpus, trials.count) == (0.5, 4)
 
 
@@ -103,49 +103,49 @@ def test_fractional_requests_share_a_gpu_or_a_node() -> None:
 
 
 def test_trials_are_packed_on_a_gpu_by_memory() -> None:
-    one = capacity((16, 1), (16, 1)).trials(ResourcesConfig(gpus_per_trial="measured", cache_gib=1))
-    assert (one.gpus, one.count) == (1, 2)
-    packed = one.packed(peak_bytes=5 << 30, gpu_bytes=80 << 30)
+    request = capacity((16, 1), (16, 1)).trials(ResourcesConfig(gpus_per_trial="measured", cache_gib=1))
+    assert (request.gpus, request.count) == (1, 2)
+    packed = request.packed(peak_bytes=5 << 30, gpu_bytes=80 << 30)
     # 72 GiB usable, 5 of a trial, 1 of its cache and 0.6 of its context
     assert round(1 / packed.gpus) == 10
     assert packed.count == 20
-    assert packed.cpus * 10 == pytest.approx(one.cpus)
-    assert one.packed(peak_bytes=100 << 30, gpu_bytes=80 << 30) == one
+    assert packed.cpus * 10 == pytest.approx(request.cpus)
+    assert request.packed(peak_bytes=100 << 30, gpu_bytes=80 << 30) == request
 
 
 GIB = 2**30
 
 
 def with_memory(*nodes: tuple[float, float, float]) -> Capacity:
-    """Nodes of so many CPUs, GPUs and GiB."""
+    """Return a cluster of nodes with these CPUs, GPUs and GiB."""
     return Capacity(tuple(NodeSize(cpus, gpus, gib * GIB) for cpus, gpus, gib in nodes))
 
 
 def test_memory_limits_concurrent_trials() -> None:
-    there = with_memory((8, 0, 10), (4, 0, 100))
-    trials = there.trials(ResourcesConfig(cpus_per_trial=1))
+    cluster = with_memory((8, 0, 10), (4, 0, 100))
+    trials = cluster.trials(ResourcesConfig(cpus_per_trial=1))
     assert (trials.count, trials.memory_bytes) == (12, 0)
-    request = there.with_memory(trials, 3 * GIB)
+    request = cluster.with_memory(trials, 3 * GIB)
     assert (request.count, request.memory_bytes) == (3 + 4, 3 * GIB)
     assert request.resources == {"cpu": 1, "gpu": 0, "memory": 3 * GIB}
     assert "memory" not in trials.resources
 
 
 def test_memory_request_is_at_most_that_of_the_largest_fitting_node() -> None:
-    there = with_memory((8, 0, 10), (1, 0, 500))
-    trials = there.trials(ResourcesConfig(cpus_per_trial=2))
-    request = there.with_memory(trials, 30 * GIB)
+    cluster = with_memory((8, 0, 10), (1, 0, 500))
+    trials = cluster.trials(ResourcesConfig(cpus_per_trial=2))
+    request = cluster.with_memory(trials, 30 * GIB)
     assert (request.count, request.memory_bytes) == (1, 10 * GIB)
 
 
 def test_memory_does_not_stop_a_cluster_from_scaling() -> None:
-    there = with_memory((4, 0, 8))
-    trials = there.trials(ResourcesConfig(cpus_per_trial=2, max_concurrent_trials=16))
-    request = there.with_memory(trials, 5 * GIB)
+    cluster = with_memory((4, 0, 8))
+    trials = cluster.trials(ResourcesConfig(cpus_per_trial=2, max_concurrent_trials=16))
+    request = cluster.with_memory(trials, 5 * GIB)
     assert (request.count, request.memory_bytes) == (16, 5 * GIB)
-    to_come = Capacity(worker_nodes([], ResourcesConfig(cpus_per_trial=2, max_concurrent_trials=16)))
-    trials = to_come.trials(ResourcesConfig(cpus_per_trial=2, max_concurrent_trials=16))
-    assert to_come.with_memory(trials, 5 * GIB) == trials
+    growing_cluster = Capacity(worker_nodes([], ResourcesConfig(cpus_per_trial=2, max_concurrent_trials=16)))
+    trials = growing_cluster.trials(ResourcesConfig(cpus_per_trial=2, max_concurrent_trials=16))
+    assert growing_cluster.with_memory(trials, 5 * GIB) == trials
 
 
 def test_node_memory_is_that_of_ray() -> None:
@@ -243,12 +243,12 @@ def test_autoscaled_nodes_count_as_present() -> None:
 
 @pytest.mark.parametrize(("cpus", "gpus"), [(9, 1), (65, 0)])
 def test_trial_that_fits_no_node_type_is_rejected(cpus: float, gpus: float) -> None:
-    request = ResourcesConfig(cpus_per_trial=cpus, gpus_per_trial=gpus)
-    there = Capacity(worker_nodes([], request, [HEAD, SPOT, CPUS]))
+    resources = ResourcesConfig(cpus_per_trial=cpus, gpus_per_trial=gpus)
+    cluster = Capacity(worker_nodes([], resources, [HEAD, SPOT, CPUS]))
     largest = "8 and 1" if gpus else "64 and 0"
     message = f"{cpus} CPUs and {gpus} GPUs, but the largest possible node has {largest}"
     with pytest.raises(InputError, match=message):
-        there.trials(request)
+        cluster.trials(resources)
 
 
 def test_node_types_are_read_from_the_file_of_the_head(tmp_path: Path) -> None:
@@ -300,8 +300,8 @@ def test_node_groups_of_unusual_files(tmp_path: Path) -> None:
 
 
 def test_sigterm_stays_ignored_during_shutdown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray's core does so to the process behind Python's back, in a thread that is not the main one."""
-    ours = signal.getsignal(signal.SIGTERM)
+    """Ray's core resets the signal from another thread, without Python noticing."""
+    own_handler = signal.getsignal(signal.SIGTERM)
     c_library = ctypes.CDLL(None)
     c_library.signal.restype = ctypes.c_void_p
 
@@ -314,12 +314,12 @@ def test_sigterm_stays_ignored_during_shutdown(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr("ray.shutdown", reset_and_return)
     shut_down()
-    assert signal.getsignal(signal.SIGTERM) == ours
+    assert signal.getsignal(signal.SIGTERM) == own_handler
     assert not is_ignored(signal.SIGTERM)
 
 
 def is_ignored(number: signal.Signals) -> bool:
-    """Whether the signal has no effect on this process, as its kernel says."""
+    """Return whether the kernel reports that this process ignores the signal."""
     status = Path("/proc/self/status").read_text()
     mask = int(re.findall(r"SigIgn:\s*([0-9a-f]+)", status)[0], 16)
     return bool(mask >> (number - 1) & 1)

@@ -1,5 +1,6 @@
-"""What work waits for, and when nodes of another type are asked for. No Ray is started."""
+"""Descriptions of pending work, and requests for nodes of other types. No Ray is started."""
 
+import re
 import time
 from functools import partial
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ import pytest
 
 from raysweep.cluster import waiting as module
 from raysweep.cluster.resources import NodeGroup, NodeSize, Request
-from raysweep.cluster.waiting import Waiting, WaitingWatch, described_waiting, find_alternatives
+from raysweep.cluster.waiting import Waiting, WaitingWatch, describe_waiting, find_alternatives
 
 SPOT = NodeGroup("spot", NodeSize(4, 1), 8)
 ON_DEMAND = NodeGroup("on_demand", NodeSize(4, 1), 4, "on_demand")
@@ -17,7 +18,7 @@ CPUS = NodeGroup("cpus", NodeSize(64, 0), 2, "cpus")
 
 
 def status(**values: Any) -> Any:
-    """Three trials that wait."""
+    """Return the status of a cluster with three waiting trials."""
     from ray.autoscaler.v2 import schema
 
     trials = schema.ResourceRequestByCount({"CPU": 4.0, "GPU": 1.0, "memory": 2.0**31}, 3)
@@ -33,7 +34,7 @@ def test_probe_tasks_are_not_pending_work() -> None:
     def waits_for(bundle: dict[str, float]) -> bool:
         demand = schema.RayTaskActorDemand([schema.ResourceRequestByCount(bundle, 1)])
         summary = schema.ResourceDemandSummary(ray_task_actor_demand=[demand])
-        return described_waiting(schema.ClusterStatus(resource_demands=summary)) is not None
+        return describe_waiting(schema.ClusterStatus(resource_demands=summary)) is not None
 
     assert not waits_for({"on_demand": 1.0})
     assert waits_for({"CPU": 1.0})
@@ -44,25 +45,25 @@ def test_probe_tasks_are_not_pending_work() -> None:
 def test_description_of_pending_work_and_starting_nodes() -> None:
     from ray.autoscaler.v2 import schema
 
-    assert described_waiting(schema.ClusterStatus()) is None
-    three = (Request(4, 1, 3, memory_bytes=2**31),)
+    assert describe_waiting(schema.ClusterStatus()) is None
+    demands = (Request(4, 1, 3, memory_bytes=2**31),)
     requested = "waiting for resources (requested: 3 x (4 CPU and 1 GPU and 2.0 GiB of memory)"
-    assert described_waiting(status()) == (f"{requested}; nodes starting: none)", False, three, frozenset())
+    assert describe_waiting(status()) == (f"{requested}; nodes starting: none)", False, demands, frozenset())
     launch = schema.LaunchRequest("g6", "spot", 2, schema.LaunchRequest.Status.PENDING, 0)
     node = schema.NodeInfo("g6", "spot", "i-1", "10.0.0.1")
-    come = described_waiting(status(pending_launches=[launch], pending_nodes=[node]))
-    assert come == (f"{requested}; nodes starting: 3 x spot)", True, three, frozenset())
+    starting_nodes = describe_waiting(status(pending_launches=[launch], pending_nodes=[node]))
+    assert starting_nodes == (f"{requested}; nodes starting: 3 x spot)", True, demands, frozenset())
     failed = partial(
         schema.LaunchRequest, "g6", "spot", 2, schema.LaunchRequest.Status.FAILED, 0, details="no\n capacity"
     )
     old, new = failed(failed_ts_s=int(time.time()) - 3600), failed(failed_ts_s=int(time.time()))
-    assert described_waiting(status(failed_launches=[old])) == described_waiting(status())
-    pending = described_waiting(status(failed_launches=[old, new]))
+    assert describe_waiting(status(failed_launches=[old])) == describe_waiting(status())
+    pending = describe_waiting(status(failed_launches=[old, new]))
     text = f"{requested}; nodes starting: none); last launch of type spot failed: no capacity"
-    assert pending == (text, False, three, {"spot"})
-    starting = described_waiting(status(failed_launches=[new], pending_nodes=[node]))
+    assert pending == (text, False, demands, {"spot"})
+    starting = describe_waiting(status(failed_launches=[new], pending_nodes=[node]))
     assert starting is not None
-    assert not starting.refused, "a node of some type is starting"
+    assert not starting.unavailable, "a node of some type is starting"
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def test_number_of_alternative_nodes(
 
 
 class Sent:
-    """Probe tasks that are only counted."""
+    """Substitute for probe tasks that counts them."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, int]] = []
@@ -107,10 +108,10 @@ def test_alternative_nodes_are_requested_once_per_wait(
     now = [1000.0]
     sent = Sent()
     lines: list[str] = []
-    refused = Waiting("waiting for resources", False, (Request(4, 1, 3),), frozenset({"spot"}))
+    waiting_work = Waiting("waiting for resources", False, (Request(4, 1, 3),), frozenset({"spot"}))
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(module, "ProbeTasks", lambda: sent)
-    monkeypatch.setattr(module, "waiting", lambda: refused)
+    monkeypatch.setattr(module, "waiting", lambda: waiting_work)
     monkeypatch.setattr(module, "node_groups", lambda _: [SPOT, ON_DEMAND])
     watch = WaitingWatch(lines.append)
 
@@ -125,7 +126,8 @@ def test_alternative_nodes_are_requested_once_per_wait(
     look(120)
     look(140)
     assert sent.sent == [("on_demand", 3)]
-    assert lines[1:] == ["nodes of type spot are unavailable; requesting 3 of type on_demand"]
+    (line,) = lines[1:]
+    assert re.search("spot .*requesting 3 of type on_demand", line)
     watch.moved()
     watch.moved()
     assert sent.num_canceled == 1
