@@ -75,17 +75,17 @@ class EvaluationSet:
 
     def score(self, queries: npt.NDArray[np.float32], pool: npt.NDArray[np.float32]) -> retrieval.Scores:
         """Return the scores of retrieval by the given unit embeddings, (q, width) and (p, width)."""
-        return self.score_found(retrieval.retrieve(queries, pool, self.k))
+        return self.score_retrieved(retrieval.retrieve(queries, pool, self.k))
 
-    def score_found(self, found: npt.NDArray[np.int64]) -> retrieval.Scores:
-        """Return the scores of retrieved sentences: ``found`` holds (q, k) positions in the pool, best first."""
-        return self.score_several([found])[0]
+    def score_retrieved(self, positions: npt.NDArray[np.int64]) -> retrieval.Scores:
+        """Return the scores of retrieved sentences: ``positions`` (q, k) in the pool, best first."""
+        return self.score_several([positions])[0]
 
-    def score_several(self, found: Sequence[npt.NDArray[np.int64]]) -> list[retrieval.Scores]:
-        """Return the scores of several retrievals, each as in :meth:`score_found`."""
-        cosines = retrieval.cosines_of_several(found, self.reference_queries, self.reference_pool)
+    def score_several(self, retrievals: Sequence[npt.NDArray[np.int64]]) -> list[retrieval.Scores]:
+        """Return the scores of several retrievals, each as in :meth:`score_retrieved`."""
+        cosines = retrieval.cosines_of_several(retrievals, self.reference_queries, self.reference_pool)
         all_scores = []
-        for positions, cosines_of_retrieved in zip(found, cosines, strict=True):
+        for positions, cosines_of_retrieved in zip(retrievals, cosines, strict=True):
             scores = retrieval.score(positions, cosines_of_retrieved, self.query_labels, self.pool_labels, self.weights)
             retrieved = positions[self.readable].astype(np.int32)
             all_scores.append(replace(scores, retrieved=retrieved))

@@ -8,7 +8,6 @@ import numpy as np
 from raysweep.config.sweep import EncoderConfig
 from raysweep.data.dataset import Sentences
 from raysweep.encoders import encoder
-from raysweep.encoders import tokens as encoder_tokens
 from raysweep.encoders.locate import check_loadable, locate
 from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.metrics.retrieval import Scores
@@ -39,12 +38,13 @@ def score(config: EncoderConfig, sentences: Sentences, evaluations: Sequence[Eva
     """
     source = locate(config)
     model = encoder.load(config, device=encoder.best_device(), source=source)
-    by_split = {}
+    prompt = source.prompt_of(config)
+    scores = {}
     for evaluation in evaluations:
         ids = np.concatenate([evaluation.queries, evaluation.pool])
-        tokens = encoder_tokens.tokenize(model, sentences.texts(ids), source.prompt_of(config))
-        embeddings = encoder.embed(model, tokens, np.arange(len(ids)), arithmetic=config.precision)
-        num_queries = len(evaluation.queries)
-        queries, pool = np.split(encoder.finite(embeddings, config), [num_queries])
-        by_split[evaluation.split] = evaluation.score(queries, pool)
-    return EncoderScores(by_split, encoder.embedding_width(model))
+        texts = sentences.texts(ids)
+        embeddings = encoder.embed_texts(model, texts, prompt, arithmetic=config.precision)
+        embeddings = encoder.finite(embeddings, config)
+        queries, pool = np.split(embeddings, [len(evaluation.queries)])
+        scores[evaluation.split] = evaluation.score(queries, pool)
+    return EncoderScores(scores, encoder.embedding_width(model))

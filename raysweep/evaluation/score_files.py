@@ -127,13 +127,13 @@ def _score(
     numbers: dict[str, int] = {}
     classes = np.array([numbers.setdefault(label, len(numbers)) for label in (*query_labels, *pool_labels)])
     query_classes, pool_classes = np.split(classes, after_queries)
-    found = retrieval.retrieve(tuned_queries, tuned_pool, max(settings.ks))
-    cosines = retrieval.cosines_of_retrieved(found, reference_queries, reference_pool)
+    retrieved = retrieval.retrieve(tuned_queries, tuned_pool, max(settings.ks))
+    cosines = retrieval.cosines_of_retrieved(retrieved, reference_queries, reference_pool)
     results: list[FileScores] = []
     for kind in settings.rank_weights:
         for k in settings.ks:
             weights = retrieval.rank_weights(kind, k)
-            scores = retrieval.score(found[:, :k], cosines[:, :k], query_classes, pool_classes, weights)
+            scores = retrieval.score(retrieved[:, :k], cosines[:, :k], query_classes, pool_classes, weights)
             assert scores.accuracy is not None
             results.append(
                 {
@@ -165,10 +165,10 @@ def _sample_pool(
     num_train = len(train.texts)
     if settings.num_pool is not None and settings.num_pool > num_train:
         display.warn(f"--num-pool is {settings.num_pool}; using all {num_train} rows of {files.train}")
-    drawn = retrieval.sample_pool(num_train, num_queries, size=settings.num_pool, seed=settings.pool_seed)
+    rows = retrieval.sample_pool(num_train, num_queries, size=settings.num_pool, seed=settings.pool_seed)
     for k in settings.ks:
-        retrieval.check_k(k, len(drawn))
-    return train.take(drawn)
+        retrieval.check_k(k, len(rows))
+    return train.take(rows)
 
 
 def _check_labels(files: LabeledFiles, train: _Labeled, queries: _Labeled, display: Display) -> None:
@@ -178,16 +178,20 @@ def _check_labels(files: LabeledFiles, train: _Labeled, queries: _Labeled, displ
         raise InputError(f"{files.train}: every row has the label {known[0]!r}; polarity needs at least two classes")
     if merged := sources.describe_merged_labels(sorted(train.spelled | queries.spelled)):
         display.warn(merged)
-    num_conflicts = _num_conflicts(train)
-    if num_conflicts:
-        display.warn(f"{files.train}: {num_conflicts} texts have different labels; all rows are kept")
+    first_labels: dict[str, str] = {}
+    conflicting = set()
+    for text, label in zip(train.texts, train.labels, strict=True):
+        if first_labels.setdefault(text, label) != label:
+            conflicting.add(text)
+    if conflicting:
+        display.warn(f"{files.train}: {len(conflicting)} texts have different labels; all rows are kept")
     _check_query_labels(files, queries, known, display)
 
 
 def _check_query_labels(files: LabeledFiles, queries: _Labeled, known: list[str], display: Display) -> None:
     """Warn if some queries have labels that train lacks, whose polarity is 0; raise InputError if all do."""
-    in_train = set(known)
-    unknown = [row for row, label in enumerate(queries.labels) if label not in in_train]
+    train_labels = set(known)
+    unknown = [row for row, label in enumerate(queries.labels) if label not in train_labels]
     if not unknown:
         return
     first = unknown[0]
@@ -199,16 +203,6 @@ def _check_query_labels(files: LabeledFiles, queries: _Labeled, known: list[str]
     if len(unknown) == num_queries:
         raise InputError(f"{files.test}: no row has a label of train: {example}")
     display.warn(f"{files.test}: {len(unknown)} of {num_queries} rows have labels that are not in train: {example}")
-
-
-def _num_conflicts(rows: _Labeled) -> int:
-    """Return the number of texts with different labels."""
-    first: dict[str, str] = {}
-    conflicting = set()
-    for text, label in zip(rows.texts, rows.labels, strict=True):
-        if first.setdefault(text, label) != label:
-            conflicting.add(text)
-    return len(conflicting)
 
 
 def _embed(config: EncoderConfig, name: str, texts: list[str], display: Display, *, unit: bool = False) -> Float32Array:

@@ -114,11 +114,13 @@ class Baselines:
 
     def score_again(self, points: Collection[Point]) -> None:
         """Pass the per-query scores of stored reference, oracle and probe points to ``on_scores``."""
-        evaluations = {evaluation.split: evaluation for evaluation in self.evaluations}
-        for split in {point.split for point in points if point.kind != "probe"}:
-            for _ in limit_points(evaluations[split], self.on_scores):
-                pass
-        values = sorted({point.value for point in points if point.kind == "probe" and point.value is not None})
+        splits = {point.split for point in points if point.kind != "probe"}
+        for evaluation in self.evaluations:
+            if evaluation.split in splits:
+                for _ in limit_points(evaluation, self.on_scores):
+                    pass
+        probes = [point for point in points if point.kind == "probe"]
+        values = sorted({point.value for point in probes if point.value is not None})
         probe_config = self.config.model_copy(update={"probe": values, "setfit": None, "published": None})
         for _ in replace(self, config=probe_config, stored=()).points():
             pass
@@ -178,27 +180,27 @@ class Baselines:
         if name is None or any(point.kind == "published" for point in self.stored):
             return
         table = TABLES[name]
-        same = []
+        same_queries = []
         for evaluation in self.evaluations:
             # The count is compared first, since it is cheaper than reading many texts.
             if len(evaluation.queries) == table.num_queries:
                 texts = self.prepared.sentences.texts(evaluation.queries)
                 if table.measured_on(texts):
-                    same.append(evaluation)
-        if not same:
+                    same_queries.append(evaluation)
+        if not same_queries:
             self.warn(
-                f"baselines.published: neither dev nor test are the {table.num_queries} sentences that {name} was measured "
-                "on, so its scores are not shown"
+                f"baselines.published: not shown; {name} was measured on {table.num_queries} sentences, which are neither "
+                "dev nor test"
             )
-        for evaluation in same:
+        for evaluation in same_queries:
             similarity = float(evaluation.reference_scores.similarity.mean())
             if abs(similarity - table.untuned_similarity) <= MAX_DIFFERENCE:
                 yield from table.points(evaluation.split)
                 continue
             self.warn(
-                f"baselines.published: S of R on {evaluation.split} is {100 * similarity:.1f}, and of the untuned "
-                f"{table.model} {100 * table.untuned_similarity:.1f}: {name} was measured with another reference or size "
-                "of the pool, so its scores are not shown"
+                f"baselines.published: not shown; S of R on {evaluation.split} is {100 * similarity:.1f}, but "
+                f"{100 * table.untuned_similarity:.1f} for the untuned {table.model} of {name}, which was measured with "
+                "another reference or pool size"
             )
 
 
@@ -215,30 +217,30 @@ class BaselineScores:
         self._run = run
         self._new: dict[ScoredSplit, dict[PointName, retrieval.Scores]] = defaultdict(dict)
 
-    def take(self, point: Point, scores: retrieval.Scores) -> None:
+    def add(self, point: Point, scores: retrieval.Scores) -> None:
         """Add the scores of a point on its split."""
         self._new[point.split][name_of_point(point)] = scores
 
-    def lacking(self, points: Collection[Point]) -> list[Point]:
-        """Return the points whose scores are missing or unreadable."""
+    def find_missing(self, points: Collection[Point]) -> list[Point]:
+        """Return the points whose stored scores are missing or unreadable."""
         stored_names: dict[ScoredSplit, tuple[PointName, ...]] = {}
         for split in {point.split for point in points}:
-            stored = self._stored(split)
+            stored = self._read(split)
             stored_names[split] = () if stored is None else stored.names
         return [point for point in points if name_of_point(point) not in stored_names[point.split]]
 
-    def keep(self) -> None:
-        """Store the collected scores, replacing stored scores of the same points."""
+    def store(self) -> None:
+        """Store the added scores, replacing stored scores of the same points."""
         for split, scores in self._new.items():
             polarity = np.stack([point_scores.polarity for point_scores in scores.values()])
             similarity = np.stack([point_scores.similarity for point_scores in scores.values()])
             packed = PackedScores.pack(list(scores), polarity, similarity)
-            stored = self._stored(split)
+            stored = self._read(split)
             if stored is not None and stored.num_queries == packed.num_queries:
                 packed = joined([stored, packed])
             self._run.keep(baselines_file(split), packed.content())
 
-    def _stored(self, split: ScoredSplit) -> PackedScores | None:
+    def _read(self, split: ScoredSplit) -> PackedScores | None:
         """Return the stored scores of a split, or None if the file is missing or damaged.
 
         A damaged file is then overwritten.

@@ -302,29 +302,29 @@ def _measure_guards(sweep: Sweep) -> None:
 
     guards, display = sweep.config.guards, sweep.display
     digests = {name: guard.files_digest for name, guard in guards.items()}
-    stored = {
-        (score.trial, score.step, score.kind, score.value, score.guard)
-        for score in load(sweep.run).guards
-        if score.files == digests.get(score.guard)
-    }
-    wanted: dict[Point, list[str]] = {}
+    stored = set()
+    for score in load(sweep.run).guards:
+        if score.files == digests.get(score.guard):
+            stored.add((score.trial, score.step, score.kind, score.value, score.guard))
+    missing: dict[Point, list[str]] = {}  # names of guards
     for point in sweep.kept_front():
         encoder = point.trial, point.step, *point.key
-        if missing := [name for name in guards if (*encoder, name) not in stored]:
-            wanted[point] = missing
-    if not wanted:
+        names = [name for name in guards if (*encoder, name) not in stored]
+        if names:
+            missing[point] = names
+    if not missing:
         return
-    num_wanted = sum(map(len, wanted.values()))
-    sweep.begin_stage("guards", num_wanted)
+    num_missing = sum(map(len, missing.values()))
+    sweep.begin_stage("guards", num_missing)
     num_done = 0
-    for score in measure(sweep.run, guards, wanted):
-        if isinstance(score, InputError):
-            display.warn(f"guards: {score}")
+    for result in measure(sweep.run, guards, missing):
+        if isinstance(result, InputError):
+            display.warn(f"guards: {result}")
             continue
-        sweep.ledger.append(GuardsMeasured(scores=(score,)))
+        sweep.ledger.append(GuardsMeasured(scores=(result,)))
         num_done += 1
-        display.status(f"guards: {num_done} of {num_wanted} scores")
-    display.line(f"guards: measured {num_done} scores of {len(wanted)} front members")
+        display.status(f"guards: {num_done} of {num_missing} scores")
+    display.line(f"guards: measured {num_done} scores of {len(missing)} front members")
 
 
 def ending_of(sweep: Sweep) -> Ending:

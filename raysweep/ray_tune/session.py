@@ -89,9 +89,11 @@ class Session:
         self.display.line(f"run: {run.location}")
         evaluation_sets = self._evaluation_sets()
         scores = BaselineScores(run)
-        limits = [point for evaluation in evaluation_sets.values() for point in limit_points(evaluation, scores.take)]
-        baselines = self._score(self._baselines(evaluation_sets, scores.take))
-        scores.keep()
+        limits: list[Point] = []
+        for evaluation in evaluation_sets.values():
+            limits += limit_points(evaluation, scores.add)
+        baselines = self._score(self._baselines(evaluation_sets, scores.add))
+        scores.store()
         self._keep_reference_reading(run, evaluation_sets)
         reference_scores = evaluation_sets["dev"].reference_scores
         reference = float(reference_scores.polarity.mean()), float(reference_scores.similarity.mean())
@@ -126,15 +128,15 @@ class Session:
             sweep = self._replayed(resumed, adopt=True)
         evaluation_sets = self._evaluation_sets()
         scores = BaselineScores(run)
-        baselines = self._baselines(evaluation_sets, scores.take, resumed.points)
+        baselines = self._baselines(evaluation_sets, scores.add, resumed.points)
         new_points = self._score(baselines)
         # The kinds of points, produced by no trial, whose per-query scores a run stores.
         with_scores = [point for point in resumed.points if point.kind in ("reference", "oracle", "probe")]
-        baselines.score_again(scores.lacking(with_scores))
+        baselines.score_again(scores.find_missing(with_scores))
         # All checks have passed. The event comes first, so that config.yaml always belongs to a recorded session.
         self._record_info(sweep, evaluation_sets)
         self._write_settings(run)
-        scores.keep()
+        scores.store()
         if not run.exists(REFERENCE_FILE):
             self._keep_reference_reading(run, evaluation_sets)
         if not self.config.report.texts:
@@ -286,9 +288,9 @@ class Session:
 def _new_run(config: SweepConfig, display: Display) -> Folder:
     """Create a run folder named after the current second; further runs in the same second get a number."""
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    first = f"{config.name}-{stamp}"
-    others = (f"{first}-{number}" for number in range(2, 1000))
-    for name in (first, *others):
+    for number in range(1, 1000):
+        suffix = "" if number == 1 else f"-{number}"
+        name = f"{config.name}-{stamp}{suffix}"
         run = open_folder(location.join(config.storage.runs, name), display.warn)
         with contextlib.suppress(FileExistsError):
             if isinstance(run, BucketFolder):  # another driver may start a run in the same second

@@ -232,7 +232,10 @@ def compare(
     Raises:
         InputError: Before anything is embedded, if a task, a source or a model cannot be read.
     """
-    configs = _configs(models, settings)
+    for name, count in Counter(models).items():
+        if count > 1:
+            raise InputError(f"MODEL: {name!r} is given {count} times; allowed: each model once")
+    configs = {name: EncoderConfig(name=name, prompt=settings.prompt, precision=settings.precision) for name in models}
     _check_packages(configs, spelled, tuned_on)
     folders = {name: locate(config).folder for name, config in configs.items()}
     all_tasks = tasks.read(spelled, settings.columns, settings.num_folds)
@@ -264,14 +267,6 @@ def _check_packages(configs: Mapping[str, EncoderConfig], spelled: Sequence[str]
         needs += packages.needs_of_sources("--tasks", tasks.sources_of(task))
     needs += packages.needs_of_sources("--tuned-on", tuned_on)
     packages.check(needs)
-
-
-def _configs(models: Sequence[str], settings: Settings) -> dict[str, EncoderConfig]:
-    """Return the models by name, or raise InputError if one is given twice."""
-    for name, count in Counter(models).items():
-        if count > 1:
-            raise InputError(f"MODEL: {name!r} is given {count} times; allowed: each model once")
-    return {name: EncoderConfig(name=name, prompt=settings.prompt, precision=settings.precision) for name in models}
 
 
 def _warn(task: Task, settings: Settings, display: Display) -> None:

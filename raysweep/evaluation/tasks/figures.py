@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from raysweep.evaluation.tasks.classification import Predicted
-from raysweep.evaluation.tasks.compare import Comparison, Outcome, Overlap, TaskResults
+from raysweep.evaluation.tasks.compare import Comparison, Outcome, TaskResults
 from raysweep.evaluation.tasks.scored_pairs import ScoredPairs
 from raysweep.evaluation.tasks.scores import Flags, Score
 from raysweep.output import TextTable, csv_text
@@ -25,16 +25,20 @@ def title(compared: Comparison) -> str:
 def table(compared: Comparison) -> TextTable:
     """Return a table with a column per model, a row per task, and one for its rows outside each tuning data set."""
     models = _short(compared.models)
-    data = _short([data.name for data in compared.data])
+    data_names = _short([data.name for data in compared.data])
+    shared_columns = [f"in {name}" for name in data_names]
+    columns = ("task", "score", "rows", *models, *shared_columns)
+    no_shares = [""] * len(data_names)
     rows = []
     for results in compared.results:
-        shared = [_shared(overlap, results) for overlap in results.overlaps]
-        rows.append((results.task.name, _kind(results), *_cells(results, None), *shared))
-        for name, overlap in zip(data, results.overlaps, strict=True):
+        task = results.task
+        part = "test" if "test" in task.sentences else "all"
+        num_tested = len(task.sentences[part])
+        shares = [f"{overlap.num_shared[part]:,} of {num_tested:,}" for overlap in results.overlaps]
+        rows.append((task.name, _kind(results), *_cells(results, None), *shares))
+        for name, overlap in zip(data_names, results.overlaps, strict=True):
             if not overlap.is_unseen.all():
-                scores = _cells(results, overlap.is_unseen)
-                rows.append((f"  not in {name}", "", *scores, *[""] * len(data)))
-    columns = ("task", "score", "rows", *models, *(f"in {name}" for name in data))
+                rows.append((f"  not in {name}", "", *_cells(results, overlap.is_unseen), *no_shares))
     return TextTable(columns, tuple(rows), frozenset({"task", "score"}))
 
 
@@ -127,13 +131,6 @@ def _cell(score: Score) -> str:
         return f"{100 * score.value:.2f}"
     half = (score.high - score.low) / 2
     return f"{100 * score.value:.2f} ±{100 * half:.2f}"
-
-
-def _shared(overlap: Overlap, results: TaskResults) -> str:
-    """Return the share of tested sentences that occur in the data, as text."""
-    sentences = results.task.sentences
-    part = "test" if "test" in sentences else "all"
-    return f"{overlap.num_shared[part]:,} of {len(sentences[part]):,}"
 
 
 def _short(names: Sequence[str]) -> list[str]:

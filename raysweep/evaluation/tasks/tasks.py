@@ -160,7 +160,9 @@ def _check(task: Classification, num_folds: int) -> None:
         raise InputError(f"{task.name}: every row has the label {counts[0][0]!r}; a classifier needs two classes")
     if not task.is_split and len(fitted.labels) < num_folds:
         raise InputError(f"{task.name}: has {len(fitted.labels)} rows, fewer than the {num_folds} folds")
-    min_rows = _min_rows(task, num_folds)
+    min_rows = max(num_folds, 2 * NUM_INNER_FOLDS)  # of two classes, so that all inner folds train on both
+    if task.is_split:
+        min_rows = 1 if "dev" in task.parts else NUM_INNER_FOLDS
     second, num_rows = counts[1]
     if num_rows < min_rows:
         raise InputError(
@@ -169,10 +171,3 @@ def _check(task: Classification, num_folds: int) -> None:
         )
     if not set(task.tested.labels) & set(fitted.labels):
         raise InputError(f"{task.name}: no row of test has a label of train; test has {task.tested.labels[0]!r}")
-
-
-def _min_rows(task: Classification, num_folds: int) -> int:
-    """Return the minimum number of rows of two classes, so that all inner folds train on both."""
-    if not task.is_split:
-        return max(num_folds, 2 * NUM_INNER_FOLDS)
-    return 1 if "dev" in task.parts else NUM_INNER_FOLDS

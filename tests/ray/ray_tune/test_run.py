@@ -156,7 +156,7 @@ def test_exported_point_loads_and_reproduces_its_scores(
     prepared = Prepared.open(smoke.artifacts / "smoke.prepared.json")
     dev = EvaluationSet.of(prepared, "dev", EvaluationConfig(k=8, num_pool=200))
     queries, pool = (model.encode(prepared.sentences.texts(ids)) for ids in (dev.queries, dev.pool))
-    scores = dev.score_found(retrieval.top_k(model.similarity(queries, pool).numpy(), 8))
+    scores = dev.score_retrieved(retrieval.top_k(model.similarity(queries, pool).numpy(), 8))
     name = done.stdout.split()[0]
     stored = next(point for point in load(run).points if (point.name, point.split) == (name, "dev"))
     assert scores.polarity.mean() == pytest.approx(stored.polarity, abs=1e-4)

@@ -52,11 +52,11 @@ def test_prompt_and_limit_change_the_tokens(model) -> None:  # type: ignore[no-u
 
 
 def test_prompt_that_pooling_excludes_is_rejected(tmp_path: Path) -> None:
-    """As models of INSTRUCTOR's kind have it; without a prompt they are encoders like any other."""
-    made = encoder.load(EncoderConfig(name="demo"))
-    (pooling,) = (module for module in made if hasattr(module, "include_prompt"))
+    """INSTRUCTOR models are configured like this; without a prompt they are ordinary encoders."""
+    model = encoder.load(EncoderConfig(name="demo"))
+    (pooling,) = (module for module in model if hasattr(module, "include_prompt"))
     pooling.include_prompt = False
-    made.save(str(tmp_path), create_model_card=False)
+    model.save(str(tmp_path), create_model_card=False)
     loaded = encoder.load(EncoderConfig(name=str(tmp_path)))
     with pytest.raises(InputError, match=r"prompt is 'query: ', but .*include_prompt is false.*allowed: ''"):
         encoder_tokens.tokenize(loaded, TEXTS, "query: ")
@@ -74,8 +74,8 @@ def test_encoder_without_attention_mask_is_rejected(tmp_path: Path) -> None:
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
     from tokenizers import Tokenizer
 
-    made = encoder.load(EncoderConfig(name="demo"))
-    tokenizer = Tokenizer.from_str(made.tokenizer.backend_tokenizer.to_str())
+    demo_model = encoder.load(EncoderConfig(name="demo"))
+    tokenizer = Tokenizer.from_str(demo_model.tokenizer.backend_tokenizer.to_str())
     static = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=8)], device="cpu")
     static.save(str(tmp_path), create_model_card=False)
     with pytest.raises(InputError, match="not a transformer"):

@@ -1,4 +1,4 @@
-"""The kept hidden states of an encoder's frozen part against transformers' own forward pass."""
+"""Cached hidden states of an encoder's frozen part equal those of transformers' own forward pass."""
 
 from functools import cache
 from types import ModuleType
@@ -62,23 +62,23 @@ def test_cached_states_equal_hidden_states_of_transformers(model: Any, level: st
     tokens = tokens_of(LENGTHS)
     prefix = prefix_of(model, level, tokens)
     ids = np.array([6, 0, 3, 4, 6])
-    kept = prefix.hidden(ids)
-    assert kept.shape == (5, 40, WIDTH)
+    cached = prefix.hidden(ids)
+    assert cached.shape == (5, 40, WIDTH)
     for row, sentence in enumerate(ids):
-        alone = torch.from_numpy(tokens.of_ids(np.array([sentence])).astype(np.int64))[None]
+        input_ids = torch.from_numpy(tokens.of_ids(np.array([sentence])).astype(np.int64))[None]
         with torch.no_grad():
             output = model[0].auto_model(
-                input_ids=alone, attention_mask=torch.ones_like(alone), output_hidden_states=True
+                input_ids=input_ids, attention_mask=torch.ones_like(input_ids), output_hidden_states=True
             )
         expected = output.hidden_states[num_blocks][0]
-        assert (kept[row, : len(expected)] - expected).abs().max() < 1e-5
-        assert not kept[row, len(expected) :].any()
+        assert (cached[row, : len(expected)] - expected).abs().max() < 1e-5
+        assert not cached[row, len(expected) :].any()
 
 
 @pytest.mark.parametrize("level", ["emb+B0", "emb+B0-1"])
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_replayed_embeddings_and_gradients_equal_ordinary_ones(model: Any, level: str, share: float) -> None:
-    """With room for all sentences, for half of their tokens and for none; once as they are computed and once as kept."""
+    """With memory for all tokens, for half of them and for none; each computed first and then read from the cache."""
     tokens = tokens_of(LENGTHS)
     prefix = prefix_of(model, level, tokens, int(share * sum(LENGTHS) * WIDTH * 4))
     ids = np.array([1, 0, 6, 3])
@@ -95,10 +95,10 @@ def test_replayed_embeddings_and_gradients_equal_ordinary_ones(model: Any, level
 
     expected, gradients = run(None)
     for _ in range(2):
-        embeddings, found = run(prefix)
+        embeddings, replayed_gradients = run(prefix)
         assert (embeddings - expected).abs().max() < 1e-6
-        assert gradients.keys() == found.keys()
-        for name, gradient in found.items():
+        assert gradients.keys() == replayed_gradients.keys()
+        for name, gradient in replayed_gradients.items():
             assert (gradient - gradients[name]).abs().max() <= 1e-5 * gradients[name].abs().max() + 1e-5
     assert (encoder.forward(model, tokens, ids) - expected).abs().max() < 1e-6, "the model is left as it was"
 
@@ -110,17 +110,17 @@ def test_cached_states_are_not_computed_again(model: Any) -> None:
     assert table is not None
     with torch.no_grad():
         first = encoder.forward(model, tokens, ids, prefix.replayed(ids))
-        table.weight.neg_()  # what is kept does not see it
-        kept = encoder.forward(model, tokens, ids, prefix.replayed(ids))
-        without = encoder.forward(model, tokens, ids)
+        table.weight.neg_()  # cached states do not change
+        replayed = encoder.forward(model, tokens, ids, prefix.replayed(ids))
+        ordinary = encoder.forward(model, tokens, ids)
         table.weight.neg_()
-    assert torch.equal(first, kept)
-    assert not torch.equal(first, without)
+    assert torch.equal(first, replayed)
+    assert not torch.equal(first, ordinary)
 
 
 @pytest.mark.parametrize("level", ["emb+B0", "emb+B0-1"])
 def test_cached_states_are_those_of_evaluation_mode(model: Any, level: str) -> None:
-    """With dropout in what trains, none in the frozen part: so a trial is the same with kept states and without."""
+    """Only trained layers apply dropout, so that a trial is the same with and without the cache."""
     tokens, ids = tokens_of(LENGTHS), np.array([1, 1, 6])
     prefix = prefix_of(model, level, tokens)
     dropouts = Dropouts(model, "cpu")
@@ -135,16 +135,16 @@ def test_cached_states_are_those_of_evaluation_mode(model: Any, level: str) -> N
     embeddings = encoder.forward(model, tokens, ids)
     model.eval()
     handle.remove()
-    kept = prefix.hidden(ids)
-    inside = np.arange(kept.shape[1]) < tokens.lengths(ids)[:, None]
-    assert (reached[0] - kept)[torch.from_numpy(inside)].abs().max() < 1e-5
+    cached = prefix.hidden(ids)
+    inside = np.arange(cached.shape[1]) < tokens.lengths(ids)[:, None]
+    assert (reached[0] - cached)[torch.from_numpy(inside)].abs().max() < 1e-5
     assert (embeddings[0] - embeddings[1]).abs().max() > 1e-5, "the rest drops"
 
 
 @settings(deadline=None, max_examples=25)
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=60), st.integers(0, 60_000))
 def test_memory_stays_within_the_budget(lengths: list[int], max_bytes: int) -> None:
-    """Any sentences: whole ones are kept, the shortest first, in fp32 and in bf16."""
+    """Complete sentences are cached, the shortest first, in fp32 and in bf16."""
     model = bert()
     tokens = tokens_of(tuple(lengths))
     for dtype in (torch.float32, torch.bfloat16):
@@ -156,7 +156,7 @@ def test_memory_stays_within_the_budget(lengths: list[int], max_bytes: int) -> N
 
 @cache
 def bert() -> Any:
-    """A bare stand-in with the module names of a sentence encoder, of which only the names and the width are read."""
+    """Return a substitute for a sentence encoder; only its module names and width are read."""
     config = transformers.BertConfig(vocab_size=30, **{**SIZES, "hidden_size": 16})
     transformer = torch.nn.Module()
     transformer.auto_model = transformers.BertModel(config)

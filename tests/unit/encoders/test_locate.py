@@ -36,15 +36,15 @@ def test_other_weights_under_the_same_name_are_rejected(tmp_path: Path, demo_pac
 
 def test_hub_model_is_located_at_its_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its main branch may have moved since the driver looked."""
-    asked = []
+    revisions = []
 
     def find(config: EncoderConfig) -> ModelSource:
-        asked.append(config.revision)
+        revisions.append(config.revision)
         return ModelSource(tmp_path, f"hub:a/b@{config.revision}")
 
     monkeypatch.setattr(module, "locate", find)
     assert locate_same(EncoderConfig(name="a/b"), "hub:a/b@0123abc").folder == tmp_path
-    assert asked == ["0123abc"]
+    assert revisions == ["0123abc"]
 
 
 def test_weights_that_may_execute_code_are_rejected(tmp_path: Path, demo_package: ModuleType) -> None:

@@ -1,4 +1,4 @@
-"""Packed passes against each sentence alone through the model's own modules."""
+"""Packed passes equal passes of single sentences through the model's own modules."""
 
 import contextlib
 from types import ModuleType
@@ -60,7 +60,7 @@ def gradients(model: Any, embeddings: torch.Tensor) -> dict[str, torch.Tensor]:
     model.zero_grad()
     weights = torch.arange(embeddings.numel(), dtype=torch.float32).view_as(embeddings).cos()
     (embeddings * weights).sum().backward()
-    return {name: each.grad.clone() for name, each in model.named_parameters() if each.grad is not None}
+    return {name: parameter.grad.clone() for name, parameter in model.named_parameters() if parameter.grad is not None}
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
@@ -70,15 +70,15 @@ def test_packed_embeddings_and_gradients_equal_those_of_single_sentences(
     pooled = pooled_otherwise(model, pooling)
     pooled.eval()
     assert packed.is_packable(pooled)
-    found = packed.forward(pooled, tokens, BUCKETS, contextlib.nullcontext())
-    found_gradients = gradients(pooled, found)
+    embeddings = packed.forward(pooled, tokens, BUCKETS, contextlib.nullcontext())
+    packed_gradients = gradients(pooled, embeddings)
     ids = np.concatenate(BUCKETS)
-    alone = torch.cat([encoder.forward(pooled, tokens, np.array([sentence])) for sentence in ids])
-    assert (found - alone).abs().max() < 1e-5
-    expected = gradients(pooled, alone)
-    assert found_gradients.keys() == expected.keys()
-    for name, gradient in expected.items():
-        assert (found_gradients[name] - gradient).abs().max() <= 1e-4 * gradient.abs().max() + 1e-6, name
+    single = torch.cat([encoder.forward(pooled, tokens, np.array([sentence])) for sentence in ids])
+    assert (embeddings - single).abs().max() < 1e-5
+    single_gradients = gradients(pooled, single)
+    assert packed_gradients.keys() == single_gradients.keys()
+    for name, gradient in single_gradients.items():
+        assert (packed_gradients[name] - gradient).abs().max() <= 1e-4 * gradient.abs().max() + 1e-6, name
     assert model[0].auto_model.config._attn_implementation == "sdpa"
 
 
@@ -91,13 +91,13 @@ def test_packed_pass_starts_from_cached_states(model: Any, tokens: Tokens) -> No
     table = encoder.word_table(model)
     assert table is not None
     with torch.no_grad():
-        whole = packed.forward(model, tokens, BUCKETS, contextlib.nullcontext())
+        expected = packed.forward(model, tokens, BUCKETS, contextlib.nullcontext())
         first = packed.forward(model, tokens, BUCKETS, prefix.replayed(*BUCKETS))
-        assert (first - whole).abs().max() < 1e-5
-        table.weight.neg_()  # what is kept does not see it
-        kept = packed.forward(model, tokens, BUCKETS, prefix.replayed(*BUCKETS))
+        assert (first - expected).abs().max() < 1e-5
+        table.weight.neg_()  # cached states do not change
+        replayed = packed.forward(model, tokens, BUCKETS, prefix.replayed(*BUCKETS))
         table.weight.neg_()
-    assert (kept - whole).abs().max() < 1e-5
+    assert (replayed - expected).abs().max() < 1e-5
 
 
 def test_packed_attention_applies_dropout(model: Any, tokens: Tokens) -> None:
@@ -162,11 +162,11 @@ def test_hidden_states_by_name_of_the_module_output(output: Any, tokens: Tokens,
     usual = transformer.modality_config
     transformer.modality_config = {"text": {"method": "forward", "method_output_name": output}}
     try:
-        found = packed.forward(model, tokens, BUCKETS, contextlib.nullcontext())
+        embeddings = packed.forward(model, tokens, BUCKETS, contextlib.nullcontext())
         expected = torch.cat([encoder.forward(model, tokens, ids) for ids in BUCKETS])
     finally:
         transformer.modality_config = usual
-    assert (found - expected).abs().max() < 1e-5
+    assert (embeddings - expected).abs().max() < 1e-5
 
 
 def test_encoder_without_token_embeddings_is_not_packed(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,9 +176,9 @@ def test_encoder_without_token_embeddings_is_not_packed(model: Any, monkeypatch:
 
 def test_packs_hold_every_bucket_once_within_their_limit() -> None:
     lengths = np.random.default_rng(3).integers(1, 60, 400)
-    in_buckets = training_buckets(lengths, "cpu", packed=True)
-    found = packs(in_buckets, lengths)
-    assert [bucket.tolist() for pack in found for bucket in pack] == [bucket.tolist() for bucket in in_buckets]
-    cells = [sum(len(bucket) * int(lengths[bucket].max()) for bucket in pack) for pack in found]
+    all_buckets = training_buckets(lengths, "cpu", packed=True)
+    all_packs = packs(all_buckets, lengths)
+    assert [bucket.tolist() for pack in all_packs for bucket in pack] == [bucket.tolist() for bucket in all_buckets]
+    cells = [sum(len(bucket) * int(lengths[bucket].max()) for bucket in pack) for pack in all_packs]
     assert max(cells) <= CELLS_PER_PACK
-    assert len(found) < len(in_buckets) / 2
+    assert len(all_packs) < len(all_buckets) / 2

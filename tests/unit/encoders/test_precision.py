@@ -12,10 +12,12 @@ def test_explicit_precision_is_used() -> None:
     assert [precision.resolve(name, "cpu") for name in ("fp32", "bf16")] == ["fp32", "bf16"]
 
 
-@pytest.mark.parametrize(("gain", "taken"), [(0.0, "fp32"), (0.5, "fp32"), (1.2, "fp32"), (1.3, "bf16"), (6.0, "bf16")])
-def test_auto_selects_the_faster_precision(gain: float, taken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("gain", "expected"), [(0.0, "fp32"), (0.5, "fp32"), (1.2, "fp32"), (1.3, "bf16"), (6.0, "bf16")]
+)
+def test_auto_selects_the_faster_precision(gain: float, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "bf16_gain", lambda device: gain)
-    assert precision.resolve("auto", "cuda:0") == taken
+    assert precision.resolve("auto", "cuda:0") == expected
 
 
 def test_auto_is_fp32_for_a_model_that_computes_in_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,7 +31,7 @@ def test_auto_is_fp32_for_a_model_that_computes_in_numpy(monkeypatch: pytest.Mon
     assert precision.resolve("bf16", "cpu", pooled) == "bf16"
 
 
-def test_the_gain_is_measured_once() -> None:
+def test_gain_is_measured_once() -> None:
     precision.bf16_gain.cache_clear()
     gain = precision.bf16_gain("cpu")
     assert gain >= 0 and math.isfinite(gain)

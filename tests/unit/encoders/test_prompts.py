@@ -30,7 +30,7 @@ def test_embeddings_equal_encode_with_prompts(tiny_encoder: str, tmp_path: Path,
 
 
 @pytest.mark.parametrize("change", ["another type", "no modules"])
-def test_settings_that_the_library_ignores_are_ignored(tiny_encoder: str, tmp_path: Path, change: str) -> None:
+def test_settings_ignored_by_the_library_are_ignored(tiny_encoder: str, tmp_path: Path, change: str) -> None:
     folder = Path(write_with_prompts(tiny_encoder, tmp_path / "model", "default"))
     if change == "no modules":
         (folder / "modules.json").unlink()
@@ -72,7 +72,7 @@ def test_settings_of_a_folder_are_read(tiny_encoder: str, tmp_path: Path, name: 
     np.testing.assert_allclose(encoder.embed_texts(loaded, TEXTS, "", unit=False), expected, atol=1e-5)
 
 
-def test_a_model_whose_vectors_depend_on_padding_is_rejected(tiny_encoder: str, tmp_path: Path) -> None:
+def test_model_that_depends_on_padding_is_rejected(tiny_encoder: str, tmp_path: Path) -> None:
     model = SentenceTransformer(tiny_encoder, device="cpu")
     model.tokenizer.padding_side = "left"
     model.save(str(tmp_path / "model"), create_model_card=False)
@@ -80,7 +80,7 @@ def test_a_model_whose_vectors_depend_on_padding_is_rejected(tiny_encoder: str, 
         encoder.load(EncoderConfig(name=str(tmp_path / "model")))
 
 
-def test_an_own_prompt_that_pooling_leaves_out_is_rejected(tiny_encoder: str, tmp_path: Path) -> None:
+def test_own_prompt_excluded_from_pooling_is_rejected(tiny_encoder: str, tmp_path: Path) -> None:
     model = SentenceTransformer(write_with_prompts(tiny_encoder, tmp_path / "prompted", "default"), device="cpu")
     model.set_pooling_include_prompt(False)
     model.save(str(tmp_path / "model"), create_model_card=False)

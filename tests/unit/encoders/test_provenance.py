@@ -1,4 +1,4 @@
-"""What an exported model says of where it comes from."""
+"""Provenance files of exported models."""
 
 from pathlib import Path
 

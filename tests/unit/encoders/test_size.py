@@ -8,20 +8,20 @@ from raysweep.encoders import encoder
 from raysweep.encoders.size import EncoderSize
 
 
-def test_the_size_in_files_is_that_of_the_loaded_encoder(tiny_encoder: str) -> None:
+def test_size_in_files_equals_that_of_the_loaded_encoder(tiny_encoder: str) -> None:
     model = encoder.load(EncoderConfig(name=tiny_encoder))
     num_bytes = sum(4 * parameter.numel() for parameter in model.parameters())
     assert EncoderSize.of(Path(tiny_encoder)) == EncoderSize(num_bytes, num_layers=4, width=64)
 
 
-def test_weights_in_half_precision_count_as_they_are_loaded(demo_package: ModuleType, tmp_path: Path) -> None:
+def test_half_precision_weights_count_as_fp32(demo_package: ModuleType, tmp_path: Path) -> None:
     model = encoder.load(EncoderConfig(name="demo"))
-    model.save(str(tmp_path / "whole"))
+    model.save(str(tmp_path / "full"))
     model.half().save(str(tmp_path / "half"))
-    assert EncoderSize.of(tmp_path / "half") == EncoderSize.of(tmp_path / "whole")
+    assert EncoderSize.of(tmp_path / "half") == EncoderSize.of(tmp_path / "full")
 
 
-def test_an_encoder_whose_configuration_is_missing_has_weights_alone(tiny_encoder: str, tmp_path: Path) -> None:
+def test_encoder_without_configuration_has_only_weights(tiny_encoder: str, tmp_path: Path) -> None:
     weights = next(Path(tiny_encoder).rglob("*.safetensors"))
     (tmp_path / weights.name).write_bytes(weights.read_bytes())
     size = EncoderSize.of(tmp_path)

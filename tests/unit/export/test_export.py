@@ -49,7 +49,7 @@ def test_an_exported_point_reproduces_its_scores(
     queries, pool = (model.encode(prepared.sentences.texts(ids)) for ids in (dev.queries, dev.pool))
     assert queries.shape[1] == model.get_embedding_dimension() == stored.width
     found = retrieval.top_k(model.similarity(queries, pool).numpy(), dev.k)
-    scores = dev.score_found(found)
+    scores = dev.score_retrieved(found)
     assert scores.polarity.mean() == pytest.approx(stored.polarity, abs=1e-4)
     assert scores.similarity.mean() == pytest.approx(stored.similarity, abs=1e-4)
     others = [point for point in load(folder).points if point.name != name]
@@ -79,7 +79,7 @@ def test_labeled_point_reproduces_its_scores_with_the_code_of_its_card(
     exec(code, scope)
     pool = scope["embeddings"]
     assert isinstance(pool, np.ndarray)
-    scores = dev.score_found(retrieval.top_k(model.similarity(queries, pool).numpy(), dev.k))
+    scores = dev.score_retrieved(retrieval.top_k(model.similarity(queries, pool).numpy(), dev.k))
     assert scores.polarity.mean() == pytest.approx(stored.polarity, abs=1e-4)
     assert scores.similarity.mean() == pytest.approx(stored.similarity, abs=1e-4)
     apart = [abs(p.similarity - stored.similarity) for p in load(folder).points]

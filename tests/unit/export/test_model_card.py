@@ -105,7 +105,7 @@ def test_metrics_equal_scores_of_the_exported_model(
     stated = {metric["type"]: metric["value"] for metric in result["metrics"]}
     model = SentenceTransformer(str(tmp_path / "model"), device="cpu")
     queries, pool = (model.encode(prepared.sentences.texts(ids)) for ids in (dev.queries, dev.pool))
-    scores = dev.score_found(retrieval.top_k(model.similarity(queries, pool).numpy(), dev.k))
+    scores = dev.score_retrieved(retrieval.top_k(model.similarity(queries, pool).numpy(), dev.k))
     reference = dev.reference_scores.similarity.mean()
     assert stated["polarity"] == pytest.approx(scores.polarity.mean(), abs=1e-4)
     assert stated["similarity"] == pytest.approx(scores.similarity.mean(), abs=1e-4)

@@ -27,21 +27,21 @@ def stored(run: LocalFolder) -> PackedScores:
 
 
 def scored(prepared: Prepared, dev: EvaluationSet, scores: BaselineScores) -> list[Point]:
-    baselines = Baselines(CONFIG, prepared, [dev], 0, print, on_scores=scores.take)
-    return [*limit_points(dev, scores.take), *baselines.points()]
+    baselines = Baselines(CONFIG, prepared, [dev], 0, print, on_scores=scores.add)
+    return [*limit_points(dev, scores.add), *baselines.points()]
 
 
 def test_means_of_stored_scores_equal_the_points(tiny_prepared: Prepared, dev: EvaluationSet, tmp_path: Path) -> None:
     run = LocalFolder(tmp_path)
     scores = BaselineScores(run)
     points = scored(tiny_prepared, dev, scores)
-    assert scores.lacking(points) == points
-    scores.keep()
-    assert scores.lacking(points) == []
-    found = stored(run)
-    assert found.names == tuple(name_of_point(point) for point in points)
-    assert len(found.names) == 1 + 22 + 2
-    polarity, similarity = found.scores()
+    assert scores.find_missing(points) == points
+    scores.store()
+    assert scores.find_missing(points) == []
+    stored_scores = stored(run)
+    assert stored_scores.names == tuple(name_of_point(point) for point in points)
+    assert len(stored_scores.names) == 1 + 22 + 2
+    polarity, similarity = stored_scores.scores()
     for row, point in enumerate(points):
         assert (polarity[row].mean(), similarity[row].mean()) == pytest.approx(
             (point.polarity, point.similarity), abs=1e-5
@@ -54,12 +54,14 @@ def test_means_of_stored_scores_equal_the_points(tiny_prepared: Prepared, dev: E
 
 def test_oracle_with_bonus_0_equals_the_reference_per_query(dev: EvaluationSet, tmp_path: Path) -> None:
     scores = BaselineScores(LocalFolder(tmp_path))
-    list(limit_points(dev, scores.take))
-    scores.keep()
+    list(limit_points(dev, scores.add))
+    scores.store()
     polarity, similarity = stored(LocalFolder(tmp_path)).scores()
     np.testing.assert_array_equal(polarity[0], polarity[1])
     np.testing.assert_allclose(similarity[0], similarity[1], atol=4e-5)
-    assert (np.diff(polarity[1:], axis=0) >= 0).all()  # a greater bonus retrieves no fewer of the class, for any query
+    assert (
+        np.diff(polarity[1:], axis=0) >= 0
+    ).all()  # a greater bonus never retrieves fewer sentences of the query's class
 
 
 def test_new_scores_join_stored_ones_and_damaged_files_are_replaced(
@@ -67,20 +69,20 @@ def test_new_scores_join_stored_ones_and_damaged_files_are_replaced(
 ) -> None:
     run = LocalFolder(tmp_path)
     first = BaselineScores(run)
-    limits = list(limit_points(dev, first.take))
-    first.keep()
+    limits = list(limit_points(dev, first.add))
+    first.store()
     second = BaselineScores(run)
-    points = list(Baselines(CONFIG, tiny_prepared, [dev], 0, print, on_scores=second.take).points())
-    second.take(limits[0], Scores(np.zeros(len(dev.queries)), np.zeros(len(dev.queries))))
-    second.keep()
-    found = stored(run)
-    assert set(found.names) == {name_of_point(point) for point in [*limits, *points]}
-    assert found.scores()[0][found.names.index(name_of_point(limits[0]))].max() == 0
-    BaselineScores(run).keep()
-    assert stored(run).names == found.names
+    points = list(Baselines(CONFIG, tiny_prepared, [dev], 0, print, on_scores=second.add).points())
+    second.add(limits[0], Scores(np.zeros(len(dev.queries)), np.zeros(len(dev.queries))))
+    second.store()
+    stored_scores = stored(run)
+    assert set(stored_scores.names) == {name_of_point(point) for point in [*limits, *points]}
+    assert stored_scores.scores()[0][stored_scores.names.index(name_of_point(limits[0]))].max() == 0
+    BaselineScores(run).store()
+    assert stored(run).names == stored_scores.names
     (tmp_path / baselines_file("dev")).write_bytes(b"damaged")
     third = BaselineScores(run)
-    assert third.lacking(limits) == limits
-    list(limit_points(dev, third.take))
-    third.keep()
-    assert third.lacking(limits) == []
+    assert third.find_missing(limits) == limits
+    list(limit_points(dev, third.add))
+    third.store()
+    assert third.find_missing(limits) == []

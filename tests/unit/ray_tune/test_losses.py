@@ -1,4 +1,4 @@
-"""What is made of Ray's words on an actor that is gone, as Ray 2.60 has them."""
+"""Losses derived from the messages of Ray 2.60 about dead actors."""
 
 from pathlib import Path
 
@@ -50,8 +50,8 @@ def test_trial_killed_for_memory_resumes_with_recomputation(tmp_path: Path) -> N
     searcher = TuneSearcher(sweep, FrontScores(sweep, has_test=False), request_handler)
     first: Assignment = searcher.suggest("a")["job"]
     second: Assignment = searcher.suggest("b")["job"]
-    for each in (first, second):
-        sweep.lose(each.number, Loss(Blame.PROCESS, "it died", needs_memory=each is second))
+    for trial in (first, second):
+        sweep.lose(trial.number, Loss(Blame.PROCESS, "it died", needs_memory=trial is second))
     again = [searcher.suggest(name)["job"] for name in ("c", "d")]
     assert [(assignment.number, assignment.recomputes) for assignment in again] == [
         (first.number, False),

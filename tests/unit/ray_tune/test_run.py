@@ -1,4 +1,4 @@
-"""How the end of a sweep is recorded: completed, failed, given up, or interrupted while it is being recorded."""
+"""Recording of a sweep's end: completed, failed, given up, or interrupted meanwhile."""
 
 import os
 import signal

@@ -18,27 +18,27 @@ def smoke(folder: Path, **overrides: str) -> Space:
     return space
 
 
-def test_the_most_demanding_trial_counts(tiny_prepared: Prepared, tmp_path: Path) -> None:
-    one = needed_by_trial(tiny_prepared, smoke(tmp_path, space__batch_size="8"), 0)
+def test_memory_is_that_of_the_most_demanding_trial(tiny_prepared: Prepared, tmp_path: Path) -> None:
+    small_bytes = needed_by_trial(tiny_prepared, smoke(tmp_path, space__batch_size="8"), 0)
     several = needed_by_trial(tiny_prepared, smoke(tmp_path, space__batch_size="{choices: [8, 64]}"), 0)
     largest = needed_by_trial(tiny_prepared, smoke(tmp_path, space__batch_size="64"), 0)
-    assert 450 * MIB < one < several == largest
+    assert 450 * MIB < small_bytes < several == largest
 
 
 def test_memory_of_averages_and_second_passes(tiny_prepared: Prepared, tmp_path: Path) -> None:
     softmax = {"space__loss": "softmax", "space__batch_size": "64"}
-    one = needed_by_trial(tiny_prepared, smoke(tmp_path, **softmax), 0)
+    plain_bytes = needed_by_trial(tiny_prepared, smoke(tmp_path, **softmax), 0)
     averaged = needed_by_trial(tiny_prepared, smoke(tmp_path, **softmax, space__average_decay="0.9"), 0)
     source = locate_same(EncoderConfig(**tiny_prepared.model), tiny_prepared.model_identity)
-    assert averaged - one == EncoderSize.of(source.folder).weights_bytes
+    assert averaged - plain_bytes == EncoderSize.of(source.folder).weights_bytes
     either = "{choices: [0.0, 1.0]}"
     twice = needed_by_trial(tiny_prepared, smoke(tmp_path, **softmax, space__consistency_weight=either), 0)
     doubled = needed_by_trial(tiny_prepared, smoke(tmp_path, **{**softmax, "space__batch_size": "128"}), 0)
-    assert one < twice == doubled
+    assert plain_bytes < twice == doubled
 
 
 def test_cache_counts_up_to_the_states_of_all_sentences(tiny_prepared: Prepared, tmp_path: Path) -> None:
-    without = needed_by_trial(tiny_prepared, smoke(tmp_path), 0)
-    assert needed_by_trial(tiny_prepared, smoke(tmp_path), 1000) == without + 1000
+    uncached_bytes = needed_by_trial(tiny_prepared, smoke(tmp_path), 0)
+    assert needed_by_trial(tiny_prepared, smoke(tmp_path), 1000) == uncached_bytes + 1000
     filled = needed_by_trial(tiny_prepared, smoke(tmp_path), 2**40)
-    assert without < filled < without + 100 * MIB
+    assert uncached_bytes < filled < uncached_bytes + 100 * MIB
