@@ -18,12 +18,12 @@ from support.encoders import trial
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    found: np.ndarray = torch.softmax(torch.from_numpy(np.asarray(logits, np.float64)), dim=1).numpy()
-    return found
+    probabilities: np.ndarray = torch.softmax(torch.from_numpy(np.asarray(logits, np.float64)), dim=1).numpy()
+    return probabilities
 
 
 def noisy(seed: int, classes: int, rows: int = 200) -> tuple[np.ndarray, np.ndarray]:
-    """Logits that know something of the labels, and are wrong of some."""
+    """Return logits that predict most labels."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, classes, rows)
     logits = rng.normal(scale=rng.uniform(0.5, 6), size=(rows, classes))
@@ -35,22 +35,22 @@ def noisy(seed: int, classes: int, rows: int = 200) -> tuple[np.ndarray, np.ndar
 @given(st.integers(0, 10**6), st.integers(2, 6))
 def test_fitted_temperature_minimizes_log_loss(seed: int, classes: int) -> None:
     logits, labels = noisy(seed, classes)
-    found = calibration.fit_temperature(logits, labels)
-    others = np.geomspace(calibration.MIN_TEMPERATURE, calibration.MAX_TEMPERATURE, 60)
-    near = found * np.array([0.99, 1.01])
+    fitted = calibration.fit_temperature(logits, labels)
+    temperatures = np.geomspace(calibration.MIN_TEMPERATURE, calibration.MAX_TEMPERATURE, 60)
+    near = fitted * np.array([0.99, 1.01])
 
     def loss(temperature: float) -> float:
         return float(log_loss(labels, softmax(logits / temperature), labels=range(classes)))
 
-    least = loss(found)
-    assert all(least <= loss(other) + 1e-12 for other in others)
-    if calibration.MIN_TEMPERATURE < found < calibration.MAX_TEMPERATURE:
-        assert all(least < loss(other) for other in near)
+    minimum = loss(fitted)
+    assert all(minimum <= loss(temperature) + 1e-12 for temperature in temperatures)
+    if calibration.MIN_TEMPERATURE < fitted < calibration.MAX_TEMPERATURE:
+        assert all(minimum < loss(temperature) for temperature in near)
 
 
 @pytest.mark.parametrize("factor", [0.1, 0.5, 1.0, 2.9, 15.0])
-def test_a_known_factor_is_recovered(factor: float) -> None:
-    """Labels that occur exactly as often as they are likely: the log loss is least where probabilities are shares."""
+def test_known_factor_is_recovered(factor: float) -> None:
+    """Labels occur exactly in proportion to their probabilities, which minimizes the log loss."""
     shares = np.array([[12, 3, 1], [4, 8, 4], [1, 1, 14], [2, 7, 7]])  # of 16 sentences with the same logits
     rows = np.repeat(np.arange(4), 16)
     labels = np.concatenate([np.repeat(np.arange(3), counts) for counts in shares])
@@ -88,7 +88,7 @@ def test_calibration_equals_its_definitions(seed: int, classes: int, rows: int) 
     assert calibration.calibration_error(probabilities, labels) == pytest.approx(error, abs=1e-12)
 
 
-def test_a_temperature_folded_in_divides_the_logits() -> None:
+def test_temperature_divides_the_logits() -> None:
     rng = np.random.default_rng(0)
     head = Head(rng.normal(size=(3, 8)).astype(np.float32), rng.normal(size=3).astype(np.float32))
     embeddings = rng.normal(size=(50, 8)).astype(np.float32)
@@ -100,11 +100,11 @@ def test_a_temperature_folded_in_divides_the_logits() -> None:
     np.testing.assert_allclose(
         folded.probabilities(embeddings), softmax(head.logits(embeddings) / fitted), atol=1e-6, rtol=1e-5
     )
-    found = calibration.calibration_of(folded, embeddings, labels, "dev")
+    measured = calibration.calibration_of(folded, embeddings, labels, "dev")
     own = calibration.calibration_of(head, embeddings, labels, "dev")
-    assert own.cross_entropy_before == own.cross_entropy == pytest.approx(found.cross_entropy_before, rel=1e-6)
-    assert own.error_before == own.error == pytest.approx(found.error_before, abs=1e-6)
-    assert found.cross_entropy < found.cross_entropy_before
+    assert own.cross_entropy_before == own.cross_entropy == pytest.approx(measured.cross_entropy_before, rel=1e-6)
+    assert own.error_before == own.error == pytest.approx(measured.error_before, abs=1e-6)
+    assert measured.cross_entropy < measured.cross_entropy_before
     useless = Head(np.full((3, 8), np.nan, np.float32), np.zeros(3, np.float32))
     with pytest.raises(TrialDivergedError, match="softmax head.* not finite"):
         calibration.calibrated(useless, embeddings, labels)
@@ -117,15 +117,15 @@ def rungs_with(prepared: Prepared, *, calibrate: bool) -> tuple[list[RungResult]
     return list(engine.rungs(config, bench, seed=0, num_rungs=2)), bench
 
 
-def test_a_trial_trains_on_without_its_temperature(tiny_prepared: Prepared) -> None:
-    """Only what class probabilities are used for changes."""
+def test_training_does_not_depend_on_the_temperature(tiny_prepared: Prepared) -> None:
+    """Only points that use class probabilities change."""
     plain, without = rungs_with(tiny_prepared, calibrate=False)
     fitted, bench = rungs_with(tiny_prepared, calibrate=True)
     assert [rung.loss for rung in plain] == [rung.loss for rung in fitted]
-    for one, other in zip(plain, fitted, strict=True):
+    for plain_rung, fitted_rung in zip(plain, fitted, strict=True):
         for key in (("plain", None), ("concat", 0.5)):
-            np.testing.assert_array_equal(one.points[key].similarity, other.points[key].similarity)
-        before, after = one.calibration, other.calibration
+            np.testing.assert_array_equal(plain_rung.points[key].similarity, fitted_rung.points[key].similarity)
+        before, after = plain_rung.calibration, fitted_rung.calibration
         assert before is not None and after is not None
         assert before.temperature == 1
         assert after.temperature != 1

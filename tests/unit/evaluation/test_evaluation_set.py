@@ -1,4 +1,4 @@
-"""What a point retrieves, beside its scores."""
+"""Readings: the sentences that points retrieve."""
 
 import numpy as np
 import pytest
@@ -15,9 +15,7 @@ def dev(tiny_prepared: Prepared) -> EvaluationSet:
     return EvaluationSet.of(tiny_prepared, "dev", EvaluationConfig(k=8, num_pool=200))
 
 
-def test_a_reading_has_the_sentences_and_their_cosines_in_the_order_of_their_ranks(
-    dev: EvaluationSet, tiny_prepared: Prepared
-) -> None:
+def test_reading_has_sentences_and_cosines_by_rank(dev: EvaluationSet, tiny_prepared: Prepared) -> None:
     rng = np.random.default_rng(0)
     other = [
         side + 0.3 * rng.normal(size=side.shape).astype(np.float32)
@@ -38,10 +36,10 @@ def test_a_reading_has_the_sentences_and_their_cosines_in_the_order_of_their_ran
 
 
 def test_readings_of_many_queries_are_limited(dev: EvaluationSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = dev.reading({REFERENCE: dev.reference_scores})
+    full_reading = dev.reading({REFERENCE: dev.reference_scores})
     monkeypatch.setattr(evaluation_set, "readable_rows", lambda num_queries: np.array([0, 5, num_queries - 1]))
-    some = EvaluationSet(**{name: value for name, value in vars(dev).items() if name in dev.__dataclass_fields__})
-    reading = some.reading({REFERENCE: some.reference_scores})
-    assert (reading.ids == whole.ids[:, [0, 5, -1]]).all()
-    assert (reading.cosines == whole.cosines[:, [0, 5, -1]]).all()
-    assert len(some.reference_scores.polarity) == len(dev.queries)
+    limited = EvaluationSet(**{name: value for name, value in vars(dev).items() if name in dev.__dataclass_fields__})
+    reading = limited.reading({REFERENCE: limited.reference_scores})
+    assert (reading.ids == full_reading.ids[:, [0, 5, -1]]).all()
+    assert (reading.cosines == full_reading.cosines[:, [0, 5, -1]]).all()
+    assert len(limited.reference_scores.polarity) == len(dev.queries)

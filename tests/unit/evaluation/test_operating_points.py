@@ -1,4 +1,4 @@
-"""Operating points against retrieval by explicitly built composite vectors."""
+"""Operating points equal retrieval by explicit composite vectors."""
 
 from typing import Any
 
@@ -70,14 +70,14 @@ def test_sums_of_cosines_are_inner_products_of_composite_vectors(seed: int, clas
     }
     for key in keys:
         expected = brute_force(*composites[key[0]], dev)
-        found = (scores[key].polarity.mean(), scores[key].similarity.mean())
-        assert found == pytest.approx(expected, abs=0.02)  # a near-tie may fall either way in fp32
-        assert found[1] == pytest.approx(expected[1], abs=2e-3)
+        means = (scores[key].polarity.mean(), scores[key].similarity.mean())
+        assert means == pytest.approx(expected, abs=0.02)  # a near-tie may fall either way in fp32
+        assert means[1] == pytest.approx(expected[1], abs=2e-3)
 
 
 @pytest.mark.parametrize("num_queries", [7, 2100])  # in one block, and in several
 def test_each_point_retrieves_by_its_own_sum(num_queries: int) -> None:
-    """To the last id and bit; classes are nearly certain, as of a pool that was trained on, so that sums are often equal."""
+    """Results are equal to the bit; classes are nearly certain, as for training sentences, so that sums often tie."""
     rng = np.random.default_rng(num_queries)
     ids = np.arange(num_queries + 90)
     dev = EvaluationSet(
@@ -107,17 +107,17 @@ def test_each_point_retrieves_by_its_own_sum(num_queries: int) -> None:
         }
         for kind, value in keys:
             ranked_by = added["concat"] if value is None else cosines + np.float32(value) * added[kind]
-            found = np.argsort(-ranked_by, axis=1, kind="stable")[:, :4]
+            retrieved = np.argsort(-ranked_by, axis=1, kind="stable")[:, :4]
             similarity = np.einsum(
-                "qd,qkd->qk", dev.reference_queries[block].astype(float), dev.reference_pool[found].astype(float)
+                "qd,qkd->qk", dev.reference_queries[block].astype(float), dev.reference_pool[retrieved].astype(float)
             )
-            polarity = dev.pool_labels[found] == dev.query_labels[block, None]
+            polarity = dev.pool_labels[retrieved] == dev.query_labels[block, None]
             np.testing.assert_array_equal(scores[kind, value].similarity[block], similarity @ dev.weights)
             np.testing.assert_array_equal(scores[kind, value].polarity[block], polarity @ dev.weights)
 
 
 def test_points_equal_retrieval_by_sentence_transformers(tiny_bench: workbench.Workbench) -> None:
-    """From texts to scores, by sentence-transformers' own encode and a head in double precision."""
+    """The expected scores use sentence-transformers' ``encode`` and a head in double precision."""
     config = trial(loss="softmax", learning_rate=3e-4, examples_per_rung=80)
     (result,) = engine.rungs(config, tiny_bench, seed=0, num_rungs=1)
     dev, head, sentences = tiny_bench.dev, tiny_bench.head, tiny_bench.prepared.sentences
@@ -138,8 +138,10 @@ def test_points_equal_retrieval_by_sentence_transformers(tiny_bench: workbench.W
         best = np.argsort(-(queries @ pool.T), axis=1, kind="stable")[:, : dev.k]
         polarity = (dev.pool_labels[best] == dev.query_labels[:, None]).mean(axis=1)
         similarity = np.einsum("qd,qkd->q", dev.reference_queries, dev.reference_pool[best]) / dev.k
-        found = result.points[kind, weight]
-        agree = (np.abs(found.polarity - polarity) < 1e-6) & (np.abs(found.similarity - similarity) < 1e-5)
+        point_scores = result.points[kind, weight]
+        agree = (np.abs(point_scores.polarity - polarity) < 1e-6) & (
+            np.abs(point_scores.similarity - similarity) < 1e-5
+        )
         assert agree.mean() > 0.95, (kind, weight)  # near-ties may fall either way
     assert {kind for kind, _ in result.points} == {"plain", "concat", "class_concat"}
 
@@ -179,8 +181,8 @@ def test_labeled_points_are_separate(tiny_prepared: Any) -> None:
     classes = bench.head.probabilities(bench.model.encode(texts, normalize_embeddings=True))
     for query, row in enumerate(classes):
         ranked_by = dev.reference_pool @ dev.reference_queries[query] + row[dev.pool_labels]
-        found = np.argsort(-ranked_by, kind="stable")[:4]
-        expected = (dev.pool_labels[found] == dev.query_labels[query]).mean()
+        retrieved = np.argsort(-ranked_by, kind="stable")[:4]
+        expected = (dev.pool_labels[retrieved] == dev.query_labels[query]).mean()
         assert result.labeled["labeled", 1.0].polarity[query] == pytest.approx(expected, abs=0.26)  # a near-tie
     width = operating_points.width(("labeled", 1.0), bench.tuned(), dev)
     assert width == dev.reference_pool.shape[1] + classes.shape[1]
@@ -194,14 +196,14 @@ def test_interpolation_restores_the_tuned_weights(tiny_prepared: Any) -> None:
     between = {name: bench.initial[name] + 0.3 * (tuned[name] - bench.initial[name]) for name in tuned}
     bench.model.load_state_dict(between)
     expected = bench.measure(bench.dev, [("plain", None)])["plain", None]
-    found = result.points["interpolate", 0.3]
-    np.testing.assert_allclose(found.similarity, expected.similarity, atol=1e-5)
-    assert (found.similarity != result.scores.similarity).any()
+    point_scores = result.points["interpolate", 0.3]
+    np.testing.assert_allclose(point_scores.similarity, expected.similarity, atol=1e-5)
+    assert (point_scores.similarity != result.scores.similarity).any()
     bench.reset(
         {name: value for name, value in tuned.items() if not torch.equal(value, bench.initial[name])}, bench.head
     )
     again = bench.measure(bench.dev, [("plain", None), ("interpolate", 0.3)])
     np.testing.assert_array_equal(again["plain", None].similarity, result.scores.similarity)
-    np.testing.assert_array_equal(again["interpolate", 0.3].similarity, found.similarity)
+    np.testing.assert_array_equal(again["interpolate", 0.3].similarity, point_scores.similarity)
     for name, value in bench.model.state_dict().items():
         assert torch.equal(value, tuned[name]), name

@@ -1,4 +1,4 @@
-"""Encoders that no trial trained: models as the setfit package saves them, whose head is a pickle."""
+"""Scores of encoders that no trial trained, such as SetFit models, whose head is a pickle."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ def canary(tmp_path: Path) -> Canary:
 
 @pytest.fixture
 def saved(tiny_encoder: str, tmp_path: Path, canary: Canary) -> Path:
-    """What ``SetFitModel.save_pretrained`` leaves: the body's own files, and beside them the head and its settings."""
+    """Return the files of ``SetFitModel.save_pretrained``: the body, and next to it the head and its settings."""
     folder = tmp_path / "model"
     shutil.copytree(tiny_encoder, folder)
     (folder / "config_setfit.json").write_text(json.dumps({"labels": None, "normalize_embeddings": False}))
@@ -37,7 +37,7 @@ def test_setfit_body_is_scored_without_opening_its_head(tiny_prepared: Prepared,
     dev = EvaluationSet.of(tiny_prepared, "dev", EvaluationConfig(k=8, num_pool=200))
     config = EncoderConfig(name=str(saved), prompt="review: ")
     other_encoder.check(config)
-    found = other_encoder.score(config, tiny_prepared.sentences, [dev])
+    result = other_encoder.score(config, tiny_prepared.sentences, [dev])
     assert not canary.path.exists()
     model = SentenceTransformer(str(saved), device="cpu")
     queries, pool = (
@@ -47,10 +47,10 @@ def test_setfit_body_is_scored_without_opening_its_head(tiny_prepared: Prepared,
     nearest = np.argsort(-(queries.astype(np.float64) @ pool.T.astype(np.float64)), axis=1, kind="stable")[:, : dev.k]
     polarity = (dev.pool_labels[nearest] == dev.query_labels[:, None]).mean(axis=1)
     similarity = np.einsum("qd,qkd->q", dev.reference_queries, dev.reference_pool[nearest]) / dev.k
-    scores = found.by_split["dev"]
+    scores = result.by_split["dev"]
     agree = (np.abs(scores.polarity - polarity) < 1e-6) & (np.abs(scores.similarity - similarity) < 1e-5)
     assert agree.mean() > 0.95, "near-ties may fall either way"
-    assert found.width == 64
+    assert result.width == 64
 
 
 def test_pickled_body_is_rejected(tiny_prepared: Prepared, saved: Path, canary: Canary) -> None:
@@ -79,14 +79,14 @@ def test_embeddings_that_are_not_finite_are_rejected(
 
 
 def test_demo_encoder(tiny_prepared: Prepared, tiny_encoder: str, tmp_path: Path) -> None:
-    """Its body is untrained, so its scores are those of the reference, and the head that it saves is of no use here."""
+    """The untrained body scores like the reference; its head is not used."""
     setfit = pytest.importorskip("setfit", reason="the setfit extra is not installed")
     model = setfit.SetFitModel.from_pretrained(tiny_encoder)
     model.model_head.fit(model.model_body.encode(["good", "bad"]), [1, 0])
     model.save_pretrained(tmp_path / "model")
     assert (tmp_path / "model" / "model_head.pkl").is_file()
     dev = EvaluationSet.of(tiny_prepared, "dev", EvaluationConfig(k=8, num_pool=200))
-    found = other_encoder.score(EncoderConfig(name=str(tmp_path / "model")), tiny_prepared.sentences, [dev])
-    scores = found.by_split["dev"]
+    result = other_encoder.score(EncoderConfig(name=str(tmp_path / "model")), tiny_prepared.sentences, [dev])
+    scores = result.by_split["dev"]
     np.testing.assert_allclose(scores.polarity.mean(), dev.reference_scores.polarity.mean(), atol=5e-3)
     np.testing.assert_allclose(scores.similarity.mean(), dev.reference_scores.similarity.mean(), atol=1e-3)

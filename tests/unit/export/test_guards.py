@@ -1,4 +1,4 @@
-"""Guards: files that are read or refused, scores as of the library's own formulas, and what a missed one means."""
+"""Guards: reading of their files, scores by independent formulas, and the effect of missed ones."""
 
 import dataclasses
 import json
@@ -34,11 +34,11 @@ CORPUS = {"d1": "the meal was great", "d2": "a dog runs in the park", "d3": "sha
 RELEVANT = [("q1", "d1"), ("q2", "d2"), ("q2", "d4")]
 
 
-def sts(folder: Path, **others: float) -> GuardConfig:
+def sts(folder: Path, **settings: float) -> GuardConfig:
     path = folder / "pairs.jsonl"
     rows = [{"sentence1": first, "sentence2": second, "score": score} for first, second, score in SCORED_PAIRS]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return GuardConfig(kind="sts", pairs=str(path), **others)
+    return GuardConfig(kind="sts", pairs=str(path), **settings)
 
 
 def retrieval(folder: Path) -> GuardConfig:
@@ -63,13 +63,13 @@ def test_sts_is_spearman_under_the_models_similarity(tmp_path: Path, tiny_encode
 
 
 @pytest.mark.parametrize("name", ["spearman", "cosine", "dot"])
-def test_a_guard_may_be_called_as_the_librarys_metrics_are(name: str, tmp_path: Path, tiny_encoder: str) -> None:
+def test_guard_may_have_the_name_of_a_metric(name: str, tmp_path: Path, tiny_encoder: str) -> None:
     model = encoder.load(EncoderConfig(name=tiny_encoder))
     assert Guard.open(name, sts(tmp_path)).score(model)[0] == "spearman_cosine"
     assert Guard.open(name, retrieval(tmp_path)).score(model)[0] == "cosine_ndcg@10"
 
 
-def test_other_files_are_another_guard_and_another_limit_is_not(tmp_path: Path) -> None:
+def test_digest_depends_on_files_but_not_on_the_limit(tmp_path: Path) -> None:
     config = sts(tmp_path)
     assert config.files_digest == config.model_copy(update={"at_least": 0.5}).files_digest
     assert config.files_digest != config.model_copy(update={"pairs": str(tmp_path / "new.jsonl")}).files_digest
@@ -213,12 +213,12 @@ SCORE = GuardScore(0, 1, "plain", None, "sts-b", "spearman_cosine", 0.8, at_leas
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A front of three members, of which the middle one is the knee."""
+    """Return a run with a front of three members; the middle one is the knee."""
     write_ledger(tmp_path, [StoredTrial({"loss": "triplet"}, "completed", "", FRONT)])
     return tmp_path
 
 
-def measured(run: Path, *scores: GuardScore) -> None:
+def store_guard_scores(run: Path, *scores: GuardScore) -> None:
     ledger = Ledger(run)
     ledger.append(GuardsMeasured(scores=scores))
     ledger.close()
@@ -228,7 +228,7 @@ def test_member_that_misses_a_guard_is_marked_and_not_chosen(run: Path) -> None:
     before = summarize(load(run))
     assert [member.is_knee for member in before.members] == [False, True, False]
     assert not any(member.guards for member in before.members)
-    measured(
+    store_guard_scores(
         run, *(dataclasses.replace(SCORE, step=step, score=score) for step, score in ((1, 0.9), (2, 0.6), (3, 0.75)))
     )
     after = summarize(load(run))
@@ -244,10 +244,10 @@ def test_member_that_misses_a_guard_is_marked_and_not_chosen(run: Path) -> None:
 
 def test_members_are_chosen_by_their_guards(run: Path) -> None:
     scores = ((1, 0.9), (2, 0.6), (3, 0.75))
-    measured(run, *(dataclasses.replace(SCORE, step=step, score=score) for step, score in scores))
+    store_guard_scores(run, *(dataclasses.replace(SCORE, step=step, score=score) for step, score in scores))
     summary = summarize(load(run))
     chosen = choose(summary, Selection(["sts-b >= 0.75"])).candidates
-    assert [each.dev.step for each in chosen] == [1, 3]
+    assert [candidate.dev.step for candidate in chosen] == [1, 3]
     (best,) = choose(summary, Selection(["sts-b < 0.9"], by="similarity", everything=True)).candidates
     assert best.dev.step == 3, "the second misses the guard's limit, and comes after all that do not"
     assert candidates_as_json(summary, chosen, ("dev",))[0]["guards"] == {"sts-b": 0.9}
@@ -259,26 +259,26 @@ def test_members_are_chosen_by_their_guards(run: Path) -> None:
         choose(summary, Selection(["sts-a >= 0.5"]))
 
 
-def test_a_guard_with_the_name_of_a_score_or_parameter_does_not_hide_it(run: Path) -> None:
-    measured(run, *(dataclasses.replace(SCORE, guard=name, score=0.1) for name in ("polarity", "loss")))
+def test_guard_does_not_hide_a_score_or_parameter_of_the_same_name(run: Path) -> None:
+    store_guard_scores(run, *(dataclasses.replace(SCORE, guard=name, score=0.1) for name in ("polarity", "loss")))
     chosen = choose(summarize(load(run)), Selection(["polarity >= 0.5", "loss = triplet"])).candidates
     assert len(chosen) == 3
 
 
-def test_a_guard_that_is_not_measured_yet_can_be_asked_for(tmp_path: Path) -> None:
+def test_condition_on_an_unmeasured_guard(tmp_path: Path) -> None:
     info = dataclasses.replace(INFO, guards={"sts-b": 0.7})
     write_ledger(tmp_path, [StoredTrial({"loss": "triplet"}, "completed", "", FRONT)], StoredSweep(info=info))
     summary = summarize(load(tmp_path))
     none = choose(summary, Selection(["sts-b >= 0.5"]))
     assert "0 of 3 points meet sts-b >= 0.5" in none.why_none
-    measured(tmp_path, SCORE)
+    store_guard_scores(tmp_path, SCORE)
     summary = summarize(load(tmp_path))
     lines = list(choice_lines(summary, choose(summary, Selection(["sts-b >= 0.5"])).candidates, ("dev",)))
     assert any(line.startswith("2 of the 3 front members ") and "sts-b" in line for line in lines)
 
 
 def test_guards_are_in_the_terminal_table_if_it_is_wide_enough(run: Path) -> None:
-    measured(run, *(dataclasses.replace(SCORE, step=step, score=0.1) for step in (1, 2, 3)))
+    store_guard_scores(run, *(dataclasses.replace(SCORE, step=step, score=0.1) for step in (1, 2, 3)))
     summary = summarize(load(run))
     wide, small = (printed(table, width=80) for table in front_tables(summary))
     assert "(10.0)" in wide and "(10.0)" not in small
@@ -288,15 +288,15 @@ def test_guards_are_in_the_terminal_table_if_it_is_wide_enough(run: Path) -> Non
 
 
 def test_front_is_unchanged_if_all_members_miss_a_guard(run: Path) -> None:
-    measured(run, *(dataclasses.replace(SCORE, step=step, score=0.1) for step in (1, 2, 3)))
+    store_guard_scores(run, *(dataclasses.replace(SCORE, step=step, score=0.1) for step in (1, 2, 3)))
     after = summarize(load(run))
     assert [member.is_knee for member in after.members] == [False, True, False]
     assert not any(member.is_feasible for member in after.members)
 
 
-def test_a_later_score_replaces_an_earlier_one_and_without_a_limit_none_is_missed(run: Path) -> None:
-    measured(run, dataclasses.replace(SCORE, score=0.1))
-    measured(run, dataclasses.replace(SCORE, score=0.1, at_least=None))
+def test_later_score_replaces_an_earlier_one(run: Path) -> None:
+    store_guard_scores(run, dataclasses.replace(SCORE, score=0.1))
+    store_guard_scores(run, dataclasses.replace(SCORE, score=0.1, at_least=None))
     (stored,) = load(run).guards
     assert stored.is_met
     assert all(member.is_feasible for member in summarize(load(run)).members)
@@ -304,14 +304,14 @@ def test_a_later_score_replaces_an_earlier_one_and_without_a_limit_none_is_misse
 
 def test_guards_of_the_last_session_apply(run: Path) -> None:
     def resumed_with(limits: dict[str, float | None]) -> bool:
-        """Whether the first member, which scores 0.8, is feasible then."""
+        """Return whether the first member, which scores 0.8, is feasible under these limits."""
         ledger = Ledger(run)
         ledger.append(start_session(run, dataclasses.replace(INFO, guards=limits)))
         ledger.close()
         return summarize(load(run)).members[0].is_feasible
 
     resumed_with({"sts-b": 0.7})
-    measured(run, SCORE)
+    store_guard_scores(run, SCORE)
     assert resumed_with({"sts-b": 0.7})
     assert not resumed_with({"sts-b": 0.9})
     assert resumed_with({"sts-b": None})
@@ -321,7 +321,7 @@ def test_guards_of_the_last_session_apply(run: Path) -> None:
 
 
 def test_score_that_is_not_a_number_is_rejected(run: Path) -> None:
-    measured(run, SCORE)
+    store_guard_scores(run, SCORE)
     path = run / "ledger.jsonl"
     path.write_text(path.read_text().replace('"score": 0.8', '"score": NaN'))
     with pytest.raises(InputError, match=r"line \d+: score of sts-b is nan"):

@@ -1,4 +1,4 @@
-"""Pushing an exported model, to a hub that is not there, that refuses, and that takes it."""
+"""Push of an exported model to a Hub that is unreachable, rejects it, or accepts it."""
 
 import time
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Any
 import huggingface_hub
 import pytest
 
-from raysweep.data import hub as asking
+from raysweep.data import hub as data_hub
 from raysweep.errors import InputError
 from raysweep.export import hub
 from support.command_line import raysweep_here
@@ -49,13 +49,13 @@ def test_private_without_push_is_rejected(tmp_path: Path) -> None:
 
 def test_push_without_a_network_keeps_the_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # where nothing listens
-    asking.reachable.cache_clear()
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nothing listens there
+    data_hub.reachable.cache_clear()
     began = time.monotonic()
     with pytest.raises(InputError) as caught:
         hub.push(folder, "owner/name", private=False)
-    asking.reachable.cache_clear()
-    assert time.monotonic() - began < asking.PROBE_SECONDS + 1
+    data_hub.reachable.cache_clear()
+    assert time.monotonic() - began < data_hub.PROBE_SECONDS + 1
     assert str(caught.value).startswith(f"{folder} is written, but not pushed to owner/name: ")
     assert str(caught.value).endswith(f"later: hf upload owner/name {folder} . --exclude raysweep.json")
     assert (folder / "README.md").is_file()
@@ -67,8 +67,8 @@ def test_push_without_a_token_is_rejected(folder: Path, reachable: None, monkeyp
         hub.push(folder, "owner/name", private=False)
 
 
-class Hub:
-    """Takes what the hub's client is asked to send."""
+class FakeHub:
+    """A substitute for the Hub's client that records uploads."""
 
     endpoint = "https://hub.test"
 
@@ -76,14 +76,14 @@ class Hub:
         self.private = private
         self.calls: dict[str, Any] = {}
 
-    def __call__(self, token: str) -> "Hub":
+    def __call__(self, token: str) -> "FakeHub":
         assert token == TOKEN
         return self
 
     def create_repo(self, name: str, **options: Any) -> None:
         self.calls["create_repo"] = (name, options)
 
-    def model_info(self, name: str) -> "Hub":
+    def model_info(self, name: str) -> "FakeHub":
         return self
 
     def upload_folder(self, **options: Any) -> None:
@@ -92,30 +92,30 @@ class Hub:
 
 def test_file_with_local_paths_is_not_uploaded(folder: Path, reachable: None, monkeypatch: pytest.MonkeyPatch) -> None:
     for private in (False, True):
-        there = Hub(private=private)
-        monkeypatch.setattr(huggingface_hub, "HfApi", there)
+        fake_hub = FakeHub(private=private)
+        monkeypatch.setattr(huggingface_hub, "HfApi", fake_hub)
         assert hub.push(folder, "owner/name", private=private) == "https://hub.test/owner/name"
-        assert there.calls["create_repo"] == ("owner/name", {"private": private or None, "exist_ok": True})
-        upload = there.calls["upload_folder"]
-        kept = huggingface_hub.utils.filter_repo_objects(
+        assert fake_hub.calls["create_repo"] == ("owner/name", {"private": private or None, "exist_ok": True})
+        upload = fake_hub.calls["upload_folder"]
+        uploaded = huggingface_hub.utils.filter_repo_objects(
             [path.name for path in folder.iterdir()], ignore_patterns=upload["ignore_patterns"]
         )
-        assert sorted(kept) == ["README.md", "front.png", "model.safetensors"]
+        assert sorted(uploaded) == ["README.md", "front.png", "model.safetensors"]
         assert (upload["repo_id"], upload["folder_path"]) == ("owner/name", folder)
 
 
 def test_private_push_to_a_public_repository_is_rejected(
     folder: Path, reachable: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = Hub(private=False)
-    monkeypatch.setattr(huggingface_hub, "HfApi", there)
+    fake_hub = FakeHub(private=False)
+    monkeypatch.setattr(huggingface_hub, "HfApi", fake_hub)
     with pytest.raises(InputError, match="already exists and is public"):
         hub.push(folder, "owner/name", private=True)
-    assert "upload_folder" not in there.calls
+    assert "upload_folder" not in fake_hub.calls
 
 
-class Refusal(BaseHTTPRequestHandler):
-    """Answers as the hub does to a token that it does not take."""
+class RejectionHandler(BaseHTTPRequestHandler):
+    """Handler that answers like the Hub to an invalid token."""
 
     def do_POST(self) -> None:
         self.send_response(401)
@@ -123,12 +123,12 @@ class Refusal(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *arguments: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
-def refusing() -> Iterator[str]:
-    server = HTTPServer(("127.0.0.1", 0), Refusal)
+def rejecting_hub() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), RejectionHandler)
     Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
@@ -136,12 +136,16 @@ def refusing() -> Iterator[str]:
 
 
 def test_message_of_the_hub_is_printed_without_the_token(
-    folder: Path, reachable: None, refusing: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    folder: Path,
+    reachable: None,
+    rejecting_hub: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     from functools import partial
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(huggingface_hub, "HfApi", partial(huggingface_hub.HfApi, endpoint=refusing))
+    monkeypatch.setattr(huggingface_hub, "HfApi", partial(huggingface_hub.HfApi, endpoint=rejecting_hub))
     with pytest.raises(InputError, match="is written, but not pushed to owner/name: .*401") as caught:
         hub.push(folder, "owner/name", private=False)
     shown = str(caught.value) + "".join(capfd.readouterr())

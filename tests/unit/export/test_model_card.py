@@ -1,4 +1,4 @@
-"""The card of an exported model: its metadata, its picture, its figures, and the code that it tells readers to run."""
+"""Model cards of exported models: metadata, picture, figures, and the code to load the model."""
 
 import contextlib
 import dataclasses
@@ -43,7 +43,7 @@ Run = tuple[Path, Prepared, EvaluationSet]
 
 
 class Page(HTMLParser):
-    """A card as a reader's browser has it: the cells of its tables by rows, its pictures, and tags that it should not have."""
+    """Parser of a rendered card: the cells of its tables by row, its pictures, and forbidden tags."""
 
     def __init__(self, card: str) -> None:
         super().__init__()
@@ -72,20 +72,20 @@ class Page(HTMLParser):
             self.rows[-1][-1] += data
 
     def cell(self, name: str) -> str:
-        """The second cell of the row whose first one is this."""
-        (found,) = [row[1] for row in self.rows if row[0] == name]
-        return found
+        """Return the second cell of the row whose first cell is ``name``."""
+        (value,) = [row[1] for row in self.rows if row[0] == name]
+        return value
 
 
 def read(folder: Path) -> tuple[dict[str, Any], Page, str]:
-    """A card's metadata, as the hub's own client reads them, the page below them, and all of its text."""
+    """Return a card's metadata as read by the Hub's client, its page, and its full text."""
     text = (folder / "README.md").read_text(encoding="utf-8")
     card = ModelCard(text, ignore_metadata_errors=False)
     return card.data.to_dict(), Page(card.text), text
 
 
 def copied(run: Path, to: Path, data: dict[str, Any]) -> Path:
-    """The run in a folder of its own, with settings that name other data."""
+    """Return a copy of the run with other data in its settings."""
     to.mkdir()
     for name in ("config.yaml", "ledger.jsonl", "points", "prepared.json"):
         (to / name).symlink_to(run / name)
@@ -122,49 +122,49 @@ def test_metrics_equal_scores_of_the_exported_model(
 
 
 def test_card_and_output_list_missed_and_unmeasured_guards(run: Run, tmp_path: Path) -> None:
-    """The card also has the seed that samples the pool again."""
+    """The card also has the seed that reproduces the pool."""
     folder, prepared, dev = run
-    other = tmp_path / "run"
-    shutil.copytree(folder, other)
+    copy = tmp_path / "run"
+    shutil.copytree(folder, copy)
     settings = configuration.parse(Document.read(SPACES / "smoke.yaml")).model_dump(mode="json")
     limits = {"missed": 0.99, "met": 0.5, "late": None}
     guards = {name: {"kind": "sts", "pairs": "x.tsv", "at_least": limit} for name, limit in limits.items()}
-    change_settings(other, yaml.safe_dump({**settings, "guards": guards}))
+    change_settings(copy, yaml.safe_dump({**settings, "guards": guards}))
     knee = next(member.dev for member in summary_of(LocalFolder(folder)).members if member.is_knee)
     place = (knee.trial, knee.step, knee.kind, knee.value)
-    ledger = Ledger(other)
+    ledger = Ledger(copy)
     for name in ("missed", "met"):
         score = GuardScore(*place, name, "spearman_cosine", 0.93031, limits[name])
         ledger.append(GuardsMeasured(scores=(score,)))
     ledger.close()
     missed = "This point misses a guard of its sweep: 0.93031 on missed (required: at least 0.99)"
     late = "Guards of the sweep that have not been measured for this point: late"
-    printed = export(other, knee.name, tmp_path / "model")
+    printed = export(copy, knee.name, tmp_path / "model")
     assert printed.endswith(f". {missed}. {late}")
     _, page, text = read(tmp_path / "model")
     assert f"{missed}. {late}." in text
     assert "(required: at least 0.5); 0.93031 on missed, by spearman_cosine (required: at least 0.99)" in text
     (seed,) = re.findall(r"--pool-seed (\d+)", page.cell("pool"))
     train = prepared.sentences.ids("train")
-    drawn = train[retrieval.sample_pool(len(train), len(dev.queries), size=len(dev.pool), seed=int(seed))]
-    assert drawn.tolist() == dev.pool.tolist()
+    sampled = train[retrieval.sample_pool(len(train), len(dev.queries), size=len(dev.pool), seed=int(seed))]
+    assert sampled.tolist() == dev.pool.tolist()
     without_guards = export(folder, knee.name, tmp_path / "plain")
     assert "guard" not in without_guards.partition(" written to ")[0] and without_guards.endswith("plain")
 
 
 @pytest.mark.parametrize("test_scores", ["stored", "damaged"])
 def test_intervals_equal_those_of_show_and_report(run: Run, tmp_path: Path, test_scores: str) -> None:
-    """Of the knee, on dev and on a test split that is made up: the same encoder scores a little less there."""
+    """The knee has intervals on dev and on an invented test split, where it scores slightly lower."""
     folder, _, _ = run
-    other = tmp_path / "run"
-    shutil.copytree(folder, other)
+    copy = tmp_path / "run"
+    shutil.copytree(folder, copy)
     knee = next(member.dev for member in summary_of(LocalFolder(folder)).members if member.is_knee)
     members = [member.dev for member in summary_of(LocalFolder(folder)).members]
-    add_test_split(other, members)
+    add_test_split(copy, members)
     if test_scores == "damaged":
-        (other / "scores" / "test" / "baselines.npz").write_bytes(b"PK")
-    summary = summary_of(LocalFolder(other))
-    export(other, "knee", tmp_path / "model")
+        (copy / "scores" / "test" / "baselines.npz").write_bytes(b"PK")
+    summary = summary_of(LocalFolder(copy))
+    export(copy, "knee", tmp_path / "model")
     _, page, text = read(tmp_path / "model")
     columns, *cells = certainty_cells(summary, knee)
     (row,) = candidates_as_json(summary, choose(summary, Selection(knee=True)).candidates, summary.splits)
@@ -179,13 +179,13 @@ def test_intervals_equal_those_of_show_and_report(run: Run, tmp_path: Path, test
         low, high = known["polarity"]
         assert known["level"] == summary.uncertainty[split].level == 0.9
         assert cell == f"{row[split]['polarity']:.5f} [{low:.5f}, {high:.5f}]"
-        (in_report,) = (each[columns.index(f"{split} P")] for each in cells)
-        assert in_report == f"[{100 * low:.1f}, {100 * high:.1f}]"
+        (interval,) = (cells_of_row[columns.index(f"{split} P")] for cells_of_row in cells)
+        assert interval == f"[{100 * low:.1f}, {100 * high:.1f}]"
     assert "90% intervals over queries" in text and "95%" not in text
 
 
 def add_test_split(folder: Path, members: Sequence[Point]) -> None:
-    """Scores of these points and of the reference on 50 of the queries of dev, as those of test."""
+    """Store the scores of these points and of the reference on 50 queries of dev as those of test."""
     results = load(folder)
     reference = next(point for point in results.points if point.kind == "reference")
     dev = load_query_scores(LocalFolder(folder), results)["dev"]
@@ -193,9 +193,9 @@ def add_test_split(folder: Path, members: Sequence[Point]) -> None:
     rows = dev.rows(name_of_point(point) for point in chosen)
     polarity, similarity = dev.polarity[rows, :50], dev.similarity[rows, :50]
     points = []
-    for point, p, s in zip(chosen, polarity, similarity, strict=True):
-        scored = dataclasses.replace(point, split="test", polarity=float(p.mean()), similarity=float(s.mean()))
-        points.append(scored)
+    for row, point in enumerate(chosen):
+        means = {"polarity": float(polarity[row].mean()), "similarity": float(similarity[row].mean())}
+        points.append(dataclasses.replace(point, split="test", **means))
     ledger = Ledger(folder)
     num_queries = {**results.info.num_queries, "test": 50}
     num_pool = {**results.info.num_pool, "test": results.info.num_pool["dev"]}
@@ -203,14 +203,14 @@ def add_test_split(folder: Path, members: Sequence[Point]) -> None:
     ledger.append(start_session(folder, info, (folder / "config.yaml").read_bytes()))
     ledger.append(PointsScored(points=tuple(points)))
     ledger.close()
-    for file, some in (("baselines", slice(0, 1)), ("members", slice(1, None))):
-        names = [name_of_point(point) for point in points[some]]
-        packed = PackedScores.pack(names, polarity[some], similarity[some])
+    for file, part in (("baselines", slice(0, 1)), ("members", slice(1, None))):
+        names = [name_of_point(point) for point in points[part]]
+        packed = PackedScores.pack(names, polarity[part], similarity[part])
         LocalFolder(folder).put(scores_file("test", file), packed.content())
 
 
 def certainty_cells(summary: Summary, point: Point) -> list[tuple[str, ...]]:
-    """The columns of the report's table, and its rows of this point."""
+    """Return the columns of the report's table and the rows of this point."""
     table = certainty_table(summary)
     name = (str(point.trial), str(point.step), kind_name(point))
     return [table.columns, *(row for row in table.rows if row[:3] == name)]
@@ -229,8 +229,8 @@ def test_card_describes_sources_and_licenses(
         return known.pop("base") if "base" in known else known.pop("reference")
 
     monkeypatch.setattr(BaseModel, "of", of)
-    other = copied(folder, tmp_path / "run", {"train": ["hub:stanfordnlp/sst2:train", "demo"], "test": "/x/y/t.csv"})
-    export(other, "1:1:concat=0.3", tmp_path / "model")
+    copy = copied(folder, tmp_path / "run", {"train": ["hub:stanfordnlp/sst2:train", "demo"], "test": "/x/y/t.csv"})
+    export(copy, "1:1:concat=0.3", tmp_path / "model")
     metadata, page, text = read(tmp_path / "model")
     assert (metadata["base_model"], metadata["license"]) == ("owner/base", "other")
     assert metadata["datasets"] == ["stanfordnlp/sst2"]
@@ -251,8 +251,8 @@ def test_card_describes_sources_and_licenses(
 
 def test_card_has_no_local_paths(run: Run, tmp_path: Path, all_on_the_front: None) -> None:
     folder, _, _ = run
-    other = copied(folder, tmp_path / "run", {"train": str(folder / "train.parquet")})
-    export(other, "0:1", tmp_path / "model")
+    copy = copied(folder, tmp_path / "run", {"train": str(folder / "train.parquet")})
+    export(copy, "0:1", tmp_path / "model")
     metadata, page, text = read(tmp_path / "model")
     assert str(tmp_path) not in text
     assert str(folder) not in text
@@ -282,9 +282,10 @@ def test_code_in_card_loads_the_model(run: Run, tmp_path: Path, all_on_the_front
     printed = io.StringIO()
     with contextlib.chdir(tmp_path), contextlib.redirect_stdout(printed):
         exec(code, {})
-    promised = [line.removeprefix("# ") for line in code.splitlines() if "tensor(" in line or line.startswith("#    ")]
-    assert promised
-    numbers = [float(each) for line in promised for each in re.findall(r"\d\.\d+", line)]
-    assert numbers == pytest.approx([float(each) for each in re.findall(r"\d\.\d+", printed.getvalue())], abs=2e-4)
+    lines = [line.removeprefix("# ") for line in code.splitlines() if "tensor(" in line or line.startswith("#    ")]
+    assert lines
+    documented = re.findall(r"\d\.\d+", "\n".join(lines))
+    computed = re.findall(r"\d\.\d+", printed.getvalue())
+    assert list(map(float, documented)) == pytest.approx(list(map(float, computed)), abs=2e-4)
     export(folder, "0:1", tmp_path / "pushed", "owner/my-model")
     assert 'SentenceTransformer("owner/my-model")' in read(tmp_path / "pushed")[2]

@@ -1,4 +1,4 @@
-"""An export embeds sentences after the prompt that its point was scored with, by each of its methods."""
+"""All methods of an exported model use the prompt that its point was scored with."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,7 @@ TEXTS = ["a warm room", "Cold soup, and a spoon of it for everybody who had come
 def test_all_methods_put_the_prompt_of_the_sweep(
     prompted_run: Run, tmp_path: Path, all_on_the_front: None, point: str
 ) -> None:
-    """The base model's default prompt, if it has one, whatever it has for queries and documents."""
+    """The prompt is the base model's default, not its prompts for queries and documents."""
     folder, prepared, _ = prompted_run
     base = SentenceTransformer(prepared.model["name"], device="cpu")
     prompt = base.prompts[base.default_prompt_name] if base.default_prompt_name else ""
@@ -44,7 +44,7 @@ def test_all_methods_put_the_prompt_of_the_sweep(
 def test_lengths_by_task_are_not_exported(
     tmp_path: Path, tiny_encoder: str, write_run: Callable[[Path, str], Run], all_on_the_front: None
 ) -> None:
-    """``encode_query`` would cut sentences that the sweep scored whole."""
+    """``encode_query`` would truncate sentences that the sweep scored in full."""
     model = SentenceTransformer(write_with_prompts(tiny_encoder, tmp_path / "prompted", "default"), device="cpu")
     model[0].query_length, model[0].document_length = 3, 5
     model.save(str(tmp_path / "model"), create_model_card=False)

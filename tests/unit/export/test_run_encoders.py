@@ -1,4 +1,4 @@
-"""What a base model's files say of it, and what a model made of several may be licensed under."""
+"""Names and licenses of base models, and the license of a model built from several."""
 
 import json
 from pathlib import Path
@@ -23,18 +23,18 @@ CARDS = {
     "---\nlicense: [\n---\n": License(),
     "---\n- a list\n---\n": License(),
     "---\n" + "[" * 1500 + "\n---\n": License(),
-    "# Licensed under MIT, says a heading\nlicense: mit\n": License(),
+    "# Licensed under MIT, according to a heading\nlicense: mit\n": License(),
     "": License(),
 }
 
 
 @pytest.mark.parametrize("card", CARDS, ids=range(len(CARDS)))
-def test_the_license_is_what_the_cards_metadata_say_and_nothing_else(card: str, tmp_path: Path) -> None:
+def test_license_is_read_from_the_metadata_of_the_card(card: str, tmp_path: Path) -> None:
     (tmp_path / "README.md").write_bytes(card.encode())
     assert License.of(tmp_path) == CARDS[card]
 
 
-def test_without_a_card_the_configuration_may_say_it(tmp_path: Path) -> None:
+def test_license_is_read_from_the_configuration_without_a_card(tmp_path: Path) -> None:
     assert License.of(tmp_path).identifier == UNKNOWN
     (tmp_path / "config.json").write_text("[]")
     assert License.of(tmp_path).identifier == UNKNOWN
@@ -44,31 +44,31 @@ def test_without_a_card_the_configuration_may_say_it(tmp_path: Path) -> None:
     assert License.of(tmp_path) == License("bsd-3-clause")
 
 
-def test_the_demos_encoder(demo_package: ModuleType) -> None:
-    """Its package is under another license than the model that it holds."""
-    found = BaseModel.of(EncoderConfig(name="demo"))
-    assert found.hub_name == found.shown == "sentence-transformers/all-MiniLM-L6-v2"
-    assert (found.revision, found.license) == (None, License("apache-2.0"))
+def test_demo_encoder(demo_package: ModuleType) -> None:
+    """Its package has another license than the model in it."""
+    model = BaseModel.of(EncoderConfig(name="demo"))
+    assert model.hub_name == model.shown == "sentence-transformers/all-MiniLM-L6-v2"
+    assert (model.revision, model.license) == (None, License("apache-2.0"))
 
 
-def test_a_model_of_the_hub_has_its_name_and_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_model_has_its_name_and_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n")
     monkeypatch.setattr(location, "_hub", lambda config: ModelSource(tmp_path, "hub:owner/name@0123abc"))
-    found = BaseModel.of(EncoderConfig(name="owner/name"))
-    assert (found.shown, found.hub_name, found.revision) == ("owner/name", "owner/name", "0123abc")
-    assert found.license == License("mit")
+    model = BaseModel.of(EncoderConfig(name="owner/name"))
+    assert (model.shown, model.hub_name, model.revision) == ("owner/name", "owner/name", "0123abc")
+    assert model.license == License("mit")
 
 
-def test_a_folder_is_named_without_where_it_lies(tiny_encoder: str) -> None:
-    found = BaseModel.of(EncoderConfig(name=tiny_encoder))
-    assert found == BaseModel("encoder", None, None, License())
+def test_folder_is_named_without_its_parents(tiny_encoder: str) -> None:
+    model = BaseModel.of(EncoderConfig(name=tiny_encoder))
+    assert model == BaseModel("encoder", None, None, License())
 
 
 def model(license: str) -> BaseModel:
     return BaseModel("m", None, None, License(license))
 
 
-def test_two_licenses_are_neither_of_them() -> None:
+def test_joint_license_of_two_models() -> None:
     assert joint_license({"base": model("mit"), "reference": model("mit")}) == License("mit")
     several = joint_license({"base": model("mit"), "reference": model("apache-2.0")})
     assert several == License("other", "base: mit, reference: apache-2.0")

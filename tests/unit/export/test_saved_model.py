@@ -1,4 +1,4 @@
-"""An export is written only if it embeds sentences as its point did."""
+"""An export is written only if it embeds sentences like its point."""
 
 import shutil
 from collections.abc import Callable

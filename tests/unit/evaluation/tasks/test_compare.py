@@ -1,4 +1,4 @@
-"""Models side by side, against sentence-transformers' embeddings, scikit-learn and SciPy; and the command itself."""
+"""Comparison of models, against sentence-transformers, scikit-learn and SciPy, and the command transfer."""
 
 import csv
 import io
@@ -31,7 +31,7 @@ NUM_FOLDS = 3
 
 @pytest.fixture(scope="module")
 def other_encoder(tiny_encoder: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An encoder with a prompt of its own, other weights, long embeddings and inner products."""
+    """Return an encoder with its own prompt, other weights, long embeddings and similarity by inner product."""
     import torch
 
     model = SentenceTransformer(tiny_encoder, device="cpu")
@@ -50,7 +50,7 @@ def other_encoder(tiny_encoder: str, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three tasks, and data that shares sentences with them."""
+    """Write three tasks, and data that shares sentences with them."""
     folder = tmp_path_factory.mktemp("tasks")
     train, test = demo.generate()
     rows = [row for row in train if row.topic in ("trains", "concerts", "phones")][:120]
@@ -76,13 +76,13 @@ def compared(tiny_encoder: str, other_encoder: str, folder: Path) -> Comparison:
 
 
 def outcomes(compared: Comparison, task: str) -> list[Any]:
-    """What each model made of a task."""
-    (results,) = [each for each in compared.results if each.task.name == task]
+    """Return each model's result on a task."""
+    (results,) = [task_results for task_results in compared.results if task_results.task.name == task]
     return list(results.outcomes.values())
 
 
 def loaded(tiny_encoder: str, other_encoder: str) -> list[SentenceTransformer]:
-    return [SentenceTransformer(each, device="cpu") for each in (tiny_encoder, other_encoder)]
+    return [SentenceTransformer(path, device="cpu") for path in (tiny_encoder, other_encoder)]
 
 
 def test_cross_validation_of_a_model_equals_scikit_learn(
@@ -113,7 +113,7 @@ def test_correlation_uses_the_similarity_of_the_model(
     frame = pd.read_csv(folder / "pairs.tsv", sep="\t", names=["score", "first", "second"], quoting=csv.QUOTE_NONE)
     frame = frame.dropna()
     for model, outcome in zip(loaded(tiny_encoder, other_encoder), outcomes(compared, "pairs"), strict=True):
-        first, second = (model.encode(frame[each].tolist()) for each in ("first", "second"))
+        first, second = (model.encode(frame[column].tolist()) for column in ("first", "second"))
         similarities = model.similarity_pairwise(first, second).numpy()
         assert outcome.score().value == pytest.approx(spearmanr(frame["score"], similarities).statistic, abs=5e-3)
     plain, own = (outcome.similarities for outcome in outcomes(compared, "pairs"))
@@ -140,16 +140,16 @@ def test_shared_sentences_are_counted_and_left_out(compared: Comparison, folder:
 
 
 def test_table_json_and_csv_have_the_same_scores(compared: Comparison, other_encoder: str) -> None:
-    of_json = json.loads(json.dumps(figures.as_json(compared), allow_nan=False))
-    assert (of_json["folds"], of_json["seed"], of_json["models"]) == (NUM_FOLDS, 4, list(compared.models))
-    (kinds, split, pairs) = of_json["tasks"]
+    content = json.loads(json.dumps(figures.as_json(compared), allow_nan=False))
+    assert (content["folds"], content["seed"], content["models"]) == (NUM_FOLDS, 4, list(compared.models))
+    (kinds, split, pairs) = content["tasks"]
     assert [each["kind"] for each in (kinds, split, pairs)] == ["accuracy", "accuracy", "spearman"]
     assert [len(task["scores"][0]["strengths"] or []) for task in (kinds, split, pairs)] == [NUM_FOLDS, 1, 0]
     rows = list(csv.DictReader(io.StringIO(figures.as_csv(compared))))
     assert len(rows) == 3 * 2 * 2
-    (of_other,) = [row for row in rows if (row["task"], row["model"], row["rows"]) == ("kinds", other_encoder, "all")]
+    (csv_row,) = [row for row in rows if (row["task"], row["model"], row["rows"]) == ("kinds", other_encoder, "all")]
     score = kinds["scores"][1]
-    assert [float(of_other[each]) for each in ("score", "low", "high", "fold_std")] == [
+    assert [float(csv_row[each]) for each in ("score", "low", "high", "fold_std")] == [
         score[each] for each in ("score", "low", "high", "fold_std")
     ]
     assert score["low"] < score["score"] < score["high"]
@@ -162,7 +162,7 @@ def test_table_json_and_csv_have_the_same_scores(compared: Comparison, other_enc
     assert any(row[0].strip() == "not in seen.csv" for row in table.rows)
 
 
-def test_a_prompt_is_put_before_every_sentence(tiny_encoder: str, other_encoder: str, folder: Path) -> None:
+def test_prompt_precedes_every_sentence(tiny_encoder: str, other_encoder: str, folder: Path) -> None:
     pairs = [str(folder / "pairs.tsv")]
 
     def similarities(model: str, prompt: str | None) -> Any:
@@ -176,7 +176,7 @@ def test_a_prompt_is_put_before_every_sentence(tiny_encoder: str, other_encoder:
 
 
 @pytest.mark.parametrize("kind", PROMPTED)
-def test_a_models_own_prompt_is_that_of_its_encode(tiny_encoder: str, folder: Path, tmp_path: Path, kind: str) -> None:
+def test_own_prompt_is_used_as_by_encode(tiny_encoder: str, folder: Path, tmp_path: Path, kind: str) -> None:
     model = write_with_prompts(tiny_encoder, tmp_path / "model", kind)
     (outcome,) = outcomes(compare([model], [str(folder / "pairs.tsv")], [], Settings(), ListDisplay()), "pairs")
     library = SentenceTransformer(model, device="cpu")
@@ -188,15 +188,15 @@ def test_a_models_own_prompt_is_that_of_its_encode(tiny_encoder: str, folder: Pa
 
 def test_tuning_data_is_read_from_provenance(tiny_encoder: str, folder: Path, tmp_path: Path) -> None:
     """Data that several models name is read once; missing data causes a warning."""
-    tuned, other, lost = (shutil.copytree(tiny_encoder, tmp_path / name) for name in ("tuned", "other", "lost"))
+    tuned, other_model, lost = (shutil.copytree(tiny_encoder, tmp_path / name) for name in ("tuned", "other", "lost"))
     seen = str(folder / "seen.csv")
     Provenance("run", "0:1", "demo", (seen,)).write(tuned)
-    Provenance("run", "0:1", "demo", ("demo",)).write(other)
+    Provenance("run", "0:1", "demo", ("demo",)).write(other_model)
     Provenance("run", "0:1", "demo", (str(tmp_path / "gone.csv"),)).write(lost)
     display = ListDisplay()
-    models = [str(each) for each in (tuned, other, lost)]
+    models = [str(item) for item in (tuned, other_model, lost)]
     compared = compare(models, [str(folder / "pairs.tsv")], [seen], Settings(), display)
-    assert [(each.name, each.models) for each in compared.data] == [(seen, (models[0],)), ("demo", (models[1],))]
+    assert [(item.name, item.models) for item in compared.data] == [(seen, (models[0],)), ("demo", (models[1],))]
     assert list(figures.notes(compared)) == [f"{models[0]} was tuned on {seen}", f"{models[1]} was tuned on demo"]
     (warning,) = display.lines
     assert warning.startswith(f"warning: {models[2]}: tuned on {tmp_path / 'gone.csv'}")
@@ -208,7 +208,7 @@ def test_tuning_data_is_read_from_provenance(tiny_encoder: str, folder: Path, tm
         compare([str(lost)], [str(folder / "pairs.tsv")], [], Settings(), display)
 
 
-def test_classes_with_too_few_rows_are_warned_of(tiny_encoder: str, tmp_path: Path) -> None:
+def test_small_classes_cause_a_warning(tiny_encoder: str, tmp_path: Path) -> None:
     rows = [(f"text {number}", label) for label, count in {"a": 20, "b": 20, "c": 4}.items() for number in range(count)]
     whole = pd.DataFrame(rows, columns=["text", "label"])
     whole.to_csv(tmp_path / "whole.csv", index=False)
@@ -244,7 +244,7 @@ def test_progress_counts_sentences_and_fits(tiny_encoder: str, folder: Path) -> 
     assert display.statuses[-1][1] == 1
 
 
-def test_the_command_takes_files_as_a_glob_gives_them(tiny_encoder: str, folder: Path) -> None:
+def test_command_takes_several_files_per_option(tiny_encoder: str, folder: Path) -> None:
     files = ["kinds.csv", "pairs.tsv"]
     done = raysweep_here(folder, "transfer", tiny_encoder, "--tasks", *files, "--folds", "3", "--tuned-on", "seen.csv")
     assert (done.returncode, done.stderr) == (0, "")
@@ -269,7 +269,7 @@ def test_the_command_takes_files_as_a_glob_gives_them(tiny_encoder: str, folder:
         (["demo", "--tasks", ""], "--tasks is empty"),
     ],
 )
-def test_misuse_is_one_line_and_exit_code_2(arguments: list[str], message: str, folder: Path) -> None:
+def test_invalid_arguments_are_rejected(arguments: list[str], message: str, folder: Path) -> None:
     done = raysweep_here(folder, "transfer", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"error: {message}") and done.stderr.count("\n") == 1

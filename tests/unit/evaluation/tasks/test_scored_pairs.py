@@ -1,4 +1,4 @@
-"""Pairs of sentences with gold scores, in every format, and what is no such pair."""
+"""Scored pairs in every format, and invalid ones."""
 
 import gzip
 from collections.abc import Callable
@@ -23,14 +23,14 @@ def read(*paths: Path, columns: PairColumns | None = None) -> ScoredPairs:
 
 def test_sts_file_is_read_verbatim(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text(LINES)
-    found = read(tmp_path / "a.tsv")
-    assert found.gold.tolist() == [4.5, 0, 2.25]
-    assert found.first == ['"A quote, he said.', "none ", "NA"]
-    assert found.second == ['A "quote', "of it", "null"]
-    assert found.sentences == {"all": found.first + found.second}
+    pairs = read(tmp_path / "a.tsv")
+    assert pairs.gold.tolist() == [4.5, 0, 2.25]
+    assert pairs.first == ['"A quote, he said.', "none ", "NA"]
+    assert pairs.second == ['A "quote', "of it", "null"]
+    assert pairs.sentences == {"all": pairs.first + pairs.second}
 
 
-def test_a_compressed_file_whose_first_pair_is_not_scored(tmp_path: Path) -> None:
+def test_compressed_file_whose_first_pair_has_no_score(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "a.tsv.gz", "wt") as file:
         file.write("\tno\tscore\r\n1\ta\tb\r\n3\tc\td\r\n")
     assert read(tmp_path / "a.tsv.gz").second == ["b", "d"]
@@ -45,14 +45,14 @@ WRITERS: dict[str, Callable[[pd.DataFrame, Path], object]] = {
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_tables_have_a_column_of_each(name: str, tmp_path: Path) -> None:
+def test_columns_of_tables_are_configurable(name: str, tmp_path: Path) -> None:
     frame = pd.DataFrame({"id": [1, 2, 3], "b": ["x", "y", "z"], "gold": [0.5, np.nan, 1], "a": ['p "q"', "r,s", "t"]})
     WRITERS[name](frame, tmp_path / name)
-    found = read(tmp_path / name, columns=PairColumns("gold", "a", "b"))
-    assert (found.gold.tolist(), found.first, found.second) == ([0.5, 1.0], ['p "q"', "t"], ["x", "z"])
+    pairs = read(tmp_path / name, columns=PairColumns("gold", "a", "b"))
+    assert (pairs.gold.tolist(), pairs.first, pairs.second) == ([0.5, 1.0], ['p "q"', "t"], ["x", "z"])
 
 
-def test_pairs_of_several_files_are_one_task(tmp_path: Path) -> None:
+def test_several_files_are_one_task(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("1\ta\tb\n")
     (tmp_path / "b.tsv").write_text("2\tc\td\n")
     assert read(tmp_path / "a.tsv", tmp_path / "b.tsv").gold.tolist() == [1, 2]

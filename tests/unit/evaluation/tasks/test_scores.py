@@ -1,4 +1,4 @@
-"""Accuracy, Spearman's correlation and their intervals, against SciPy and against what an interval promises."""
+"""Accuracy, Spearman's correlation and their intervals, against SciPy and their nominal coverage."""
 
 import math
 
@@ -10,7 +10,7 @@ from scipy.stats import binomtest, spearmanr
 
 from raysweep.evaluation.tasks.scores import accuracy, spearman
 
-VALUES = st.integers(0, 6).map(float)  # so few that many are equal
+VALUES = st.integers(0, 6).map(float)  # few values, so that many are equal
 
 
 @given(st.integers(1, 400), st.data())

@@ -1,4 +1,4 @@
-"""Sentences that stand in other data, against a comparison of each with each."""
+"""Sentences shared with other data, against a comparison of all pairs."""
 
 import re
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_shared_sentences_have_equal_letters_and_digits(sentences: list[str], ro
         ("日本語。", "日本語", True),
         ("日本語", "中国語", False),
         ("Д²", "д2", True),
-        ("crème brûlée", "cr me br l e", True),  # as a corpus spells it that has lost what is not ASCII
+        ("crème brûlée", "cr me br l e", True),  # as in a corpus that lost its non-ASCII letters
         ("naïve café touché", "nai\u0308ve cafe\u0301 touche\u0301", True),  # letters and accents apart
         ("\uff2f\uff4b", "ok!", True),  # letters of full width
         ("…", "...", False),  # nothing is compared
@@ -54,7 +54,7 @@ def test_other_scripts_are_compared_too(first: str, second: str, is_same: bool) 
     assert (bool(sentence_key(first)) and sentence_key(first) == sentence_key(second)) == is_same
 
 
-def test_data_is_read_from_every_source_by_its_column_alone(tmp_path: Path) -> None:
+def test_data_is_read_from_every_source(tmp_path: Path) -> None:
     pd.DataFrame({"review": ["One.", "two", None]}).to_parquet(tmp_path / "a.parquet")
     pd.DataFrame({"review": ["THREE", "four"]}).to_json(tmp_path / "b.jsonl", orient="records", lines=True)
     data = TunedOn((str(tmp_path / "a.parquet"), str(tmp_path / "b.jsonl")), "review")
@@ -65,7 +65,7 @@ def test_data_is_read_from_every_source_by_its_column_alone(tmp_path: Path) -> N
     assert num_rows == [3, 5]
 
 
-def test_the_demo_has_its_training_sentences() -> None:
+def test_demo_contains_its_training_sentences() -> None:
     from raysweep.data import demo
 
     train, test = demo.generate()
@@ -77,8 +77,8 @@ def test_the_demo_has_its_training_sentences() -> None:
 
 
 def test_missing_data_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"gone.csv: no such file"):
-        TunedOn((str(tmp_path / "gone.csv"),)).check()
+    with pytest.raises(InputError, match=r"missing.csv: no such file"):
+        TunedOn((str(tmp_path / "missing.csv"),)).check()
     (tmp_path / "a.csv").write_text("sentence,label\na,1\n")
     with pytest.raises(InputError, match=r"a.csv: column 'text' is missing; columns: 'sentence', 'label'"):
         TunedOn((str(tmp_path / "a.csv"),)).check()

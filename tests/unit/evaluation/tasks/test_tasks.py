@@ -1,4 +1,4 @@
-"""How tasks are spelled, which kind they are, and what keeps them from being scored."""
+"""Specifications of tasks, their kinds, and tasks that cannot be scored."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from raysweep.evaluation.tasks.tasks import Classification, Columns, Labeled, Ta
 
 
 def write(path: Path, **counts: int) -> str:
-    """A file of so many rows of each label."""
+    """Write a file with the given number of rows of each label."""
     rows = [f"{label} {number},{label}\n" for label, count in counts.items() for number in range(count)]
     path.write_text("text,label\n" + "".join(rows))
     return str(path)
@@ -23,11 +23,11 @@ def read(*spelled: str, columns: Columns | None = None, num_folds: int = 3) -> l
     return tasks.read(spelled, columns or Columns(), num_folds)
 
 
-def test_a_task_is_a_file_or_a_split_and_has_a_name(tmp_path: Path) -> None:
+def test_task_is_a_file_or_a_split(tmp_path: Path) -> None:
     train, dev, test = (write(tmp_path / f"{name}.csv", a=12, b=10) for name in ("my.train", "dev", "test"))
-    whole, split, three = read(train, f"A split-2={train},{test}", f"three={train},{dev},{test}")
-    assert [task.name for task in (whole, split, three)] == ["my.train", "A split-2", "three"]
-    for task, parts in ((whole, ["all"]), (split, ["train", "test"]), (three, ["train", "dev", "test"])):
+    unsplit, split, three = read(train, f"A split-2={train},{test}", f"three={train},{dev},{test}")
+    assert [task.name for task in (unsplit, split, three)] == ["my.train", "A split-2", "three"]
+    for task, parts in ((unsplit, ["all"]), (split, ["train", "test"]), (three, ["train", "dev", "test"])):
         assert isinstance(task, Classification)
         assert list(task.parts) == list(task.sentences) == parts
         assert task.is_split == (len(parts) > 1)
@@ -36,20 +36,20 @@ def test_a_task_is_a_file_or_a_split_and_has_a_name(tmp_path: Path) -> None:
 
 
 def test_split_of_each_part() -> None:
-    whole, split = read("whole=demo", "demo,demo")
-    assert isinstance(whole, Classification) and isinstance(split, Classification)
-    assert (whole.name, split.name) == ("whole", "demo")
-    assert whole.tested == split.parts["train"] != split.tested
+    unsplit, split = read("whole=demo", "demo,demo")
+    assert isinstance(unsplit, Classification) and isinstance(split, Classification)
+    assert (unsplit.name, split.name) == ("whole", "demo")
+    assert unsplit.tested == split.parts["train"] != split.tested
 
 
-def test_a_path_may_have_an_equals_sign_after_a_slash(tmp_path: Path) -> None:
+def test_path_may_contain_an_equals_sign(tmp_path: Path) -> None:
     (tmp_path / "year=2024").mkdir()
     (task,) = read(write(tmp_path / "year=2024" / "a=b.csv", a=10, b=10))
     assert task.name == "a=b"
 
 
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.CSV", "a.b.jsonl"])
-def test_a_name_is_the_files_without_its_suffixes(name: str, tmp_path: Path) -> None:
+def test_default_name_is_that_of_the_file(name: str, tmp_path: Path) -> None:
     import pandas as pd
 
     frame = pd.DataFrame({"text": [f"text {row}" for row in range(20)], "label": ["a", "b"] * 10})
@@ -65,7 +65,7 @@ def test_kind_of_a_task_follows_from_its_columns(tmp_path: Path) -> None:
     (tmp_path / "2012.OnWN.test.tsv").write_text("1\ta\tb\n2\tc\td\n")
     (tmp_path / "pairs.csv").write_text("score,sentence1,sentence2\n1,a,b\n2,c,d\n")
     (tmp_path / "labeled.tsv").write_text("text\tlabel\n" + "a\tx\nb\ty\n" * 10)
-    sts, pairs, labeled = read(*(str(tmp_path / each) for each in ("2012.OnWN.test.tsv", "pairs.csv", "labeled.tsv")))
+    sts, pairs, labeled = read(*(str(tmp_path / name) for name in ("2012.OnWN.test.tsv", "pairs.csv", "labeled.tsv")))
     assert isinstance(sts, ScoredPairs) and isinstance(pairs, ScoredPairs) and isinstance(labeled, Classification)
     assert (sts.name, pairs.gold.tolist()) == ("2012.OnWN.test", [1, 2])
     both = tmp_path / "both.csv"
@@ -102,9 +102,9 @@ def test_unscorable_tasks_are_rejected(tmp_path: Path) -> None:
 
     good = write(tmp_path / "good.csv", a=20, b=20)
     assert "gone.csv: no such file" in rejection(str(tmp_path / "gone.csv"))
-    one = write(tmp_path / "one.csv", a=20)
-    assert rejection(one).startswith("one: every row has the label 'a'")
-    assert rejection(f"t={one},{good}").startswith("t: every row has the label 'a'")
+    one_class = write(tmp_path / "one.csv", a=20)
+    assert rejection(one_class).startswith("one: every row has the label 'a'")
+    assert rejection(f"t={one_class},{good}").startswith("t: every row has the label 'a'")
     few = write(tmp_path / "few.csv", a=4, b=5)
     assert rejection(few) == "few: has 9 rows, fewer than the 10 folds"
     uneven = write(tmp_path / "uneven.csv", a=90, b=11, c=3)
@@ -112,8 +112,8 @@ def test_unscorable_tasks_are_rejected(tmp_path: Path) -> None:
     read(uneven, num_folds=11)
     assert "'a', the second largest class, has 4 rows; allowed: at least 5" in rejection(f"t={few},{good}")
     read(f"t={few},{good},{good}")  # where C is chosen on dev
-    other = write(tmp_path / "other.csv", c=5)
-    assert rejection(f"t={good},{other}") == "t: no row of test has a label of train; test has 'c'"
+    other_class = write(tmp_path / "other.csv", c=5)
+    assert rejection(f"t={good},{other_class}") == "t: no row of test has a label of train; test has 'c'"
     assert rejection(good, good).startswith("--tasks: 2 tasks are called 'good'; allowed: ")
     (tmp_path / "wrong.csv").write_text("sentence,class\na,b\n")
     assert re.search(
