@@ -116,8 +116,9 @@ def locate_same(config: EncoderConfig, identity: str) -> ModelSource:
     Raises:
         InputError: If this machine has a different encoder under that name, and like :func:`locate`.
     """
-    of_hub = identity.startswith(_HUB)
-    pinned = config.model_copy(update={"revision": identity.rpartition("@")[2]}) if of_hub else config
+    pinned = config
+    if identity.startswith(_HUB):
+        pinned = config.model_copy(update={"revision": identity.rpartition("@")[2]})
     source = locate(pinned)
     if source.identity != identity:
         raise InputError(

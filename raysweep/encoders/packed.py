@@ -163,8 +163,8 @@ def _attend(  # noqa: PLR0913 - the signature of transformers' AttentionInterfac
     sizes = [bucket.num_cells for bucket in buckets]
     projections = [cells[0].transpose(0, 1).split(sizes) for cells in (query, key, value)]
     attended = []
-    for bucket, *of_bucket in zip(buckets, *projections, strict=True):
-        q, k, v = (cells.unflatten(0, bucket.shape).transpose(1, 2) for cells in of_bucket)
+    for bucket, *bucket_cells in zip(buckets, *projections, strict=True):
+        q, k, v = (cells.unflatten(0, bucket.shape).transpose(1, 2) for cells in bucket_cells)
         heads = torch.nn.functional.scaled_dot_product_attention(
             q, k, v, attn_mask=bucket.mask, dropout_p=dropout, scale=scaling
         )

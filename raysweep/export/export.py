@@ -278,13 +278,13 @@ class _Expected:
 
     def find_difference(self, embeddings: Embeddings) -> str:
         """Return how vectors of the sentences differ from the expected ones; empty if they do not."""
-        if embeddings.shape != self.embeddings.shape:
-            width, expected_width = embeddings.shape[-1], self.embeddings.shape[-1]
-            return f"returns vectors of width {width}; the scored ones have width {expected_width}"
+        expected = self.embeddings
+        if embeddings.shape != expected.shape:
+            return f"returns vectors of width {embeddings.shape[-1]}; the scored ones have width {expected.shape[-1]}"
         allowed = MAX_DIFFERENCE_WITH_CLASSES if self.similarity == "dot" else MAX_DIFFERENCE
-        lengths = np.linalg.norm(self.embeddings, axis=1)
-        difference = np.abs(embeddings - self.embeddings).max()
-        relative = float(difference) / max(1.0, float(lengths.max()))
+        difference = float(np.abs(embeddings - expected).max())
+        longest = float(np.linalg.norm(expected, axis=1).max())
+        relative = difference / max(1.0, longest)
         if relative <= allowed:  # false for NaN
             return ""
         return f"returns other vectors than the run's weights (difference: {relative:.2g}, allowed: {allowed:g})"

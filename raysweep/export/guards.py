@@ -114,21 +114,23 @@ def _without_name(name: str, error: InputError) -> str:
     return str(error).removeprefix(f"{name}: ")
 
 
-def _as_input_error(what: str, error: Exception) -> InputError:
-    return error if isinstance(error, InputError) else InputError(f"{what}: {type(error).__name__}: {error}")
+def _as_input_error(place: str, error: Exception) -> InputError:
+    return error if isinstance(error, InputError) else InputError(f"{place}: {type(error).__name__}: {error}")
 
 
 def _retrieval(config: GuardConfig) -> Callable[[], Any]:
     from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
     queries_file, corpus_file, relevant_file = (getattr(config, key) for key in NEEDED["retrieval"])
-    queries, corpus = _texts(queries_file), _texts(corpus_file)
+    queries = _texts(queries_file)
+    corpus = _texts(corpus_file)
     relevant: dict[str, set[str]] = {}
     for row, (query, document) in enumerate(_rows(relevant_file, ("query", "document")), 1):
+        place = f"{relevant_file}: row {row}"
         if query not in queries:
-            raise InputError(f"{relevant_file}: row {row}: query is {query!r}; allowed: an id in {queries_file}")
+            raise InputError(f"{place}: query is {query!r}; allowed: an id in {queries_file}")
         if document not in corpus:
-            raise InputError(f"{relevant_file}: row {row}: document is {document!r}; allowed: an id in {corpus_file}")
+            raise InputError(f"{place}: document is {document!r}; allowed: an id in {corpus_file}")
         relevant.setdefault(query, set()).add(document)
     evaluator: Any = InformationRetrievalEvaluator
     return partial(evaluator, queries, corpus, relevant, write_csv=False)

@@ -128,12 +128,14 @@ def write(model: SentenceTransformer, facts: CardFacts, folder: Path, name: str)
     data.register_model(model)
     card = generate_model_card(model)
     if facts.hub_name is None:
-        card = card.replace(_DOWNLOAD, "").replace(f'"{_PLACEHOLDER}"', json.dumps(name, ensure_ascii=False))
+        card = card.replace(_DOWNLOAD, "")
+        card = card.replace(f'"{_PLACEHOLDER}"', json.dumps(name, ensure_ascii=False))
     before, heading, after = card.partition(_TRAINING)
     front = _front_section(facts, models)
     rows = {**_training_rows(facts), **_source_rows(facts, models)}
-    lines = [f"| {row_name} | {_plain(text)} |" for row_name, text in rows.items()]
-    origin = "\n".join(["## How it was made", "", "| | |", "|---|---|", *lines, ""])
+    lines = ["## How it was made", "", "| | |", "|---|---|"]
+    lines += [f"| {row_name} | {_plain(text)} |" for row_name, text in rows.items()]
+    origin = "\n".join([*lines, ""])
     (folder / CARD).write_text(f"{before}\n{front}{origin}{heading}{after}", encoding="utf-8")
     (folder / PICTURE).write_bytes(front_figure(facts.summary))
 

@@ -194,8 +194,9 @@ def add_test_split(folder: Path, members: Sequence[Point]) -> None:
     polarity, similarity = dev.polarity[rows, :50], dev.similarity[rows, :50]
     points = []
     for row, point in enumerate(chosen):
-        means = {"polarity": float(polarity[row].mean()), "similarity": float(similarity[row].mean())}
-        points.append(dataclasses.replace(point, split="test", **means))
+        mean_polarity, mean_similarity = float(polarity[row].mean()), float(similarity[row].mean())
+        scored = dataclasses.replace(point, split="test", polarity=mean_polarity, similarity=mean_similarity)
+        points.append(scored)
     ledger = Ledger(folder)
     num_queries = {**results.info.num_queries, "test": 50}
     num_pool = {**results.info.num_pool, "test": results.info.num_pool["dev"]}
