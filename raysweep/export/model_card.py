@@ -53,7 +53,7 @@ _JOINED = {
     "the inner product of the two is cos_R + g·p(the sentence's label). Lengths differ, so do not normalize. Without those "
     "labels it is a model of the kind class_concat, with other scores. The two encoders are joined by modules of "
     "sentence-transformers 6.",
-    "interpolate": "Its weights lie between those of the base model and the tuned ones.",
+    "interpolate": "Its weights are between those of the base model and the tuned ones.",
 }
 
 

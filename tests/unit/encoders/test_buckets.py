@@ -38,5 +38,5 @@ def test_buckets_hold_each_sentence_once_within_the_limit(lengths: np.ndarray, m
     assert all(len(bucket) == 1 or len(bucket) * lengths[bucket].max() <= max_tokens for bucket in all_buckets)
 
 
-def test_an_empty_batch_has_no_bucket() -> None:
+def test_empty_batch_has_no_bucket() -> None:
     assert minimize_cost(np.array([], np.int64), 512, 10) == []

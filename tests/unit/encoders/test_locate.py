@@ -15,7 +15,7 @@ from raysweep.errors import InputError
 def test_identity_changes_with_the_weights(tmp_path: Path, demo_package: ModuleType) -> None:
     model = encoder.load(EncoderConfig(name="demo"))
     first = locate(EncoderConfig(name="demo"))
-    assert first.identity == locate(EncoderConfig(name=str(first.folder))).identity, "where it lies does not matter"
+    assert first.identity == locate(EncoderConfig(name=str(first.folder))).identity, "the place does not matter"
     model.save(str(tmp_path / "copy"))
     assert locate(EncoderConfig(name=str(tmp_path / "copy"))).identity != first.identity
 

@@ -56,8 +56,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [row for row in train if row.topic in ("trains", "concerts", "phones")][:120]
     kinds = pd.DataFrame({"text": [row.text for row in rows], "label": [row.topic for row in rows]})
     kinds.to_csv(folder / "kinds.csv", index=False)
-    for name, some in (("train", train[:200]), ("test", test[:80])):
-        frame = pd.DataFrame({"text": [row.text for row in some], "label": [row.label for row in some]})
+    for name, part in (("train", train[:200]), ("test", test[:80])):
+        frame = pd.DataFrame({"text": [row.text for row in part], "label": [row.label for row in part]})
         frame.to_csv(folder / f"{name}.csv", index=False)
     rng = np.random.default_rng(0)
     scores = np.round(rng.uniform(0, 5, 30), 1)
@@ -130,7 +130,7 @@ def test_shared_sentences_are_counted_and_left_out(compared: Comparison, folder:
 
     assert kinds.overlaps[0].num_shared == {"all": sum(is_seen(frame["text"].tolist()))}
     assert kinds.overlaps[0].num_shared["all"] >= 25
-    assert kinds.overlaps[0].is_unseen.tolist() == [not each for each in is_seen(frame["text"].tolist())]
+    assert kinds.overlaps[0].is_unseen.tolist() == [not is_shared for is_shared in is_seen(frame["text"].tolist())]
     assert split.overlaps[0].num_shared["test"] == sum(is_seen(pd.read_csv(folder / "test.csv")["text"].tolist()))
     assert pairs.overlaps[0].num_shared == {"all": 2}
     assert (~pairs.overlaps[0].is_unseen).nonzero()[0].tolist() == [0, 1]
@@ -143,15 +143,14 @@ def test_table_json_and_csv_have_the_same_scores(compared: Comparison, other_enc
     content = json.loads(json.dumps(figures.as_json(compared), allow_nan=False))
     assert (content["folds"], content["seed"], content["models"]) == (NUM_FOLDS, 4, list(compared.models))
     (kinds, split, pairs) = content["tasks"]
-    assert [each["kind"] for each in (kinds, split, pairs)] == ["accuracy", "accuracy", "spearman"]
+    assert [task["kind"] for task in (kinds, split, pairs)] == ["accuracy", "accuracy", "spearman"]
     assert [len(task["scores"][0]["strengths"] or []) for task in (kinds, split, pairs)] == [NUM_FOLDS, 1, 0]
     rows = list(csv.DictReader(io.StringIO(figures.as_csv(compared))))
     assert len(rows) == 3 * 2 * 2
     (csv_row,) = [row for row in rows if (row["task"], row["model"], row["rows"]) == ("kinds", other_encoder, "all")]
     score = kinds["scores"][1]
-    assert [float(csv_row[each]) for each in ("score", "low", "high", "fold_std")] == [
-        score[each] for each in ("score", "low", "high", "fold_std")
-    ]
+    columns = ("score", "low", "high", "fold_std")
+    assert [float(csv_row[column]) for column in columns] == [score[column] for column in columns]
     assert score["low"] < score["score"] < score["high"]
     table = figures.table(compared)
     (cells,) = [row for row in table.rows if row[0] == "kinds"]
@@ -210,9 +209,9 @@ def test_tuning_data_is_read_from_provenance(tiny_encoder: str, folder: Path, tm
 
 def test_small_classes_cause_a_warning(tiny_encoder: str, tmp_path: Path) -> None:
     rows = [(f"text {number}", label) for label, count in {"a": 20, "b": 20, "c": 4}.items() for number in range(count)]
-    whole = pd.DataFrame(rows, columns=["text", "label"])
-    whole.to_csv(tmp_path / "whole.csv", index=False)
-    whole[whole["label"] != "c"].to_csv(tmp_path / "train.csv", index=False)
+    table = pd.DataFrame(rows, columns=["text", "label"])
+    table.to_csv(tmp_path / "whole.csv", index=False)
+    table[table["label"] != "c"].to_csv(tmp_path / "train.csv", index=False)
     display = ListDisplay()
     spelled = [str(tmp_path / "whole.csv"), f"split={tmp_path / 'train.csv'},{tmp_path / 'whole.csv'}"]
     compared = compare([tiny_encoder], spelled, [], Settings(num_folds=5), display)
