@@ -176,7 +176,8 @@ def score_encoded(
     for start in range(0, num_queries, retrieval.QUERIES_PER_BLOCK):
         block = slice(start, start + retrieval.QUERIES_PER_BLOCK)
         products = _Products.of(encoded, evaluation, block)
-        for key, positions in products.retrieve(keys, evaluation.k).items():
+        positions_by_key = products.retrieve(keys, evaluation.k)
+        for key, positions in positions_by_key.items():
             retrieved[key][block] = positions
     scores = evaluation.score_several(list(retrieved.values()))
     return dict(zip(retrieved, scores, strict=True))
@@ -207,9 +208,10 @@ class _Products:
         for kind in ("concat", "class_concat", LABELED):
             values = [value for key_kind, value in keys if key_kind == kind and value is not None]
             if values:
-                positions = retrieval.top_k_of_sums(self.reference, self._added_term(kind), values, k)
-                kind_keys = [(kind, value) for value in values]
-                retrieved.update(zip(kind_keys, positions, strict=True))
+                added = self._added_term(kind)
+                positions_by_value = retrieval.top_k_of_sums(self.reference, added, values, k)
+                for value, positions in zip(values, positions_by_value, strict=True):
+                    retrieved[kind, value] = positions
         return retrieved
 
     def _added_term(self, kind: str) -> Float32Array:

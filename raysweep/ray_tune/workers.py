@@ -200,10 +200,10 @@ def score_on_test(bench: Workbench, run: Folder, rung: FrontRung) -> ScoredRung:
     labeled = bench.measure(bench.test, labeled_keys, encoded)
     run.let_go(name)
     keep_scores(run, "test", rung.trial, rung.step, scores)
-    by_name: dict[PointName, Scores] = {
-        (rung.trial, rung.step, *key): point_scores for key, point_scores in scores.items()
-    }
-    reading = bench.test.reading(by_name)
+    scores_by_name: dict[PointName, Scores] = {}
+    for key, point_scores in scores.items():
+        scores_by_name[rung.trial, rung.step, *key] = point_scores
+    reading = bench.test.reading(scores_by_name)
     run.keep(f"{name}/{reading_file('test')}", reading.content())
     calibration = bench.calibration(bench.test, encoded)
     return ScoredRung(

@@ -79,14 +79,16 @@ class Classifier:
 
     def cross_validate(self, rows: Rows) -> Predicted:
         """Test every row once, with a regression fitted on the other folds. Folds are stratified by class."""
-        is_right = np.zeros(len(rows.labels), bool)
-        folds = np.zeros(len(rows.labels), np.intp)
+        num_rows = len(rows.labels)
+        is_right = np.zeros(num_rows, bool)
+        folds = np.zeros(num_rows, np.intp)
         strengths: list[float] = []
         for number, (fitted, tested) in enumerate(self._split(rows, self.num_folds)):
-            answers = self.test(rows.take(fitted), None, rows.take(tested))
-            is_right[tested] = answers.is_right
+            train, test = rows.take(fitted), rows.take(tested)
+            predicted = self.test(train, None, test)
+            is_right[tested] = predicted.is_right
             folds[tested] = number
-            strengths += answers.strengths
+            strengths += predicted.strengths
         return Predicted(is_right, folds, tuple(strengths))
 
     def test(self, train: Rows, dev: Rows | None, test: Rows) -> Predicted:

@@ -99,15 +99,16 @@ def _read(spelled: str, columns: Columns, num_folds: int) -> Task:
         pieces[part] = find_pieces(source, part)
     name = match["name"].strip() if match else _name_of(listed[0])
     has_pairs = [_holds_pairs(pieces_of_part[0], columns) for pieces_of_part in pieces.values()]
-    if not any(has_pairs):
-        spellings: set[tuple[str, str]] = set()
-        parts = {part: _labeled(pieces[part], columns, spellings) for part in pieces}
-        task = Classification(name, parts, sources.describe_merged_labels(sorted(spellings)))
-        _check(task, num_folds)
-        return task
-    if len(listed) > 1:
-        raise InputError(f"--tasks is {spelled!r}; allowed for scored pairs: one file per task, without a split")
-    return scored_pairs.read(name, pieces["all"], columns.pairs)
+    if any(has_pairs):
+        if len(listed) > 1:
+            raise InputError(f"--tasks is {spelled!r}; allowed for scored pairs: one file per task, without a split")
+        return scored_pairs.read(name, pieces["all"], columns.pairs)
+    spellings: set[tuple[str, str]] = set()
+    parts = {part: _labeled(pieces_of_part, columns, spellings) for part, pieces_of_part in pieces.items()}
+    merged = sources.describe_merged_labels(sorted(spellings))
+    task = Classification(name, parts, merged)
+    _check(task, num_folds)
+    return task
 
 
 def find_pieces(source: str, part: str) -> list[sources.Piece]:
