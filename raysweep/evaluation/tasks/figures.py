@@ -72,12 +72,14 @@ def as_csv(compared: Comparison) -> str:
     rows: list[dict[str, Any]] = []
     for results in compared.results:
         for model, outcome in results.outcomes.items():
-            row = {"task": results.task.name, "kind": _kind(results), "model": model}
-            rows.append({**row, "rows": "all", **_score_as_json(outcome.score()), "fold_std": _fold_std(outcome)})
+            shared = {"task": results.task.name, "kind": _kind(results), "model": model}
+            score = _score_as_json(outcome.score())
+            rows.append({**shared, **score, "rows": "all", "fold_std": _fold_std(outcome)})
             for overlap in results.overlaps:
                 score = _score_as_json(outcome.score(overlap.is_unseen))
-                rows.append({**row, "rows": f"not in {overlap.data.name}", **score})
-    return csv_text(_CSV_COLUMNS, ([row.get(column) for column in _CSV_COLUMNS] for row in rows))
+                rows.append({**shared, **score, "rows": f"not in {overlap.data.name}"})
+    cells = [[row.get(column) for column in _CSV_COLUMNS] for row in rows]
+    return csv_text(_CSV_COLUMNS, cells)
 
 
 def _task_as_json(results: TaskResults) -> dict[str, Any]:
