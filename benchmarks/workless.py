@@ -139,10 +139,10 @@ class WatchedSweep(Sweep):
         if self.first_placed_at is None:
             self.first_placed_at = time.monotonic()
 
-    def rest(
+    def release(
         self, number: int, failure: str | None = None, traceback: str | None = None, *, diverged: bool = False
     ) -> None:
-        super().rest(number, failure, traceback, diverged=diverged)
+        super().release(number, failure, traceback, diverged=diverged)
         self.num_assignments += 1
         if self.num_assignments % SAMPLE_ASSIGNMENTS == 0:
             self.memory.append((self.num_assignments, measure.private_bytes()))

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from raysweep.config.document import Document
 from raysweep.config.sweep import ResourcesConfig
 from raysweep.errors import InputError
-from raysweep.storage.location import expanded
+from raysweep.storage.location import expand_home
 from raysweep.terminal import in_main_thread, termination_kept, undisturbed
 
 CUDA_CONTEXT_BYTES = 600 << 20  # of GPU memory in each process, counted by no allocator
@@ -334,7 +334,7 @@ def _share_out(groups: Sequence[NodeGroup], max_workers: int) -> list[NodeGroup]
 
 def cluster_file() -> Path:
     """Return the path of the cluster file: the one named in the environment, or the head's own copy."""
-    return expanded(os.environ.get(CLUSTER_FILE_VARIABLE) or BOOTSTRAP_FILE)
+    return expand_home(os.environ.get(CLUSTER_FILE_VARIABLE) or BOOTSTRAP_FILE)
 
 
 def _check_cluster_file() -> None:

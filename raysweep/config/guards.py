@@ -16,10 +16,10 @@ def absolute_file(source: str) -> str:
     """Return a URI, or a path resolved against the folder in which the sweep was started."""
     if not source:
         raise ValueError("is empty; allowed: the path or URI of a file")
-    location.without_null(source)
+    location.reject_null(source)
     if location.is_uri(source):
-        return location.without_keys(source)
-    return str(location.expanded(source).absolute())
+        return location.reject_keys(source)
+    return str(location.expand_home(source).absolute())
 
 
 File = Annotated[str, AfterValidator(absolute_file)]

@@ -24,7 +24,7 @@ from raysweep.storage import location
 def _absolute_source(source: str) -> str:
     """Return a source with an absolute path, since workers have different working directories."""
     if source == "demo" or source.startswith("hub:"):
-        return location.without_null(source)
+        return location.reject_null(source)
     return absolute_file(source)
 
 
@@ -52,8 +52,8 @@ def _absolute_sources(sources: str | list[str]) -> str | list[str]:
 def absolute_model(name: str) -> str:
     if not name:
         raise ValueError("is empty; allowed: demo, a folder, or a name on the hub")
-    location.without_null(name)
-    folder = location.expanded(name)
+    location.reject_null(name)
+    folder = location.expand_home(name)
     return str(folder.absolute()) if name != "demo" and location.is_folder(folder) else name
 
 

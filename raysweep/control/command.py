@@ -11,7 +11,7 @@ from raysweep.errors import InputError
 from raysweep.output import escape_line
 from raysweep.results.events import SweepSteered
 from raysweep.results.ledger import NAME as LEDGER
-from raysweep.results.ledger import events_of
+from raysweep.results.ledger import load_events
 from raysweep.results.reader import load
 from raysweep.results.types import Results, TrialStatus
 from raysweep.results.views import resume_options
@@ -79,7 +79,7 @@ def _find_in_ledger(run: Folder, identity: str) -> Answer:
     Raises:
         InputError: If the ledger does not contain the request.
     """
-    identities = (event.request for event in events_of(run) if isinstance(event, SweepSteered))
+    identities = (event.request for event in load_events(run) if isinstance(event, SweepSteered))
     if identity not in identities:
         raise InputError(explain_missing_driver(load(run)))
     return Answer(accepted=True, text="recorded, and applies when the sweep is resumed; its driver has ended")

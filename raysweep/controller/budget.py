@@ -35,42 +35,38 @@ class CostTracker:
     last_node: Node = field(default_factory=Node)  # the assumed node of a trial that has not reported its own
     _named_as_free: set[str] = field(default_factory=set)  # node types with a warning
 
-    def of(self, trial: int) -> Cost:
+    def trial_cost(self, trial: int) -> Cost:
         """Return a trial's cost so far."""
         return dataclasses.replace(self.trials.get(trial, Cost()))
 
-    def unpriced(self, node: Node) -> str | None:
+    def price_warning(self, node: Node) -> str | None:
         """Return a warning the first time a node type without a price is seen under a money limit, else None."""
         is_free = self.budget.price_per_hour(node.type) is None
         if self.budget.money is None or not is_free or node.type in self._named_as_free:
             return None
         self._named_as_free.add(node.type)
         return (
-            f"budget.prices has neither {node.type!r}, the type of a node that trials run on, nor default: there they are "
-            "free, and budget.money does not bound them"
+            f"budget.prices has no price for the node type {node.type!r} and no default; trials on such nodes are free, so "
+            "budget.money does not limit them"
         )
 
     def spend(self, trial: int, seconds: float, node: Node) -> None:
         """Charge a trial for ``seconds`` of its resources on a node."""
         hours = seconds / 3600
         price = self.budget.price_per_hour(node.type) or 0.0
-        money = hours * price * self._share_of(node)
-        cost = Cost(seconds, seconds * self.cpus, seconds * self.gpus, money)
-        self.trials.setdefault(trial, Cost()).add(cost)
-        self.total.add(cost)
-
-    def _share_of(self, node: Node) -> float:
-        """Return the share of the node that a trial pays for: its share of the CPUs or GPUs, whichever is larger."""
-        shares = []
+        shares = []  # of the node's CPUs and GPUs; the trial pays for the larger share
         if node.cpus:
             shares.append(self.cpus / node.cpus)
         if node.gpus:
             shares.append(self.gpus / node.gpus)
-        return min(1.0, max(shares, default=1.0))
+        money = hours * price * min(1.0, max(shares, default=1.0))
+        cost = Cost(seconds, seconds * self.cpus, seconds * self.gpus, money)
+        self.trials.setdefault(trial, Cost()).add(cost)
+        self.total.add(cost)
 
     def restore(self, trial: int, cost: Cost) -> None:
         """Set a trial's cost to the value of a ledger event, which replaces earlier values."""
-        before = self.of(trial)
+        before = self.trial_cost(trial)
         self.trials[trial] = dataclasses.replace(cost)
         added = Cost(
             seconds=cost.seconds - before.seconds,

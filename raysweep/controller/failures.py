@@ -61,14 +61,14 @@ class Failures:
     pause: StoragePause = StoragePause()
     _losses: dict[Hashable, dict[Blame, int]] = field(default_factory=dict)
 
-    def lose(self, trial: Hashable, loss: Loss) -> str | None:
+    def count(self, trial: Hashable, loss: Loss) -> str | None:
         """Count a loss and return the reason to end the trial, or None if it may be retried."""
         counts = self._losses.setdefault(trial, dict.fromkeys(Blame, 0))
         counts[loss.blame] += 1
         if counts[Blame.PROCESS] > self.resources.max_failures:
-            return f"{loss.reason} (lost {counts[Blame.PROCESS]} times without a rung between)"
+            return f"{loss.reason} (lost {counts[Blame.PROCESS]} times since its last rung)"
         if counts[Blame.NODE] > MAX_STARTS_ON_DEAD_NODES:
-            return f"{loss.reason} (its nodes were lost {counts[Blame.NODE]} times without a rung between)"
+            return f"{loss.reason} (its nodes were lost {counts[Blame.NODE]} times since its last rung)"
         return None
 
     def forget(self, trial: Hashable) -> None:
@@ -85,9 +85,9 @@ class Failures:
         self.pause = StoragePause(began, now + seconds, seconds)
         return self.pause
 
-    def too_many(self, num_failed: int, num_begun: int) -> str | None:
+    def reason_to_give_up(self, num_failed: int, num_begun: int) -> str | None:
         """Return the reason to end a sweep with this many failed and started trials, or None."""
         share = self.resources.max_failed_share
         if num_failed < MIN_FAILED or num_failed <= share * num_begun:
             return None
-        return f"{num_failed} of {num_begun} trials failed, which is more than resources.max_failed_share allows, {share:g}"
+        return f"{num_failed} of {num_begun} trials failed; maximum share by resources.max_failed_share: {share:g}"

@@ -35,7 +35,8 @@ class ScoredRung:
     def event(self, rung: FrontRung) -> PointsScored:
         """Return the ledger event for these scores."""
         where: dict[str, Any] = {"trial": rung.trial, "step": rung.step}
-        points, labeled = (tuple(Point(**where, **values) for values in some) for some in (self.points, self.labeled))
+        points = tuple(Point(**where, **values) for values in self.points)
+        labeled = tuple(Point(**where, **values) for values in self.labeled)
         calibration = None if self.calibration is None else Calibration(**where, **self.calibration)
         return PointsScored(points=points, calibration=calibration, labeled=labeled or None)
 
@@ -74,8 +75,8 @@ class FrontScores:
             self._num_rungs = len(self._waiting)
             if self._num_rungs:
                 self._sweep.begin_stage("test", self._num_rungs)
-        most = self._sweep.steering.workers
-        is_full = most is not None and len(self._under_way) >= most
+        max_workers = self._sweep.steering.workers
+        is_full = max_workers is not None and len(self._under_way) >= max_workers
         if is_full or not self._waiting:
             return None
         rung = self._waiting.popleft()
@@ -91,13 +92,13 @@ class FrontScores:
         """Warn once that a rung could not be scored, since a long search must not end without a report."""
         if rung in self._under_way:
             self._under_way.remove(rung)
-            self._sweep.display.warn(f"test: trial {rung.trial} was not scored at its rung {rung.step}: {reason}")
+            self._sweep.display.warn(f"test: trial {rung.trial} not scored at rung {rung.step} (reason={reason})")
 
     def lose(self, rung: FrontRung, loss: Loss) -> None:
         """Queue a rung again after it lost its worker, or give it up after too many losses."""
         if loss.blame == Blame.STORAGE:
             self._sweep.pause(loss.reason)
-        if reason := self._failures.lose((rung.trial, rung.step), loss):
+        if reason := self._failures.count((rung.trial, rung.step), loss):
             self.fail(rung, reason)
         else:
             self._under_way.remove(rung)

@@ -24,26 +24,22 @@ class NodeMeter:
     def see(self, up: Mapping[str, int], booting: Mapping[str, int]) -> None:
         """Record the current numbers of running and booting nodes by type."""
         with self._lock:
-            self._add_until_now()
+            now = time.monotonic()
+            seconds = 0.0 if self._seen_at is None else now - self._seen_at
+            self._seen_at = now
+            for counts, sums in ((self._up, self._up_seconds), (self._booting, self._boot_seconds)):
+                for node_type, count in counts.items():
+                    sums[node_type] += count * seconds
             self._up, self._booting = up, booting
 
     def take(self) -> tuple[NodeTime, ...]:
         """Return the node time by type since the last call, up to the last observation."""
         with self._lock:
             types = sorted({*self._up_seconds, *self._boot_seconds})
-            taken = tuple(self._time_of(each) for each in types)
+            times = []
+            for node_type in types:
+                price = self._budget.price_per_hour(node_type)
+                times.append(NodeTime(node_type, self._boot_seconds[node_type], self._up_seconds[node_type], price))
             self._up_seconds.clear()
             self._boot_seconds.clear()
-        return taken
-
-    def _add_until_now(self) -> None:
-        now = time.monotonic()
-        seconds = 0.0 if self._seen_at is None else now - self._seen_at
-        self._seen_at = now
-        for counts, sums in ((self._up, self._up_seconds), (self._booting, self._boot_seconds)):
-            for node_type, count in counts.items():
-                sums[node_type] += count * seconds
-
-    def _time_of(self, node_type: str) -> NodeTime:
-        price = self._budget.price_per_hour(node_type)
-        return NodeTime(node_type, self._boot_seconds[node_type], self._up_seconds[node_type], price)
+        return tuple(times)

@@ -55,9 +55,11 @@ class StudyFile:
         """Record a rung. ``trial`` has the trial's front so far."""
         stored = self._trial(number)
         if len(self._proposer.names) == 1:
-            stored.report(self._proposer.values(trial.front)[0], examples_seen)
+            (value,) = self._proposer.values(trial.front)
+            stored.report(value, examples_seen)
         polarity, similarity = objective.best_point(trial.front)
-        stored.set_user_attr("best point", {"P": round(100 * polarity, 2), "S": round(100 * similarity, 2)})
+        best_point = {"P": round(100 * polarity, 2), "S": round(100 * similarity, 2)}
+        stored.set_user_attr("best point", best_point)
         stored.set_user_attr("examples seen", examples_seen)
         if missed := shortfalls(objective, (polarity, similarity)):
             self._set_constraints(number, missed)
@@ -89,9 +91,9 @@ class StudyFile:
 def shortfalls(objective: Objective, point: Pair) -> dict[str, float]:
     """Return how far a point misses each constraint, in Optuna's convention: at most 0 if it is met."""
     polarity, similarity = point
-    found = {}
+    missed_by = {}
     if objective.min_polarity:
-        found["P"] = objective.min_polarity - polarity
+        missed_by["P"] = objective.min_polarity - polarity
     if objective.min_similarity:  # includes constraints on retention
-        found["S"] = objective.min_similarity - similarity
-    return found
+        missed_by["S"] = objective.min_similarity - similarity
+    return missed_by

@@ -1,16 +1,31 @@
-"""Progress of a sweep's trials: configurations, rungs, the front, and the number of ended trials.
+"""Progress of a sweep's trials, and the replay of a ledger that restores it.
 
 Rungs come from a worker, through :class:`raysweep.controller.sweep.Sweep`, or from a ledger, through
-:mod:`raysweep.controller.replay_ledger`. This module never writes to the ledger.
+:class:`LedgerReplay`. This module never writes to the ledger.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple, cast
 
 from raysweep.config.sweep import BudgetConfig
-from raysweep.config.trial import TrialConfig
+from raysweep.config.trial import TrialConfig, trial_config
+from raysweep.controller.budget import CostTracker
 from raysweep.controller.optuna_study import StudyFile
-from raysweep.results.events import RungFinished
+from raysweep.controller.steering import Steering
+from raysweep.errors import ReplayError
+from raysweep.results.events import (
+    Event,
+    PaidEvent,
+    PointsScored,
+    RungFinished,
+    SweepSteered,
+    TrialContinued,
+    TrialEnded,
+    TrialInterrupted,
+    TrialPaused,
+    TrialResumed,
+    TrialStarted,
+)
 from raysweep.results.query_scores import PointName
 from raysweep.results.types import Point, TrialStatus
 from raysweep.results.views import front_points
@@ -55,41 +70,38 @@ class Progress:
             self.num_rungs[trial.number] = self.steps_done(trial.replicate_of)
         self._study.begin(trial)
 
-    def count(self, rung: RungFinished) -> Verdict | None:
+    def record(self, rung: RungFinished) -> Verdict | None:
         """Record a rung that is in the ledger, and return the verdict on its trial, or None if the trial continues."""
-        self._steps[rung.trial] = rung.step
+        number = rung.trial
+        self._steps[number] = rung.step
         self.front = front_points([*self.front, *rung.points])
-        reason_to_pause = self._tell_scheduler(rung)
-        trial, objective = self._scheduler.trials[rung.trial], self._scheduler.objective
-        self._study.rung(rung.trial, rung.examples_seen, trial, objective)
-        if rung.step == self.num_rungs[rung.trial]:
-            return self._verdict_at_last_rung(rung.trial)
+        reason_to_pause = self._report_to_scheduler(rung)
+        trial = self._scheduler.trials[number]
+        self._study.rung(number, rung.examples_seen, trial, self._scheduler.objective)
+        if rung.step == self.num_rungs[number]:
+            return self._verdict_at_last_rung(number)
         if rung.stop:
             return Verdict(TrialStatus.STOPPED, rung.stop)
         if reason_to_pause:
             return Verdict(TrialStatus.PAUSED, reason_to_pause)
         return None
 
-    def _tell_scheduler(self, rung: RungFinished) -> str | None:
+    def _report_to_scheduler(self, rung: RungFinished) -> str | None:
         """Report a rung to the scheduler, and return the reason to pause the trial, or None."""
         pairs = [(point.polarity, point.similarity) for point in rung.points]
         names: list[Hashable] = [(point.step, *point.key) for point in rung.points]
-        ahead = self._budgets_ahead(rung)
-        return self._scheduler.rung(rung.trial, rung.examples_seen, pairs, ahead, names, rung.may_begin)
-
-    def _budgets_ahead(self, rung: RungFinished) -> list[int]:
-        """Return the number of examples seen at each remaining rung."""
-        if rung.stop:
-            return []
-        examples_per_rung = self.configs[rung.trial].examples_per_rung
-        further = range(rung.step + 1, self.num_rungs[rung.trial] + 1)
-        return [step * examples_per_rung for step in further]
+        budgets_ahead: list[int] = []  # examples seen at each remaining rung
+        if not rung.stop:
+            examples_per_rung = self.configs[rung.trial].examples_per_rung
+            steps_ahead = range(rung.step + 1, self.num_rungs[rung.trial] + 1)
+            budgets_ahead = [step * examples_per_rung for step in steps_ahead]
+        return self._scheduler.rung(rung.trial, rung.examples_seen, pairs, budgets_ahead, names, rung.may_begin)
 
     def _verdict_at_last_rung(self, number: int) -> Verdict:
         num_rungs = self.num_rungs[number]
         if num_rungs < self._budget.rungs_of(self.configs[number].examples_per_rung):
             original = self._scheduler.trials[number].replicate_of
-            return Verdict(TrialStatus.STOPPED, f"trial {original}, which it repeats, went no further")
+            return Verdict(TrialStatus.STOPPED, f"reached the last rung of trial {original}, which it repeats")
         done = "its only rung is done" if num_rungs == 1 else f"all {num_rungs} rungs are done"
         return Verdict(TrialStatus.COMPLETED, done)
 
@@ -103,3 +115,87 @@ class Progress:
         self.ended[verdict.status] += 1
         self._scheduler.end(number, cast(Any, verdict.status))
         self._study.end(number, verdict.status, verdict.reason, self._scheduler.trials[number].front)
+
+
+class LedgerReplay:
+    """A replay of ledger events into a new scheduler, progress and cost tracker. ``steering`` collects the requests.
+
+    With ``adopt``, old trials are taken from the ledger, for a space that has grown. Otherwise, the sampler proposes them
+    again, so that it continues as if it had never stopped.
+
+    Raises:
+        ReplayError: If the sampler proposes other trials than those in the ledger.
+    """
+
+    def __init__(self, scheduler: Scheduler, progress: Progress, costs: CostTracker, *, adopt: bool) -> None:
+        self.seconds = 0.0  # running time of the sweep at the last event
+        self.steering = Steering()
+        self.unfinished: dict[int, Verdict | None] = {}  # trials on a worker, with the verdict after their last rung
+        self.points: list[Point] = []  # of all rungs
+        self._scheduler = scheduler
+        self._progress = progress
+        self._costs = costs
+        self._adopt = adopt
+
+    def take_all(self, events: Iterable[Event]) -> None:
+        """Replay the events in order."""
+        for event in events:
+            if isinstance(event, PaidEvent) and event.cost is not None:
+                self._costs.restore(event.trial, event.cost)
+            self._take(event)
+            if event.at is not None:
+                self.seconds = event.at
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case TrialStarted():
+                self._start(event)
+            case RungFinished():
+                self._record(event)
+            case TrialPaused():
+                self._progress.pause(event.trial, event.reason)
+                self.unfinished.pop(event.trial, None)
+            case TrialEnded():
+                self._progress.end(event.trial, Verdict(event.status, event.reason))
+                self.unfinished.pop(event.trial, None)
+            case TrialResumed() | TrialContinued():
+                self._resume_if_paused(event.trial)
+                self.unfinished[event.trial] = None
+            case TrialInterrupted():  # keeps the verdict after the last rung, if any
+                self.unfinished.setdefault(event.trial, None)
+            case PointsScored():
+                tested = [point for point in event.points if point.split == "test"]
+                self._progress.tested |= {(point.trial, point.step, *point.key) for point in tested}
+            case SweepSteered():
+                self.steering.take(event)
+                if event.config is not None:
+                    self._scheduler.try_next(event.request, event.config)
+
+    def _start(self, event: TrialStarted) -> None:
+        config = trial_config(dict(event.config))
+        if event.replicate_of is not None:
+            trial = self._scheduler.replicate(event.replicate_of)
+        elif self._adopt:
+            trial = self._scheduler.adopt(event.config, event.origin)
+        else:
+            trial = self._scheduler.propose()
+        is_same = self._adopt or trial_config(dict(trial.values)) == config
+        if trial.number != event.trial or not is_same:
+            raise ReplayError(f"trial {event.trial} differs from the trial that the sampler proposes now")
+        self._progress.begin(trial, config)
+        self.unfinished[event.trial] = None
+
+    def _record(self, event: RungFinished) -> None:
+        self._resume_if_paused(event.trial)
+        if event.node is not None:
+            self._costs.last_node = event.node
+        self.points += event.points
+        self.unfinished[event.trial] = self._progress.record(event)
+
+    def _resume_if_paused(self, number: int) -> None:
+        """Resume a trial that was paused or about to pause: the ledger overrides the current decision."""
+        verdict = self.unfinished.get(number)
+        has_left_worker = number not in self.unfinished
+        is_about_to_pause = verdict is not None and verdict.status == TrialStatus.PAUSED
+        if has_left_worker or is_about_to_pause:
+            self._scheduler.resume(number)

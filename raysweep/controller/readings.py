@@ -65,12 +65,15 @@ class ReadingsWriter:
 
     def _retrieved(self, front: Sequence[Point]) -> dict[PointName, Retrieved]:
         """Return the retrieved sentences of the reference and the front, as far as they are known."""
-        found = self._stored_before() | self._read(REFERENCE_FILE)
+        retrieved = self._stored_before() | self._read(REFERENCE_FILE)
         for folder in sorted({_folder_of(point) for point in front}):
-            found |= self._read(f"{folder}/{reading_file(self.split)}")
-        wanted = [REFERENCE, *(name_of_point(point) for point in front)]
-        shape = (len(self._query_ids), found[REFERENCE].ids.shape[1]) if REFERENCE in found else None
-        return {name: found[name] for name in wanted if name in found and found[name].ids.shape == shape}
+            retrieved |= self._read(f"{folder}/{reading_file(self.split)}")
+        if REFERENCE not in retrieved:
+            return {}
+        _, k = retrieved[REFERENCE].ids.shape
+        shape = len(self._query_ids), k
+        names = [REFERENCE, *(name_of_point(point) for point in front)]
+        return {name: retrieved[name] for name in names if name in retrieved and retrieved[name].ids.shape == shape}
 
     def _stored_before(self) -> dict[PointName, Retrieved]:
         """Return the readings of earlier sessions, since the weights of some points may have been removed."""
@@ -88,7 +91,8 @@ class ReadingsWriter:
         except FileNotFoundError:
             return {}
         except ValueError as error:
-            self.warn(f"run: {location.join(self.run.location, name)} is damaged ({error}), and is passed over")
+            file = location.join(self.run.location, name)
+            self.warn(f"run: damaged file skipped (file={file}, reason={error})")
             return {}
 
     @property
@@ -100,14 +104,14 @@ class ReadingsWriter:
     def _readings(self, retrieved: Mapping[PointName, Retrieved]) -> Readings:
         sentences = self.prepared.sentences
         query_ids = self._query_ids
-        ids = np.stack([each.ids for each in retrieved.values()])
+        ids = np.stack([sentences_of_point.ids for sentences_of_point in retrieved.values()])
         distinct = np.unique(ids)
         labels = np.asarray(sentences.labels[distinct])
         shown = most_different(ids, self.seed)
         texts: dict[int, str] = {}
         if self.with_texts:
-            read = [np.unique([query_ids[row], *ids[:, row].ravel()]) for row in shown]
-            texts, num_shown = _bounded(self.prepared.sentences.texts, read)
+            ids_by_query = [np.unique([query_ids[row], *ids[:, row].ravel()]) for row in shown]
+            texts, num_shown = _read_texts(sentences.texts, ids_by_query)
             shown = shown[:num_shown]
         return Readings(
             split=self.split,
@@ -134,14 +138,15 @@ def most_different(ids: npt.NDArray[np.integer], seed: int) -> list[int]:
     return shown
 
 
-def _bounded(
-    texts_of: Callable[[npt.NDArray[np.integer]], list[str]], read: Iterable[npt.NDArray[np.integer]]
+def _read_texts(
+    read_texts: Callable[[npt.NDArray[np.integer]], list[str]], ids_by_query: Iterable[npt.NDArray[np.integer]]
 ) -> tuple[dict[int, str], int]:
     """Return the texts of as many queries as fit, at least one, and the number of these queries."""
     texts: dict[int, str] = {}
     num_bytes = num_queries = 0
-    for ids in read:
-        new = {number: text for number, text in zip(ids.tolist(), texts_of(ids), strict=True) if number not in texts}
+    for ids in ids_by_query:
+        texts_of_query = dict(zip(ids.tolist(), read_texts(ids), strict=True))
+        new = {number: text for number, text in texts_of_query.items() if number not in texts}
         num_bytes += sum(len(text.encode()) for text in new.values())
         if num_queries and num_bytes > MAX_TEXT_BYTES:
             break

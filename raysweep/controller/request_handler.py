@@ -65,18 +65,18 @@ class RequestHandler:
         except (OSError, InputError) as error:
             if not self._has_warned:
                 self._has_warned = True
-                self._sweep.display.warn(f"control: a request cannot be answered: {error}")
+                self._sweep.display.warn(f"control: answer not stored (reason={error})")
             return
         self._served.add(identity)
         self._decided.pop(identity, None)
 
     def _tell(self, answer: Answer) -> None:
-        outcome = "" if answer.accepted else "refused: "
+        outcome = "" if answer.accepted else "rejected: "
         self._sweep.display.line(f"control: {outcome}{answer.text}")
 
     def _act(self, identity: str, request: Request) -> Answer:
         if identity in self._sweep.steering.requests:
-            return Answer(accepted=True, text="it was done before the driver was started again")
+            return Answer(accepted=True, text="already executed before the driver was restarted")
         if problem := self._problem(request):
             return Answer(accepted=False, text=escape_line(problem))
         text = self._outcome(request)
@@ -95,18 +95,18 @@ class RequestHandler:
         num_running = len(self._sweep.assignments)
         match request.action:
             case "pause":
-                running = f"; trials that end their rung first: {num_running}" if num_running else ""
-                return f"paused: no trial and no rung begins{running}"
+                return f"sweep paused (trials that finish their rung first: {num_running})"
             case "resume":
-                is_paused = self._sweep.steering.is_paused
-                return "resumed: trials start and continue" if is_paused else "the sweep was not paused; it continues"
+                return "sweep resumed" if self._sweep.steering.is_paused else "sweep was not paused"
             case "workers":
-                return f"trials that run at a time from now on, at most: {request.workers}; running: {num_running}"
+                return f"maximum number of concurrent trials set to {request.workers} (running: {num_running})"
             case "stop-trial":
-                when = "at its next sign of life" if request.trial in self._sweep.assignments else "for good"
-                return f"trial {request.trial} stops {when}"
+                if request.trial in self._sweep.assignments:
+                    return f"trial {request.trial} stops at its next report"
+                return f"trial {request.trial} stopped"
             case "try":
-                return f"to be the next new trial: {_described(request)}"
+                values = ", ".join(f"{name} {value}" for name, value in (request.config or {}).items())
+                return f"next new trial: {escape_line(values)}"
 
     def _problem(self, request: Request) -> str | None:
         """Return why a request cannot be executed and what is allowed, or None if it can."""
@@ -120,58 +120,55 @@ class RequestHandler:
         return None
 
     def _problem_of_workers(self, workers: int) -> str | None:
-        most = self._sweep.num_workers
-        if most is None or workers <= most:
+        max_workers = self._sweep.num_workers
+        if max_workers is None or workers <= max_workers:
             return None
         return (
-            f"--workers {workers}: this session runs at most {most} trials at a time, by resources.max_concurrent_trials or "
-            f"what the cluster holds; allowed: 1 to {most}"
+            f"--workers is {workers}; allowed: 1 to {max_workers}, the maximum of this session by "
+            "resources.max_concurrent_trials or the cluster's resources"
         )
 
     def _problem_of_stop(self, number: int) -> str | None:
         trials = self._sweep.scheduler.trials
         if number not in trials:
-            begun = f"those that have begun are 0 to {len(trials) - 1}" if trials else "none has begun yet"
-            return f"--stop-trial {number}: there is no trial {number}; {begun}"
+            allowed = f"allowed: 0 to {len(trials) - 1}" if trials else "no trial has started"
+            return f"--stop-trial is {number}, an unknown trial; {allowed}"
         status = trials[number].status
         if status in ENDED:
-            return f"--stop-trial {number}: trial {number} has ended by now: {status}"
+            return f"--stop-trial is {number}, but trial {number} has already ended ({status})"
         if number in self._sweep.steering.stopping:
-            return f"--stop-trial {number}: trial {number} is about to stop"
+            return f"--stop-trial is {number}, but trial {number} is already stopping"
         return None
 
     def _problem_of_try(self, values: Mapping[str, object]) -> str | None:
         """Return the problem unless a configuration is in the space and new, and trials are left to start."""
         scheduler = self._sweep.scheduler
         if not values:
-            return "--try: names no parameter; it is a mapping such as {loss: triplet, margin: 0.1}"
+            return "--try is empty; allowed: a mapping such as {loss: triplet, margin: 0.1}"
         try:
             preset = preset_of(scheduler.proposer.space, values)
         except ParameterError as error:
             return f"--try: {error}"
         number = scheduler.proposer.trial_with(preset)
         if number is not None:
-            return f"--try: trial {number} has this very configuration, which would score the same again"
+            return f"--try: trial {number} has the same configuration, so the scores would be the same"
         if not scheduler.proposer.has_left(preset):
-            return "--try: the grid has no combination with these values left to try"
+            return "--try: the grid has no untried combination with these values"
         if scheduler.requested.has(preset):
-            return "--try: this very configuration waits to be tried already"
+            return "--try: this configuration is already requested"
         return self._problem_of_one_more()
 
     def _problem_of_one_more(self) -> str | None:
-        sweep, scheduler = self._sweep, self._sweep.scheduler
-        if sweep.is_over or sweep.cause is not None or sweep.given_up is not None or scheduler.on_plateau:
-            return "--try: the search is over: it begins no trial any more"
+        sweep = self._sweep
+        scheduler = sweep.scheduler
+        has_ended_early = sweep.cause is not None or sweep.given_up is not None
+        if sweep.is_over or has_ended_early or scheduler.on_plateau:
+            return "--try: the search is over, so no trial starts"
         num_left = scheduler.num_trials - scheduler.num_started - len(scheduler.requested)
         if num_left > 0:
             return None
         return (
-            f"--try: budget.trials is {scheduler.num_trials}, of which {scheduler.num_started} have begun and "
-            f"{len(scheduler.requested)} are spoken for; for more: "
+            f"--try: budget.trials is {scheduler.num_trials}, with {scheduler.num_started} trials started and "
+            f"{len(scheduler.requested)} requested; for more: "
             f"raysweep run --resume {sweep.run.location} --budget.trials TOTAL"
         )
-
-
-def _described(request: Request) -> str:
-    values = ", ".join(f"{name} {value}" for name, value in (request.config or {}).items())
-    return escape_line(values)

@@ -1,4 +1,4 @@
-"""Resuming a sweep: checks of the run folder and of changed settings."""
+"""Resumption of a sweep: checks of the run folder and of changed settings."""
 
 import json
 import os
@@ -18,8 +18,8 @@ from raysweep.errors import InputError
 from raysweep.metrics.objective import Pair
 from raysweep.results.events import Event, PointsScored, TrialStarted
 from raysweep.results.ledger import NAME as LEDGER
-from raysweep.results.ledger import Ledger, checkpoint_folder, events_of, name_of, point_folder
-from raysweep.results.reader import results_of
+from raysweep.results.ledger import Ledger, checkpoint_folder, ledger_location, load_events, point_folder
+from raysweep.results.reader import build_results
 from raysweep.results.settings_file import check_settings
 from raysweep.results.types import Point, Results
 from raysweep.search.proposer import check_sampler
@@ -69,7 +69,7 @@ class Resumed:
         try:
             for name in FILES:  # again, since the previous holder of the run may have changed them
                 self.run.fetch(name)
-            self._check(results_of(self.events, self.run))
+            self._check(build_results(self.events, self.run))
         except BaseException:
             self.ledger.close()
             raise
@@ -96,19 +96,21 @@ class Resumed:
             try:
                 config = trial_config(dict(trial.config))
             except InputError as error:
-                raise InputError(f"{name_of(self.run)}: trial {trial.trial}: {error}") from None
+                raise InputError(f"{ledger_location(self.run)}: trial {trial.trial}: {error}") from None
             examples_per_rung[trial.trial] = config.examples_per_rung
         check_rungs(self.run, results, examples_per_rung)
         check_settings(self.run, results.config_digests)
         if not has_begun(self.events):
-            raise InputError(f"{name_of(self.run)}: the sweep ended before it began; run it anew")
+            raise InputError(
+                f"{ledger_location(self.run)}: the sweep did not start, so it cannot be resumed; start a new one"
+            )
 
     def _check_files(self) -> None:
         if not self.run.exists(LEDGER) and not self.run.exists(f"{LEDGER}.jsonl"):
-            raise InputError(f"{self.location}: cannot be resumed: there is no {LEDGER}.jsonl in it")
+            raise InputError(f"{self.location}: cannot be resumed: {LEDGER}.jsonl is missing")
         for name in FILES:
             if not self.run.exists(name):
-                raise InputError(f"{self.location}: cannot be resumed: there is no {name} in it")
+                raise InputError(f"{self.location}: cannot be resumed: {name} is missing")
 
     @property
     def num_begun(self) -> int:
@@ -141,10 +143,10 @@ class Resumed:
 
     def check_data(self, before: Prepared, prepared: Prepared) -> None:
         """Raise ``InputError`` if ``prepared`` differs from the artifacts that the sweep's trials read ``before``."""
-        for name, what in READ_BY_TRIALS.items():
+        for name, inputs in READ_BY_TRIALS.items():
             if getattr(before, name).name != getattr(prepared, name).name:
                 raise InputError(
-                    f"{self.location}: {what} changed since this sweep ran; start a new one, with --warm-start "
+                    f"{self.location}: {inputs} changed since this sweep ran; start a new one, with --warm-start "
                     f"{self.location} to learn from it"
                 )
 
@@ -158,9 +160,9 @@ def check_links(run: Folder) -> None:
             path = Path(parent, name)
             if path.is_symlink():
                 if not (path.parent == run.path and name.startswith(STUDY_LOCK)):
-                    raise InputError(f"{path}: is a symbolic link; a run's files and folders lie in the run itself")
+                    raise InputError(f"{path}: is a symbolic link; allowed in a run: files and folders")
             elif path.exists() and not (path.is_dir() or path.is_file()):
-                raise InputError(f"{path}: is neither a file nor a folder; a run has nothing else")
+                raise InputError(f"{path}: is neither a file nor a folder; allowed in a run: files and folders")
 
 
 def check_rungs(run: Folder, results: Results, examples_per_rung: Mapping[int, int]) -> None:
@@ -168,7 +170,7 @@ def check_rungs(run: Folder, results: Results, examples_per_rung: Mapping[int, i
 
     A worker stores a rung's checkpoint and weights before the driver records the rung. ``examples_per_rung`` is by trial.
     """
-    ledger = name_of(run)
+    ledger = ledger_location(run)
     num_rungs = dict.fromkeys(examples_per_rung, 0)
     for rung in results.rungs:
         num_rungs[rung.trial] = max(num_rungs[rung.trial], rung.step)
@@ -187,14 +189,20 @@ def check_rungs(run: Folder, results: Results, examples_per_rung: Mapping[int, i
 def _stored_rungs(run: Folder, examples_per_rung: Mapping[int, int]) -> Iterator[tuple[int, int, str]]:
     """Yield the trial and the rung of each stored checkpoint and each stored point, with its folder for messages."""
     for name in sorted(run.sizes("checkpoints")):
-        if match := _CHECKPOINT.match(name):
-            trial, num_examples = int(match["trial"]), int(match["examples"])
-            rung = num_examples // examples_per_rung.get(trial, num_examples + 1)
-            yield trial, rung, location.join(run.location, checkpoint_folder(trial))
+        match = _CHECKPOINT.match(name)
+        if match is None:
+            continue
+        trial = int(match["trial"])
+        num_examples = int(match["examples"])
+        rung = num_examples // examples_per_rung.get(trial, num_examples + 1)
+        yield trial, rung, location.join(run.location, checkpoint_folder(trial))
     for name in sorted(run.names("points")):
-        if match := _POINT.fullmatch(name):
-            trial, rung = int(match["trial"]), int(match["rung"])
-            yield trial, rung, location.join(run.location, point_folder(trial, rung))
+        match = _POINT.fullmatch(name)
+        if match is None:
+            continue
+        trial = int(match["trial"])
+        rung = int(match["rung"])
+        yield trial, rung, location.join(run.location, point_folder(trial, rung))
 
 
 def has_begun(events: Iterable[Event]) -> bool:
@@ -217,12 +225,12 @@ def read_state(place: str) -> RunState:
     """
     run = open_folder(place)
     try:
-        events = list(events_of(run))
+        events = list(load_events(run))
     except FileNotFoundError:
         return RunState(has_begun=False)
     if not has_begun(events):
         return RunState(has_begun=False)
-    results = results_of(events, run)
+    results = build_results(events, run)
     return RunState(True, results.reason if results.has_failed_for_good else None)
 
 
@@ -232,8 +240,8 @@ def check_changes(before: SweepConfig, after: SweepConfig, run: str) -> None:
     wrong = [f"{key} was {old!r} and is {new!r}" for key, old, new in differences if not _may_change(key)]
     if wrong:
         raise InputError(
-            f"{run}: cannot be resumed with another configuration: {'; '.join(wrong)}; what may change: "
-            f"{', '.join(CHANGEABLE)}, and a space that only adds"
+            f"{run}: cannot be resumed with another configuration: {'; '.join(wrong)}; allowed to change: "
+            f"{', '.join(CHANGEABLE)}, and additions to the space"
         )
 
 
@@ -253,7 +261,7 @@ def _differences(before: Any, after: Any, key: str = "") -> Iterator[tuple[str, 
 def check_space(before: Space, after: Space, run: str) -> None:
     """Raise ``InputError`` with the list of parts of the old space that are missing from the new one."""
     if missing := list(_missing(before.parameters, after.parameters, "")):
-        raise InputError(f"{run}: its space may only be added to, but: {'; '.join(missing)}")
+        raise InputError(f"{run}: the new space must contain the old one: {'; '.join(missing)}")
 
 
 def _missing(before: Parameters, after: Parameters, prefix: str) -> Iterator[str]:
@@ -264,7 +272,7 @@ def _missing(before: Parameters, after: Parameters, prefix: str) -> Iterator[str
     for name, old in before.items():
         new = after.get(name)
         if new is None:
-            yield f"{prefix}{name} is gone"
+            yield f"{prefix}{name} is missing"
         else:
             yield from _narrowed(old, new, f"{prefix}{name}")
 
@@ -337,14 +345,17 @@ def load_resumed(
 def _changed(resumed: Resumed, space: Path | None, overrides: Iterable[Override]) -> LoadedSweep:
     """Return the run's sweep with the changes. Raise ``InputError`` if one of them is not allowed."""
     own_file = resumed.folder / "config.yaml"
-    given = list(overrides)
+    own_overrides = list(overrides)
     before = load_sweep(own_file)
-    after = load_sweep(space or own_file, [*_moved(before.config, resumed.location, given), *given])
+    after = load_sweep(
+        space or own_file, [*_override_runs(before.config, resumed.location, own_overrides), *own_overrides]
+    )
     check_changes(before.config, after.config, resumed.location)
     if after.config.budget.trials < resumed.num_begun:
-        reason = f"is {after.config.budget.trials}, but {resumed.num_begun} have begun; allowed: that many or more"
+        num_begun = resumed.num_begun
+        reason = f"is {after.config.budget.trials}, but {num_begun} trials have started; allowed: at least {num_begun}"
         raise after.document.error(("budget", "trials"), reason)
-    if space is None and "sampler" not in dict(given):
+    if space is None and "sampler" not in dict(own_overrides):
         _check_own_sampler(after.config.sampler, resumed.location)
     check_sampler(after)
     resumed.space_grew = after.config.space != before.config.space
@@ -360,21 +371,22 @@ def _check_own_sampler(sampler: str, run: str) -> None:
     """
     if ":" in sampler and not sampler.startswith("optuna.samplers:"):
         raise InputError(
-            f"{run}: its sampler is the import path {sampler!r}, whose code would run; name it yourself to allow that: "
+            f"{run}: sampler is {sampler!r} in the run's own file, whose code would be executed; to allow it: "
             f"--sampler {sampler}"
         )
 
 
-def _moved(before: SweepConfig, place: str, given: Sequence[Override]) -> list[Override]:
+def _override_runs(before: SweepConfig, place: str, overrides: Sequence[Override]) -> list[Override]:
     """Return an override of the folder of runs if the run was moved, unless its artifacts are only at the old place.
 
-    If ``given`` sets the location of the artifacts, the old place, which may be unreachable, is not read.
+    If ``overrides`` set the location of the artifacts, the old place, which may be unreachable, is not read.
     """
     runs = location.parent(place)
     if runs == before.storage.runs:
         return []
-    if "storage.artifacts" not in dict(given):
-        are_there = open_folder(before.storage.artifacts_location).names()
-        if are_there and not open_folder(runs).names("artifacts"):
+    if "storage.artifacts" not in dict(overrides):
+        old_artifacts = open_folder(before.storage.artifacts_location).names()
+        new_artifacts = open_folder(runs).names("artifacts")
+        if old_artifacts and not new_artifacts:
             return []
     return [("storage.runs", json.dumps(runs, ensure_ascii=False))]

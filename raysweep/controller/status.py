@@ -35,7 +35,12 @@ class SweepStatus:
     def text(self) -> str:
         """Return the status line: counts of trials, the best point, the size of the front, and the time left."""
         paused = "paused, " if self.is_paused else ""
-        parts = [f"search: {paused}{self._begun_text}, {self._counts_text}"]
+        begun = f"{self.num_begun} of {self.num_trials} trials begun"
+        if self.num_replicates:
+            begun += f", {self.num_replicates} of at most {self.max_replicates} replicates"
+        shown = [status for status, count in self.counts.items() if count or status == TrialStatus.RUNNING]
+        counts = ", ".join(f"{self.counts[status]} {status}" for status in shown)
+        parts = [f"search: {paused}{begun}, {counts}"]
         if self.max_workers is not None:
             parts.append(f"at most {self.max_workers} at a time")
         if self.best is not None:
@@ -48,20 +53,9 @@ class SweepStatus:
         return " | ".join(parts)
 
     @property
-    def _begun_text(self) -> str:
-        text = f"{self.num_begun} of {self.num_trials} trials begun"
-        if self.num_replicates:
-            text += f", {self.num_replicates} of at most {self.max_replicates} replicates"
-        return text
-
-    @property
-    def _counts_text(self) -> str:
-        shown = [status for status, count in self.counts.items() if count or status == TrialStatus.RUNNING]
-        return ", ".join(f"{self.counts[status]} {status}" for status in shown)
-
-    @property
     def _time_text(self) -> str:
-        by_pace, by_limit = self._seconds_by_pace, self._seconds_by_limit
+        by_pace = self._seconds_by_pace
+        by_limit = math.inf if self.limit_seconds is None else self.limit_seconds - self.seconds
         left = min(by_pace, by_limit)
         if self.is_paused or not 1 <= left < math.inf:
             return f"{duration(self.seconds)} so far"
@@ -75,10 +69,6 @@ class SweepStatus:
         return self.seconds / self._all_begun * (self._all_trials - self._all_begun)
 
     @property
-    def _seconds_by_limit(self) -> float:
-        return math.inf if self.limit_seconds is None else self.limit_seconds - self.seconds
-
-    @property
     def _all_begun(self) -> int:
         return self.num_begun + self.num_replicates
 
@@ -89,12 +79,12 @@ class SweepStatus:
 
 def describe_progress(underway: Sequence[RungProgress]) -> str:
     """Describe the progress of one rung, or the total speed of several rungs and the time until the first is done."""
-    examples_per_second = sum(each.examples_per_second for each in underway)
+    examples_per_second = sum(rung.examples_per_second for rung in underway)
     digits = 0 if examples_per_second >= 10 else 1
     pace = f"{examples_per_second:,.{digits}f} examples/s"
-    left = duration(min(each.seconds_left for each in underway))
+    time_left = duration(min(rung.seconds_left for rung in underway))
     if len(underway) > 1:
-        return f"{len(underway)} rungs under way, {pace}, the first done in {left}"
+        return f"{len(underway)} rungs under way, {pace}, the first done in {time_left}"
     (rung,) = underway
     counted = f"{rung.num_seen:,} of {rung.num_examples:,}"
-    return f"rung {rung.step}: {counted}, {pace}, {left} left"
+    return f"rung {rung.step}: {counted}, {pace}, {time_left} left"

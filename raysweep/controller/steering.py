@@ -19,6 +19,10 @@ class Steering:
         """Return whether the sweep is paused: running trials finish their rung, and no trial starts."""
         return self.paused_at is not None
 
+    def was_paused_before(self, began: float | None) -> bool:
+        """Return whether the sweep was paused before a rung ``began``, which is None if it has not begun."""
+        return self.paused_at is not None and began is not None and began > self.paused_at
+
     def take(self, event: SweepSteered) -> None:
         """Apply an event that is in the ledger."""
         self.requests.add(event.request)

@@ -15,13 +15,11 @@ from typing import Any
 from raysweep.config.sweep import SweepConfig
 from raysweep.config.trial import TrialConfig, trial_config
 from raysweep.controller.budget import CostTracker, ReachedLimit
-from raysweep.controller.disk import WeightStore
 from raysweep.controller.failures import Blame, Failures, Loss
-from raysweep.controller.kept_scores import KeptScores
+from raysweep.controller.kept_files import KeptScores, WeightStore
 from raysweep.controller.node_meter import NodeMeter
 from raysweep.controller.optuna_study import StudyFile
-from raysweep.controller.progress import Progress, Verdict
-from raysweep.controller.replay_ledger import LedgerReplay
+from raysweep.controller.progress import LedgerReplay, Progress, Verdict
 from raysweep.controller.status import SweepStatus
 from raysweep.controller.steering import Steering
 from raysweep.errors import InputError
@@ -53,7 +51,7 @@ from raysweep.terminal import Display, duration
 SLOWEST_RUNGS = 10  # time limit of a rung, as a multiple of the slowest rung so far
 MIN_RUNG_LIMIT_SECONDS = 1800.0
 PAUSED = Verdict(TrialStatus.INTERRUPTED, "the sweep is paused")
-STOPPED = Verdict(TrialStatus.STOPPED, "a person asked for it, with raysweep control")
+STOPPED = Verdict(TrialStatus.STOPPED, "requested with raysweep control")
 NODES_COUNTED_SECONDS = 300.0  # interval between events with node time, which is the most that a kill loses of the bill
 
 
@@ -127,7 +125,8 @@ class Sweep:
             self._started_at += time.monotonic() - began
 
     def _stop_or_start_clock(self) -> None:
-        now, is_idle = time.monotonic(), self.steering.is_paused and not self.assignments
+        now = time.monotonic()
+        is_idle = self.steering.is_paused and not self.assignments
         if is_idle and self._stopped_at is None:
             self._stopped_at = now
         if not is_idle and self._stopped_at is not None:
@@ -146,11 +145,11 @@ class Sweep:
 
     def kept_front(self) -> list[Point]:
         """Return the front's members whose weights are stored."""
-        return self._weights.held(self.front)
+        return self._weights.select_stored(self.front)
 
     # Life cycle of a trial: assignment to a worker, rungs, release of the worker.
 
-    def ask(self) -> tuple[int, TrialConfig] | None:
+    def assign(self) -> tuple[int, TrialConfig] | None:
         """Return the next trial to start or resume, or None if no trial can be assigned at the moment."""
         if self.steering.is_paused or self.has_all_workers:
             return None
@@ -160,13 +159,16 @@ class Sweep:
         if self._interrupted:
             number = self._interrupted.popleft()
             self._log(TrialContinued(trial=number))
-        elif (trial := self.scheduler.ask()) is None:
-            return None
-        elif (number := trial.number) in self.progress.configs:
-            self._log(TrialResumed(trial=number))
-            self.display.line(f"trial {number}: resumed at {self._place_of(number)}")
         else:
-            self._begin(trial)
+            trial = self.scheduler.ask()
+            if trial is None:
+                return None
+            number = trial.number
+            if number in self.progress.configs:
+                self._log(TrialResumed(trial=number))
+                self.display.line(f"trial {number}: resumed at {self._rung_text(number)}")
+            else:
+                self._begin(trial)
         self.assignments[number] = RunningTrial(self.costs.last_node)
         return number, self.progress.configs[number]
 
@@ -192,13 +194,14 @@ class Sweep:
             assignment.paid_until = assignment.rung_began = self.seconds
 
     def _begin(self, trial: TrialState) -> None:
-        number, original = trial.number, trial.replicate_of
+        number = trial.number
+        original = trial.replicate_of
         config = trial_config(dict(trial.values))
         self.progress.begin(trial, config)
         if original is not None:
-            self.display.line(f"trial {number}: repeats trial {original} with another seed")
+            self.display.line(f"trial {number}: started (replicate of trial {original}, with another seed)")
         if trial.origin is not None:
-            self.display.line(f"trial {number}: begins, as {describe_origin(trial.origin)}")
+            self.display.line(f"trial {number}: started (requested by {describe_origin(trial.origin)})")
         event = TrialStarted(
             trial=number,
             config=config.model_dump(mode="json", exclude_none=True),
@@ -209,7 +212,7 @@ class Sweep:
         )
         self._log(event)
 
-    def rung(self, number: int, rung: dict[str, Any]) -> bool:
+    def record_rung(self, number: int, rung: dict[str, Any]) -> bool:
         """Record a rung and return whether the trial must leave its worker.
 
         ``rung`` is a ``rung`` event as JSON, without the fields that the sweep adds: the trial, ``may_begin``, the cost and
@@ -217,22 +220,24 @@ class Sweep:
         """
         assignment = self.assignments[number]
         assignment.progress = None
-        step, steps_done = rung["step"], self.progress.steps_done(number)
+        step = rung["step"]
+        steps_done = self.progress.steps_done(number)
         if step <= steps_done:
             return assignment.verdict is not None
         if step > steps_done + 1:
-            reason = f"its checkpoint continues with rung {step}, but the ledger ends at its rung {steps_done}"
+            reason = f"its checkpoint resumes at rung {step}, but the ledger ends at its rung {steps_done}"
             assignment.verdict = Verdict(TrialStatus.FAILED, reason)
             return True
-        if problem := _first_problem([*rung["points"], *rung.get("labeled", ())]):
-            assignment.verdict = Verdict(TrialStatus.FAILED, f"rung {step}: {problem}")
-            return True
+        for point in (*rung["points"], *rung.get("labeled", ())):
+            if problem := point_problem(point):
+                assignment.verdict = Verdict(TrialStatus.FAILED, f"rung {step}: {problem}")
+                return True
         event = RungFinished.from_json({**rung, "trial": number})
         assignment.verdict = self._verdict_after(event)
         self.show()
         return assignment.verdict is not None
 
-    def take_progress(self, number: int, progress: RungProgress) -> bool:
+    def record_progress(self, number: int, progress: RungProgress) -> bool:
         """Record a trial's progress within its rung and return whether it must leave its worker now."""
         assignment = self.assignments[number]
         assignment.progress = progress
@@ -241,23 +246,18 @@ class Sweep:
             assignment.verdict = STOPPED
         elif limit is not None and limit.key == "budget.minutes":
             assignment.verdict = Verdict(TrialStatus.INTERRUPTED, limit.reason)
-        elif self._began_while_paused(assignment):
+        elif self.steering.was_paused_before(assignment.rung_began):
             assignment.verdict = PAUSED
         self.show()
         return assignment.verdict is not None
 
-    def _began_while_paused(self, assignment: RunningTrial) -> bool:
-        """Return whether a trial got its worker, and thus began a rung, after the sweep was paused."""
-        paused_at, began = self.steering.paused_at, assignment.rung_began
-        return paused_at is not None and began is not None and began > paused_at
-
-    def overdue(self, number: int) -> str | None:
+    def overdue_reason(self, number: int) -> str | None:
         """Return the reason to kill a trial's process if its rung takes too long, else None."""
-        assignment = self.assignments[number]
-        limit = self._rung_limit_seconds
-        if assignment.rung_began is None or limit is None or self.seconds - assignment.rung_began <= limit:
+        began = self.assignments[number].rung_began
+        limit_seconds = self._rung_limit_seconds
+        if began is None or limit_seconds is None or self.seconds - began <= limit_seconds:
             return None
-        return f"its rung took more than {duration(limit)}, and its process was killed"
+        return f"its rung took more than {duration(limit_seconds)}, and its process was killed"
 
     @property
     def _rung_limit_seconds(self) -> float | None:
@@ -281,24 +281,27 @@ class Sweep:
     def _take_rung(self, rung: RungFinished) -> Verdict | None:
         """Write a rung to the ledger, record it and return the verdict on its trial."""
         self._failures.forget(rung.trial)
-        self._time_rung(self.assignments[rung.trial])
-        if rung.node is not None:
-            self._set_node(rung.trial, rung.node)
-        self._pay(rung.trial)
-        rung = replace(rung, may_begin=self.scheduler.can_start, cost=self.costs.of(rung.trial))
-        self._log(rung)
-        front_before = self.front
-        verdict = self.progress.count(rung)
-        self._scores.take(rung.points, self.front, self.scheduler.trials[rung.trial].replicate_of)
-        self._bound_disk([*front_before, *rung.points])
-        self._announce(rung)
-        return verdict
-
-    def _time_rung(self, assignment: RunningTrial) -> None:
+        assignment = self.assignments[rung.trial]
         now = self.seconds
         if assignment.rung_began is not None:
             self._slowest_rung_seconds = max(self._slowest_rung_seconds, now - assignment.rung_began)
         assignment.rung_began = now
+        if rung.node is not None:
+            assignment.node = self.costs.last_node = rung.node
+            if warning := self.costs.price_warning(rung.node):
+                self.display.warn(warning)
+        self._pay(rung.trial)
+        cost = self.costs.trial_cost(rung.trial)
+        rung = replace(rung, may_begin=self.scheduler.can_start, cost=cost)
+        self._log(rung)
+        front_before = self.front
+        verdict = self.progress.record(rung)
+        original = self.scheduler.trials[rung.trial].replicate_of
+        self._scores.take(rung.points, self.front, original)
+        self._weights.keep_only(self.front, among=[*front_before, *rung.points])
+        self._remove_beyond_bound()
+        self._print_rung(rung)
+        return verdict
 
     def _verdict_of_budget(self) -> Verdict | None:
         if self.given_up is not None:
@@ -306,12 +309,13 @@ class Sweep:
         limit = self.costs.reached_limit(self.seconds)
         return None if limit is None else Verdict(TrialStatus.INTERRUPTED, limit.reason)
 
-    def _announce(self, rung: RungFinished) -> None:
-        best = self._best_of(rung.points)
+    def _print_rung(self, rung: RungFinished) -> None:
+        best = self._best_pair(rung.points)
         polarity, similarity = best
         objective = self.scheduler.objective.weighted_sum(best)
+        num_rungs = self.progress.num_rungs[rung.trial]
         self.display.line(
-            f"trial {rung.trial}: rung {rung.step}/{self.progress.num_rungs[rung.trial]}, "
+            f"trial {rung.trial}: rung {rung.step}/{num_rungs}, "
             f"{rung.examples_seen:,} examples, "
             f"P {100 * polarity:.2f}, S {100 * similarity:.2f}, objective {100 * objective:.2f}"
         )
@@ -320,7 +324,7 @@ class Sweep:
                 f"trial {rung.trial}: rung {rung.step}, softmax head: {calibration_text(rung.calibration)}"
             )
 
-    def rest(
+    def release(
         self, number: int, failure: str | None = None, traceback: str | None = None, *, diverged: bool = False
     ) -> None:
         """Record that a trial has left its worker, because of ``failure`` or with its verdict.
@@ -332,11 +336,13 @@ class Sweep:
         verdict = self.assignments.pop(number).verdict
         if failure:
             verdict = Verdict(TrialStatus.FAILED, failure)
-        verdict = verdict or Verdict(TrialStatus.FAILED, "its process ended before its last rung")
-        self._num_defects += verdict.status == TrialStatus.FAILED and not diverged
+        elif verdict is None:
+            verdict = Verdict(TrialStatus.FAILED, "its process ended before its last rung")
+        if verdict.status == TrialStatus.FAILED and not diverged:
+            self._num_defects += 1
         self._settle(number, verdict, traceback)
         self._stop_or_start_clock()
-        self.given_up = self.given_up or self._failures.too_many(self._num_defects, len(self.progress.configs))
+        self.given_up = self.given_up or self._failures.reason_to_give_up(self._num_defects, len(self.progress.configs))
         self.show()
 
     def lose(self, number: int, loss: Loss) -> None:
@@ -351,12 +357,12 @@ class Sweep:
         if number in self.steering.stopping:
             assignment.verdict = assignment.verdict or STOPPED
         if assignment.verdict is not None:  # the trial was about to leave
-            self.rest(number)
+            self.release(number)
             return
         if loss.needs_memory:
             self.short_of_memory.add(number)
-        if reason_to_end := self._failures.lose(number, loss):
-            self.rest(number, failure=reason_to_end)
+        if reason_to_end := self._failures.count(number, loss):
+            self.release(number, failure=reason_to_end)
             return
         self._pay(number)
         del self.assignments[number]
@@ -374,8 +380,8 @@ class Sweep:
             return
         pause = self._failures.begin_pause(self.seconds)
         if pause.is_hopeless:
-            raise InputError(f"{reason}; once storage works: raysweep run --resume {self.run.location}")
-        self.display.warn(f"search: storage fails ({reason}): no trial is handed out for {pause.seconds:g} s")
+            raise InputError(f"{reason}; when storage works again: raysweep run --resume {self.run.location}")
+        self.display.warn(f"search: assignments paused for {pause.seconds:g} s (reason=storage failed: {reason})")
 
     def _settle(self, number: int, verdict: Verdict, traceback: str | None = None) -> None:
         """Apply a verdict to a trial that has left its worker."""
@@ -384,37 +390,35 @@ class Sweep:
             self._interrupt(number, reason)
             self._interrupted.append(number)
         elif status == TrialStatus.PAUSED:
-            self._log(TrialPaused(trial=number, reason=reason, cost=self.costs.of(number)))
+            self._log(TrialPaused(trial=number, reason=reason, cost=self.costs.trial_cost(number)))
             self.progress.pause(number, reason)
         else:
             self._end(number, verdict, traceback)
-        examples = self.progress.steps_done(number) * self.progress.configs[number].examples_per_rung
+        config = self.progress.configs[number]
+        examples = self.progress.steps_done(number) * config.examples_per_rung
         self.display.line(
-            f"trial {number}: {status} at {self._place_of(number)} (examples={examples:,}, reason={reason})"
+            f"trial {number}: {status} at {self._rung_text(number)} (examples={examples:,}, reason={reason})"
         )
 
-    def _place_of(self, number: int) -> str:
+    def _rung_text(self, number: int) -> str:
         return f"rung {self.progress.steps_done(number)}/{self.progress.num_rungs[number]}"
 
     def _interrupt(self, number: int, reason: str) -> None:
-        self._log(TrialInterrupted(trial=number, reason=reason, cost=self.costs.of(number)))
+        self._log(TrialInterrupted(trial=number, reason=reason, cost=self.costs.trial_cost(number)))
 
     def _end(self, number: int, verdict: Verdict, traceback: str | None = None) -> None:
         """End a trial for good."""
         status, reason = verdict
         original = self.scheduler.trials[number].replicate_of
         if original is not None and status != TrialStatus.FAILED:
-            self._log_means(original, ending=number)  # first: a kill in between may repeat this event but never lose it
-        cost = self.costs.of(number)
+            # Means come first: a kill in between may repeat this event but never lose it.
+            means = mean_points(original, self.scheduler.replicates.means(original, ending=number))
+            num_runs = max((mean.runs for mean in means), default=1)
+            self._log(ReplicatesAveraged(trial=original, runs=num_runs, points=means))
+        cost = self.costs.trial_cost(number)
         self._log(TrialEnded(trial=number, status=status, reason=reason, cost=cost, traceback=traceback))
         self.progress.end(number, verdict)
         self._remove_checkpoint(number)
-
-    def _log_means(self, original: int, ending: int) -> None:
-        """Log the means over the runs of a trial, including the replicate ``ending``, which is about to end."""
-        means = mean_points(original, self.scheduler.replicates.means(original, ending=ending))
-        num_runs = max((mean.runs for mean in means), default=1)
-        self._log(ReplicatesAveraged(trial=original, runs=num_runs, points=means))
 
     def begin_stage(self, stage: StageName, count: int) -> None:
         """Log the start of a stage that scores ``count`` rungs or members of the front, for progress displays."""
@@ -430,11 +434,11 @@ class Sweep:
         if event.config is not None:
             self.scheduler.try_next(event.request, event.config)
         if event.trial is not None:
-            self._stop_at_rest(event.trial)
+            self._stop_unassigned(event.trial)
         self._stop_or_start_clock()
         self.show()
 
-    def _stop_at_rest(self, number: int) -> None:
+    def _stop_unassigned(self, number: int) -> None:
         """Stop a paused or interrupted trial. A trial on a worker stops at its next report instead."""
         is_paused = self.scheduler.trials[number].status == TrialStatus.PAUSED
         if number in self._interrupted:
@@ -449,13 +453,15 @@ class Sweep:
         """Restore the state from the events of a ledger. ``adopt`` and errors are as in :class:`LedgerReplay`."""
         replayed = LedgerReplay(self.scheduler, self.progress, self.costs, adopt=adopt)
         replayed.take_all(events)
-        original_of = {number: trial.replicate_of for number, trial in self.scheduler.trials.items()}
-        repeats = {number: original for number, original in original_of.items() if original is not None}
-        self._scores.restore(replayed.points, self.front, repeats)
-        kept = self.run.names("checkpoints")
+        originals = {}
+        checkpoints = self.run.names("checkpoints")
         for number, trial in self.scheduler.trials.items():
-            if trial.status in self.progress.ended and Path(checkpoint_folder(number)).name in kept:
+            if trial.replicate_of is not None:
+                originals[number] = trial.replicate_of
+            has_ended = trial.status in self.progress.ended
+            if has_ended and Path(checkpoint_folder(number)).name in checkpoints:
                 self._remove_checkpoint(number)  # left behind by a kill
+        self._scores.restore(replayed.points, self.front, originals)
         self._started_at = time.monotonic() - replayed.seconds
         self.steering = replayed.steering
         for number, verdict in replayed.unfinished.items():
@@ -464,7 +470,7 @@ class Sweep:
             else:  # the driver died before it applied the verdict
                 self._settle(number, verdict)
         for number in self.steering.stopping:  # the driver died before it stopped the trial
-            self._stop_at_rest(number)
+            self._stop_unassigned(number)
         self._stop_or_start_clock()
 
     def finish(self, status: str, reason: str, is_final: bool = False) -> None:
@@ -478,7 +484,9 @@ class Sweep:
             return
         try:
             if status == "completed":
-                self._end_paused()
+                for number in self.progress.paused:
+                    reason_to_pause = self.scheduler.trials[number].reason
+                    self._end(number, Verdict(TrialStatus.STOPPED, reason_to_pause))
             for number in list(self.assignments):  # trials cut off within a rung are charged too
                 self._pay(number)
                 self._interrupt(number, reason)
@@ -491,11 +499,6 @@ class Sweep:
             self._log(SessionFinished(status=status, reason=reason, seconds=self.seconds, is_final=is_final or None))
         finally:
             self.ledger.close()
-
-    def _end_paused(self) -> None:
-        for number in self.progress.paused:
-            reason_to_pause = self.scheduler.trials[number].reason
-            self._end(number, Verdict(TrialStatus.STOPPED, reason_to_pause))
 
     # Costs, disk, ledger and display.
 
@@ -510,20 +513,11 @@ class Sweep:
 
     def _pay(self, number: int) -> None:
         """Charge a trial for its time on the worker since the last charge."""
-        assignment, now = self.assignments[number], self.seconds
+        assignment = self.assignments[number]
+        now = self.seconds
         if assignment.paid_until is not None:
             self.costs.spend(number, now - assignment.paid_until, assignment.node)
             assignment.paid_until = now
-
-    def _set_node(self, number: int, node: Node) -> None:
-        self.assignments[number].node = self.costs.last_node = node
-        if warning := self.costs.unpriced(node):
-            self.display.warn(warning)
-
-    def _bound_disk(self, points: Sequence[Point]) -> None:
-        """Remove weights of ``points`` that the front does not need, then enforce the storage limit."""
-        self._weights.keep_only(self.front, among=points)
-        self._remove_beyond_bound()
 
     def _remove_beyond_bound(self) -> None:
         """End paused trials, the worst first, and then remove weights of the front, until ``storage.max_gib`` is met.
@@ -534,21 +528,20 @@ class Sweep:
         reached = f"storage.max_gib, {self.config.storage.max_gib:g}, is reached"
         paused = self.progress.paused
         if self._weights.is_full(self.front, self._other_bytes(paused)):
-            paused = self._paused_from_the_worst()
+            trials = self.scheduler.trials
+            paused.sort(key=lambda number: self.scheduler.objective.area(trials[number].front))
         while paused and self._weights.is_full(self.front, self._other_bytes(paused)):
-            self._end(paused.pop(0), Verdict(TrialStatus.STOPPED, f"{reached}, and it was the worst paused trial"))
+            worst = paused.pop(0)
+            self._end(worst, Verdict(TrialStatus.STOPPED, f"{reached}, and it was the worst paused trial"))
         for point in self._weights.shrink(self.front, self._other_bytes(paused)):
             self.display.warn(
-                f"{reached}: the weights of {point.name}, which adds least to the front, are removed; its scores stay"
+                f"search: weights removed (point={point.name}, reason={reached}); the point adds the least area to the "
+                "front, and its scores are kept"
             )
 
     def _other_bytes(self, paused: Sequence[int]) -> int:
         """Return the size in bytes of the per-query scores and the checkpoints of paused trials."""
         return self._scores.num_bytes + self._weights.checkpoint_bytes(paused)
-
-    def _paused_from_the_worst(self) -> list[int]:
-        trials, objective = self.scheduler.trials, self.scheduler.objective
-        return sorted(self.progress.paused, key=lambda number: objective.area(trials[number].front))
 
     def _remove_checkpoint(self, number: int) -> None:
         self.run.remove(checkpoint_folder(number))
@@ -564,56 +557,54 @@ class Sweep:
 
     def status(self) -> SweepStatus:
         """Return the current status."""
-        scheduler, ended = self.scheduler, self.progress.ended
+        scheduler = self.scheduler
+        ended = self.progress.ended
         num_running = len(self.assignments)
         num_paused = len(scheduler.trials) - num_running - sum(ended.values())
         minutes = self.config.budget.minutes
+        progress = [assignment.progress for assignment in self.assignments.values()]
         return SweepStatus(
             num_begun=scheduler.num_started,
             num_trials=scheduler.num_trials,
             num_replicates=scheduler.replicates.num_started,
             max_replicates=scheduler.replicates.trials,
             counts={TrialStatus.RUNNING: num_running, TrialStatus.PAUSED: num_paused, **ended},
-            best=self._best_of(self.front) if self.front else None,
+            best=self._best_pair(self.front) if self.front else None,
             front_size=len(self.front),
             seconds=self.seconds,
             limit_seconds=None if minutes is None else 60 * minutes,
-            underway=[each.progress for each in self.assignments.values() if each.progress is not None],
+            underway=[rung for rung in progress if rung is not None],
             is_paused=self.steering.is_paused,
             max_workers=self.steering.workers,
         )
 
-    def _best_of(self, points: Sequence[Point]) -> Pair:
+    def _best_pair(self, points: Sequence[Point]) -> Pair:
         """Return P and S of the best of the points."""
         return self.scheduler.objective.best_point([(point.polarity, point.similarity) for point in points])
 
 
 def describe_origin(name: str) -> str:
     """Describe the origin of a requested configuration."""
-    return f"{name} of the sweep's file says" if name.startswith("first[") else "raysweep control asked for"
+    return f"{name} of the sweep's file" if name.startswith("first[") else "raysweep control"
 
 
 def mean_points(original: int, means: Mapping[int, Mapping[Any, MeanScores]]) -> tuple[Mean, ...]:
     """Return the means over at least two runs of a trial. ``means`` is keyed by examples seen, then (step, kind, value)."""
-    by_name = [(name, scores) for points in means.values() for name, scores in points.items()]
-    return tuple(
-        Mean(
-            trial=original,
-            step=step,
-            kind=kind,
-            value=value,
-            runs=scores.runs,
-            polarity=scores.mean[0],
-            polarity_spread=scores.spread[0],
-            similarity=scores.mean[1],
-            similarity_spread=scores.spread[1],
-        )
-        for (step, kind, value), scores in by_name
-        if scores.runs > 1
-    )
-
-
-def _first_problem(points: Iterable[Mapping[str, Any]]) -> str | None:
-    """Return the problem of the first point, given by its fields, with invalid scores, or None."""
-    problems = (point_problem(point) for point in points)
-    return next((problem for problem in problems if problem), None)
+    rows = []
+    for points in means.values():
+        for (step, kind, value), scores in points.items():
+            if scores.runs < 2:
+                continue
+            mean = Mean(
+                trial=original,
+                step=step,
+                kind=kind,
+                value=value,
+                runs=scores.runs,
+                polarity=scores.mean[0],
+                polarity_spread=scores.spread[0],
+                similarity=scores.mean[1],
+                similarity_spread=scores.spread[1],
+            )
+            rows.append(mean)
+    return tuple(rows)

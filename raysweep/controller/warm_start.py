@@ -52,9 +52,9 @@ class WarmStart:
     @property
     def summary(self) -> str:
         """Return a one-line summary for the display."""
-        left_out = f"; {self.num_left_out} do not lie in this space" if self.num_left_out else ""
+        left_out = f"; {self.num_left_out} outside this space were skipped" if self.num_left_out else ""
         return (
-            f"warm start from {len(self.observations)} trials, the best {len(self.first)} to be tried first{left_out}"
+            f"warm start from {len(self.observations)} trials, the best {len(self.first)} of which run first{left_out}"
         )
 
 
@@ -63,24 +63,24 @@ def gather(runs: Sequence[Results], space: Space, reference: Pair) -> WarmStart:
     observations: list[Observation] = []
     num_left_out = 0
     for run in runs:
-        old_reference = _reference_of(run)
+        old_reference = _reference_scores(run)
         points = averaged(run)
         for trial, rungs in _finished_rungs(run):
-            if _lies_in(space, trial):
+            if _contains(space, trial):
                 own = [point for point in points if point.trial == trial.trial and point.split == "dev"]
-                observations.append(_observation(trial, rungs, own, old_reference, reference))
+                observations.append(_make_observation(trial, rungs, own, old_reference, reference))
             else:
                 num_left_out += 1
     reference_point = reference[0], reference[1] / 2
-    return WarmStart(observations, _best(observations, reference_point), num_left_out)
+    return WarmStart(observations, _choose_first(observations, reference_point), num_left_out)
 
 
-def _reference_of(run: Results) -> Pair:
+def _reference_scores(run: Results) -> Pair:
     """Return P and S of the run's reference encoder on dev."""
     for point in run.points:
         if point.kind == "reference" and point.split == "dev":
             return point.polarity, point.similarity
-    raise InputError(f"{run.folder}: holds no scores of its reference encoder to compare by")
+    raise InputError(f"{run.folder}: a warm start requires scores of the reference encoder on dev, which are missing")
 
 
 def _finished_rungs(run: Results) -> Iterator[tuple[Trial, list[Rung]]]:
@@ -91,7 +91,7 @@ def _finished_rungs(run: Results) -> Iterator[tuple[Trial, list[Rung]]]:
             yield trial, rungs
 
 
-def _lies_in(space: Space, trial: Trial) -> bool:
+def _contains(space: Space, trial: Trial) -> bool:
     """Return whether a configuration is in the space, including the parameters that the space leaves at their default."""
     try:
         suggester = space.suggest_fixed(trial.config)
@@ -101,7 +101,7 @@ def _lies_in(space: Space, trial: Trial) -> bool:
     return trial_config(space.draw(suggester)) == old
 
 
-def _observation(
+def _make_observation(
     trial: Trial, rungs: Iterable[Rung], points: Sequence[Point], old_reference: Pair, new_reference: Pair
 ) -> Observation:
     """Return an observation of a trial, with its ``points`` on dev rescaled to the new reference encoder."""
@@ -109,15 +109,15 @@ def _observation(
     fronts = {}
     for rung in rungs:
         at_rung = [(point.polarity, point.similarity) for point in points if point.step == rung.step]
-        carried = [_carried(pair, old_reference, new_reference) for pair in at_rung]
-        front = front_of([*front, *carried])
+        rescaled = [_rescale(pair, old_reference, new_reference) for pair in at_rung]
+        front = front_of([*front, *rescaled])
         fronts[rung.examples_seen] = front
     is_completed = trial.status == TrialStatus.COMPLETED
     status = TrialStatus.COMPLETED if is_completed else TrialStatus.STOPPED
     return Observation(dict(trial.config), fronts, status)
 
 
-def _carried(point: Pair, old_reference: Pair, new_reference: Pair) -> Pair:
+def _rescale(point: Pair, old_reference: Pair, new_reference: Pair) -> Pair:
     old_polarity, old_similarity = old_reference
     new_polarity, new_similarity = new_reference
     polarity = new_polarity + (point[0] - old_polarity) * (1 - new_polarity) / max(1e-9, 1 - old_polarity)
@@ -125,7 +125,7 @@ def _carried(point: Pair, old_reference: Pair, new_reference: Pair) -> Pair:
     return polarity, similarity
 
 
-def _best(observations: Sequence[Observation], reference_point: Pair) -> list[int]:
+def _choose_first(observations: Sequence[Observation], reference_point: Pair) -> list[int]:
     """Greedily choose observations of different configurations by the hypervolume they add to a joint front."""
     chosen: list[int] = []
     front: list[Pair] = []
@@ -174,8 +174,8 @@ def read(place: Path | Folder) -> WarmStart | None:
     try:
         return TypeAdapter(WarmStart).validate_json(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 (byte {error.start}); the file was changed by hand?") from None
+        raise InputError(f"{path}: not UTF-8 (byte {error.start}); was the file changed by hand?") from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise InputError(f"{path}: {where}: {first['msg'].lower()}; the file was changed by hand?") from None
+        raise InputError(f"{path}: {where}: {first['msg'].lower()}; was the file changed by hand?") from None

@@ -74,7 +74,7 @@ class Prepared:
         except ValueError as error:
             raise InputError(str(error)) from None  # the message never repeats keys in the path
         folder = open_folder(location.parent(place))
-        file = folder.fetch(location.name_of(place))
+        file = folder.fetch(location.base_name(place))
         if not file.is_file():
             raise _not_prepared(path)
         prepared = cls.read(file, folder.location)

@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 
 from raysweep.errors import InputError
-from raysweep.storage.location import expanded
+from raysweep.storage.location import expand_home
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 JSON_LINES = (".jsonl", ".ndjson")
@@ -159,7 +159,7 @@ def stored(name: str) -> Iterator[Any]:
         InputError: If the scheme is unknown.
     """
     if "://" not in name:
-        with expanded(name).open("rb") as stream:
+        with expand_home(name).open("rb") as stream:
             yield stream
         return
     place = _locate(name)
@@ -193,7 +193,7 @@ def _locate(name: str) -> _Place:
     import pyarrow.fs
 
     if "://" not in name:
-        return _Place(name, pyarrow.fs.LocalFileSystem(), str(expanded(name)))
+        return _Place(name, pyarrow.fs.LocalFileSystem(), str(expand_home(name)))
     plain, options = _split_options(name)
     scheme, _, rest = plain.partition("://")
     if scheme in _BUCKET_SCHEMES:

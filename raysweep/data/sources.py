@@ -112,7 +112,7 @@ def pieces(source: Source, *, subset: str | None = None, split: str = "train") -
             continue
         if location.is_uri(entry):
             try:
-                location.without_keys(entry)
+                location.reject_keys(entry)
             except ValueError as error:
                 raise InputError(str(error)) from None
         with _readable(entry):
@@ -281,7 +281,7 @@ def fingerprint(listed: Sequence[Piece], text_column: str = "text", label_column
 
 def _cached_digest(file: SourceFile) -> str:
     """Return the SHA-256 of a local file; the file is read only if its size or time has changed since the last read."""
-    path = location.expanded(file.name).absolute()
+    path = location.expand_home(file.name).absolute()
     identity = json.dumps([str(path), file.num_bytes, file.version])
     name = hashlib.sha256(identity.encode()).hexdigest()
     cache = open_folder(cache_folder() / "digests")

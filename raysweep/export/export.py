@@ -27,7 +27,7 @@ from raysweep.export.run_encoders import RunEncoders
 from raysweep.report.front import Member
 from raysweep.report.summary import Summary, summary_of
 from raysweep.results.events import TrialStarted
-from raysweep.results.ledger import events_of, point_folder
+from raysweep.results.ledger import load_events, point_folder
 from raysweep.results.settings_file import NAME as SETTINGS
 from raysweep.results.settings_file import read_settings
 from raysweep.results.types import Point, PointKey
@@ -81,7 +81,7 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
         guards = tuple(settings["guards"])
     except (ValidationError, KeyError, TypeError, ValueError):
         raise InputError(f"{run.location}/{SETTINGS}: missing or damaged; put back the run's own file") from None
-    started = (event for event in events_of(run) if isinstance(event, TrialStarted))
+    started = (event for event in load_events(run) if isinstance(event, TrialStarted))
     replicate = next(event.run or 0 for event in started if event.trial == chosen.trial)
     unmeasured = tuple(name for name in guards if name not in member.guards)
     facts = CardFacts(summary, member, encoders, data, pool_seed, replicate, hub_name, unmeasured)

@@ -24,7 +24,7 @@ from raysweep.metrics import retrieval
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.oracle import DEFAULT_BONUSES, oracle_scores
 from raysweep.paper.published_scores import TABLES
-from raysweep.results.query_scores import PackedScores, PointName, baselines_file, joined, name_of_point
+from raysweep.results.query_scores import PackedScores, PointName, baselines_file, join_scores, name_of_point
 from raysweep.results.types import Point, ScoredSplit
 from raysweep.storage.folder import Folder
 
@@ -237,7 +237,7 @@ class BaselineScores:
             packed = PackedScores.pack(list(scores), polarity, similarity)
             stored = self._read(split)
             if stored is not None and stored.num_queries == packed.num_queries:
-                packed = joined([stored, packed])
+                packed = join_scores([stored, packed])
             self._run.keep(baselines_file(split), packed.content())
 
     def _read(self, split: ScoredSplit) -> PackedScores | None:

@@ -23,10 +23,10 @@ from raysweep.prepare.build import prepare
 from raysweep.prepare.plan import Plan, make_plan
 from raysweep.ray_tune.baselines import Baselines
 from raysweep.ray_tune.session import Session
-from raysweep.results.account import account_of, sentence
-from raysweep.results.bill import bill_of, bill_text
+from raysweep.results.account import build_account, sentence
+from raysweep.results.bill import bill_text, build_bill
 from raysweep.results.events import GuardsMeasured
-from raysweep.results.ledger import events_of
+from raysweep.results.ledger import load_events
 from raysweep.results.reader import load
 from raysweep.results.types import Point
 from raysweep.storage import location
@@ -276,7 +276,7 @@ def _start_tracking(sweep: Sweep) -> Tracking | None:
     if not config.trackers.named:
         return None
     tracking = Tracking(config.trackers, sweep.run, config.name, sweep.display.warn)
-    tracking.take_all(events_of(sweep.run))
+    tracking.take_all(load_events(sweep.run))
     sweep.ledger.on_append = tracking.take
     return tracking
 
@@ -345,9 +345,9 @@ def _finish(sweep: Sweep, session: Session | None, ending: Ending) -> None:
     with undisturbed():
         sweep.finish(*ending)
     results = load(sweep.run)
-    sweep.display.line(f"run: {sentence(account_of(results), sweep.scheduler.replicates.trials)}")
+    sweep.display.line(f"run: {sentence(build_account(results), sweep.scheduler.replicates.trials)}")
     if results.nodes:
-        sweep.display.line(f"run: {bill_text(bill_of(results))}")
+        sweep.display.line(f"run: {bill_text(build_bill(results))}")
 
 
 def keep_readings(session: Session, sweep: Sweep) -> None:

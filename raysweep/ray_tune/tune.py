@@ -99,7 +99,7 @@ class TuneSearcher(_NotInSnapshots, Searcher):
         if self._scores.have_begun:
             return self._rung_to_score()
         was_paused = self._sweep.is_paused
-        proposal = self._sweep.ask()
+        proposal = self._sweep.assign()
         if proposal is None:
             # The result of a running trial may still make another one available.
             return None if self._sweep.assignments or was_paused else self._rung_to_score()
@@ -137,9 +137,9 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
     @uninterrupted()
     def on_trial_result(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> str:
         if "progress" in result:
-            leaves = self._sweep.take_progress(_number(trial), RungProgress(**json.loads(result["progress"])))
+            leaves = self._sweep.record_progress(_number(trial), RungProgress(**json.loads(result["progress"])))
             return TrialScheduler.STOP if leaves else TrialScheduler.CONTINUE
-        leaves = self._sweep.rung(_number(trial), json.loads(result["rung"]))
+        leaves = self._sweep.record_rung(_number(trial), json.loads(result["rung"]))
         return TrialScheduler.STOP if leaves else TrialScheduler.CONTINUE
 
     @_ends_the_sweep()
@@ -150,11 +150,11 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
             self._take_scores(job, result)
             return
         if "rung" in result:  # Tune passes a trial's last result here, not to on_trial_result
-            self._sweep.rung(_number(trial), json.loads(result["rung"]))
+            self._sweep.record_rung(_number(trial), json.loads(result["rung"]))
         if loss := loss_in(result):
             self._sweep.lose(_number(trial), loss)
         else:
-            self._sweep.rest(_number(trial), failure=result.get("failure"), diverged="diverged" in result)
+            self._sweep.release(_number(trial), failure=result.get("failure"), diverged="diverged" in result)
 
     def _take_scores(self, rung: FrontRung, result: dict[str, Any]) -> None:
         if loss := loss_in(result):
@@ -174,7 +174,7 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
             else:
                 self._scores.lose(job, error.loss)
         elif error.is_raised:
-            self._sweep.rest(job.number, failure=error.exception, traceback=error.text[-MAX_TRACEBACK_CHARACTERS:])
+            self._sweep.release(job.number, failure=error.exception, traceback=error.text[-MAX_TRACEBACK_CHARACTERS:])
         else:
             self._sweep.lose(job.number, error.loss)
 
@@ -184,7 +184,7 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
         if isinstance(job, FrontRung):
             self._scores.fail(job, REMOVED)
         else:
-            self._sweep.rest(job.number, failure=REMOVED)
+            self._sweep.release(job.number, failure=REMOVED)
 
 
 class _Watch(_NotInSnapshots, tune.Callback):
@@ -244,7 +244,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
             reason = f"its process made no progress for {silence.seconds:.0f} s and was killed"
         job = job_of(trial.config)
         if isinstance(job, Assignment):
-            reason = reason or self._sweep.overdue(job.number)
+            reason = reason or self._sweep.overdue_reason(job.number)
         if reason:
             self._reasons[trial.trial_id] = reason
             self._killed_at[trial.trial_id] = time.monotonic()

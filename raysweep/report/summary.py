@@ -11,8 +11,8 @@ from raysweep.metrics.pareto import hypervolume
 from raysweep.report.baselines import Baseline, ProbeComparison, baselines_of, compare
 from raysweep.report.certainty import NOTHING, Certainty, certainty_of
 from raysweep.report.front import Criterion, Front, Member, front_of, score_pair
-from raysweep.results.account import Account, account_of
-from raysweep.results.bill import Bill, bill_of
+from raysweep.results.account import Account, build_account
+from raysweep.results.bill import Bill, build_bill
 from raysweep.results.query_scores import QueryScores, load_readable_scores, name_of_point
 from raysweep.results.reader import load_with_driver
 from raysweep.results.types import Point, Results, Rung, ScoredSplit, Trial
@@ -155,8 +155,8 @@ def summarize(results: Results) -> Summary:
         areas=_areas(front, oracles, criterion),
         baselines=baselines,
         probes=_probes(baselines, front, criterion),
-        account=account_of(results),
-        bill=bill_of(results),
+        account=build_account(results),
+        bill=build_bill(results),
         labeled_front=labeled_front,
         labeled_areas=_areas(labeled_front, oracles, criterion),
     )

@@ -59,7 +59,7 @@ class Account:
         return next((entry for entry in self.entries if entry.kind == kind), Entry(kind))
 
 
-def account_of(results: Results) -> Account:
+def build_account(results: Results) -> Account:
     """Return the costs of a run. Only trials stopped early by the sweep, not those stopped by a user, count as savings."""
     num_rungs_by_trial = _rungs_done(results)
     entries = {kind: Entry(kind) for kind in KINDS}

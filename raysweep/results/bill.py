@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from raysweep.results.account import account_of
+from raysweep.results.account import build_account
 from raysweep.results.types import NodeTime, Results
 
 
@@ -31,9 +31,9 @@ class Bill:
         return self.booting + max(self.up, self.trials)
 
 
-def bill_of(results: Results) -> Bill:
+def build_bill(results: Results) -> Bill:
     """Return the bill of a sweep, which has no nodes if the sweep had no prices."""
-    return Bill(results.nodes, account_of(results).total.cost.money)
+    return Bill(results.nodes, build_account(results).total.cost.money)
 
 
 def bill_text(bill: Bill) -> str:

@@ -69,11 +69,11 @@ class Ledger:
         log = line_log(self.run, NAME, self.say, take_over=self.take_over, on_lost=lambda: self.on_lost())
         try:
             content = log.open()
-            events = list(_parse(content, name_of(self.run)))
+            events = list(_parse(content, ledger_location(self.run)))
             _check_lease(self.run, len(events), log.noted)
         except OSError as error:
             log.close()
-            raise InputError(f"{name_of(self.run)}: cannot be opened: {error.strerror}") from None
+            raise InputError(f"{ledger_location(self.run)}: cannot be opened: {error.strerror}") from None
         except BaseException:
             log.close()
             raise
@@ -87,7 +87,7 @@ class Ledger:
     def lost(self) -> str | None:
         """Return the reason why this process lost the ledger to another one, or None."""
         lost = None if self._log is None else self._log.lost
-        return None if lost is None else f"{name_of(self.run)}: {lost}; the sweep stops"
+        return None if lost is None else f"{ledger_location(self.run)}: {lost}; the sweep stops"
 
     def append(self, event: Event) -> None:
         """Append an event durably.
@@ -115,7 +115,7 @@ class Ledger:
                 self._log.note({"number": number})
         except OSError as error:
             self.failure = self.lost or (
-                f"{name_of(self.run)}: an event cannot be written: {error.strerror}; the sweep stops. To resume it: "
+                f"{ledger_location(self.run)}: an event cannot be written: {error.strerror}; the sweep stops. To resume it: "
                 f"raysweep run --resume {self.run.location}"
             )
             raise InputError(self.failure) from None
@@ -132,12 +132,12 @@ class Ledger:
             self._log = None
 
 
-def name_of(run: Folder) -> str:
+def ledger_location(run: Folder) -> str:
     """Return the path or URI of a run's ledger, for messages."""
     return location.join(run.location, NAME if isinstance(run, BucketFolder) else f"{NAME}.jsonl")
 
 
-def events_of(place: Path | Folder) -> list[Event]:
+def load_events(place: Path | Folder) -> list[Event]:
     """Return the events of the run at a place, which may be running.
 
     Raises:
@@ -151,8 +151,8 @@ def events_of(place: Path | Folder) -> list[Event]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise InputError(f"{name_of(run)}: cannot be read: {error.strerror}") from None
-    events = list(_parse(content, name_of(run)))
+        raise InputError(f"{ledger_location(run)}: cannot be read: {error.strerror}") from None
+    events = list(_parse(content, ledger_location(run)))
     _check_lease(run, len(events), noted)
     return events
 
@@ -186,11 +186,11 @@ class GrowingLedger:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise InputError(f"{name_of(self.run)}: cannot be read: {error.strerror}") from None
+            raise InputError(f"{ledger_location(self.run)}: cannot be read: {error.strerror}") from None
         if not content.startswith(self._content):
             self.events, self._content = [], b""
         new_lines = content[len(self._content) :]
-        new_events = list(_parse(new_lines, name_of(self.run), first_number=len(self.events) + 1))
+        new_events = list(_parse(new_lines, ledger_location(self.run), first_number=len(self.events) + 1))
         self.events += new_events
         self._content = content
         return bool(new_events)
@@ -233,8 +233,8 @@ def _check_lease(run: Folder, num_events: int, noted: dict[str, Any] | None) -> 
         raise InputError(f"{lease}: is damaged and does not name the ledger's last event; remove it to skip this check")
     if number > num_events:
         raise InputError(
-            f"{name_of(run)}: ends after event {num_events}, but {lease} was last renewed after event {number}; restore the "
-            "missing events, or remove the lease to continue without them"
+            f"{ledger_location(run)}: ends after event {num_events}, but {lease} was last renewed after event {number}; "
+            "restore the missing events, or remove the lease to continue without them"
         )
 
 

@@ -193,14 +193,14 @@ class PackedScores:
         similarity: Float64Array = self.similarity / np.float64(_STEPS)
         return polarity, similarity
 
-    def only(self, wanted: Container[PointName]) -> "PackedScores":
+    def select(self, wanted: Container[PointName]) -> "PackedScores":
         """Return the scores of the ``wanted`` points, which may be empty."""
         rows = [row for row, name in enumerate(self.names) if name in wanted]
         names = tuple(self.names[row] for row in rows)
         return PackedScores(names, self.polarity_values, self.polarity[rows], self.similarity[rows])
 
 
-def joined(parts: Sequence[PackedScores]) -> PackedScores:
+def join_scores(parts: Sequence[PackedScores]) -> PackedScores:
     """Join the points of at least one file over the same queries. The last file with a point takes precedence."""
     values = np.unique(np.concatenate([part.polarity_values for part in parts]))
     smallest = np.min_scalar_type(max(len(values) - 1, 0))
@@ -310,7 +310,7 @@ def _load_split(run: Folder, split: ScoredSplit, results: Results, kept: Contain
             packed = PackedScores.read(content)
         except ValueError as error:
             raise _damaged(place, str(error)) from None
-        wanted = packed.only(points)
+        wanted = packed.select(points)
         if not wanted.names:
             continue
         if wanted.num_queries != num_queries:

@@ -23,7 +23,7 @@ from raysweep.results.events import (
     TrialStarted,
 )
 from raysweep.results.ledger import NAME as LEDGER
-from raysweep.results.ledger import events_of, name_of
+from raysweep.results.ledger import ledger_location, load_events
 from raysweep.results.types import (
     Calibration,
     Cost,
@@ -53,10 +53,10 @@ def load(place: Path | Folder, has_driver: bool | None = None) -> Results:
     """
     run = as_folder(place)
     try:
-        events = events_of(run)
+        events = load_events(run)
     except FileNotFoundError:
         raise no_run(run) from None
-    return results_of(events, run, has_driver)
+    return build_results(events, run, has_driver)
 
 
 def no_run(run: Folder) -> InputError:
@@ -71,9 +71,9 @@ def load_with_driver(run: Folder) -> Results:
     return load(run, has_driver)
 
 
-def results_of(events: Iterable[Event], run: Folder, has_driver: bool | None = None) -> Results:
+def build_results(events: Iterable[Event], run: Folder, has_driver: bool | None = None) -> Results:
     """Return the results from the events of a run's ledger. Raise ``InputError`` like :func:`load`."""
-    path = name_of(run)
+    path = ledger_location(run)
     tables = _Tables()
     for line, event in enumerate(events, 1):
         try:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from raysweep.errors import InputError
-from raysweep.storage.location import expanded, is_address, join, split
+from raysweep.storage.location import expand_home, is_address, join, split
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -104,9 +104,9 @@ class Bucket:
         """Return an object's bytes with the tag of this version. Raises FileNotFoundError if it does not exist."""
 
         def get() -> Stored:
-            found = self._store.get(name)
-            content = found.bytes().to_bytes()
-            return Stored(content, _tag(found.meta), found.meta["last_modified"])
+            response = self._store.get(name)
+            content = response.bytes().to_bytes()
+            return Stored(content, _tag(response.meta), response.meta["last_modified"])
 
         return self._persist(get)
 
@@ -138,10 +138,10 @@ class Bucket:
             try:
                 return _tag(self._store.put(name, content, mode="create", use_multipart=False))
             except AlreadyExistsError:
-                there = self.read_version(name)
-                if there.content != content:
-                    raise FileExistsError(errno.EEXIST, "exists already", join(self.uri, name)) from None
-                return there.tag
+                existing = self.read_version(name)
+                if existing.content != content:
+                    raise FileExistsError(errno.EEXIST, "already exists", join(self.uri, name)) from None
+                return existing.tag
 
         return self._persist_writing(put)
 
@@ -160,13 +160,15 @@ class Bucket:
     def files(self, prefix: str = "") -> dict[str, FileStat]:
         """Return the objects whose names begin with ``prefix/``, or all of them, by name, sorted."""
 
-        def listed() -> dict[str, FileStat]:
-            batches = self._store.list(prefix or None)
-            metas = (meta for batch in batches for meta in batch)
-            return {meta["path"]: FileStat(meta["size"], meta["last_modified"].timestamp()) for meta in metas}
+        def list_files() -> dict[str, FileStat]:
+            files = {}
+            for batch in self._store.list(prefix or None):
+                for meta in batch:
+                    files[meta["path"]] = FileStat(meta["size"], meta["last_modified"].timestamp())
+            return files
 
-        found = self._persist(listed)
-        return dict(sorted(found.items()))
+        files = self._persist(list_files)
+        return dict(sorted(files.items()))
 
     def sizes(self, prefix: str = "") -> dict[str, int]:
         """Return the sizes of these objects in bytes."""
@@ -175,10 +177,10 @@ class Bucket:
     def size_of(self, name: str) -> int | None:
         """Return the size in bytes of the object with this exact name, or None if it does not exist."""
         try:
-            found: int = self._persist(lambda: self._store.head(name))["size"]
+            num_bytes: int = self._persist(lambda: self._store.head(name))["size"]
         except FileNotFoundError:
             return None
-        return found
+        return num_bytes
 
     def delete(self, names: Iterable[str]) -> None:
         """Remove those of the objects that exist."""
@@ -230,7 +232,7 @@ class Bucket:
             except FileNotFoundError as error:
                 if "NoSuchBucket" in str(error):
                     raise InputError(f"{self.uri}: the bucket does not exist") from None
-                raise FileNotFoundError(errno.ENOENT, "no such object", self.uri) from None
+                raise FileNotFoundError(errno.ENOENT, "the object does not exist", self.uri) from None
             except BaseError as error:
                 self._wait_or_raise(error, began, pause)
                 pause = min(2 * pause, 10.0)
@@ -238,13 +240,13 @@ class Bucket:
                 return answer
 
     def _wait_or_raise(self, error: Exception, began: float, pause: float) -> None:
-        reason = _reason(error)
-        if not _passes(error):
+        reason = describe_error(error)
+        if not _is_temporary(error):
             raise StorageError(errno.EACCES, reason, self.uri) from None
         waited = time.monotonic() - began
         if waited >= self.patience:
-            raise StorageError(errno.ETIMEDOUT, f"no answer for {waited:.0f} s ({reason})", self.uri) from None
-        self.on_wait(f"{self.uri}: {reason}; waiting, {waited:.0f} s so far, at most {self.patience:.0f}")
+            raise StorageError(errno.ETIMEDOUT, f"no response for {waited:.0f} s ({reason})", self.uri) from None
+        self.on_wait(f"{self.uri}: waiting (reason={reason}, waited={waited:.0f} s, limit={self.patience:.0f} s)")
         time.sleep(pause)
 
 
@@ -262,7 +264,8 @@ def _connect(uri: str) -> "ObjectStore":
         return GCSStore(bucket, **common)
     _check_variables()
     if endpoint := options.get("endpoint_override"):
-        common["endpoint"] = _with_scheme(endpoint, options.get("scheme", "https"))
+        endpoint_scheme = options.get("scheme", "https")
+        common["endpoint"] = endpoint if "://" in endpoint else f"{endpoint_scheme}://{endpoint}"
     common["client_options"]["allow_http"] = True  # needed for http:// endpoints; others still use https
     if region := options.get("region"):
         common["region"] = region
@@ -278,16 +281,16 @@ def attempt_seconds() -> float:
 
 def _timeout_seconds() -> float:
     """Return the timeout of one request before it is retried: ``RAYSWEEP_REQUEST_SECONDS``, or else 30 s."""
-    given = os.environ.get(TIMEOUT_VARIABLE)
-    if not given:
+    text = os.environ.get(TIMEOUT_VARIABLE)
+    if not text:
         return DEFAULT_TIMEOUT_SECONDS
     try:
-        seconds = float(given)
+        seconds = float(text)
     except ValueError:
         seconds = math.nan
     if not 0.001 <= seconds <= _LONGEST_TIMEOUT_SECONDS:
         raise InputError(
-            f"{TIMEOUT_VARIABLE} is {given!r}; allowed: seconds above 0, at most {_LONGEST_TIMEOUT_SECONDS:,.0f}"
+            f"{TIMEOUT_VARIABLE} is {text!r}; allowed: seconds above 0, at most {_LONGEST_TIMEOUT_SECONDS:,.0f}"
         )
     return seconds
 
@@ -295,13 +298,9 @@ def _timeout_seconds() -> float:
 def _check_variables() -> None:
     """Raise InputError for an invalid endpoint in the environment, which would crash the client."""
     for name in _ENDPOINT_VARIABLES:
-        given = os.environ.get(name)
-        if given and not (given.startswith(("http://", "https://")) and is_address(given)):
+        endpoint = os.environ.get(name)
+        if endpoint and not (endpoint.startswith(("http://", "https://")) and is_address(endpoint)):
             raise InputError(f"{name} is not a server address; allowed: http://HOST:PORT or https://HOST:PORT")
-
-
-def _with_scheme(endpoint: str, scheme: str) -> str:
-    return endpoint if "://" in endpoint else f"{scheme}://{endpoint}"
 
 
 def _profile_credentials() -> Any:
@@ -309,7 +308,7 @@ def _profile_credentials() -> Any:
     if "AWS_ACCESS_KEY_ID" in os.environ:
         return None
     is_named = any(name in os.environ for name in _PROFILE_VARIABLES)
-    if not is_named and not expanded("~/.aws").is_dir():
+    if not is_named and not expand_home("~/.aws").is_dir():
         return None
     try:
         from botocore.exceptions import BotoCoreError
@@ -317,7 +316,7 @@ def _profile_credentials() -> Any:
     except ImportError:  # no boto3
         if is_named:
             names = " or ".join(name for name in _PROFILE_VARIABLES if name in os.environ)
-            raise InputError(f"{names}: needs the package boto3: pip install 'raysweep[s3]'") from None
+            raise InputError(f"{names}: requires the package boto3: pip install 'raysweep[s3]'") from None
         return None
     try:
         # A lifetime of 0 queries boto3 at each request: only boto3 knows when the credentials expire.
@@ -325,15 +324,15 @@ def _profile_credentials() -> Any:
     except ValueError:  # no credentials in any profile
         return None
     except BotoCoreError as error:
-        raise InputError(f"the AWS credentials in this environment cannot be read: {error}") from None
+        raise InputError(f"AWS credentials: cannot be read from this environment: {error}") from None
 
 
 def _tag(meta: Any) -> dict[str, str]:
     """Return the version of an object: its etag and, if the store counts them, its generation."""
-    found = {key: meta[key] for key in ("e_tag", "version") if meta[key] is not None}
-    if found.get("version") == "null":  # the bucket is not versioned
-        del found["version"]
-    return found
+    tag = {key: meta[key] for key in ("e_tag", "version") if meta[key] is not None}
+    if tag.get("version") == "null":  # the bucket is not versioned
+        del tag["version"]
+    return tag
 
 
 def _status(error: Exception) -> int | None:
@@ -342,7 +341,7 @@ def _status(error: Exception) -> int | None:
     return int(match.group(1)) if match else None
 
 
-def _passes(error: Exception) -> bool:
+def _is_temporary(error: Exception) -> bool:
     """Return whether an error may be temporary."""
     from obstore.exceptions import GenericError
 
@@ -353,7 +352,7 @@ def _passes(error: Exception) -> bool:
     return isinstance(error, GenericError)
 
 
-def _reason(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return a short description of the error, without details of the store's response that may be secret.
 
     For example, the response may quote the name of an access key.
@@ -362,25 +361,26 @@ def _reason(error: Exception) -> str:
 
     text = str(error)
     if any(host in text for host in _METADATA_HOSTS):
-        return "no credentials were found in the environment, and this machine has none of its own"
+        return "credentials are missing, both in the environment and in this machine's metadata"
     status = _status(error)
     if "Error parsing Path" in text or isinstance(error, InvalidPathError):
-        return "an object has an invalid name: a part of it is empty, . or .., or has a control character"
+        return "an object has an invalid name: a part of its path is empty, . or .., or has a control character"
     if status is not None:
         code = re.search(r"<Code>(\w+)</Code>", text)
-        hint = "; check the credentials in the environment" if status in (401, 403) else ""
-        return f"the store answered {status}{f' {code.group(1)}' if code else ''}{hint}"
+        hint = "; check that the credentials in the environment allow it" if status in (401, 403) else ""
+        code_text = f" {code.group(1)}" if code else ""
+        return f"the store responded with status {status}{code_text}{hint}"
     if "TimedOut" in text:  # the client's wording for a request that took too long in total
         return "timed out"
     for words in ("Connection refused", "timed out", "dns error", "Connection reset", "certificate"):
         if words.lower() in text.lower():
             return f"{words.lower()}{_server(text)}"
     if "credential" in text.lower():
-        return "no credentials were found in the environment"
-    return "the store cannot be reached"
+        return "credentials are missing in the environment"
+    return "the store is unreachable"
 
 
 def _server(text: str) -> str:
     """Return the server of a failed request, in parentheses, or "" if the client does not report it."""
-    found = re.search(r"https?://(?:[^/\s@]*@)?([^/\s@\")]+)", text)
-    return f" ({found.group(1)})" if found else ""
+    match = re.search(r"https?://(?:[^/\s@]*@)?([^/\s@\")]+)", text)
+    return f" ({match.group(1)})" if match else ""

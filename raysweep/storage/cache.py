@@ -36,13 +36,13 @@ def cached(folder: BucketFolder, name: str) -> Path:
     root.mkdir(parents=True, exist_ok=True)
     place = root / name
     if place not in _in_use:
-        _in_use[place] = _held(folder, name, place)
+        _in_use[place] = _lock_copy(folder, name, place)
     with contextlib.suppress(OSError):
         os.utime(place)
     return place
 
 
-def _held(folder: BucketFolder, name: str, place: Path) -> IO[bytes]:
+def _lock_copy(folder: BucketFolder, name: str, place: Path) -> IO[bytes]:
     """Return a shared lock on an existing copy; a missing copy is downloaded first."""
     lock = _lock_path(place).open("ab")
     try:
@@ -82,7 +82,7 @@ def _download(folder: BucketFolder, name: str, place: Path) -> None:
     copy = BucketFolder(stored.bucket, _hidden(place), stored.prefix)
     try:
         if not _is_complete(copy.fetch()):
-            raise FileNotFoundError(f"{stored.location}: no finished artifact is stored there")
+            raise FileNotFoundError(f"{stored.location}: a complete artifact is missing")
         copy.path.rename(place)
     finally:
         shutil.rmtree(copy.path, ignore_errors=True)
@@ -94,32 +94,31 @@ def _remove_parts(place: Path) -> None:
     This process holds the copy's lock, so making room would skip these parts.
     """
     hidden = f".{place.name}."
-    for each in place.parent.iterdir():
-        is_part = each == place or each.name.startswith(hidden)
-        if is_part and each.is_dir():
-            shutil.rmtree(each)
+    for path in place.parent.iterdir():
+        is_part = path == place or path.name.startswith(hidden)
+        if is_part and path.is_dir():
+            shutil.rmtree(path)
 
 
 def _make_room(place: Path, num_bytes: int) -> None:
     """Remove unused copies until ``num_bytes`` fit: partial copies first, then the least recently used."""
     root = place.parent
     limit_bytes = limit_gib() * 2**30
-    files = {each: LocalFolder(each).files() for each in root.iterdir() if each.is_dir()}
-    taken = {copy: sum(stat.num_bytes for stat in stats.values()) for copy, stats in files.items()}
-    for copy in sorted(files, key=_worth):
-        if sum(taken.values()) + num_bytes <= limit_bytes:
+    sizes = {copy: sum(LocalFolder(copy).sizes().values()) for copy in root.iterdir() if copy.is_dir()}
+    for copy in sorted(sizes, key=_eviction_key):
+        if sum(sizes.values()) + num_bytes <= limit_bytes:
             return
-        if _removed(copy):
-            del taken[copy]
-    needed_bytes = sum(taken.values()) + num_bytes
+        if _try_remove(copy):
+            del sizes[copy]
+    needed_bytes = sum(sizes.values()) + num_bytes
     if needed_bytes > limit_bytes:
         raise InputError(
-            f"{root}: the cache may hold {limit_bytes / 2**30:g} GiB, but {place.name} and what is in use take "
-            f"{_shown_gib(needed_bytes)} GiB; set {LIMIT_VARIABLE} to that or more on every node"
+            f"{root}: the cache limit is {limit_bytes / 2**30:g} GiB, but {place.name} and the copies in use need "
+            f"{_shown_gib(needed_bytes)} GiB; set {LIMIT_VARIABLE} to at least {_shown_gib(needed_bytes)} on every node"
         )
 
 
-def _worth(copy: Path) -> tuple[bool, float]:
+def _eviction_key(copy: Path) -> tuple[bool, float]:
     """Return the sort key of copies, first to be removed first: partial copies, then the least recently used."""
     try:
         last_used = copy.stat().st_mtime
@@ -136,8 +135,8 @@ def check_room(folder: Folder, names: Iterable[str]) -> None:
     limit = limit_gib()
     if num_bytes > limit * 2**30:
         raise InputError(
-            f"{folder.location}: what the sweep's trials read takes {_shown_gib(num_bytes)} GiB, and the cache of a node "
-            f"may hold {limit:g}; set {LIMIT_VARIABLE} to {_shown_gib(num_bytes)} or more on every node"
+            f"{folder.location}: the artifacts of the sweep's trials need {_shown_gib(num_bytes)} GiB, but the cache limit "
+            f"is {limit:g} GiB; set {LIMIT_VARIABLE} to at least {_shown_gib(num_bytes)} on every node"
         )
 
 
@@ -162,8 +161,8 @@ def limit_gib() -> float:
     return limit
 
 
-def _removed(copy: Path) -> bool:
-    """Remove a copy unless a process uses it, and return whether it is gone."""
+def _try_remove(copy: Path) -> bool:
+    """Remove a copy unless a process uses it, and return whether it was removed."""
     with _lock_path(copy).open("ab") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -33,7 +33,7 @@ def absolute(location: str) -> str:
     """
     if not location:
         raise ValueError("is empty; allowed: a folder or a URI")
-    without_null(location)
+    reject_null(location)
     if not is_uri(location):
         if location.partition(":/")[0] in SCHEMES:
             raise ValueError(f"is {location!r}; allowed: a URI with two slashes, such as s3://BUCKET/PREFIX")
@@ -50,18 +50,18 @@ def absolute(location: str) -> str:
         raise ValueError(f"has the scheme {parts.scheme}://; allowed: a folder, {allowed}")
     if not parts.netloc:
         raise ValueError(f"has no bucket; allowed: {parts.scheme}://BUCKET/PREFIX")
-    given = dict(parse_qsl(parts.query, keep_blank_values=True))
-    if others := sorted(set(given) - set(OPTIONS)):
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if unknown := sorted(set(options) - set(OPTIONS)):
         raise ValueError(
-            f"the URI has the options {', '.join(others)}; allowed: {', '.join(OPTIONS)}. "
+            f"the URI has the options {', '.join(unknown)}; allowed: {', '.join(OPTIONS)}. "
             "Credentials are read from the environment"
         )
-    without_keys(location)
+    reject_keys(location)
     if parts.fragment:
         raise ValueError("the URI contains #; write it as %23")
     _check_names(parts.netloc, unquote(parts.path))
-    _check_options(given)
-    return _compose(parts.scheme, parts.netloc, unquote(parts.path), given)
+    _check_options(options)
+    return _compose(parts.scheme, parts.netloc, unquote(parts.path), options)
 
 
 def _check_names(bucket: str, prefix: str) -> None:
@@ -74,18 +74,18 @@ def _check_names(bucket: str, prefix: str) -> None:
         raise ValueError(f"the prefix is {prefix.strip('/')!r}; allowed: no control characters")
 
 
-def _check_options(given: dict[str, str]) -> None:
-    if given.get("scheme", "https") not in ("http", "https"):
-        raise ValueError(f"scheme is {given['scheme']!r}; allowed: http, https")
-    endpoint = given.get("endpoint_override")  # an empty value counts as not given
+def _check_options(options: dict[str, str]) -> None:
+    if options.get("scheme", "https") not in ("http", "https"):
+        raise ValueError(f"scheme is {options['scheme']!r}; allowed: http, https")
+    endpoint = options.get("endpoint_override")  # an empty value counts as missing
     if endpoint and not is_address(endpoint):
         raise ValueError(f"endpoint_override is {endpoint!r}; allowed: HOST:PORT, http://HOST:PORT, https://HOST:PORT")
 
 
 def is_address(endpoint: str) -> bool:
     """Return whether this is a valid server address: ``HOST``, optionally with ``http(s)://``, a port and a path."""
-    found = _ADDRESS.fullmatch(endpoint)
-    return found is not None and int(found["port"] or 0) <= _LAST_PORT
+    match = _ADDRESS.fullmatch(endpoint)
+    return match is not None and int(match["port"] or 0) <= _LAST_PORT
 
 
 def is_folder(path: Path) -> bool:
@@ -104,7 +104,7 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def expanded(name: str | Path) -> Path:
+def expand_home(name: str | Path) -> Path:
     """Return the path with ``~`` expanded to the home folder, or unchanged if the user does not exist."""
     try:
         return Path(name).expanduser()
@@ -112,7 +112,7 @@ def expanded(name: str | Path) -> Path:
         return Path(name)
 
 
-def without_null(name: str) -> str:
+def reject_null(name: str) -> str:
     """Return the name of a file or a folder unchanged.
 
     Raises:
@@ -123,19 +123,19 @@ def without_null(name: str) -> str:
     return name
 
 
-def without_keys(uri: str) -> str:
+def reject_keys(uri: str) -> str:
     """Return the URI unchanged.
 
     Raises:
         ValueError: If the URI seems to contain a key. The message does not repeat it.
     """
     # fsspec supports chained URIs, such as simplecache::https://host/file
-    if any(_seems_to_hold_a_key(part) for part in re.split(r"::(?=[\w.+-]+://)", uri)):
+    if any(_may_contain_key(part) for part in re.split(r"::(?=[\w.+-]+://)", uri)):
         raise ValueError("the URI contains a key; store credentials are read from the environment")
     return uri
 
 
-def _seems_to_hold_a_key(uri: str) -> bool:
+def _may_contain_key(uri: str) -> bool:
     parts = urlsplit(uri)
     options = parse_qsl(parts.query, keep_blank_values=True)
     names = {name.lower() for name, _ in options}
@@ -174,7 +174,7 @@ def parent(location: str) -> str:
     return _compose(scheme, bucket, prefix.rpartition("/")[0], options)
 
 
-def name_of(location: str) -> str:
+def base_name(location: str) -> str:
     """Return the last name of a location."""
     if not is_uri(location):
         return Path(location).name

@@ -11,7 +11,7 @@ import uuid
 from pathlib import Path
 
 from raysweep.errors import InputError
-from raysweep.storage.location import expanded
+from raysweep.storage.location import expand_home
 
 VARIABLE = "RAYSWEEP_CACHE_DIR"
 
@@ -20,9 +20,9 @@ def cache_folder() -> Path:
     """Return the folder for downloaded data: ``RAYSWEEP_CACHE_DIR``, or else a folder in the user's cache."""
     given = os.environ.get(VARIABLE)
     if given:
-        return expanded(given).absolute()
+        return expand_home(given).absolute()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return expanded(base).absolute() / "raysweep"
+    return expand_home(base).absolute() / "raysweep"
 
 
 @functools.cache

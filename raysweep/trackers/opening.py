@@ -32,7 +32,7 @@ class Destination:
     @property
     def name(self) -> str:
         """The run's own name."""
-        return location.name_of(self.run.location)
+        return location.base_name(self.run.location)
 
 
 def check_trackers(config: TrackersConfig, runs: str) -> None:

@@ -30,7 +30,7 @@ from raysweep.results.events import (
     StatusChange,
     TrialStarted,
 )
-from raysweep.results.ledger import events_of
+from raysweep.results.ledger import load_events
 from raysweep.results.reader import load
 from raysweep.results.settings_file import read_settings
 from raysweep.results.types import Point, RunInfo, ScoredSplit, TrialStatus
@@ -130,7 +130,7 @@ def fill(config: TrackersConfig, run: Folder) -> Sequence[str]:
     for name, opener in openers.items():
         try:
             sweep_events = SweepEvents(opener(), run)
-            for event in events_of(run):
+            for event in load_events(run):
                 sweep_events.take(event)
             sweep_events.finish()
         except InputError:

@@ -25,16 +25,16 @@ def main(folder: Path, seconds: float) -> None:
         sweep.replay(list(read_events(folder / "ledger.jsonl")))
     else:
         sweep, _ = make(folder, **OVERRIDES)
-    while (proposal := sweep.ask()) is not None:
+    while (proposal := sweep.assign()) is not None:
         number, config = proposal
         for step in range(
             sweep.progress.steps_done(number) + 1, sweep.config.budget.rungs_of(config.examples_per_rung) + 1
         ):
             time.sleep(seconds)
             (folder / "points" / point_name(number, step)).mkdir(exist_ok=True)
-            if sweep.rung(number, rung(config, step)):
+            if sweep.record_rung(number, rung(config, step)):
                 break
-        sweep.rest(number)
+        sweep.release(number)
     sweep.finish("completed", "all trials are done")
 
 

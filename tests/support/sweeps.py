@@ -71,16 +71,16 @@ def rung(config: TrialConfig, step: int) -> dict[str, Any]:
 
 def play(sweep: Sweep, finish: bool = True) -> list[TrialConfig]:
     """Run all requested trials sequentially and return the configurations in the order of proposal."""
-    while (proposal := sweep.ask()) is not None:
+    while (proposal := sweep.assign()) is not None:
         number, config = proposal
         sweep.place(number)
         for step in range(
             sweep.progress.steps_done(number) + 1, sweep.config.budget.rungs_of(config.examples_per_rung) + 1
         ):
             (sweep.folder / "points" / point_name(number, step)).mkdir()
-            if sweep.rung(number, rung(config, step)):
+            if sweep.record_rung(number, rung(config, step)):
                 break
-        sweep.rest(number)
+        sweep.release(number)
     if finish:
         sweep.finish("completed", "all trials are done")
     return list(sweep.progress.configs.values())

@@ -29,7 +29,7 @@ from raysweep.evaluation.tasks.scored_pairs import ScoredPairs
 from raysweep.evaluation.tasks.scores import Flags, Score, Values, spearman
 from raysweep.evaluation.tasks.tasks import Classification, Columns, Task
 from raysweep.metrics.arrays import Float32Array
-from raysweep.storage.location import expanded, is_uri
+from raysweep.storage.location import expand_home, is_uri
 from raysweep.terminal import Advance, Display
 
 _NOT_ASCII = re.compile("[^a-z0-9]+")
@@ -330,7 +330,7 @@ def _is_elsewhere(source: str) -> bool:
 
 def _absolute(source: str) -> str:
     is_path = source != "demo" and not _is_elsewhere(source)
-    return str(expanded(source).absolute()) if is_path else source
+    return str(expand_home(source).absolute()) if is_path else source
 
 
 def _outcome(model: str, embedded: Embedded, task: Task, settings: Settings, display: Display) -> Outcome:

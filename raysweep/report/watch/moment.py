@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from raysweep.control.command import explain_missing_driver
 from raysweep.results.events import Event, SessionStarted
 from raysweep.results.ledger import NAME as LEDGER
-from raysweep.results.ledger import GrowingLedger, events_of
-from raysweep.results.reader import no_run, results_of
+from raysweep.results.ledger import GrowingLedger, load_events
+from raysweep.results.reader import build_results, no_run
 from raysweep.results.types import Results
 from raysweep.storage.folder import Folder
 from raysweep.storage.line_log import is_held
@@ -92,11 +92,11 @@ def look(run: Folder, ledger: GrowingLedger, clock: Clock) -> Moment:
             return Moment(None, has_driver)
         raise no_run(run) from None
     if has_driver is False:
-        events_of(run)  # the ledger is final, so it must contain every event that the run's other files depend on
+        load_events(run)  # the ledger is final, so it must contain every event that the run's other files depend on
     events = ledger.events
     if has_driver and not any(isinstance(event, SessionStarted) for event in events):
         return Moment(None, has_driver)
-    results = results_of(events, run, has_driver)
+    results = build_results(events, run, has_driver)
     is_clock_stopped = results.is_paused or (results.stage is not None and results.stage.name == "guards")
     is_running = has_driver is True and results.status == "running" and not is_clock_stopped
     return Moment(results, has_driver, clock.seconds(events, is_running=is_running))

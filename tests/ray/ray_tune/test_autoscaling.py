@@ -16,7 +16,7 @@ from raysweep.errors import InputError
 from raysweep.ray_tune import tune
 from raysweep.ray_tune.run import metered
 from raysweep.ray_tune.workers import WorkbenchSpec
-from raysweep.results.bill import bill_of
+from raysweep.results.bill import build_bill
 from raysweep.results.reader import load
 from support.autoscaled import autoscaled
 from support.faulty_trials import SlowTrials
@@ -83,7 +83,7 @@ def test_nodes_are_added_in_one_round_and_removed_when_idle(address: str, tmp_pa
             time.sleep(0.5)
     results = load(tmp_path)
     assert [str(trial.status) for trial in results.trials] == ["completed"] * 6
-    bill = bill_of(results)
+    bill = build_bill(results)
     up_seconds = sum(node.up_seconds for node in bill.nodes)  # this provider does not label nodes with their type
     assert ended - began - 10 <= up_seconds <= 4 * (ended - began + 10)
     assert bill.trials > 0

@@ -97,7 +97,7 @@ def test_every_trial_ends_once_despite_process_faults(cluster: Cluster, tmp_path
     for number in (4, 5):
         assert f"trial {number}: its process made no progress for " in printed
     assert printed.count("No space left on device; it resumes from its checkpoint") == 2
-    assert "no trial is handed out for 2 s" in printed
+    assert "assignments paused for 2 s" in printed
     attempts = {number: (tmp_path / f"attempts-{number}").stat().st_size for number in range(NUM_TRIALS)}
     assert attempts == {0: 1, 1: 1, 2: 2, 3: 3, 4: 2, 5: 2, 6: 3, 7: 1, 8: 1, 9: 1}
 

@@ -59,7 +59,7 @@ def test_control_requests_survive_a_killed_driver(tmp_path: Path) -> None:
         wait_until(lambda: num_running(tmp_path) == 0, driver)
         before = load(tmp_path)
         assert {trial.reason for trial in before.trials} == {"the sweep is paused"}
-        assert "trial 1 stops for good" in control(tmp_path, "--stop-trial", "1")
+        assert "trial 1 stopped" in control(tmp_path, "--stop-trial", "1")
         assert "loss triplet, margin 0.1" in control(tmp_path, "--try", "{loss: triplet, margin: 0.1}")
         control(tmp_path, "--workers", "1")
         assert "allowed: 1 to 2" in reject(tmp_path, "--workers", "3")

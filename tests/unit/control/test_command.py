@@ -13,7 +13,7 @@ from raysweep.control.request import Answer, Request
 from raysweep.control.request_queue import FOLDER, Inbox, RequestQueue, poll_in_background
 from raysweep.errors import InputError
 from raysweep.results.events import SweepSteered
-from raysweep.results.ledger import NAME, GrowingLedger, Ledger, events_of
+from raysweep.results.ledger import NAME, GrowingLedger, Ledger, load_events
 from raysweep.storage.folder import BucketFolder, Folder, LocalFolder, open_folder
 from raysweep.storage.line_log import is_held
 from support.command_line import raysweep_here
@@ -33,7 +33,7 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
     server: S3Server = request.getfixturevalue("server")
     bucket = open_folder(server.uri(tmp_path.name))
     ledger = Ledger(bucket)
-    for event in events_of(tmp_path / "run"):
+    for event in load_events(tmp_path / "run"):
         ledger.append(event)
     ledger.close()
     return bucket
@@ -160,7 +160,7 @@ def test_a_growing_ledger_is_read_line_by_line(run: Folder) -> None:
     for number in range(3):
         ledger.append(SweepSteered(request=str(number), action="pause", at=float(number)))
         assert growing.read()
-        assert growing.events == events_of(run)
+        assert growing.events == load_events(run)
     ledger.close()
     if isinstance(run, BucketFolder):
         last = max(run.names("ledger"))

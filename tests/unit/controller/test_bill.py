@@ -1,4 +1,4 @@
-"""The bill of a sweep on nodes of three types that boot, wait and go, beside sums by hand."""
+"""The bill of a sweep on nodes of three types, compared with sums by hand."""
 
 import time
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from raysweep.controller.sweep import Sweep
 from raysweep.report.summary import summarize
 from raysweep.report.tables import bill_table
 from raysweep.report.write import write
-from raysweep.results.bill import bill_of, bill_text
+from raysweep.results.bill import bill_text, build_bill
 from raysweep.results.events import NodesCounted
 from raysweep.results.ledger import point_name, read_events
 from raysweep.results.reader import load
@@ -39,7 +39,7 @@ class Simulated:
         self.sweep, self.out = make(folder, **SETTINGS)
 
     def nodes(self, minute: float, booting: Mapping[str, int] | None = None, **up: int) -> None:
-        """From this minute on these nodes are there."""
+        """Set the nodes from this minute on."""
         self.minute = minute
         self.sweep.meter.see(up, booting or {})
         self.sweep.count_nodes()
@@ -47,14 +47,14 @@ class Simulated:
     def rung(self, number: int, step: int, node: Mapping[str, Any]) -> None:
         config = self.sweep.progress.configs[number]
         (self.sweep.folder / "points" / point_name(number, step)).mkdir()
-        self.sweep.rung(number, {**rung(config, step), "node": dict(node)})
+        self.sweep.record_rung(number, {**rung(config, step), "node": dict(node)})
 
 
 def play(cluster: Simulated) -> Sweep:
     """Three trials: two share no spot node, each has its own; the third runs on demand, loses its node and gets another."""
     sweep = cluster.sweep
     cluster.nodes(0, head=1)
-    assert [sweep.ask() is not None for _ in range(3)] == [True] * 3  # they wait from here on
+    assert [sweep.assign() is not None for _ in range(3)] == [True] * 3  # they wait from here on
     cluster.nodes(2, head=1, booting={"spot": 2})
     cluster.nodes(12, head=1, spot=2, booting={"on_demand": 1})
     sweep.place(0)
@@ -65,25 +65,25 @@ def play(cluster: Simulated) -> Sweep:
         cluster.minute = minute
         cluster.rung(0, step, SPOT)
         cluster.rung(1, step, SPOT)
-    sweep.rest(0)
-    sweep.rest(1)
+    sweep.release(0)
+    sweep.release(1)
     cluster.rung(2, 1, ON_DEMAND)
     cluster.nodes(60, head=1, on_demand=1)  # the spot nodes have waited for eight minutes, and go
     cluster.nodes(82, head=1, booting={"on_demand": 1})
     sweep.lose(2, Loss(Blame.NODE, "its node went away"))
-    assert sweep.ask() is not None
+    assert sweep.assign() is not None
     cluster.nodes(92, head=1, on_demand=1)
     sweep.place(2)
     cluster.minute = 112
     cluster.rung(2, 2, ON_DEMAND)
-    sweep.rest(2)
+    sweep.release(2)
     cluster.nodes(117, head=1)  # the last worker has waited for five minutes
     cluster.nodes(120, head=1)
     sweep.finish("completed", "all trials are done")
     return sweep
 
 
-def test_the_bill_is_what_it_is_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bill_matches_sums_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep = play(Simulated(tmp_path, monkeypatch))
 
     # Trials, from when they have a worker: the waiting from 0 to 12, to 32, and from 82 to 92 is nobody's.
@@ -102,7 +102,7 @@ def test_the_bill_is_what_it_is_by_hand(tmp_path: Path, monkeypatch: pytest.Monk
         "on_demand": pytest.approx((20 + 10, 50 + 25)),
     }
 
-    bill = bill_of(results)
+    bill = build_bill(results)
     booting = 20 / 60 * 0.40 + 30 / 60 * 0.80
     head = 120 / 60 * 0.10
     idle_spot = (2 * 40 / 2 + 2 * 8) / 60 * 0.40  # the other half of each while trials ran, and all of them afterwards
@@ -117,7 +117,7 @@ def test_the_bill_is_what_it_is_by_hand(tmp_path: Path, monkeypatch: pytest.Monk
     )
 
 
-def test_the_report_shows_the_bill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_shows_the_bill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     play(Simulated(tmp_path, monkeypatch))
     assert bill_table(summarize(load(tmp_path))).rows == (
         ("head", "0.00", "2.00", "0.1", "0.20"),
@@ -130,9 +130,7 @@ def test_the_report_shows_the_bill(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert "Nodes cost 2.37 in money: 0.50 for what trials held" in (report.folder / name).read_text()
 
 
-def test_a_killed_driver_loses_minutes_of_the_bill_and_not_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_driver_loses_at_most_minutes_of_the_bill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Simulated(tmp_path, monkeypatch)
     for minute in range(62):
         cluster.nodes(minute, head=1)
@@ -142,7 +140,7 @@ def test_a_killed_driver_loses_minutes_of_the_bill_and_not_more(
     assert len(counted) == 12
 
 
-def test_without_prices_nothing_is_written_or_shown(tmp_path: Path) -> None:
+def test_no_bill_without_prices(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
     sweep.finish("interrupted", "Ctrl-C")
     results = load(tmp_path)
@@ -151,7 +149,7 @@ def test_without_prices_nothing_is_written_or_shown(tmp_path: Path) -> None:
     assert "## Bill" not in (write(tmp_path).folder / "front.md").read_text()
 
 
-def test_nodes_of_one_type_at_two_prices_are_told_apart(tmp_path: Path) -> None:
+def test_bill_separates_prices_of_one_node_type(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
     for price in (0.5, 1.0, 1.0, None):
         sweep.ledger.append(NodesCounted(nodes=(NodeTime("spot", 360.0, 3600.0, price),)))
@@ -161,4 +159,4 @@ def test_nodes_of_one_type_at_two_prices_are_told_apart(tmp_path: Path) -> None:
         NodeTime("spot", 720.0, 7200.0, 1.0),
         NodeTime("spot", 360.0, 3600.0, None),
     )
-    assert bill_of(results).total == pytest.approx(0.05 + 0.5 + 0.2 + 2.0)
+    assert build_bill(results).total == pytest.approx(0.05 + 0.5 + 0.2 + 2.0)

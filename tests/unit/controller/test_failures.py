@@ -20,24 +20,24 @@ NODE_LOST = Loss(Blame.NODE, "its node went away: spot")
 NO_ROOM = Loss(Blame.STORAGE, "/runs: No space left on device")
 
 
-def asked(sweep: Sweep) -> int:
-    number, _ = sweep.ask() or pytest.fail("no trial")
+def assign(sweep: Sweep) -> int:
+    number, _ = sweep.assign() or pytest.fail("no trial")
     sweep.place(number)
     return number
 
 
-def test_a_lost_trial_goes_on_before_new_ones_and_counts_once(tmp_path: Path) -> None:
+def test_lost_trial_resumes_before_new_trials_and_counts_once(tmp_path: Path) -> None:
     sweep, out = make(tmp_path)
-    number = asked(sweep)
+    number = assign(sweep)
     config = sweep.progress.configs[number]
-    assert not sweep.rung(number, rung(config, 1))
+    assert not sweep.record_rung(number, rung(config, 1))
     sweep.lose(number, DIED)
-    assert sweep.ask() == (number, config)
+    assert sweep.assign() == (number, config)
     play(sweep, finish=False)
     for step in (2, 3, 4):
-        if sweep.rung(number, rung(config, step)):
+        if sweep.record_rung(number, rung(config, step)):
             break
-    sweep.rest(number)
+    sweep.release(number)
     sweep.finish("completed", "all trials are done")
     results = load(tmp_path)
     assert len(results.trials) == 12
@@ -47,83 +47,79 @@ def test_a_lost_trial_goes_on_before_new_ones_and_counts_once(tmp_path: Path) ->
     assert steps == list(range(1, len(steps) + 1))
 
 
-def test_processes_may_die_so_often_in_a_row_and_a_rung_counts_from_the_start(tmp_path: Path) -> None:
+def test_max_failures_counts_process_losses_since_the_last_rung(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path, resources__max_failures="1")
-    number = asked(sweep)
+    number = assign(sweep)
     config = sweep.progress.configs[number]
     sweep.lose(number, DIED)
-    assert asked(sweep) == number
-    assert not sweep.rung(number, rung(config, 1))
+    assert assign(sweep) == number
+    assert not sweep.record_rung(number, rung(config, 1))
     sweep.lose(number, DIED)
-    assert asked(sweep) == number
-    assert not sweep.rung(number, rung(config, 1))  # what its checkpoint repeats is no progress
+    assert assign(sweep) == number
+    assert not sweep.record_rung(number, rung(config, 1))  # what its checkpoint repeats is no progress
     sweep.lose(number, DIED)
     (trial,) = load(tmp_path).trials
     assert (trial.status, trial.reason) == (
         "failed",
-        "its process died: killed (lost 2 times without a rung between)",
+        "its process died: killed (lost 2 times since its last rung)",
     )
 
 
-def test_nodes_that_go_away_are_not_the_trials_fault_up_to_a_point(tmp_path: Path) -> None:
+def test_lost_nodes_end_a_trial_only_after_the_maximum(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path, resources__max_failures="0")
     for _ in range(MAX_STARTS_ON_DEAD_NODES):
-        sweep.lose(asked(sweep), NODE_LOST)
+        sweep.lose(assign(sweep), NODE_LOST)
     assert load(tmp_path).trials[0].status == "interrupted"
-    sweep.lose(asked(sweep), NODE_LOST)
+    sweep.lose(assign(sweep), NODE_LOST)
     assert load(tmp_path).trials[0].status == "failed"
 
 
-def test_a_trial_that_was_about_to_leave_gets_its_verdict(tmp_path: Path) -> None:
+def test_lost_trial_with_a_verdict_ends_with_it(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path, resources__max_failures="0")
-    number = asked(sweep)
+    number = assign(sweep)
     config = sweep.progress.configs[number]
     for step in (1, 2, 3, 4):
-        if sweep.rung(number, rung(config, step)):
+        if sweep.record_rung(number, rung(config, step)):
             break
     sweep.lose(number, DIED)
     assert load(tmp_path).trials[0].status in ("completed", "paused", "stopped")
 
 
-def test_a_driver_that_dies_after_a_loss_resumes_the_trial_once(tmp_path: Path) -> None:
+def test_trial_lost_before_the_driver_died_resumes_once(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
-    number = asked(sweep)
+    number = assign(sweep)
     config = sweep.progress.configs[number]
-    assert not sweep.rung(number, rung(config, 1))
+    assert not sweep.record_rung(number, rung(config, 1))
     sweep.lose(number, DIED)
     sweep.ledger.close()
     again, _ = assemble(*settings(tmp_path), Ledger(tmp_path))
     again.replay(list(read_events(tmp_path / "ledger.jsonl")))
-    assert again.ask() == (number, config)
-    assert (again.ask() or (None,))[0] != number
+    assert again.assign() == (number, config)
+    assert (again.assign() or (None,))[0] != number
 
 
-def test_storage_that_fails_pauses_the_sweep_and_what_failed_is_run_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_storage_failure_pauses_the_sweep_and_retries_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep, out = make(tmp_path, resources__max_failures="0")
     now = [0.0]
     monkeypatch.setattr(Sweep, "seconds", property(lambda self: now[0]))
-    first, second = asked(sweep), asked(sweep)
+    first, second = assign(sweep), assign(sweep)
     sweep.lose(first, NO_ROOM)
     sweep.lose(second, NO_ROOM)
-    assert sweep.ask() is None
-    assert out.getvalue().count("no trial is handed out for 2 s") == 1
+    assert sweep.assign() is None
+    assert out.getvalue().count("assignments paused for 2 s") == 1
     now[0] = 2.5
-    assert asked(sweep) == first
+    assert assign(sweep) == first
     sweep.lose(first, NO_ROOM)
-    assert "no trial is handed out for 4 s" in out.getvalue()
+    assert "assignments paused for 4 s" in out.getvalue()
     now[0] = 7.0
-    assert (asked(sweep), asked(sweep)) == (second, first)
-    assert not sweep.rung(first, rung(sweep.progress.configs[first], 1))
+    assert (assign(sweep), assign(sweep)) == (second, first)
+    assert not sweep.record_rung(first, rung(sweep.progress.configs[first], 1))
     sweep.lose(second, NO_ROOM)
-    assert out.getvalue().count("no trial is handed out for 2 s") == 2  # from the start, as a rung was stored between
+    assert out.getvalue().count("assignments paused for 2 s") == 2  # from the start, as a rung was stored between
     assert {trial.status for trial in load(tmp_path).trials} == {"interrupted", "running"}
 
 
-def test_storage_that_never_works_again_ends_the_sweep_so_that_it_can_be_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lasting_storage_failure_ends_the_sweep_resumably(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep, _ = make(tmp_path)
     now = [100.0]
     monkeypatch.setattr(Sweep, "seconds", property(lambda self: now[0]))
@@ -133,120 +129,120 @@ def test_storage_that_never_works_again_ends_the_sweep_so_that_it_can_be_resumed
             if sweep.is_paused:
                 now[0] += 1
             else:
-                sweep.lose(asked(sweep), NO_ROOM)
+                sweep.lose(assign(sweep), NO_ROOM)
 
-    with pytest.raises(InputError, match=r"No space left on device; once storage works: raysweep run --resume"):
+    with pytest.raises(InputError, match=r"No space left on device.*raysweep run --resume"):
         fail_for_ever()
     assert PATIENCE_SECONDS <= now[0] - 100 + 30 <= PATIENCE_SECONDS + 60
     assert load(tmp_path).trials[0].status == "interrupted"
 
 
 @given(num_failed=st.integers(0, 50), num_other=st.integers(0, 50), share=st.floats(0, 1))
-def test_the_share_of_failed_trials_is_what_it_says(num_failed: int, num_other: int, share: float) -> None:
+def test_max_failed_share(num_failed: int, num_other: int, share: float) -> None:
     failures = Failures(ResourcesConfig(max_failed_share=share))
-    reason = failures.too_many(num_failed, num_failed + num_other)
+    reason = failures.reason_to_give_up(num_failed, num_failed + num_other)
     is_more = num_failed > share * (num_failed + num_other)
     assert (reason is not None) == (is_more and num_failed >= 3)
 
 
-def test_a_sweep_in_which_most_trials_fail_hands_out_no_more(tmp_path: Path) -> None:
+def test_sweep_gives_up_when_most_trials_fail(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
     for _ in range(3):
-        sweep.rest(asked(sweep), failure="ValueError: no", traceback="Traceback:\n  line 1\nValueError: no")
-    assert sweep.ask() is None
-    assert sweep.given_up == "3 of 3 trials failed, which is more than resources.max_failed_share allows, 0.5"
+        sweep.release(assign(sweep), failure="ValueError: no", traceback="Traceback:\n  line 1\nValueError: no")
+    assert sweep.assign() is None
+    assert sweep.given_up == "3 of 3 trials failed; maximum share by resources.max_failed_share: 0.5"
     assert load(tmp_path).trials[2].traceback == "Traceback:\n  line 1\nValueError: no"
 
 
-def test_trials_whose_scores_are_none_count_among_those_that_failed(tmp_path: Path) -> None:
+def test_trials_with_invalid_scores_count_as_failed(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
     for _ in range(3):
-        number = asked(sweep)
+        number = assign(sweep)
         result = rung(sweep.progress.configs[number], 1)
         result["points"][0]["polarity"] = 63.0
-        assert sweep.rung(number, result)
-        sweep.rest(number)
-    assert sweep.given_up == "3 of 3 trials failed, which is more than resources.max_failed_share allows, 0.5"
+        assert sweep.record_rung(number, result)
+        sweep.release(number)
+    assert sweep.given_up == "3 of 3 trials failed; maximum share by resources.max_failed_share: 0.5"
 
 
 def test_only_time_on_a_worker_is_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep, _ = make(tmp_path)
     now = [0.0]
     monkeypatch.setattr(Sweep, "seconds", property(lambda self: now[0]))
-    number, config = sweep.ask() or pytest.fail("no trial")
+    number, config = sweep.assign() or pytest.fail("no trial")
     now[0] = 7200.0  # it waited for a node
     sweep.place(number)
     now[0] = 7210.0
-    sweep.rung(number, rung(config, 1))
+    sweep.record_rung(number, rung(config, 1))
     sweep.lose(number, NODE_LOST)
     assert load(tmp_path).trials[0].seconds == 10
-    assert sweep.ask() == (number, config)
+    assert sweep.assign() == (number, config)
     now[0] = 9000.0
     sweep.finish("interrupted", "Ctrl-C")
     assert load(tmp_path).trials[0].seconds == 10
 
 
-def test_a_rung_may_take_many_times_the_slowest_and_no_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rung_limit_is_a_multiple_of_the_slowest_rung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep, _ = make(tmp_path)
     now = [0.0]
     monkeypatch.setattr(Sweep, "seconds", property(lambda self: now[0]))
-    number = asked(sweep)
+    number = assign(sweep)
     config = sweep.progress.configs[number]
     now[0] = 1e6
-    assert sweep.overdue(number) is None, "no rung yet, so nobody knows how long one takes"
+    assert sweep.overdue_reason(number) is None, "no rung yet, so nobody knows how long one takes"
     now[0] = 400
-    sweep.rung(number, rung(config, 1))
+    sweep.record_rung(number, rung(config, 1))
     now[0] = 400 + 4000
-    assert sweep.overdue(number) is None
+    assert sweep.overdue_reason(number) is None
     now[0] += 1
-    assert sweep.overdue(number) == "its rung took more than 1:06:40, and its process was killed"
-    waiting, _ = sweep.ask() or pytest.fail("no trial")
+    assert sweep.overdue_reason(number) == "its rung took more than 1:06:40, and its process was killed"
+    waiting, _ = sweep.assign() or pytest.fail("no trial")
     now[0] = 1e6
-    assert sweep.overdue(waiting) is None, "it waits for a worker"
+    assert sweep.overdue_reason(waiting) is None, "it waits for a worker"
 
 
-def test_the_limit_of_a_rung_may_be_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rung_minutes_set_the_rung_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep, _ = make(tmp_path, resources__rung_minutes="2")
     now = [0.0]
     monkeypatch.setattr(Sweep, "seconds", property(lambda self: now[0]))
-    number = asked(sweep)
+    number = assign(sweep)
     now[0] = 121
-    assert sweep.overdue(number) == "its rung took more than 2:00, and its process was killed"
+    assert sweep.overdue_reason(number) == "its rung took more than 2:00, and its process was killed"
 
 
-def test_time_that_is_up_ends_a_trial_within_its_rung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_budget_interrupts_a_trial_within_its_rung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep, _ = make(tmp_path, budget__minutes="10")
     now = [0.0]
     monkeypatch.setattr(Sweep, "seconds", property(lambda self: now[0]))
-    number = asked(sweep)
+    number = assign(sweep)
     now[0] = 599
-    assert not sweep.take_progress(number, RungProgress(1, 1280, 4096, 38.4))
+    assert not sweep.record_progress(number, RungProgress(1, 1280, 4096, 38.4))
     now[0] = 600
-    assert sweep.take_progress(number, RungProgress(1, 1290, 4096, 38.4))
-    sweep.rest(number)
+    assert sweep.record_progress(number, RungProgress(1, 1290, 4096, 38.4))
+    sweep.release(number)
     (trial,) = load(tmp_path).trials
     assert (trial.status, trial.reason) == ("interrupted", "the budget of 10 minutes is spent")
 
 
-def test_trials_that_diverge_are_results_like_any_other(tmp_path: Path) -> None:
+def test_diverged_trials_do_not_count_as_failed(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
     for _ in range(4):
-        sweep.rest(asked(sweep), failure="the loss became nan", diverged=True)
+        sweep.release(assign(sweep), failure="the loss became nan", diverged=True)
     assert sweep.given_up is None
-    assert sweep.ask() is not None
+    assert sweep.assign() is not None
 
 
-def test_a_sweep_that_is_given_up_cuts_off_its_running_trials(tmp_path: Path) -> None:
+def test_running_trials_are_interrupted_when_the_sweep_gives_up(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
-    running = asked(sweep)
+    running = assign(sweep)
     for _ in range(3):
-        sweep.rest(asked(sweep), failure="no", traceback="no")
-    assert sweep.rung(running, rung(sweep.progress.configs[running], 1))
-    sweep.rest(running)
+        sweep.release(assign(sweep), failure="no", traceback="no")
+    assert sweep.record_rung(running, rung(sweep.progress.configs[running], 1))
+    sweep.release(running)
     assert load(tmp_path).trials[running].status == "interrupted"
 
 
-def test_storage_that_worked_for_long_is_given_all_its_time_again() -> None:
+def test_storage_pause_starts_over_after_a_recovery() -> None:
     failures = Failures(ResourcesConfig())
     assert not failures.begin_pause(0).is_hopeless
     later = failures.begin_pause(700)

@@ -1,4 +1,4 @@
-"""The front's rungs on their way to their scores on the test split."""
+"""Scoring of the front on the test split."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ def on_test(rung: FrontRung) -> ScoredRung:
 
 
 def searched(folder: Path) -> Sweep:
-    """A sweep whose trials are over; its front has several rungs."""
+    """Return a sweep after its search, with several rungs on the front."""
     sweep, _ = make(folder, early_stopping__policy="none")
     play(sweep, finish=False)
     assert len(sweep.front) > 2
@@ -50,7 +50,7 @@ def names_on_test(folder: Path) -> list[tuple[Any, ...]]:
     return sorted((point.trial, point.step, point.kind) for point in load(folder).points if point.split == "test")
 
 
-def test_every_rung_of_the_front_is_handed_out_once(tmp_path: Path) -> None:
+def test_each_rung_of_the_front_is_assigned_once(tmp_path: Path) -> None:
     sweep = searched(tmp_path)
     scores = FrontScores(sweep, has_test=True)
     assert not scores.have_begun
@@ -62,7 +62,7 @@ def test_every_rung_of_the_front_is_handed_out_once(tmp_path: Path) -> None:
     sweep.ledger.close()
 
 
-def test_without_a_test_split_nothing_is(tmp_path: Path) -> None:
+def test_nothing_is_scored_without_a_test_split(tmp_path: Path) -> None:
     sweep = searched(tmp_path)
     scores = FrontScores(sweep, has_test=False)
     assert scores.next() is None
@@ -71,7 +71,7 @@ def test_without_a_test_split_nothing_is(tmp_path: Path) -> None:
     sweep.ledger.close()
 
 
-def test_scores_are_stored_as_they_come_and_a_resume_asks_for_the_others(tmp_path: Path) -> None:
+def test_scores_are_stored_on_arrival_and_resume_scores_the_others(tmp_path: Path) -> None:
     sweep = searched(tmp_path)
     front = names_of_front(sweep)
     scores = FrontScores(sweep, has_test=True)
@@ -90,7 +90,7 @@ def test_scores_are_stored_as_they_come_and_a_resume_asks_for_the_others(tmp_pat
     sweep.ledger.close()  # as a kill does: the first is under way, and the others wait
 
     sweep = resumed(tmp_path)
-    assert sweep.ask() is None
+    assert sweep.assign() is None
     scores = FrontScores(sweep, has_test=True)
 
     while (rung := scores.next()) is not None:
@@ -102,7 +102,7 @@ def test_scores_are_stored_as_they_come_and_a_resume_asks_for_the_others(tmp_pat
     assert FrontScores(resumed(tmp_path), has_test=True).next() is None
 
 
-def test_a_failure_warns_once_and_the_rung_stays_without(tmp_path: Path) -> None:
+def test_failed_rung_warns_once_and_has_no_scores(tmp_path: Path) -> None:
     sweep, out = make(tmp_path, early_stopping__policy="none")
     play(sweep, finish=False)
     scores = FrontScores(sweep, has_test=True)
@@ -110,14 +110,14 @@ def test_a_failure_warns_once_and_the_rung_stays_without(tmp_path: Path) -> None
     assert rung is not None
     scores.fail(rung, "its weights are gone")
     scores.fail(rung, "its process could not be started")  # as Tune's searcher hears of every trial that failed
-    warning = f"warning: test: trial {rung.trial} was not scored at its rung {rung.step}: its weights are gone"
-    assert [line for line in out.getvalue().splitlines() if "was not scored" in line] == [warning]
+    warning = f"warning: test: trial {rung.trial} not scored at rung {rung.step} (reason=its weights are gone)"
+    assert [line for line in out.getvalue().splitlines() if "not scored" in line] == [warning]
     sweep.ledger.close()
     assert names_on_test(tmp_path) == []
     assert FrontScores(resumed(tmp_path), has_test=True).next() == rung
 
 
-def test_the_status_counts_what_is_done(tmp_path: Path) -> None:
+def test_status_counts_scored_rungs(tmp_path: Path) -> None:
     sweep, out = make(tmp_path, early_stopping__policy="none")
     play(sweep, finish=False)
     sweep.display.seconds_between_lines = 0.0  # type: ignore[attr-defined]

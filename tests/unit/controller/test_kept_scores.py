@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raysweep.controller import kept_scores
-from raysweep.controller.kept_scores import KeptScores
+from raysweep.controller import kept_files
+from raysweep.controller.kept_files import KeptScores
 from raysweep.controller.sweep import Sweep
 from raysweep.metrics.pareto import non_dominated
 from raysweep.results.ledger import Ledger, read_events
@@ -49,7 +49,7 @@ def front_of(points: Sequence[Point]) -> list[Point]:
 
 
 def near_by_definition(points: Sequence[Point]) -> set[PointName]:
-    """Those that no other dominates once both scores are three standard errors higher."""
+    """Return the points that are non-dominated with both scores three standard errors higher."""
     near = set()
     for point in points:
         raised = point.polarity + point.polarity_std / 2, point.similarity + point.similarity_std / 2  # 3 / sqrt(36)
@@ -78,7 +78,7 @@ def files(run: Folder) -> set[str]:
 
 
 def stored(run: Folder) -> list[PointName]:
-    """Every name in every file, after a look at its scores."""
+    """Check the scores of every file and return its names."""
     names = []
     for content in run.read([f"scores/dev/{name}" for name in files(run)]):
         packed = PackedScores.read(content)
@@ -99,7 +99,7 @@ def no_warning(text: str) -> None:
 
 @settings(max_examples=25)
 @given(RUNGS, st.integers(0, 14))
-def test_what_stays_is_what_the_definition_says_after_each_rung_and_after_a_resume(
+def test_kept_points_match_brute_force_after_each_rung_and_resume(
     rungs: list[tuple[int, Any, Any]], killed_after: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -136,7 +136,7 @@ def invented(num_rungs: int, seed: int = 0) -> list[list[Point]]:
 
 
 def session(run: Folder, rungs: Sequence[list[Point]], before: Sequence[Point] = ()) -> KeptScores:
-    """Rungs that are reported one after the other, once those before were restored."""
+    """Report rungs one after the other, after restoring the earlier ones."""
     kept = KeptScores(run, NUM_QUERIES)
     if before:
         kept.restore(before, front_of(before), ORIGINALS)
@@ -156,8 +156,8 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
     return open_folder(server.uri(tmp_path.name))
 
 
-def test_sessions_pack_one_after_the_other(run: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_scores, "PART_BYTES", 5 * 3 * NUM_QUERIES)  # about five points
+def test_successive_sessions_pack_their_scores(run: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_files, "PART_BYTES", 5 * 3 * NUM_QUERIES)  # about five points
     rungs = invented(30)
     half = [point for points in rungs[:15] for point in points]
     whole = [point for points in rungs for point in points]
@@ -183,10 +183,8 @@ class Killed(BaseException):
     pass
 
 
-def test_a_kill_while_packing_loses_nothing_and_the_next_session_doubles_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kept_scores, "PART_BYTES", 5 * 3 * NUM_QUERIES)
+def test_kill_while_packing_loses_and_duplicates_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_files, "PART_BYTES", 5 * 3 * NUM_QUERIES)
     rungs = invented(20)
     half = [point for points in rungs[:10] for point in points]
     whole = [point for points in rungs for point in points]
@@ -210,7 +208,7 @@ def test_a_kill_while_packing_loses_nothing_and_the_next_session_doubles_nothing
 
 
 class DyingFolder(LocalFolder):
-    """A folder that changes so many times, and then its process is killed."""
+    """A folder whose process is killed after N changes."""
 
     def __init__(self, path: Path, survived: int) -> None:
         super().__init__(path)
@@ -235,7 +233,7 @@ class DyingFolder(LocalFolder):
             raise Killed
 
 
-def test_a_damaged_file_stays_for_readers_to_name(tmp_path: Path) -> None:
+def test_damaged_file_is_kept(tmp_path: Path) -> None:
     run = LocalFolder(tmp_path)
     rungs = invented(10)
     kept = session(run, rungs)
@@ -248,7 +246,7 @@ def test_a_damaged_file_stays_for_readers_to_name(tmp_path: Path) -> None:
 
 def played(folder: Path, *, finish: str | None = "completed") -> Sweep:
     sweep, _ = sweeps.make(folder, early_stopping__policy="none", budget__trials="8")
-    for number, config in iter(sweep.ask, None):
+    for number, config in iter(sweep.assign, None):
         sweep.place(number)
         for step in range(1, 5):
             rung = sweeps.rung(config, step)
@@ -256,9 +254,9 @@ def played(folder: Path, *, finish: str | None = "completed") -> Sweep:
             rung["points"][0]["similarity"] -= 0.002 * (number % 4)
             (point,) = [Point(trial=number, step=step, **each) for each in rung["points"]]
             write_rung(sweep.run, [point])
-            if sweep.rung(number, rung):
+            if sweep.record_rung(number, rung):
                 break
-        sweep.rest(number)
+        sweep.release(number)
     if finish:
         sweep.finish(finish, "")
     else:
@@ -280,7 +278,7 @@ def near(folder: Path) -> set[PointName]:
     return near_by_definition(lowered)  # which has twice the root of queries
 
 
-def test_a_sweep_keeps_them_of_its_rungs_and_packs_them_when_it_is_over(tmp_path: Path) -> None:
+def test_sweep_packs_kept_scores_at_its_end(tmp_path: Path) -> None:
     for finish in ("completed", "interrupted", None):
         folder = tmp_path / str(finish)
         sweep = played(folder, finish=finish)
@@ -291,13 +289,13 @@ def test_a_sweep_keeps_them_of_its_rungs_and_packs_them_when_it_is_over(tmp_path
         assert (len(files(sweep.run)) == 1) == (finish == "completed")
 
 
-def test_a_sweep_that_was_killed_goes_on_with_them(tmp_path: Path) -> None:
+def test_killed_sweep_resumes_with_its_kept_scores(tmp_path: Path) -> None:
     killed = played(tmp_path, finish=None)
     config, space = sweeps.settings(tmp_path, early_stopping__policy="none", budget__trials="8")
     resumed, _ = sweeps.assemble(config, space, Ledger(tmp_path))
     resumed.ledger.open()
     resumed.replay(list(read_events(tmp_path / "ledger.jsonl")))
-    assert resumed.ask() is None
+    assert resumed.assign() is None
     resumed.finish("completed", "")
     assert sorted(map(str, stored(killed.run))) == sorted(map(str, near(tmp_path)))
     assert len(files(killed.run)) == 1

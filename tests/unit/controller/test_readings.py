@@ -31,7 +31,7 @@ HOSTILE = "</script><b>\x1b[31m\u202e&\x00 {}"
 
 
 class Sentences:
-    """Of train the first ones, then those of dev; labels are ids modulo 3."""
+    """Sentences of train, then of dev; labels are ids modulo 3."""
 
     labels = np.arange(NUM_SENTENCES + NUM_QUERIES) % 3
 
@@ -76,48 +76,48 @@ def writer(run: LocalFolder, *, with_texts: bool = True, warnings: list[str] | N
 
 
 def written(run: LocalFolder) -> Readings:
-    found = stored_readings(run)
-    assert found is not None
-    return found
+    loaded = stored_readings(run)
+    assert loaded is not None
+    return loaded
 
 
-def test_what_the_reference_and_the_front_retrieve_is_stored_with_the_texts_that_are_shown(run: LocalFolder) -> None:
+def test_readings_of_reference_and_front_have_the_shown_texts(run: LocalFolder) -> None:
     writer(run).write(FRONT)
-    found = written(run)
-    assert list(found.retrieved) == [REFERENCE, *map(name_of_point, FRONT)]
+    loaded = written(run)
+    assert list(loaded.retrieved) == [REFERENCE, *map(name_of_point, FRONT)]
     ids = np.stack([*by_chance(1, 0)[0], *by_chance(3, 1)[0][:2], *by_chance(1, 2)[0]])
-    np.testing.assert_array_equal([each.ids for each in found.retrieved.values()], ids)
-    assert found.query_ids.tolist() == list(range(NUM_SENTENCES, NUM_SENTENCES + NUM_QUERIES))
-    assert (found.query_labels == found.query_ids % 3).all()
-    assert found.labels == {number: number % 3 for number in np.unique(ids).tolist()}
+    np.testing.assert_array_equal([each.ids for each in loaded.retrieved.values()], ids)
+    assert loaded.query_ids.tolist() == list(range(NUM_SENTENCES, NUM_SENTENCES + NUM_QUERIES))
+    assert (loaded.query_labels == loaded.query_ids % 3).all()
+    assert loaded.labels == {number: number % 3 for number in np.unique(ids).tolist()}
     num_distinct = [len(np.unique(ids[:, query])) for query in range(NUM_QUERIES)]
-    assert len(found.shown) == 48
-    assert sorted((num_distinct[query] for query in found.shown), reverse=True) == [
-        num_distinct[q] for q in found.shown
+    assert len(loaded.shown) == 48
+    assert sorted((num_distinct[query] for query in loaded.shown), reverse=True) == [
+        num_distinct[q] for q in loaded.shown
     ]
-    assert min(num_distinct[query] for query in found.shown) >= sorted(num_distinct)[NUM_QUERIES - 48]
-    expected = {int(number) for query in found.shown for number in (found.query_ids[query], *ids[:, query].ravel())}
-    assert found.texts == {number: HOSTILE.format(number) for number in sorted(expected)}
+    assert min(num_distinct[query] for query in loaded.shown) >= sorted(num_distinct)[NUM_QUERIES - 48]
+    expected = {int(number) for query in loaded.shown for number in (loaded.query_ids[query], *ids[:, query].ravel())}
+    assert loaded.texts == {number: HOSTILE.format(number) for number in sorted(expected)}
     before = (run.path / FILE).read_bytes()
     writer(run).write(FRONT)
     assert (run.path / FILE).read_bytes() == before
 
 
-def test_the_same_seed_shows_the_same_and_ties_are_broken_by_chance() -> None:
+def test_shown_queries_depend_on_the_seed() -> None:
     same = np.zeros((2, 500, 3), np.int64)
     assert most_different(same, 1) == most_different(same, 1)
     assert most_different(same, 1) != most_different(same, 2)
     assert most_different(same, 1) != sorted(most_different(same, 1))
 
 
-def test_no_text_is_in_a_run_that_has_none(run: LocalFolder) -> None:
+def test_readings_without_texts(run: LocalFolder) -> None:
     writer(run, with_texts=False).write(FRONT)
     assert written(run).texts == {}
     assert len(written(run).shown) == 48
     assert not any(b"script" in array.tobytes() for array in np.load(run.path / FILE).values())
 
 
-def test_a_resumed_run_loses_the_texts_that_it_had(run: LocalFolder) -> None:
+def test_texts_are_removed_on_resume_without_texts(run: LocalFolder) -> None:
     writer(run).write(FRONT)
     before = written(run)
     run.put("report/report.html", b"with texts")
@@ -137,7 +137,7 @@ def test_a_resumed_run_loses_the_texts_that_it_had(run: LocalFolder) -> None:
     writer(run, with_texts=False).remove_texts()
 
 
-def test_a_member_whose_weights_are_gone_keeps_what_it_retrieved(run: LocalFolder) -> None:
+def test_readings_are_kept_without_weights(run: LocalFolder) -> None:
     writer(run).write(FRONT)
     before = written(run)
     run.remove(point_folder(2, 1))
@@ -145,7 +145,7 @@ def test_a_member_whose_weights_are_gone_keeps_what_it_retrieved(run: LocalFolde
     assert list(written(run).retrieved) == list(before.retrieved)
 
 
-def test_nothing_is_written_before_a_member_is_known_and_damaged_files_are_passed_over(run: LocalFolder) -> None:
+def test_damaged_files_are_skipped_and_readings_need_a_front_member(run: LocalFolder) -> None:
     name = f"{point_folder(5, 3)}/{reading_file('dev')}"
     (run.path / name).write_bytes(b"")
     warnings: list[str] = []
@@ -161,18 +161,18 @@ def test_nothing_is_written_before_a_member_is_known_and_damaged_files_are_passe
     assert stored_readings(run) is None
 
 
-def test_long_sentences_are_shown_for_fewer_queries(run: LocalFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fewer_queries_are_shown_if_sentences_are_long(run: LocalFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readings, "MAX_TEXT_BYTES", 600)
     writer(run).write(FRONT)
-    found = written(run)
-    assert 0 < len(found.shown) < 48
-    assert sum(len(text.encode()) for text in found.texts.values()) <= 600
+    loaded = written(run)
+    assert 0 < len(loaded.shown) < 48
+    assert sum(len(text.encode()) for text in loaded.texts.values()) <= 600
     monkeypatch.setattr(readings, "MAX_TEXT_BYTES", 1)
     writer(run).write(FRONT)
     assert len(written(run).shown) == 1
 
 
-def test_of_very_many_queries_some_stand_for_all() -> None:
+def test_readable_rows_are_bounded() -> None:
     assert readable_rows(7).tolist() == list(range(7))
     rows = readable_rows(1_000_000)
     assert len(np.unique(rows)) == MAX_QUERIES

@@ -23,7 +23,7 @@ from raysweep.replay import recording_files
 from raysweep.report import write
 from raysweep.report.summary import summarize
 from raysweep.report.tables import kind_name, mean_table
-from raysweep.results.account import account_of, sentence
+from raysweep.results.account import build_account, sentence
 from raysweep.results.events import PointsScored, TrialStarted
 from raysweep.results.ledger import Ledger, point_name, read_events
 from raysweep.results.reader import load
@@ -46,8 +46,8 @@ OVERRIDES = {
 
 
 def line_of(sweep: Sweep) -> str:
-    """The account that a run ends with."""
-    return sentence(account_of(load(sweep.folder)), sweep.scheduler.replicates.trials)
+    """Return the final account of a run."""
+    return sentence(build_account(load(sweep.folder)), sweep.scheduler.replicates.trials)
 
 
 def noisy(config: TrialConfig, step: int, run: int, scale: float = 0.02) -> dict[str, Any]:
@@ -66,17 +66,17 @@ def noisy(config: TrialConfig, step: int, run: int, scale: float = 0.02) -> dict
 def play(
     sweep: Sweep, failing: tuple[int, ...] = (), scale: float = 0.02, finish: bool = True
 ) -> list[tuple[int, int]]:
-    """Run all that is asked for; the replicates as (trial, what it repeats). Those in ``failing`` fail at rung 1."""
-    while (asked := sweep.ask()) is not None:
-        number, config = asked
+    """Run all trials and return the replicates as (trial, original). Trials in ``failing`` fail at rung 1."""
+    while (assigned := sweep.assign()) is not None:
+        number, config = assigned
         run = sweep.scheduler.trials[number].run
         for step in range(sweep.progress.steps_done(number) + 1, 5):
             if number in failing:
                 break
             (sweep.folder / "points" / point_name(number, step)).mkdir(exist_ok=True)
-            if sweep.rung(number, noisy(config, step, run, scale)):
+            if sweep.record_rung(number, noisy(config, step, run, scale)):
                 break
-        sweep.rest(number, failure="it was to fail" if number in failing else None)
+        sweep.release(number, failure="it was to fail" if number in failing else None)
     if finish:
         sweep.finish("completed", "all trials are done")
     trials = sweep.scheduler.trials.values()
@@ -84,7 +84,7 @@ def play(
 
 
 def story(folder: Path) -> Any:
-    """What a run's folder tells, but for the time that things took."""
+    """Return the content of a run's folder without durations."""
     results = load(folder)
     trials = [(t.trial, dict(t.config), t.status, t.reason, t.replicate_of) for t in results.trials]
     return trials, sorted((r.trial, r.step, r.examples_seen) for r in results.rungs), set(results.points), results.means
@@ -111,7 +111,7 @@ def play_points(scheduler: Scheduler, scores: dict[int, list[list[tuple[float, f
     return again
 
 
-def test_means_and_spreads_are_numpys() -> None:
+def test_means_and_spreads_match_numpy() -> None:
     draws = np.random.default_rng(0).uniform(0.5, 0.9, size=(3, 2, 2))  # run, point, P and S
     scheduler = decide(9, num_trials=1)
     assert play_points(scheduler, {0: [[(p, s) for p, s in run] for run in draws.tolist()]}) == [0, 0]
@@ -123,7 +123,7 @@ def test_means_and_spreads_are_numpys() -> None:
         assert each.spread == pytest.approx(np.std(draws[:, index], axis=0, ddof=1))
 
 
-def test_only_the_front_is_run_again_the_fewest_runs_first_and_what_adds_most_area() -> None:
+def test_front_is_replicated_by_fewest_runs_then_largest_area() -> None:
     same = {0: (0.7, 0.40), 1: (0.8, 0.35), 2: (0.75, 0.3), 3: (0.9, 0.2), 4: (0.6, 0.3), 5: (0.65, 0.41)}
     scores = {number: [[pair]] * 3 for number, pair in same.items()}
     assert play_points(decide(99), scores) == [1, 0, 5, 3, 1, 0, 5, 3], "the front, until each has had three runs"
@@ -132,7 +132,7 @@ def test_only_the_front_is_run_again_the_fewest_runs_first_and_what_adds_most_ar
     assert play_points(decide(0), scores) == []
 
 
-def test_what_a_mean_knocks_off_the_front_makes_room_for_others() -> None:
+def test_points_enter_the_front_when_a_mean_leaves_it() -> None:
     scores = {0: [[(0.9, 0.4)], [(0.6, 0.3)]], 1: [[(0.8, 0.35)]] * 3, 2: [[(0.5, 0.2)]] * 3}
     assert play_points(decide(2, num_trials=3), scores) == [0, 1]
     scheduler = decide(9, num_trials=3)
@@ -141,7 +141,7 @@ def test_what_a_mean_knocks_off_the_front_makes_room_for_others() -> None:
     assert known.fronts == {10: (pytest.approx((0.7, 1 / 3)),)}, "the sampler is told the mean"
 
 
-def test_within_a_standard_error_of_the_front_is_near_it() -> None:
+def test_points_within_a_standard_error_of_the_front_are_replicated() -> None:
     noisy = [[(0.81, 0.4)], [(0.79, 0.4)], [(0.80, 0.4)]]  # a standard deviation of 0.01 in P
     scores = {0: noisy, 1: [[(0.791, 0.4)]] * 3, 2: [[(0.70, 0.4)]] * 3}
     assert play_points(decide(9, num_trials=3), scores) == [0, 0, 1], "its error falls with its runs"
@@ -149,7 +149,7 @@ def test_within_a_standard_error_of_the_front_is_near_it() -> None:
     assert play_points(decide(9, num_trials=3), exact) == [0, 0]
 
 
-def test_equal_configurations_have_equal_seeds_and_are_run_again_once() -> None:
+def test_equal_configurations_share_a_seed_and_are_replicated_once() -> None:
     scheduler = decide(9, 2, num_trials=2)
     values = scheduler.propose().values
     assert scheduler.adopt(values).number == 1
@@ -159,7 +159,7 @@ def test_equal_configurations_have_equal_seeds_and_are_run_again_once() -> None:
     assert play_points(scheduler, {0: [[], [(0.7, 0.3)]]}) == [0]
 
 
-def test_a_failed_run_counts_in_no_mean_but_against_the_budget_and_the_runs() -> None:
+def test_failed_replicate_counts_toward_the_budget_but_not_the_mean() -> None:
     scheduler = decide(9, num_trials=1)
     first = scheduler.ask()
     assert first is not None
@@ -175,7 +175,7 @@ def test_a_failed_run_counts_in_no_mean_but_against_the_budget_and_the_runs() ->
     assert (mean.runs, mean.mean) == (1, (0.8, 0.4))
 
 
-def test_a_configuration_whose_first_run_failed_is_not_run_again() -> None:
+def test_failed_trial_is_not_replicated() -> None:
     scheduler = decide(9, num_trials=2)
     for number, status in ((0, "failed"), (1, "completed")):
         scheduler.ask()
@@ -185,7 +185,7 @@ def test_a_configuration_whose_first_run_failed_is_not_run_again() -> None:
     assert again is not None and again.replicate_of == 1
 
 
-def test_replicates_wait_for_what_may_begin_and_those_that_run_count() -> None:
+def test_replicates_wait_for_trials_and_running_replicates_count() -> None:
     scheduler = decide(3, num_trials=2)
     begun = [scheduler.ask() for _ in range(2)]
     assert [course.number for course in begun if course] == [0, 1]
@@ -197,7 +197,7 @@ def test_replicates_wait_for_what_may_begin_and_those_that_run_count() -> None:
     assert [course and course.run for course in flying] == [1, 2, None]
 
 
-def test_what_misses_a_constraint_is_not_run_again_while_something_meets_them() -> None:
+def test_infeasible_points_are_not_replicated_if_a_feasible_one_exists() -> None:
     def area(front: Sequence[Pair]) -> float:  # as of a goal with a least polarity of 0.75
         met = [pair for pair in front if pair[0] >= 0.75]
         return hypervolume(met, (0.5, 0.2)) if met else max(p for p, _ in front) - 0.75
@@ -216,19 +216,19 @@ def test_what_misses_a_constraint_is_not_run_again_while_something_meets_them() 
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_they_come_after_the_search_and_leave_it_as_it_was(policy: str) -> None:
+def test_replicates_follow_the_search_and_do_not_change_it(policy: str) -> None:
     plain = Player(make_decisions("tpe", policy), 1).play().events
     scheduler = make_decisions("tpe", policy)
     num_trials = scheduler.num_trials
     scheduler.replicates = Replicates(5, 3)
     events = Player(scheduler, 1).play().events
     assert events[: len(plain)] == plain
-    asked = [number for kind, number, _ in events[len(plain) :] if kind == "ask"]
-    assert asked == list(range(num_trials, num_trials + len(asked))), "none is revived by a replicate"
-    assert 0 < len(asked) <= 5
+    assigned = [number for kind, number, _ in events[len(plain) :] if kind == "ask"]
+    assert assigned == list(range(num_trials, num_trials + len(assigned))), "none is revived by a replicate"
+    assert 0 < len(assigned) <= 5
 
 
-def test_they_come_after_a_plateau_too() -> None:
+def test_replicates_follow_a_plateau() -> None:
     scheduler = decide(2, num_trials=99)
     scheduler.plateau = PlateauConfig(trials=3, growth=0.0)
     assert play_points(scheduler, {number: [[(0.8, 0.4)]] * 3 for number in range(9)}) == [0, 1]
@@ -238,7 +238,7 @@ def test_they_come_after_a_plateau_too() -> None:
 # In a sweep.
 
 
-def test_a_sweep_stores_its_replicates_their_means_and_spreads(tmp_path: Path) -> None:
+def test_ledger_has_replicates_with_means_and_spreads(tmp_path: Path) -> None:
     sweep, out = make(tmp_path, **OVERRIDES)
     replicates = play(sweep)
     assert [number for number, _ in replicates] == list(range(12, 12 + len(replicates)))
@@ -253,21 +253,21 @@ def test_a_sweep_stores_its_replicates_their_means_and_spreads(tmp_path: Path) -
         assert steps[0] == steps[1], "at equal budgets"
         assert results.trials[number].status == ("completed" if len(steps[0]) == 4 else "stopped")
         if len(steps[0]) < 4:
-            assert results.trials[number].reason == f"trial {original}, which it repeats, went no further"
+            assert results.trials[number].reason == f"reached the last rung of trial {original}, which it repeats"
     assert not {"replicate_of", "run"} & set(told[0].to_json())
     assert {mean.trial for mean in results.means} == {original for _, original in replicates}
     for mean in results.means:
         runs = [mean.trial, *(number for number, original in replicates if original == mean.trial)]
-        found = [
+        polarities = [
             (point.polarity, point.similarity)
             for point in results.points
             if point.trial in runs and (point.step, *point.key) == (mean.step, mean.kind, mean.value)
         ]
-        assert len(found) == len(runs) == mean.runs
-        assert (mean.polarity, mean.similarity) == pytest.approx(np.mean(found, axis=0))
-        assert (mean.polarity_spread, mean.similarity_spread) == pytest.approx(np.std(found, axis=0, ddof=1))
+        assert len(polarities) == len(runs) == mean.runs
+        assert (mean.polarity, mean.similarity) == pytest.approx(np.mean(polarities, axis=0))
+        assert (mean.polarity_spread, mean.similarity_spread) == pytest.approx(np.std(polarities, axis=0, ddof=1))
     text = out.getvalue()
-    assert f"trial 12: repeats trial {replicates[0][1]} with another seed" in text
+    assert f"trial 12: started (replicate of trial {replicates[0][1]}, with another seed)" in text
     assert re.search(rf"{len(replicates)} of at most 9 replicates", line_of(sweep))
     sweep.display.seconds_between_lines = 0.0
     sweep.show()
@@ -277,27 +277,27 @@ def test_a_sweep_stores_its_replicates_their_means_and_spreads(tmp_path: Path) -
 def test_a_run_that_reaches_another_rung_is_averaged_where_it_went(tmp_path: Path) -> None:
     """A replicate that stopped itself early says nothing about later rungs."""
     sweep, _ = make(tmp_path, **{**OVERRIDES, "budget__trials": "1", "replicates__trials": "1"})
-    number, config = sweep.ask() or pytest.fail("nothing")
+    number, config = sweep.assign() or pytest.fail("nothing")
     (tmp_path / "points").mkdir(exist_ok=True)
     for step in (1, 2, 3, 4):
         (tmp_path / "points" / point_name(number, step)).mkdir()
-        if sweep.rung(number, noisy(config, step, 0)):
-            sweep.rest(number)
-            asked = sweep.ask()
-            if asked is None or sweep.scheduler.trials[asked[0]].replicate_of is not None:
+        if sweep.record_rung(number, noisy(config, step, 0)):
+            sweep.release(number)
+            assigned = sweep.assign()
+            if assigned is None or sweep.scheduler.trials[assigned[0]].replicate_of is not None:
                 break
-    assert asked is not None and asked[0] == 1
+    assert assigned is not None and assigned[0] == 1
     reached = sweep.progress.steps_done(0)
     assert reached > 1
     (tmp_path / "points" / point_name(1, 1)).mkdir()
-    assert sweep.rung(1, {**noisy(config, 1, 1), "stop": "idle for 2 rungs"})
-    sweep.rest(1)
+    assert sweep.record_rung(1, {**noisy(config, 1, 1), "stop": "idle for 2 rungs"})
+    sweep.release(1)
     sweep.finish("completed", "")
     assert {mean.step for mean in load(tmp_path).means} == {1}
     assert set(sweep.scheduler.proposer.known_trial(0).fronts) == {2048 * step for step in range(1, reached + 1)}
 
 
-def test_without_a_budget_of_replicates_nothing_changes(tmp_path: Path) -> None:
+def test_ledger_is_unchanged_without_replicates(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path / "none", **{**OVERRIDES, "replicates__trials": "0"})
     assert play(sweep) == []
     text = (tmp_path / "none" / "ledger.jsonl").read_text()
@@ -309,7 +309,7 @@ def test_without_a_budget_of_replicates_nothing_changes(tmp_path: Path) -> None:
     assert (first, [r for r in rungs if r[0] < 12], {p for p in points if p.trial < 12}, ()) == story(tmp_path / "none")
 
 
-def test_a_stable_front_leaves_budget_over(tmp_path: Path) -> None:
+def test_stable_front_leaves_replicates_unused(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path, **{**OVERRIDES, "replicates__trials": "500"})
     replicates = play(sweep, scale=0.0)
     front = {(point.polarity, point.similarity) for point in sweep.front}
@@ -318,7 +318,7 @@ def test_a_stable_front_leaves_budget_over(tmp_path: Path) -> None:
     assert load(tmp_path).status == "completed"
 
 
-def test_the_report_shows_means_and_spreads_of_front_points(tmp_path: Path) -> None:
+def test_report_shows_means_and_spreads_of_front_points(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path, **OVERRIDES)
     original = dict(play(sweep))
     results = load(tmp_path)
@@ -332,9 +332,9 @@ def test_the_report_shows_means_and_spreads_of_front_points(tmp_path: Path) -> N
     front = {(str(point.trial), str(point.step), kind_name(point)): point for point in sweep.front}
     for trial, step, kind, p, _, count, mean, _ in rows:
         point = front[trial, step, kind]
-        found = runs[original.get(int(trial), int(trial)), point.step, *point.key]
-        assert (p, count) == (f"{100 * point.polarity:.1f}", str(len(found)))
-        assert mean == f"{statistics.mean(found):.1f} ± {statistics.stdev(found):.1f}"
+        polarities = runs[original.get(int(trial), int(trial)), point.step, *point.key]
+        assert (p, count) == (f"{100 * point.polarity:.1f}", str(len(polarities)))
+        assert mean == f"{statistics.mean(polarities):.1f} ± {statistics.stdev(polarities):.1f}"
     write.write(tmp_path)
     page = (tmp_path / "report" / "report.html").read_text()
     assert "Replicates" in page and rows[0][6] in page
@@ -343,7 +343,7 @@ def test_the_report_shows_means_and_spreads_of_front_points(tmp_path: Path) -> N
     assert rows[0][6] in (tmp_path / "report" / "front.md").read_text()
 
 
-def test_a_failed_replicate_is_left_out_of_the_mean(tmp_path: Path) -> None:
+def test_failed_replicate_is_excluded_from_the_mean(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path, **OVERRIDES)
     replicates = play(sweep, failing=(12, 14))
     results = load(tmp_path)
@@ -356,14 +356,14 @@ def test_a_failed_replicate_is_left_out_of_the_mean(tmp_path: Path) -> None:
 
 
 def fronts_known_to_the_sampler(scheduler: Scheduler) -> dict[int, dict[int, tuple[Pair, ...]]]:
-    """By trial of the search, then by examples seen."""
+    """Return the scores by trial of the search, then by examples seen."""
     originals = [number for number, trial in scheduler.trials.items() if trial.replicate_of is None]
     return {number: scheduler.proposer.known_trial(number).fronts for number in originals}
 
 
 @pytest.mark.parametrize("adopt", [False, True])
 @pytest.mark.ray  # takes long
-def test_killed_after_any_event_it_comes_to_the_same_end(tmp_path: Path, adopt: bool) -> None:
+def test_sweep_killed_after_any_event_ends_the_same(tmp_path: Path, adopt: bool) -> None:
     overrides = {**OVERRIDES, "budget__trials": "5", "replicates__trials": "4"}
     whole, _ = make(tmp_path / "whole", **overrides)
     assert len(play(whole, failing=(6,))) == 4
@@ -383,7 +383,7 @@ def test_killed_after_any_event_it_comes_to_the_same_end(tmp_path: Path, adopt: 
         assert known == expected
 
 
-def test_more_replicates_may_be_asked_for_on_resume(tmp_path: Path) -> None:
+def test_replicates_can_be_raised_on_resume(tmp_path: Path) -> None:
     longer, _ = make(tmp_path / "longer", **OVERRIDES)
     assert len(play(longer)) == 9
     for before in ("0", "4"):
@@ -395,7 +395,7 @@ def test_more_replicates_may_be_asked_for_on_resume(tmp_path: Path) -> None:
         assert story(folder) == story(tmp_path / "longer")
 
 
-def test_trials_after_replicates_are_new_and_the_sampler_knows_the_means(tmp_path: Path) -> None:
+def test_sampler_knows_the_means_of_replicated_trials(tmp_path: Path) -> None:
     play(make(tmp_path, **OVERRIDES)[0])
     again, _ = assemble(*settings(tmp_path, **{**OVERRIDES, "budget__trials": "15"}), Ledger(tmp_path))
     again.replay(list(read_events(tmp_path / "ledger.jsonl")))
@@ -413,32 +413,32 @@ def test_trials_after_replicates_are_new_and_the_sampler_knows_the_means(tmp_pat
     assert sum(trial.replicate_of is None for trial in trials) == 15
 
 
-def test_the_budget_cuts_a_replicate_like_any_trial(tmp_path: Path) -> None:
+def test_budget_interrupts_replicates(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path, **OVERRIDES)
-    while (asked := sweep.ask()) is not None:
-        number, config = asked
+    while (assigned := sweep.assign()) is not None:
+        number, config = assigned
         if sweep.scheduler.trials[number].replicate_of is not None and sweep.progress.num_rungs[number] > 1:
             break
         for step in range(sweep.progress.steps_done(number) + 1, 5):
             (tmp_path / "points" / point_name(number, step)).mkdir()
-            if sweep.rung(number, noisy(config, step, sweep.scheduler.trials[number].run)):
+            if sweep.record_rung(number, noisy(config, step, sweep.scheduler.trials[number].run)):
                 break
-        sweep.rest(number)
+        sweep.release(number)
     sweep.costs.budget = sweep.costs.budget.model_copy(update={"cpu_hours": 1e-12})
     sweep.costs.total.cpu_seconds = 1.0
     (tmp_path / "points" / point_name(number, 1)).mkdir()
-    assert sweep.rung(number, noisy(config, 1, 1))
-    sweep.rest(number)
-    assert sweep.ask() is None
+    assert sweep.record_rung(number, noisy(config, 1, 1))
+    sweep.release(number)
+    assert sweep.assign() is None
     assert sweep.cause is not None
     sweep.finish("budget", sweep.cause.reason)
     assert load(tmp_path).trials[number].status == "interrupted"
     again, _ = assemble(*settings(tmp_path, **OVERRIDES), Ledger(tmp_path))
     again.replay(list(read_events(tmp_path / "ledger.jsonl")))
-    assert (again.ask() or pytest.fail("nothing"))[0] == number, "it goes on first"
+    assert (again.assign() or pytest.fail("nothing"))[0] == number, "it goes on first"
 
 
-def test_the_study_on_disk_says_what_repeats_what(tmp_path: Path) -> None:
+def test_study_file_has_originals_of_replicates(tmp_path: Path) -> None:
     import optuna
 
     replicates = play(make(tmp_path, **OVERRIDES)[0])
@@ -452,7 +452,7 @@ def test_the_study_on_disk_says_what_repeats_what(tmp_path: Path) -> None:
         assert trials[number].params == trials[original].params
 
 
-def test_tables_and_warm_starts_have_a_configuration_once_with_its_means(tmp_path: Path) -> None:
+def test_tables_and_warm_starts_use_means_once_per_configuration(tmp_path: Path) -> None:
     config, space = settings(tmp_path, **OVERRIDES)
     play(make(tmp_path, **OVERRIDES)[0])
     results = load(tmp_path)
@@ -481,7 +481,7 @@ def test_tables_and_warm_starts_have_a_configuration_once_with_its_means(tmp_pat
     assert config.replicates.runs == 3
 
 
-def test_each_run_has_a_seed_of_its_own() -> None:
+def test_each_run_has_its_own_seed() -> None:
     config = TrialConfig(loss="cosine_similarity", learning_rate=1e-4)
     assert len({trial_seed(0, config, run) for run in range(5)}) == 5
     assert trial_seed(0, config, 0) == trial_seed(0, config)
@@ -497,7 +497,7 @@ def test_each_run_has_a_seed_of_its_own() -> None:
         ({"replicates": "3"}, r"replicates is 3; allowed: a mapping of trials, runs"),
     ],
 )
-def test_what_is_no_budget_of_replicates_is_refused(tmp_path: Path, override: dict[str, str], problem: str) -> None:
+def test_invalid_replicates_are_rejected(tmp_path: Path, override: dict[str, str], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         read(tmp_path, MINIMAL, **override)
 
@@ -517,5 +517,5 @@ def test_replicates_may_change_on_resume(tmp_path: Path) -> None:
     resumed.ledger.close()
     with pytest.raises(InputError, match="^--guards: the name polarity is reserved"):
         load_resumed(tmp_path, None, [("guards", "{polarity: {kind: sts, pairs: x.tsv}}")])
-    with pytest.raises(InputError, match=r"what may change: .*replicates"):
+    with pytest.raises(InputError, match=r"allowed to change: .*replicates"):
         load_resumed(tmp_path, None, [("replicates.trials", "7"), ("seed", "3")])

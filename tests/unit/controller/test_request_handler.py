@@ -1,4 +1,4 @@
-"""Requests to a running sweep: what they do, that a resume knows of them, and that nothing hostile does anything. No Ray."""
+"""Requests to a running sweep: their effects, their replay on resume, and the rejection of hostile files."""
 
 import io
 import json
@@ -26,7 +26,7 @@ WITHIN = RungProgress(1, 10, 100, 5.0)
 
 
 class Driver:
-    """A sweep whose requests are read when the test says so."""
+    """A sweep whose requests are handled when a test calls :meth:`request`."""
 
     def __init__(self, sweep: Sweep, out: io.StringIO) -> None:
         self.sweep, self.out = sweep, out
@@ -43,7 +43,7 @@ class Driver:
         sweep.replay(list(read_events(folder / "ledger.jsonl")), adopt=adopt)
         return cls(sweep, out)
 
-    def ask(self, action: str, **values: Any) -> Answer:
+    def request(self, action: str, **values: Any) -> Answer:
         identity = self.queue.add(Request.model_validate({"action": action, **values}))
         self.handler.serve()
         answer = self.queue.answer_to(identity)
@@ -52,82 +52,83 @@ class Driver:
         return answer
 
     def done(self, action: str, **values: Any) -> str:
-        answer = self.ask(action, **values)
+        answer = self.request(action, **values)
         assert answer.accepted, answer.text
         return answer.text
 
     def rejected(self, action: str, **values: Any) -> str:
-        answer = self.ask(action, **values)
+        answer = self.request(action, **values)
         assert not answer.accepted, answer.text
         return answer.text
 
     def next(self) -> int:
-        asked = self.sweep.ask()
-        assert asked is not None
-        self.sweep.place(asked[0])
-        return asked[0]
+        number, _ = self.sweep.assign() or pytest.fail("no trial")
+        self.sweep.place(number)
+        return number
 
     def rung(self, number: int, step: int) -> bool:
         folder = self.sweep.folder / "points" / point_name(number, step)
         folder.mkdir(exist_ok=True)
-        return self.sweep.rung(number, rung(self.sweep.progress.configs[number], step))
+        return self.sweep.record_rung(number, rung(self.sweep.progress.configs[number], step))
 
 
 def steered(folder: Path) -> list[SweepSteered]:
     return [event for event in read_events(folder / "ledger.jsonl") if isinstance(event, SweepSteered)]
 
 
-def test_a_pause_begins_nothing_and_running_trials_end_their_rung(tmp_path: Path) -> None:
+def test_pause_starts_no_trial_and_running_trials_finish_their_rung(tmp_path: Path) -> None:
     driver = Driver.begin(tmp_path)
     number = driver.next()
     assert not driver.rung(number, 1)
-    assert "no trial and no rung begins; trials that end their rung first: 1" in driver.done("pause")
-    assert driver.sweep.ask() is None
-    assert not driver.sweep.take_progress(number, WITHIN), "the rung that it is in it ends"
+    assert "finish their rung first: 1" in driver.done("pause")
+    assert driver.sweep.assign() is None
+    assert not driver.sweep.record_progress(number, WITHIN), "the current rung finishes"
     assert driver.rung(number, 2)
-    driver.sweep.rest(number)
+    driver.sweep.release(number)
     (trial,) = load(tmp_path).trials
     assert (trial.status, trial.reason) == ("interrupted", "the sweep is paused")
     assert load(tmp_path).is_paused
-    assert driver.sweep.ask() is None
+    assert driver.sweep.assign() is None
     assert driver.sweep.status().text.startswith("search: paused, 1 of 12 trials begun, 0 running, 1 paused")
-    assert driver.done("resume") == "resumed: trials start and continue"
+    assert driver.done("resume") == "sweep resumed"
     assert not load(tmp_path).is_paused
-    assert driver.done("resume") == "the sweep was not paused; it continues"
-    assert driver.next() == number, "what was cut off goes on first"
+    assert driver.done("resume") == "sweep was not paused"
+    assert driver.next() == number, "the interrupted trial resumes first"
     assert not driver.rung(number, 3)
 
 
-def test_a_trial_that_waited_for_its_worker_does_not_begin_a_rung_in_a_pause(tmp_path: Path) -> None:
+def test_waiting_trial_starts_no_rung_during_a_pause(tmp_path: Path) -> None:
     driver = Driver.begin(tmp_path)
-    number, _ = driver.sweep.ask() or pytest.fail("no trial")
+    number, _ = driver.sweep.assign() or pytest.fail("no trial")
     driver.done("pause")
     time.sleep(0.01)
     driver.sweep.place(number)
-    assert driver.sweep.take_progress(number, WITHIN)
-    driver.sweep.rest(number)
+    assert driver.sweep.record_progress(number, WITHIN)
+    driver.sweep.release(number)
     assert load(tmp_path).trials[0].status == "interrupted"
 
 
-def test_a_pause_is_not_billed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pause_does_not_count_toward_budget_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     driver = Driver.begin(tmp_path, budget__minutes="10")
     number = driver.next()
     now[0] += 60
-    assert driver.sweep.status().text.endswith("at most 9:00 left"), "no trial has rested, so there is no pace"
+    assert driver.sweep.status().text.endswith("at most 9:00 left"), (
+        "there is no pace before a trial has left its worker"
+    )
     driver.done("pause")
     now[0] += 60
     assert driver.sweep.seconds == 120, "a trial still runs"
     assert driver.rung(number, 1)
-    driver.sweep.rest(number)
+    driver.sweep.release(number)
     now[0] += 3600
     assert driver.sweep.seconds == 120
     assert driver.sweep.status().text.endswith("2:00 so far")
     driver.sweep.ledger.close()
     again = Driver.resumed(tmp_path, budget__minutes="10")
     now[0] += 3600
-    assert again.sweep.ask() is None and again.sweep.cause is None
+    assert again.sweep.assign() is None and again.sweep.cause is None
     again.done("resume")
     assert again.sweep.seconds == pytest.approx(120)
     now[0] += 5
@@ -135,80 +136,80 @@ def test_a_pause_is_not_billed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert again.sweep.seconds == pytest.approx(125)
 
 
-def test_a_paused_sweep_stays_paused_when_it_is_resumed_and_ends_the_same(tmp_path: Path) -> None:
+def test_paused_sweep_stays_paused_on_resume_and_ends_the_same(tmp_path: Path) -> None:
     expected = play(make(tmp_path / "whole", **PLAIN)[0])
     driver = Driver.begin(tmp_path / "run")
     number = driver.next()
     driver.rung(number, 1)
     driver.done("pause")
     driver.rung(number, 2)
-    driver.sweep.rest(number)
+    driver.sweep.release(number)
     driver.sweep.finish("interrupted", "Ctrl-C")
     again = Driver.resumed(tmp_path / "run")
-    assert again.sweep.ask() is None
+    assert again.sweep.assign() is None
     again.done("resume")
     assert play(again.sweep) == expected
     assert load(tmp_path / "run").status == "completed"
 
 
-def test_fewer_workers_let_running_trials_end(tmp_path: Path) -> None:
+def test_running_trials_finish_after_a_request_for_fewer_workers(tmp_path: Path) -> None:
     driver = Driver.begin(tmp_path)
     driver.sweep.num_workers = 3
     numbers = [driver.next() for _ in range(3)]
     assert "running: 3" in driver.done("workers", workers=1)
     for number in numbers[:2]:
-        assert not driver.rung(number, 1), "it goes on"
-        driver.sweep.rest(number, failure="x")
-        assert driver.sweep.ask() is None
-    driver.sweep.rest(numbers[2], failure="x")
+        assert not driver.rung(number, 1), "it continues"
+        driver.sweep.release(number, failure="x")
+        assert driver.sweep.assign() is None
+    driver.sweep.release(numbers[2], failure="x")
     driver.next()
-    assert driver.sweep.ask() is None
+    assert driver.sweep.assign() is None
     assert "at most 1 at a time" in driver.sweep.status().text
-    refusal = driver.rejected("workers", workers=4)
-    assert "at most 3 trials at a time" in refusal and "allowed: 1 to 3" in refusal
+    rejection = driver.rejected("workers", workers=4)
+    assert "--workers is 4; allowed: 1 to 3" in rejection
     driver.sweep.ledger.close()
     again = Driver.resumed(tmp_path)
     again.sweep.num_workers = 3
-    assert (again.next(), again.sweep.ask()) == (3, None)
+    assert (again.next(), again.sweep.assign()) == (3, None)
     again.done("workers", workers=2)
     again.next()
     assert load(tmp_path).workers == 2
 
 
-def test_a_trial_is_stopped_at_its_next_sign_of_life(tmp_path: Path) -> None:
+def test_running_trial_stops_at_its_next_report(tmp_path: Path) -> None:
     driver = Driver.begin(tmp_path)
     running, between, lost, done = (driver.next() for _ in range(4))
     assert not driver.rung(running, 1)
     for step in range(1, 5):
         driver.rung(done, step)
-    driver.sweep.rest(done)
+    driver.sweep.release(done)
     for number in (running, between, lost):
-        assert driver.done("stop-trial", trial=number) == f"trial {number} stops at its next sign of life"
-    assert driver.sweep.take_progress(running, WITHIN)
-    driver.sweep.rest(running)
+        assert driver.done("stop-trial", trial=number) == f"trial {number} stops at its next report"
+    assert driver.sweep.record_progress(running, WITHIN)
+    driver.sweep.release(running)
     assert driver.rung(between, 1)
-    driver.sweep.rest(between)
+    driver.sweep.release(between)
     driver.sweep.lose(lost, Loss(Blame.PROCESS, "it died"))
     results = load(tmp_path)
     assert [trial.status for trial in results.trials] == ["stopped", "stopped", "stopped", "completed"]
-    assert {trial.reason for trial in results.trials[:3]} == {"a person asked for it, with raysweep control"}
-    assert [rung.trial for rung in results.rungs] == [running, *[done] * 4, between], "what was scored stays"
-    for number, refusal in ((done, "completed"), (running, "stopped")):
-        assert f"trial {number} has ended by now: {refusal}" in driver.rejected("stop-trial", trial=number)
-    assert "there is no trial 9; those that have begun are 0 to 3" in driver.rejected("stop-trial", trial=9)
+    assert {trial.reason for trial in results.trials[:3]} == {"requested with raysweep control"}
+    assert [rung.trial for rung in results.rungs] == [running, *[done] * 4, between], "recorded rungs are kept"
+    for number, status in ((done, "completed"), (running, "stopped")):
+        assert f"trial {number} has already ended ({status})" in driver.rejected("stop-trial", trial=number)
+    assert "--stop-trial is 9, an unknown trial; allowed: 0 to 3" in driver.rejected("stop-trial", trial=9)
 
 
-def test_trials_at_rest_are_stopped_at_once(tmp_path: Path) -> None:
+def test_paused_and_interrupted_trials_stop_at_once(tmp_path: Path) -> None:
     overrides = {"early_stopping__policy": "growth", "sampler": "random"}
     driver = Driver.begin(tmp_path, **overrides)
     paused = driver.next()
     assert driver.rung(paused, 1)
-    driver.sweep.rest(paused)
+    driver.sweep.release(paused)
     cut = driver.next()
     driver.done("pause")
     driver.rung(cut, 1)
-    driver.sweep.rest(cut)
-    assert driver.done("stop-trial", trial=paused) == f"trial {paused} stops for good"
+    driver.sweep.release(cut)
+    assert driver.done("stop-trial", trial=paused) == f"trial {paused} stopped"
     driver.done("stop-trial", trial=cut)
     assert [trial.status for trial in load(tmp_path).trials] == ["stopped", "stopped"]
     driver.sweep.ledger.close()
@@ -218,7 +219,7 @@ def test_trials_at_rest_are_stopped_at_once(tmp_path: Path) -> None:
     assert [trial.status for trial in again.sweep.scheduler.trials.values()] == ["stopped", "stopped", "running"]
 
 
-def test_a_driver_that_died_after_it_was_told_to_stop_a_trial_stops_it_when_it_is_resumed(tmp_path: Path) -> None:
+def test_logged_stop_request_is_executed_on_resume(tmp_path: Path) -> None:
     driver = Driver.begin(tmp_path)
     number = driver.next()
     driver.rung(number, 1)
@@ -229,54 +230,53 @@ def test_a_driver_that_died_after_it_was_told_to_stop_a_trial_stops_it_when_it_i
     assert again.next() == 1
 
 
-def test_tried_configurations_come_next_and_a_resume_proposes_the_same(tmp_path: Path) -> None:
+def test_requested_configurations_run_next_also_after_resume(tmp_path: Path) -> None:
     driver = Driver.begin(tmp_path)
     driver.next()
     wanted = [{"loss": "triplet", "margin": 0.1, "learning_rate": 1e-4}, {"loss": "softmax"}]
     for config in wanted:
-        assert "to be the next new trial: loss " in driver.done("try", config=config)
+        assert "next new trial: loss " in driver.done("try", config=config)
     trial = driver.next()
     assert wanted[0].items() <= driver.sweep.scheduler.trials[trial].values.items()
-    assert "trial 1: begins, as raysweep control asked for" in driver.out.getvalue()
+    assert "trial 1: started (requested by raysweep control)" in driver.out.getvalue()
     proposed = [driver.sweep.scheduler.trials[driver.next()].values for _ in range(3)]
     assert wanted[1].items() <= proposed[0].items()
     driver.sweep.ledger.close()
     stored = list(read_events(tmp_path / "ledger.jsonl"))
-    told = next(i for i, event in enumerate(stored) if isinstance(event, SweepSteered) and event.config == wanted[1])
+    last = next(i for i, event in enumerate(stored) if isinstance(event, SweepSteered) and event.config == wanted[1])
     for name, adopt in (("same", False), ("adopted", True)):
         folder = tmp_path / name
         (folder / "points").mkdir(parents=True)
         again, _ = assemble(*settings(tmp_path, **PLAIN), Ledger(folder))
-        again.replay(stored[: told + 1], adopt=adopt)
+        again.replay(stored[: last + 1], adopt=adopt)
         values = [again.scheduler.propose().values for _ in range(4)]
         assert wanted[0].items() <= values[0].items() and wanted[1].items() <= values[1].items()
         if not adopt:
             assert values[1:] == [driver.sweep.scheduler.trials[n].values for n in (2, 3, 4)]
 
 
-def test_what_cannot_be_tried_is_refused_with_the_reason(tmp_path: Path) -> None:
+def test_invalid_configurations_are_rejected_with_the_reason(tmp_path: Path) -> None:
     driver = Driver.begin(tmp_path, budget__trials="3")
     values = driver.sweep.scheduler.trials[driver.next()].values
-    assert "trial 0 has this very configuration" in driver.rejected("try", config=dict(values))
+    assert "trial 0 has the same configuration" in driver.rejected("try", config=dict(values))
     assert "--try: margin is 7; allowed: a number from" in driver.rejected(
         "try", config={"loss": "triplet", "margin": 7}
     )
-    assert "names no parameter" in driver.rejected("try", config={})
+    assert "--try is empty" in driver.rejected("try", config={})
     assert "--try: los: unknown key (did you mean loss?); allowed: " in driver.rejected("try", config={"los": 2})
-    assert "--try: l [2J: unknown key" in driver.rejected("try", config={"l\x1b[2J": 1}), (
-        "nothing that a terminal acts on"
-    )
+    with_escape_code = driver.rejected("try", config={"l\x1b[2J": 1})
+    assert "unknown key" in with_escape_code and "\x1b" not in with_escape_code
     whole = {**values, "learning_rate": 1e-4}
     driver.done("try", config=whole)
-    assert "waits to be tried already" in driver.rejected("try", config=whole)
+    assert "already requested" in driver.rejected("try", config=whole)
     driver.done("try", config={"loss": "softmax"})
-    refusal = driver.rejected("try", config={"loss": "triplet"})
-    assert "budget.trials is 3, of which 1 have begun and 2 are spoken for" in refusal
-    assert f"raysweep run --resume {tmp_path} --budget.trials TOTAL" in refusal
-    assert len(steered(tmp_path)) == 2, "what was refused is not in the ledger"
+    rejection = driver.rejected("try", config={"loss": "triplet"})
+    assert "budget.trials is 3, with 1 trials started and 2 requested" in rejection
+    assert f"raysweep run --resume {tmp_path} --budget.trials TOTAL" in rejection
+    assert len(steered(tmp_path)) == 2, "rejected requests are not in the ledger"
 
 
-def test_what_a_grid_has_tried_is_refused(tmp_path: Path) -> None:
+def test_tried_grid_combination_is_rejected(tmp_path: Path) -> None:
     choices = {"loss": "{choices: [softmax, cosine_similarity]}", "learning_rate": "{choices: [1e-5, 1e-4]}"}
     single = {"freezing": "none", "batch_size": "32", "warmup_fraction": "0.1"}
     space = {f"space__{name}": value for name, value in {**choices, **single}.items()}
@@ -284,17 +284,15 @@ def test_what_a_grid_has_tried_is_refused(tmp_path: Path) -> None:
     for _ in range(2):
         driver.done("try", config={"loss": "softmax"})
         driver.next()
-    assert driver.rejected("try", config={"loss": "softmax"}) == (
-        "--try: the grid has no combination with these values left to try"
-    )
+    assert "no untried combination" in driver.rejected("try", config={"loss": "softmax"})
 
 
-def test_first_in_a_file_is_trial_0_also_when_resumed_with_a_space_that_grew(tmp_path: Path) -> None:
+def test_first_configurations_start_first_also_after_resume_with_a_larger_space(tmp_path: Path) -> None:
     first = "[{loss: triplet, margin: 0.1}, {loss: softmax}, {loss: contrastive}]"
     driver = Driver.begin(tmp_path, first=first)
     for _ in range(2):
-        driver.sweep.rest(driver.next(), failure="x")
-    assert "trial 0: begins, as first[0] of the sweep's file says" in driver.out.getvalue()
+        driver.sweep.release(driver.next(), failure="x")
+    assert "trial 0: started (requested by first[0] of the sweep's file)" in driver.out.getvalue()
     driver.sweep.ledger.close()
     for adopt in (False, True):
         again = Driver.resumed(tmp_path, first=first, adopt=adopt)
@@ -304,13 +302,13 @@ def test_first_in_a_file_is_trial_0_also_when_resumed_with_a_space_that_grew(tmp
         assert again.sweep.scheduler.propose().origin is None
 
 
-def test_each_request_acts_once_though_the_driver_dies_before_it_answers(tmp_path: Path) -> None:
+def test_request_is_executed_once_if_the_driver_dies_before_answering(tmp_path: Path) -> None:
     driver = Driver.begin(tmp_path)
 
-    def dies(identity: str, answer: Answer) -> None:
+    def interrupt(identity: str, answer: Answer) -> None:
         raise KeyboardInterrupt
 
-    driver.queue.answer = dies  # type: ignore[method-assign]
+    driver.queue.answer = interrupt  # type: ignore[method-assign]
     identity = driver.queue.add(Request(action="try", config={"loss": "softmax"}))
     with pytest.raises(KeyboardInterrupt):
         driver.handler.serve()
@@ -319,12 +317,12 @@ def test_each_request_acts_once_though_the_driver_dies_before_it_answers(tmp_pat
     assert len(again.sweep.scheduler.requested) == 1
     again.handler.serve()
     answer = again.queue.answer_to(identity)
-    assert answer == Answer(accepted=True, text="it was done before the driver was started again")
+    assert answer == Answer(accepted=True, text="already executed before the driver was restarted")
     assert len(again.sweep.scheduler.requested) == len(steered(tmp_path)) == 1
     assert again.queue.pending() == []
 
 
-def test_a_request_that_comes_twice_is_answered_once(tmp_path: Path) -> None:
+def test_duplicate_request_is_answered_once(tmp_path: Path) -> None:
     """The thread that polls for requests may have read one just before it was answered."""
     driver = Driver.begin(tmp_path)
     identity = driver.queue.add(Request(action="stop-trial", trial=0))
@@ -332,10 +330,10 @@ def test_a_request_that_comes_twice_is_answered_once(tmp_path: Path) -> None:
     new_requests = [queued, queued]
     RequestHandler(driver.sweep, driver.queue, lambda: new_requests).serve()
     assert not (driver.queue.answer_to(identity) or pytest.fail("none")).accepted
-    assert (driver.queue.answer_to(identity), driver.out.getvalue().count("refused")) == (None, 1)
+    assert (driver.queue.answer_to(identity), driver.out.getvalue().count("rejected")) == (None, 1)
 
 
-def test_nothing_is_tried_once_the_search_is_over(tmp_path: Path) -> None:
+def test_try_is_rejected_after_the_search(tmp_path: Path) -> None:
     driver = Driver.begin(tmp_path, early_stopping__plateau="{trials: 1, growth: 0.5}")
     driver.sweep.is_over = True
     assert "the search is over" in driver.rejected("try", config={"loss": "softmax"})
@@ -344,24 +342,24 @@ def test_nothing_is_tried_once_the_search_is_over(tmp_path: Path) -> None:
         number = driver.next()
         for step in range(1, 5):
             driver.rung(number, step)
-        driver.sweep.rest(number)
+        driver.sweep.release(number)
         if driver.sweep.scheduler.on_plateau:
             break
     assert "the search is over" in driver.rejected("try", config={"loss": "softmax"})
 
 
-def test_storage_that_fails_to_take_an_answer_does_not_end_the_sweep(tmp_path: Path) -> None:
+def test_sweep_survives_a_storage_failure_while_answering(tmp_path: Path) -> None:
     driver = Driver.begin(tmp_path)
-    answer_of = driver.queue.answer
+    store_answer = driver.queue.answer
 
-    def fails(identity: str, answer: Answer) -> None:
+    def fail(identity: str, answer: Answer) -> None:
         raise OSError(28, "No space left on device")
 
-    driver.queue.answer = fails  # type: ignore[method-assign]
+    driver.queue.answer = fail  # type: ignore[method-assign]
     identity = driver.queue.add(Request(action="workers", workers=2))
     for _ in range(2):
         driver.handler.serve()
-    driver.queue.answer = answer_of  # type: ignore[method-assign]
+    driver.queue.answer = store_answer  # type: ignore[method-assign]
     driver.handler.serve()
     assert (driver.queue.answer_to(identity) or pytest.fail("none")).accepted
     assert len(steered(tmp_path)) == 1
@@ -393,7 +391,7 @@ def test_storage_that_fails_to_take_an_answer_does_not_end_the_sweep(tmp_path: P
         (b'{"action": "\x1b[2Jboo"}', "is not a valid request: "),
     ],
 )
-def test_what_is_no_request_is_rejected_and_set_aside(tmp_path: Path, content: bytes, problem: str) -> None:
+def test_invalid_request_is_rejected_and_set_aside(tmp_path: Path, content: bytes, problem: str) -> None:
     driver = Driver.begin(tmp_path)
     identity = f"{1:020d}-00000000"
     folder = tmp_path / FOLDER

@@ -1,4 +1,4 @@
-"""A sweep's decisions with invented rungs: no Ray, no encoder."""
+"""Decisions of a sweep on simulated rungs, without Ray or an encoder."""
 
 import json
 import os
@@ -27,7 +27,7 @@ from support.paths import TESTS
 from support.sweeps import REFERENCE, assemble, make, play, rung, settings
 
 
-def test_every_trial_is_in_the_ledger_once_with_its_ending(tmp_path: Path) -> None:
+def test_ledger_has_each_trial_once_with_its_end(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
     configs = play(sweep)
     results = load(tmp_path)
@@ -44,23 +44,23 @@ def test_every_trial_is_in_the_ledger_once_with_its_ending(tmp_path: Path) -> No
     assert results.status == "completed"
 
 
-def test_only_the_fronts_weights_are_kept(tmp_path: Path) -> None:
+def test_only_weights_of_the_front_are_kept(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
     play(sweep)
     front = {point_name(p.trial, p.step) for p in sweep.front if p.trial is not None and p.step is not None}
     assert {path.name for path in (tmp_path / "points").iterdir()} == front
 
 
-def test_same_seed_same_configurations_and_another_seed_others(tmp_path: Path) -> None:
+def test_configurations_depend_on_the_seed_only(tmp_path: Path) -> None:
     runs = [play(make(tmp_path / name, seed=seed)[0]) for name, seed in (("a", "0"), ("b", "0"), ("c", "1"))]
     assert runs[0] == runs[1]
     assert runs[0] != runs[2]
 
 
-def test_a_failed_trial_is_told_and_the_sweep_goes_on(tmp_path: Path) -> None:
+def test_sweep_continues_after_a_failed_trial(tmp_path: Path) -> None:
     sweep, out = make(tmp_path)
-    number, _ = sweep.ask() or pytest.fail("no trial")
-    sweep.rest(number, failure="the loss became nan within rung 1")
+    number, _ = sweep.assign() or pytest.fail("no trial")
+    sweep.release(number, failure="the loss became nan within rung 1")
     play(sweep)
     results = load(tmp_path)
     assert (results.trials[0].status, results.trials[0].reason) == ("failed", "the loss became nan within rung 1")
@@ -78,15 +78,15 @@ def test_a_failed_trial_is_told_and_the_sweep_goes_on(tmp_path: Path) -> None:
         ("polarity", 63.0, "P is 63.0"),
     ],
 )
-def test_scores_that_are_no_scores_fail_the_trial_and_never_count(
+def test_invalid_scores_fail_the_trial_and_are_not_recorded(
     tmp_path: Path, key: str, value: object, problem: str
 ) -> None:
     sweep, _ = make(tmp_path)
-    number, config = sweep.ask() or pytest.fail("no trial")
+    number, config = sweep.assign() or pytest.fail("no trial")
     bad = rung(config, 1)
     bad["points"][0][key] = value
-    assert sweep.rung(number, bad)
-    sweep.rest(number)
+    assert sweep.record_rung(number, bad)
+    sweep.release(number)
     results = load(tmp_path)
     assert results.rungs == ()
     assert results.trials[0].status == "failed"
@@ -95,41 +95,41 @@ def test_scores_that_are_no_scores_fail_the_trial_and_never_count(
 
 def test_interrupted_trials_keep_their_rungs(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
-    number, config = sweep.ask() or pytest.fail("no trial")
-    sweep.rung(number, rung(config, 1))
+    number, config = sweep.assign() or pytest.fail("no trial")
+    sweep.record_rung(number, rung(config, 1))
     sweep.finish("interrupted", "Ctrl-C or a signal")
     results = load(tmp_path)
     assert (results.status, results.trials[0].status, len(results.rungs)) == ("interrupted", "interrupted", 1)
 
 
-def test_a_line_cut_short_by_a_kill_does_not_count(tmp_path: Path) -> None:
+def test_incomplete_last_line_is_ignored(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
-    number, config = sweep.ask() or pytest.fail("no trial")
-    sweep.rung(number, rung(config, 1))
+    number, config = sweep.assign() or pytest.fail("no trial")
+    sweep.record_rung(number, rung(config, 1))
     whole = load(tmp_path)
     with (tmp_path / "ledger.jsonl").open("a") as file:
         file.write(json.dumps({"event": "rung", "trial": number})[:20])
     assert load(tmp_path) == whole
 
 
-def test_a_trial_whose_checkpoint_is_ahead_of_the_ledger_fails(tmp_path: Path) -> None:
+def test_trial_with_a_checkpoint_ahead_of_the_ledger_fails(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
-    number, config = sweep.ask() or pytest.fail("no trial")
-    assert not sweep.rung(number, rung(config, 1))
-    assert sweep.rung(number, rung(config, 3))
-    sweep.rest(number)
+    number, config = sweep.assign() or pytest.fail("no trial")
+    assert not sweep.record_rung(number, rung(config, 1))
+    assert sweep.record_rung(number, rung(config, 3))
+    sweep.release(number)
     (trial,) = load(tmp_path).trials
     assert (trial.status, len(load(tmp_path).rungs)) == ("failed", 1)
-    assert trial.reason == "its checkpoint continues with rung 3, but the ledger ends at its rung 1"
+    assert trial.reason == "its checkpoint resumes at rung 3, but the ledger ends at its rung 1"
 
 
-def test_when_an_event_cannot_be_written_the_sweep_stops_and_can_be_resumed(
+def test_sweep_stops_on_a_ledger_write_error_and_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     overrides = {"early_stopping__policy": "none"}
     sweep, _ = make(tmp_path, **overrides)
-    number, config = sweep.ask() or pytest.fail("no trial")
-    assert not sweep.rung(number, rung(config, 1))
+    number, config = sweep.assign() or pytest.fail("no trial")
+    assert not sweep.record_rung(number, rung(config, 1))
     (tmp_path / "points" / point_name(number, 7)).mkdir()  # of no rung on the front; the end of a sweep removes it
 
     def fail(descriptor: int, content: bytes, offset: int) -> int:
@@ -137,40 +137,38 @@ def test_when_an_event_cannot_be_written_the_sweep_stops_and_can_be_resumed(
 
     monkeypatch.setattr(os, "pwrite", fail)
     with pytest.raises(InputError, match="No space left on device"):
-        sweep.rung(number, rung(config, 2))
+        sweep.record_rung(number, rung(config, 2))
     monkeypatch.undo()
     sweep.finish("failed", "no room")
     assert (tmp_path / "points" / point_name(number, 7)).is_dir()
     again, _ = assemble(*settings(tmp_path, **overrides), Ledger(tmp_path))
     again.replay(list(read_events(tmp_path / "ledger.jsonl")))
-    assert again.ask() == (number, config)
-    assert not again.rung(number, rung(config, 2))
+    assert again.assign() == (number, config)
+    assert not again.record_rung(number, rung(config, 2))
 
 
-def test_out_of_time_pauses_trials_at_their_next_rung_and_asks_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_time_budget_interrupts_trials_at_their_next_rung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     sweep, _ = make(tmp_path, budget__minutes="0.001", early_stopping__policy="none")
-    number, config = sweep.ask() or pytest.fail("no trial")
+    number, config = sweep.assign() or pytest.fail("no trial")
     now[0] += 60
-    assert sweep.rung(number, rung(config, 1))
-    sweep.rest(number)
+    assert sweep.record_rung(number, rung(config, 1))
+    sweep.release(number)
     (trial,) = load(tmp_path).trials
     assert (trial.status, trial.reason) == ("interrupted", "the budget of 0.001 minutes is spent")
-    assert sweep.ask() is None
+    assert sweep.assign() is None
     assert sweep.cause == ("budget.minutes", trial.reason)
 
 
-def test_what_is_measured_after_the_search_costs_it_no_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor the session that goes on with it."""
+def test_time_off_the_clock_does_not_count_toward_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This also holds for a resumed session."""
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     sweep, _ = make(tmp_path, early_stopping__policy="none")
-    number, config = sweep.ask() or pytest.fail("no trial")
+    number, config = sweep.assign() or pytest.fail("no trial")
     now[0] += 60
-    sweep.rung(number, rung(config, 1))
+    sweep.record_rung(number, rung(config, 1))
     with sweep.off_the_clock():
         now[0] += 1000
     assert sweep.seconds == 60
@@ -192,7 +190,7 @@ def test_what_is_measured_after_the_search_costs_it_no_minutes(tmp_path: Path, m
         ),  # and so a quarter of a big node
     ],
 )
-def test_each_budget_stops_within_a_rung_and_the_costs_add_up(
+def test_each_budget_stops_the_sweep_within_one_rung(
     tmp_path: Path, limit: dict[str, str], minutes: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rung takes a simulated minute, alone on its node."""
@@ -200,16 +198,16 @@ def test_each_budget_stops_within_a_rung_and_the_costs_add_up(
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     sweep, _ = make(tmp_path, budget__trials="99", early_stopping__policy="none", **limit)
     done = 0
-    while (asked := sweep.ask()) is not None:
-        number, config = asked
+    while (assigned := sweep.assign()) is not None:
+        number, config = assigned
         sweep.place(number)
         for step in range(1, 5):
             now[0] += 60
             done += 1
             (sweep.folder / "points" / point_name(number, step)).mkdir()
-            if sweep.rung(number, {**rung(config, step), "node": {"type": "big", "cpus": 8, "gpus": 4}}):
+            if sweep.record_rung(number, {**rung(config, step), "node": {"type": "big", "cpus": 8, "gpus": 4}}):
                 break
-        sweep.rest(number)
+        sweep.release(number)
     assert sweep.cause is not None
     assert sweep.cause.key.replace(".", "__") in limit
     sweep.finish("budget", sweep.cause.reason)
@@ -222,7 +220,7 @@ def test_each_budget_stops_within_a_rung_and_the_costs_add_up(
 
 
 @pytest.mark.parametrize(("num_trials", "status"), [(2, "completed"), (3, "budget")])
-def test_a_limit_that_only_the_last_rung_reaches_has_ended_nothing(
+def test_limit_reached_at_the_last_rung_does_not_end_the_sweep_early(
     tmp_path: Path, num_trials: int, status: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two trials of four rungs, each of a simulated minute on 2 CPUs, spend 16 CPU-minutes."""
@@ -231,25 +229,25 @@ def test_a_limit_that_only_the_last_rung_reaches_has_ended_nothing(
     sweep, _ = make(
         tmp_path, budget__trials=str(num_trials), budget__cpu_hours=str(15.9 / 60), early_stopping__policy="none"
     )
-    while (asked := sweep.ask()) is not None:
-        number, config = asked
+    while (assigned := sweep.assign()) is not None:
+        number, config = assigned
         sweep.place(number)
         for step in range(1, 5):
             now[0] += 60
-            sweep.rung(number, rung(config, step))
-        sweep.rest(number)
+            sweep.record_rung(number, rung(config, step))
+        sweep.release(number)
     assert sweep.cause is not None and sweep.cause.key == "budget.cpu_hours"
     assert ending_of(sweep).status == status
 
 
-def test_money_needs_prices(tmp_path: Path) -> None:
+def test_money_budget_requires_prices(tmp_path: Path) -> None:
     from raysweep.errors import InputError
 
     with pytest.raises(InputError, match="budget: money.*prices"):
         make(tmp_path, budget__money="3")
 
 
-def test_a_grid_is_asked_once_through(tmp_path: Path) -> None:
+def test_grid_runs_each_combination_once(tmp_path: Path) -> None:
     config, space = settings(tmp_path, "published_grid", budget__trials="99")
     scheduler = make_scheduler(config, space, REFERENCE)
     assert scheduler.num_trials == 17
@@ -258,7 +256,7 @@ def test_a_grid_is_asked_once_through(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sampler", ["mfgp", "tpe"])
-def test_samplers_learn_from_what_they_are_told(tmp_path: Path, sampler: str) -> None:
+def test_samplers_learn_from_reported_scores(tmp_path: Path, sampler: str) -> None:
     sweep, _ = make(tmp_path, budget__trials="60", early_stopping__policy="none", sampler=sampler)
     configs = play(sweep)
     late = [abs(_log10(config.learning_rate) + 4) for config in configs[-20:]]
@@ -277,42 +275,42 @@ def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_a_rung_that_is_repeated_counts_once(tmp_path: Path) -> None:
+def test_repeated_rung_counts_once(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
-    number, config = sweep.ask() or pytest.fail("nothing proposed")
+    number, config = sweep.assign() or pytest.fail("nothing proposed")
     for step in (1, 1, 2, 1, 2, 3):
         (sweep.folder / "points" / point_name(number, step)).mkdir(exist_ok=True)
-        sweep.rung(number, rung(config, step))
-    sweep.rest(number)
+        sweep.record_rung(number, rung(config, step))
+    sweep.release(number)
     sweep.finish("completed", "")
     assert [each.step for each in load(tmp_path).rungs] == [1, 2, 3]
 
 
-def test_a_trial_that_stops_itself_is_stopped_for_its_reason_and_leaves_no_checkpoint(tmp_path: Path) -> None:
+def test_self_stopped_trial_keeps_its_reason_and_no_checkpoint(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
-    number, config = sweep.ask() or pytest.fail("nothing proposed")
+    number, config = sweep.assign() or pytest.fail("nothing proposed")
     (sweep.folder / "points" / point_name(number, 1)).mkdir()
     checkpoint = sweep.folder / "checkpoints" / f"trial-{number:04d}" / "000000064"
     checkpoint.mkdir(parents=True)
-    assert sweep.rung(number, {**rung(config, 1), "stop": "idle for 2 rungs"})
-    sweep.rest(number)
+    assert sweep.record_rung(number, {**rung(config, 1), "stop": "idle for 2 rungs"})
+    sweep.release(number)
     assert not checkpoint.parent.exists()
     sweep.finish("completed", "")
     (trial,) = load(tmp_path).trials
     assert (trial.status, trial.reason) == ("stopped", "idle for 2 rungs")
 
 
-def test_weights_beyond_the_bound_are_dropped_and_said(tmp_path: Path) -> None:
+def test_weights_beyond_the_limit_are_removed_with_a_warning(tmp_path: Path) -> None:
     sweep, out = make(tmp_path, storage__max_gib="0.000001")
-    number, config = sweep.ask() or pytest.fail("nothing proposed")
+    number, config = sweep.assign() or pytest.fail("nothing proposed")
     for step in (1, 2, 3):
         place = sweep.folder / "points" / point_name(number, step)
         place.mkdir()
         (place / "trained.safetensors").write_bytes(bytes(1000))
-        sweep.rung(number, rung(config, step))
+        sweep.record_rung(number, rung(config, step))
     assert len(sweep.front) == 3
     assert len(sweep.kept_front()) == 1
-    assert "storage.max_gib, 1e-06, is reached: the weights of 0:" in out.getvalue()
+    assert "weights removed (point=0:" in out.getvalue()
 
 
 def _store(folder: Path, name: str, num_bytes: int) -> None:
@@ -321,17 +319,17 @@ def _store(folder: Path, name: str, num_bytes: int) -> None:
 
 
 @pytest.mark.parametrize("end", ["", "interrupted", "budget"])
-def test_checkpoints_of_trials_that_run_cost_the_front_no_weights(end: str, tmp_path: Path) -> None:
-    """Nor do those of trials that a lost node or the sweep's end has cut off, which need them to resume."""
+def test_checkpoints_of_running_trials_do_not_count_toward_the_limit(end: str, tmp_path: Path) -> None:
+    """Neither do those of trials interrupted by a lost node or the sweep's end, which need them to resume."""
     sweep, out = make(tmp_path, storage__max_gib=str(9000 / 2**30))
-    running = [sweep.ask() or pytest.fail("nothing proposed") for _ in range(3)]
+    running = [sweep.assign() or pytest.fail("nothing proposed") for _ in range(3)]
     for number, _ in running:
         _store(tmp_path, checkpoint_folder(number), 10**6)
     sweep.lose(running[2][0], Loss(Blame.NODE, "its node went away"))
     number, config = running[0]
     for step in (1, 2, 3):
         _store(tmp_path, point_folder(number, step), 1000)
-        sweep.rung(number, rung(config, step))
+        sweep.record_rung(number, rung(config, step))
     if end:
         sweep.finish(end, "")
     assert len(sweep.kept_front()) == len(sweep.front) == 3
@@ -340,25 +338,25 @@ def test_checkpoints_of_trials_that_run_cost_the_front_no_weights(end: str, tmp_
 
 
 @pytest.mark.parametrize("at_end", [False, True])
-def test_beyond_the_bound_paused_trials_end_before_the_front_loses_weights(at_end: bool, tmp_path: Path) -> None:
+def test_paused_trials_end_before_weights_of_the_front_are_removed(at_end: bool, tmp_path: Path) -> None:
     sweep, _ = make(tmp_path, storage__max_gib=str(9000 / 2**30))
     while not (paused := [trial.trial for trial in load(tmp_path).trials if trial.status == "paused"]):
-        number, config = sweep.ask() or pytest.fail("nothing proposed")
+        number, config = sweep.assign() or pytest.fail("nothing proposed")
         step = 1
-        while not sweep.rung(number, rung(config, step)):
+        while not sweep.record_rung(number, rung(config, step)):
             step += 1
-        sweep.rest(number)
+        sweep.release(number)
     _store(tmp_path, checkpoint_folder(paused[0]), 10**6)
-    number, config = sweep.ask() or pytest.fail("nothing proposed")
+    number, config = sweep.assign() or pytest.fail("nothing proposed")
     assert number not in paused
     _store(tmp_path, point_folder(number, 1), 1000)
-    sweep.finish("budget", "") if at_end else sweep.rung(number, rung(config, 1))
+    sweep.finish("budget", "") if at_end else sweep.record_rung(number, rung(config, 1))
     (ended,) = [trial for trial in load(tmp_path).trials if trial.trial == paused[0]]
     assert (ended.status, "storage.max_gib" in ended.reason) == ("stopped", True)
     assert not (tmp_path / checkpoint_folder(paused[0])).exists()
 
 
-def test_a_paused_sweep_goes_on_as_if_it_had_never_stopped(tmp_path: Path) -> None:
+def test_resumed_sweep_ends_like_an_uninterrupted_one(tmp_path: Path) -> None:
     whole, _ = make(tmp_path / "whole")
     expected = play(whole)
     for cut_after in (1, 3, 7, 12, 20):
@@ -373,10 +371,8 @@ def test_a_paused_sweep_goes_on_as_if_it_had_never_stopped(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("cut_after", [3, 7, 12, 20])
-def test_an_interruption_between_a_verdict_and_the_trials_leaving_undoes_nothing(
-    cut_after: int, tmp_path: Path
-) -> None:
-    """As Ctrl-C does it: every trial that is on a worker is paid for and logged as cut."""
+def test_verdict_survives_an_interruption_before_the_trial_leaves(cut_after: int, tmp_path: Path) -> None:
+    """Ctrl-C charges every trial on a worker and logs it as interrupted."""
     whole, _ = make(tmp_path / "whole")
     expected = play(whole)
     sweep, _ = make(tmp_path / "run")
@@ -389,19 +385,19 @@ def test_an_interruption_between_a_verdict_and_the_trials_leaving_undoes_nothing
 
 
 def _play_some(sweep: Sweep, num_rungs: int, *, rest: bool = True) -> None:
-    """So many rungs; without ``rest`` the trial of the last does not leave its worker any more."""
-    while (asked := sweep.ask()) is not None:
-        number, config = asked
+    """Play N rungs; without ``rest``, the trial of the last rung does not leave its worker."""
+    while (assigned := sweep.assign()) is not None:
+        number, config = assigned
         for step in range(sweep.progress.steps_done(number) + 1, 5):
             if not num_rungs:
                 return
             num_rungs -= 1
             (sweep.folder / "points" / point_name(number, step)).mkdir()
-            if sweep.rung(number, rung(config, step)):
+            if sweep.record_rung(number, rung(config, step)):
                 break
         if not num_rungs and not rest:
             return
-        sweep.rest(number)
+        sweep.release(number)
 
 
 def _story(results: Any) -> Any:
@@ -416,8 +412,8 @@ def play_among(sweep: Sweep, num_workers: int, folder: Path) -> list[tuple[int, 
     running: list[int] = []
     moments = []
     while True:
-        while len(running) < num_workers and (asked := sweep.ask()) is not None:
-            running.append(asked[0])
+        while len(running) < num_workers and (assigned := sweep.assign()) is not None:
+            running.append(assigned[0])
         if not running:
             return moments
         moments.append((sum(1 for _ in read_events(folder / "ledger.jsonl")), *revivals(sweep)))
@@ -427,9 +423,9 @@ def play_among(sweep: Sweep, num_workers: int, folder: Path) -> list[tuple[int, 
         for name, value in zip(("polarity", "similarity"), noise[number, step].tolist(), strict=True):
             event["points"][0][name] += value
         (folder / "points" / point_name(number, step)).mkdir(exist_ok=True)
-        if sweep.rung(number, event):
+        if sweep.record_rung(number, event):
             running.remove(number)
-            sweep.rest(number)
+            sweep.release(number)
 
 
 def revivals(sweep: Sweep) -> tuple[int | None, int | None]:
@@ -440,8 +436,8 @@ def revivals(sweep: Sweep) -> tuple[int | None, int | None]:
 @pytest.mark.parametrize("policy", ["growth", "pareto", "asha", "median"])
 @pytest.mark.parametrize("num_workers", [1, 8])
 @pytest.mark.ray  # takes long
-def test_a_long_sweep_comes_to_the_same_state_from_its_ledger(policy: str, num_workers: int, tmp_path: Path) -> None:
-    """Wherever the ledger ends; also when the sweep was to have fewer trials than now."""
+def test_replay_restores_the_state_from_any_prefix_of_the_ledger(policy: str, num_workers: int, tmp_path: Path) -> None:
+    """The ledger may end anywhere, and the sweep may have had fewer trials."""
     overrides = {"early_stopping__policy": policy, "sampler": "random", "budget__trials": "60"}
     overrides |= {"space__examples_per_rung": "2048", "early_stopping__first_examples": "2048"}
     sweep, _ = make(tmp_path, **overrides)
@@ -467,7 +463,7 @@ def test_a_long_sweep_comes_to_the_same_state_from_its_ledger(policy: str, num_w
 
 
 def verdicts(sweep: Sweep) -> list[tuple[int, str | None]]:
-    """What is decided from here on after each rung, by trial."""
+    """Record the scheduler's decisions after each rung, by trial."""
     told: list[tuple[int, str | None]] = []
     rung_of = sweep.scheduler.rung
 
@@ -479,7 +475,7 @@ def verdicts(sweep: Sweep) -> list[tuple[int, str | None]]:
     return told
 
 
-def test_more_trials_on_resume_are_those_that_a_longer_sweep_would_have_had(tmp_path: Path) -> None:
+def test_trials_added_on_resume_equal_those_of_a_longer_sweep(tmp_path: Path) -> None:
     policy = {"early_stopping__policy": "none"}
     longer = play(make(tmp_path / "longer", budget__trials="20", **policy)[0])
     play(make(tmp_path / "run", **policy)[0])
@@ -489,7 +485,7 @@ def test_more_trials_on_resume_are_those_that_a_longer_sweep_would_have_had(tmp_
     assert [trial.trial for trial in load(tmp_path / "run").trials] == list(range(20))
 
 
-def test_a_space_that_grew_keeps_its_trials_and_proposes_from_the_new(tmp_path: Path) -> None:
+def test_larger_space_keeps_trials_and_proposes_new_values(tmp_path: Path) -> None:
     play(make(tmp_path / "run")[0])
     wider = {"budget__trials": "24", "space__learning_rate": "{low: 5e-7, high: 3e-4, log: true}"}
     again, _ = assemble(*settings(tmp_path, **wider), Ledger(tmp_path / "run"))
@@ -500,7 +496,7 @@ def test_a_space_that_grew_keeps_its_trials_and_proposes_from_the_new(tmp_path: 
     assert len(set(configs)) == 24
 
 
-def test_a_paused_trial_may_resume_where_it_stopped(tmp_path: Path) -> None:
+def test_paused_trial_resumes_at_its_last_rung(tmp_path: Path) -> None:
     sweep, out = make(tmp_path, space__examples_per_rung="2048", early_stopping__first_examples="2048")
     play(sweep)
     stored = list(read_events(tmp_path / "ledger.jsonl"))
@@ -516,15 +512,15 @@ def test_a_paused_trial_may_resume_where_it_stopped(tmp_path: Path) -> None:
     assert sweep.status().text.endswith(" so far"), "once all are begun, nobody foretells how long paused trials go on"
 
 
-def test_a_plateau_ends_the_search(tmp_path: Path) -> None:
+def test_plateau_ends_the_search(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path, early_stopping__plateau="{trials: 3, growth: 0.5}", budget__trials="99")
     configs = play(sweep)
     assert sweep.scheduler.on_plateau
     assert 4 <= len(configs) < 40
 
 
-def test_there_is_more_as_long_as_a_trial_may_begin_or_resume(tmp_path: Path) -> None:
-    """Then a plateau has ended the search; otherwise it has come to its end anyway."""
+def test_search_is_not_done_while_a_trial_may_start_or_resume(tmp_path: Path) -> None:
+    """Otherwise, a plateau did not end the search early."""
     sweep, _ = make(
         tmp_path, budget__trials="2", space__examples_per_rung="2048", early_stopping__first_examples="2048"
     )
@@ -545,7 +541,7 @@ def test_there_is_more_as_long_as_a_trial_may_begin_or_resume(tmp_path: Path) ->
     assert scheduler.has_more, "paused, and nothing else to run"
 
 
-def test_constraints_steer_what_counts_as_good(tmp_path: Path) -> None:
+def test_constraints_change_the_best_trials(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path, objective__constraints="{polarity: 0.7, retention: 0.9}")
     objective = sweep.scheduler.objective
     assert objective.min_similarity == pytest.approx(0.9 * REFERENCE[1])
@@ -554,17 +550,17 @@ def test_constraints_steer_what_counts_as_good(tmp_path: Path) -> None:
     assert objective.area([(0.69, 0.47)]) == pytest.approx(-0.01)
 
 
-def test_the_status_tells_how_far_the_trials_are_within_their_rungs(tmp_path: Path) -> None:
+def test_status_shows_progress_within_rungs(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
-    (one, config), (two, _) = (sweep.ask() or pytest.fail("no trial") for _ in range(2))
+    (one, config), (two, _) = (sweep.assign() or pytest.fail("no trial") for _ in range(2))
     assert "examples/s" not in sweep.status().text
-    sweep.take_progress(one, RungProgress(1, 1280, 4096, 38.4))
+    sweep.record_progress(one, RungProgress(1, 1280, 4096, 38.4))
     assert "rung 1: 1,280 of 4,096, 38 examples/s, 1:13 left" in sweep.status().text
-    sweep.take_progress(two, RungProgress(3, 4000, 4096, 9.6))
+    sweep.record_progress(two, RungProgress(3, 4000, 4096, 9.6))
     assert "2 rungs under way, 48 examples/s, the first done in 0:10" in sweep.status().text
-    sweep.rung(one, rung(config, 1))
+    sweep.record_rung(one, rung(config, 1))
     assert "rung 3: 4,000 of 4,096, 9.6 examples/s, 0:10 left" in sweep.status().text
-    sweep.rest(two, failure="it died")
+    sweep.release(two, failure="it died")
     assert "examples/s" not in sweep.status().text
 
 
@@ -576,7 +572,7 @@ def test_two_processes_cannot_run_one_sweep(tmp_path: Path) -> None:
     Ledger(tmp_path).open()
 
 
-def test_the_study_on_disk_tells_every_trial_as_what_it_is(tmp_path: Path) -> None:
+def test_study_file_has_the_state_of_each_trial(tmp_path: Path) -> None:
     import optuna
 
     play(make(tmp_path)[0])
@@ -587,7 +583,7 @@ def test_the_study_on_disk_tells_every_trial_as_what_it_is(tmp_path: Path) -> No
     assert {len(t.intermediate_values) for t in study.trials if t.state.name == "COMPLETE"} == {4}
 
 
-def test_the_study_on_disk_has_the_constraints_as_optuna_and_its_dashboard_read_them(tmp_path: Path) -> None:
+def test_study_file_has_constraints_in_optunas_format(tmp_path: Path) -> None:
     import optuna
 
     constraints = {"objective__constraints__polarity": "0.74", "objective__constraints__retention": "0.95"}
@@ -612,7 +608,7 @@ def test_the_study_on_disk_has_the_constraints_as_optuna_and_its_dashboard_read_
 
 
 @pytest.mark.ray
-def test_a_driver_killed_at_five_random_moments_loses_and_repeats_nothing(tmp_path: Path) -> None:
+def test_driver_killed_five_times_at_random_loses_and_repeats_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "support.killed_sweep"]
     subprocess.run([*command, str(tmp_path / "whole")], check=True, timeout=120, cwd=TESTS)
     folder = tmp_path / "killed"

@@ -1,4 +1,4 @@
-"""What older runs teach a new sweep, kept with it."""
+"""Warm starts from older runs."""
 
 import json
 from pathlib import Path
@@ -30,16 +30,14 @@ def lesson(tmp_path: Path) -> warm_start.WarmStart:
     return warm_start.gather([load(tmp_path / "run")], settings(tmp_path)[1], REFERENCE)
 
 
-def test_it_is_read_back_as_it_was_written(lesson: warm_start.WarmStart, tmp_path: Path) -> None:
+def test_warm_start_round_trips(lesson: warm_start.WarmStart, tmp_path: Path) -> None:
     assert len(lesson.observations) == 12 and len(lesson.first) == warm_start.NUM_FIRST
     assert warm_start.read(tmp_path) is None
     warm_start.write(tmp_path, lesson)
     assert warm_start.read(tmp_path) == lesson
 
 
-def test_scores_keep_their_place_between_the_reference_and_the_best(
-    lesson: warm_start.WarmStart, tmp_path: Path
-) -> None:
+def test_scores_are_rescaled_to_the_new_reference(lesson: warm_start.WarmStart, tmp_path: Path) -> None:
     better = warm_start.gather([load(tmp_path / "run")], settings(tmp_path)[1], (0.8, 0.94))
     for before, after in zip(lesson.observations, better.observations, strict=True):
         for seen, front in before.fronts.items():
@@ -47,7 +45,7 @@ def test_scores_keep_their_place_between_the_reference_and_the_best(
             assert after.fronts[seen] == tuple(pytest.approx(pair) for pair in expected)
 
 
-def test_trials_that_differ_in_what_the_new_space_leaves_at_its_default_are_left_out(tmp_path: Path) -> None:
+def test_trials_that_differ_in_a_default_are_skipped(tmp_path: Path) -> None:
     play(make(tmp_path / "run", early_stopping__policy="none", space__weight_decay="{choices: [0.01, 0.3]}")[0])
     store_reference_scores(tmp_path / "run")
     run = load(tmp_path / "run")
@@ -58,7 +56,7 @@ def test_trials_that_differ_in_what_the_new_space_leaves_at_its_default_are_left
     assert found.num_left_out == 12 - len(alike)
 
 
-def test_a_file_that_was_changed_is_named(lesson: warm_start.WarmStart, tmp_path: Path) -> None:
+def test_damaged_file_is_named(lesson: warm_start.WarmStart, tmp_path: Path) -> None:
     warm_start.write(tmp_path, lesson)
     path = tmp_path / warm_start.FILE
     values = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""Events are written and read back as they were, and ledgers of other versions are understood."""
+"""Events and their JSON."""
 
 import json
 from pathlib import Path
@@ -88,19 +88,19 @@ EXAMPLES: list[tuple[Event, list[str]]] = [
 ]  # fmt: skip
 
 
-def test_every_kind_is_tried() -> None:
+def test_every_kind_of_event_is_covered() -> None:
     assert {type(event) for event, _ in EXAMPLES} == set(EVENTS.values())
 
 
 @pytest.mark.parametrize(("event", "keys"), EXAMPLES, ids=lambda value: getattr(value, "kind", ""))
-def test_an_event_is_read_back_as_it_was_written(event: Event, keys: list[str]) -> None:
+def test_events_round_trip(event: Event, keys: list[str]) -> None:
     stored = json.dumps(event.to_json(), allow_nan=False)
     assert list(json.loads(stored)) == keys
     assert read_event(json.loads(stored)) == event
     assert read_event({**json.loads(stored), "of_a_later_version": [1]}) == event
 
 
-def test_points_do_not_repeat_what_their_event_says() -> None:
+def test_points_omit_fields_of_their_event() -> None:
     rung = RungFinished(**RUNG, stop=None, calibration=ON_DEV).to_json()
     (point,) = rung["points"]
     assert not {"trial", "step"} & set(point)
@@ -109,7 +109,7 @@ def test_points_do_not_repeat_what_their_event_says() -> None:
     assert (reference["trial"], reference["step"]) == (None, None)
 
 
-def test_what_older_versions_left_out_has_a_default() -> None:
+def test_optional_fields_have_defaults() -> None:
     rung = json.loads(json.dumps(RungFinished(**RUNG, stop=None).to_json()))
     del rung["stop"]
     assert read_event(rung) == RungFinished(**RUNG, stop=None)
@@ -148,7 +148,7 @@ def _rung_line(**figures: Any) -> str:
         ),
     ],
 )
-def test_a_line_that_is_no_event_is_named(tmp_path: Path, line: str, problem: str) -> None:
+def test_invalid_line_is_named(tmp_path: Path, line: str, problem: str) -> None:
     ledger = Ledger(tmp_path)
     ledger.append(SessionStarted(info=INFO, config_digest="0a"))
     ledger.close()
@@ -158,7 +158,7 @@ def test_a_line_that_is_no_event_is_named(tmp_path: Path, line: str, problem: st
         list(read_events(ledger.path))
 
 
-def test_a_number_that_is_not_finite_is_not_written(tmp_path: Path) -> None:
+def test_non_finite_numbers_are_rejected(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path)
     with pytest.raises(ValueError, match="not JSON compliant"):
         ledger.append(SessionFinished(status="completed", reason="", seconds=float("nan")))

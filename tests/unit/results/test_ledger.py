@@ -10,7 +10,7 @@ import pytest
 
 from raysweep.errors import InputError
 from raysweep.results.events import TrialContinued, TrialStarted
-from raysweep.results.ledger import Ledger, events_of, read_events
+from raysweep.results.ledger import Ledger, load_events, read_events
 from support.ledgers import random_trials, write_ledger
 
 LAST_BYTES = 2000
@@ -92,7 +92,7 @@ def test_line_out_of_place_is_rejected(
         content = b"".join(change(lines, index))
         folder = write(tmp_path / "changed", content)
         problem = f"{folder / 'ledger.jsonl'}: line {index + line}: number is {index + number}, expected {index + line}"
-        for use in (lambda folder: list(read_events(folder / "ledger.jsonl")), events_of, open_and_close):
+        for use in (lambda folder: list(read_events(folder / "ledger.jsonl")), load_events, open_and_close):
             with pytest.raises(InputError) as caught:
                 use(folder)
             assert str(caught.value).startswith(problem)
@@ -105,7 +105,7 @@ def test_line_without_number_is_rejected(complete_run: Path) -> None:
     del values["number"]
     write(complete_run, b"".join([*lines[:-1], json.dumps(values).encode() + b"\n"]))
     with pytest.raises(InputError, match=rf"line {len(lines)}: number is missing"):
-        events_of(complete_run)
+        load_events(complete_run)
 
 
 @pytest.fixture

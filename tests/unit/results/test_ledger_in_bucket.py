@@ -9,7 +9,7 @@ import pytest
 
 from raysweep.errors import InputError
 from raysweep.results.events import Event, TrialContinued
-from raysweep.results.ledger import Ledger, events_of, ledger_line
+from raysweep.results.ledger import Ledger, ledger_line, load_events
 from raysweep.storage import lease
 from raysweep.storage.folder import BucketFolder, open_folder, uploaded
 from raysweep.storage.line_log import LineObjects
@@ -26,10 +26,10 @@ def run(server: S3Server, tmp_path: Path) -> BucketFolder:
     folder = open_folder(server.uri(tmp_path.name))
     assert isinstance(folder, BucketFolder)
     ledger = Ledger(folder)
-    for event in events_of(tmp_path / "local"):
+    for event in load_events(tmp_path / "local"):
         ledger.append(event)
     ledger.close()
-    assert events_of(folder) == events_of(tmp_path / "local")
+    assert load_events(folder) == load_events(tmp_path / "local")
     return folder
 
 
@@ -44,7 +44,7 @@ def read(run: BucketFolder, name: str) -> bytes:
 def check_rejected(run: BucketFolder, message: str) -> None:
     """Check that the run can be neither read nor resumed."""
     with pytest.raises(InputError, match=message):
-        events_of(run)
+        load_events(run)
     with pytest.raises(InputError, match=message):
         Ledger(run).open()
 
@@ -58,22 +58,22 @@ def open_and_close(run: BucketFolder) -> None:
 
 def test_copy_in_folder_is_read_and_continued(run: BucketFolder, tmp_path: Path) -> None:
     """A downloaded run, and the same run uploaded again."""
-    events = events_of(run)
+    events = load_events(run)
     copy = tmp_path / "copy"
     for name, content in ((name, read(run, name)) for name in run.sizes()):
         path = copy / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    assert events_of(copy) == events
+    assert load_events(copy) == events
     ledger = Ledger(copy)
     ledger.append(TrialContinued(trial=0))
     ledger.close()
-    assert events_of(copy) == [*events, TrialContinued(trial=0)]
+    assert load_events(copy) == [*events, TrialContinued(trial=0)]
     run.bucket.write("ledger.jsonl", (copy / "ledger.jsonl").read_bytes())
     again = Ledger(run)
     again.append(TrialContinued(trial=1))
     again.close()
-    assert events_of(run) == [*events, TrialContinued(trial=0), TrialContinued(trial=1)]
+    assert load_events(run) == [*events, TrialContinued(trial=0), TrialContinued(trial=1)]
     assert segment(len(events) + 2) in run.sizes()
 
 
@@ -88,7 +88,7 @@ def test_removed_and_replaced_lines_are_rejected(run: BucketFolder) -> None:
 
 
 def test_ledger_with_fewer_events_than_its_lease_is_rejected(run: BucketFolder) -> None:
-    last = len(events_of(run))
+    last = len(load_events(run))
     run.bucket.delete([segment(last)])
     check_rejected(run, rf"ends after event {last - 1}, .*lease.json .*after event {last}")
 
@@ -97,7 +97,7 @@ def test_ledger_with_fewer_events_than_its_lease_is_rejected(run: BucketFolder) 
 def test_damaged_lease_is_rejected(run: BucketFolder, content: str) -> None:
     run.bucket.write("lease.json", content.encode())
     with pytest.raises(InputError, match="lease.json: .*remove"):
-        events_of(run)
+        load_events(run)
 
 
 def test_copy_with_gap_is_rejected_unchanged(run: BucketFolder, tmp_path: Path) -> None:
@@ -114,26 +114,26 @@ def test_copy_with_gap_is_rejected_unchanged(run: BucketFolder, tmp_path: Path) 
     ledger = Ledger(copy)
     ledger.append(TrialContinued(trial=0))
     ledger.close()
-    assert events_of(copy) == [*events_of(run)[:6], TrialContinued(trial=0)]
+    assert load_events(copy) == [*load_events(run)[:6], TrialContinued(trial=0)]
 
 
 def test_truncated_object_is_ignored_and_set_aside(run: BucketFolder) -> None:
-    events = events_of(run)
+    events = load_events(run)
     run.bucket.write(segment(len(events) + 1), b'{"event": "continued", "tri')
-    assert events_of(run) == events
+    assert load_events(run) == events
     ledger = Ledger(run)
     ledger.open()
     assert ledger.unfinished == b'{"event": "continued", "tri'
     ledger.append(TrialContinued(trial=0))
     ledger.close()
-    assert events_of(run) == [*events, TrialContinued(trial=0)]
+    assert load_events(run) == [*events, TrialContinued(trial=0)]
     assert read(run, "ledger.unfinished") == b'{"event": "continued", "tri\n'
 
 
 def test_driver_that_lost_the_lease_writes_nothing(run: BucketFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0.3)
     monkeypatch.setattr(lease, "NOTICE_SECONDS", 1.0)
-    events, messages = events_of(run), list[str]()
+    events, messages = load_events(run), list[str]()
     first, second = Ledger(run), Ledger(run, messages.append, take_over=True)
     lost = threading.Event()
     first.on_lost = lost.set
@@ -149,7 +149,7 @@ def test_driver_that_lost_the_lease_writes_nothing(run: BucketFolder, monkeypatc
     first.close()
     second.close()
     expected = [*events, TrialContinued(trial=1), TrialContinued(trial=2), TrialContinued(trial=5)]
-    assert events_of(run) == expected
+    assert load_events(run) == expected
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ def lease_of(ledger: Ledger) -> lease.Lease:
 @pytest.mark.usefixtures("short_leases")
 def test_driver_with_expired_lease_writes_nothing(run: BucketFolder) -> None:
     """Only renewals fail. Once they succeed, the driver continues, because no other process took the run."""
-    events = events_of(run)
+    events = load_events(run)
     ledger = Ledger(run, [].append)
     ledger.open()
     journal = run.path / "study.journal"
@@ -203,12 +203,12 @@ def test_driver_with_expired_lease_writes_nothing(run: BucketFolder) -> None:
         appending = Appending(ledger, TrialContinued(trial=1))
         appending.join(2)
         assert appending.is_alive()
-        assert events_of(same_run(run)) == events
+        assert load_events(same_run(run)) == events
         assert read(same_run(run), "study.journal") == b"before"
         network.parts = ()
         appending.join()
     assert appending.error is None
-    assert events_of(run) == [*events, TrialContinued(trial=1)]
+    assert load_events(run) == [*events, TrialContinued(trial=1)]
     assert read(run, "study.journal") == b"after it"
     ledger.close()
 
@@ -216,7 +216,7 @@ def test_driver_with_expired_lease_writes_nothing(run: BucketFolder) -> None:
 @pytest.mark.usefixtures("short_leases")
 def test_event_in_flight_is_not_written_after_the_run_was_taken_over(run: BucketFolder) -> None:
     """The first driver reaches the store again before it can renew its lease and before the second driver writes."""
-    events = events_of(run)
+    events = load_events(run)
     first, second = Ledger(run, [].append), Ledger(same_run(run), [].append)
     first.open()
     (run.path / "study.journal").parent.mkdir(parents=True, exist_ok=True)
@@ -237,12 +237,12 @@ def test_event_in_flight_is_not_written_after_the_run_was_taken_over(run: Bucket
         pass
     second.append(TrialContinued(trial=2))
     second.close()
-    assert events_of(same_run(run)) == [*events, TrialContinued(trial=2)]
+    assert load_events(same_run(run)) == [*events, TrialContinued(trial=2)]
     assert "study.journal" not in run.sizes()
 
 
 def test_event_of_another_driver_is_not_replaced(run: BucketFolder) -> None:
-    events = events_of(run)
+    events = load_events(run)
     ledger = Ledger(run)
     ledger.open()
     line = ledger_line(TrialContinued(trial=7), len(events) + 1)
@@ -251,7 +251,7 @@ def test_event_of_another_driver_is_not_replaced(run: BucketFolder) -> None:
         ledger.append(TrialContinued(trial=1))
     ledger.close()
     open_and_close(run)
-    assert events_of(run) == [*events, TrialContinued(trial=7)]
+    assert load_events(run) == [*events, TrialContinued(trial=7)]
 
 
 def test_lease_is_released_after_the_last_upload(run: BucketFolder) -> None:
@@ -266,7 +266,7 @@ def test_lease_is_released_after_the_last_upload(run: BucketFolder) -> None:
 
 
 def test_ledger_waits_for_an_unreachable_bucket(server: S3Server, run: BucketFolder) -> None:
-    events, messages = events_of(run), list[str]()
+    events, messages = load_events(run), list[str]()
     run.bucket.on_wait = messages.append
     ledger = Ledger(run, messages.append)
     ledger.open()
@@ -275,23 +275,23 @@ def test_ledger_waits_for_an_unreachable_bucket(server: S3Server, run: BucketFol
     ledger.append(TrialContinued(trial=0))
     assert time.monotonic() - began > 7
     ledger.close()
-    assert events_of(run) == [*events, TrialContinued(trial=0)]
+    assert load_events(run) == [*events, TrialContinued(trial=0)]
     assert any("waiting" in line for line in messages)
 
 
 def test_lost_response_does_not_duplicate_an_event(server: S3Server, run: BucketFolder) -> None:
-    events = events_of(run)
+    events = load_events(run)
     before = server.fail(share=0.2).total
     ledger = Ledger(run)
     for trial in range(40):
         ledger.append(TrialContinued(trial=trial))
     ledger.close()
     assert server.fail(share=0.0).total - before > 5
-    assert events_of(run) == [*events, *(TrialContinued(trial=trial) for trial in range(40))]
+    assert load_events(run) == [*events, *(TrialContinued(trial=trial) for trial in range(40))]
 
 
 def test_truncated_file_is_moved_to_a_bucket_and_back(run: BucketFolder, tmp_path: Path) -> None:
-    events = events_of(run)
+    events = load_events(run)
     whole = (tmp_path / "local" / "ledger.jsonl").read_bytes()
     run.bucket.delete([*run.bucket.sizes("ledger"), "lease.json"])
     run.bucket.write("ledger.jsonl", whole + b'{"event": "cont')
@@ -299,13 +299,13 @@ def test_truncated_file_is_moved_to_a_bucket_and_back(run: BucketFolder, tmp_pat
     ledger.append(TrialContinued(trial=0))
     ledger.close()
     expected = [*events, TrialContinued(trial=0)]
-    assert events_of(run) == expected
+    assert load_events(run) == expected
     back = tmp_path / "back"
     for name in run.sizes():
         (back / name).parent.mkdir(parents=True, exist_ok=True)
         (back / name).write_bytes(read(run, name))
-    assert events_of(back) == expected
+    assert load_events(back) == expected
     again = Ledger(back)
     again.append(TrialContinued(trial=1))
     again.close()
-    assert events_of(back) == [*expected, TrialContinued(trial=1)]
+    assert load_events(back) == [*expected, TrialContinued(trial=1)]

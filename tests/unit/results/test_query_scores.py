@@ -1,4 +1,4 @@
-"""Per-query scores: which are kept, how exactly they come back, and what is said of damaged files."""
+"""Per-query scores: the selection of kept points, accuracy after a round trip, and damaged files."""
 
 import dataclasses
 import io
@@ -17,7 +17,7 @@ from raysweep.results.query_scores import (
     BYTES_PER_QUERY,
     PackedScores,
     PointName,
-    joined,
+    join_scores,
     kept_names,
     load_query_scores,
     name_of_point,
@@ -40,7 +40,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def is_near(candidate: Point, front: list[Point], num_queries: int) -> bool:
-    """By the definition, point by point."""
+    """Compute by the definition, point by point."""
     polarity = candidate.polarity + 3 * candidate.polarity_std / num_queries**0.5
     similarity = candidate.similarity + 3 * candidate.similarity_std / num_queries**0.5
     return not any(
@@ -53,34 +53,34 @@ def is_near(candidate: Point, front: list[Point], num_queries: int) -> bool:
 
 def test_scores_near_the_front_are_read_back(run: Path) -> None:
     results = load(run)
-    found = load_query_scores(LocalFolder(run), results)
-    trials = [each for each in results.points if each.trial is not None]
-    on_dev = [each for each in trials if each.split == "dev"]
-    front = [each for each in on_dev if not any(dominates(other, each) for other in on_dev)]
-    near = {name_of_point(each) for each in on_dev if is_near(each, front, 900)}
+    loaded = load_query_scores(LocalFolder(run), results)
+    trials = [point for point in results.points if point.trial is not None]
+    on_dev = [point for point in trials if point.split == "dev"]
+    front = [point for point in on_dev if not any(dominates(other, point) for other in on_dev)]
+    near = {name_of_point(point) for point in on_dev if is_near(point, front, 900)}
     assert len(front) < len(near) < len(on_dev)
-    others = [each for each in results.points if each.trial is None]
+    others = [point for point in results.points if point.trial is None]
     for split in ("dev", "test"):
-        scores = found[split]
-        expected = {name_of_point(each) for each in trials if each.split == split and name_of_point(each) in near}
-        expected |= {name_of_point(each) for each in others if each.split == split}
+        scores = loaded[split]
+        expected = {name_of_point(point) for point in trials if point.split == split and name_of_point(point) in near}
+        expected |= {name_of_point(point) for point in others if point.split == split}
         assert set(scores.names) == expected
         assert len(scores.names) == len(expected)
-        for each in results.points:
-            if each.split == split and name_of_point(each) in scores:
-                polarity, similarity = scores_of(each, INFO.num_queries[split])
-                row = scores.index(name_of_point(each))
+        for scored in results.points:
+            if scored.split == split and name_of_point(scored) in scores:
+                polarity, similarity = scores_of(scored, INFO.num_queries[split])
+                row = scores.index(name_of_point(scored))
                 np.testing.assert_allclose(scores.polarity[row], polarity, atol=1e-12)
                 np.testing.assert_allclose(scores.similarity[row], similarity, atol=1.6e-5)
-                assert abs(scores.similarity[row].mean() - each.similarity) < 2e-6
-    assert [name[2:] for name in found["dev"].names[:7]] == [
+                assert abs(scores.similarity[row].mean() - scored.similarity) < 2e-6
+    assert [name[2:] for name in loaded["dev"].names[:7]] == [
         ("reference", None),
         *(("oracle", bonus) for bonus in (0.0, 0.1, 0.2, 0.4, 1.0, 2.0)),
     ]
-    names = list(found["dev"].names)
-    assert found["dev"].rows(reversed(names)).tolist() == list(reversed(range(len(names))))
+    names = list(loaded["dev"].names)
+    assert loaded["dev"].rows(reversed(names)).tolist() == list(reversed(range(len(names))))
     with pytest.raises(KeyError):
-        found["dev"].index((99, 1, "plain", None))
+        loaded["dev"].index((99, 1, "plain", None))
 
 
 def dominates(one: Point, other: Point) -> bool:
@@ -111,8 +111,8 @@ def test_kept_names_are_near_the_front_or_replicates_of_such_points(
     trials = [Trial(number, {}, replicate_of=replicate_of.get(number)) for number in range(len(points))]
     info = dataclasses.replace(INFO, num_queries={"dev": 64})
     results = Results("run", info, tuple(trials), (), tuple(points), "completed", "", 1.0)
-    front = [each for each in points if not any(dominates(other, each) for other in points)]
-    near = {each.trial for each in points if is_near(each, front, 64)}
+    front = [point for point in points if not any(dominates(other, point) for other in points)]
+    near = {point.trial for point in points if is_near(point, front, 64)}
     kept = near | {number for number, original in replicate_of.items() if original in near and number >= 0}
     assert {name[0] for name in kept_names(results)} == kept
 
@@ -131,13 +131,13 @@ def test_packed_scores_are_unpacked(num_points: int, num_queries: int, k: int, s
     assert read.names == tuple(names)
     np.testing.assert_array_equal(read.scores()[0], polarity)
     np.testing.assert_allclose(read.scores()[1], np.clip(similarity, -1, 1), atol=1.6e-5)
-    halves = [read.only({name}) for name in names]
-    whole = joined([*halves, halves[0]])
+    halves = [read.select({name}) for name in names]
+    whole = join_scores([*halves, halves[0]])
     assert whole.names == tuple(names)
     np.testing.assert_array_equal(whole.scores()[0], polarity)
 
 
-def test_a_point_of_872_queries_takes_less_than_3_kilobytes() -> None:
+def test_point_of_872_queries_takes_less_than_3_kilobytes() -> None:
     rng = np.random.default_rng(0)
     quality = rng.beta(4, 1, (8, 872, 1))
     polarity = (rng.random((8, 872, 16)) < quality).mean(axis=2)
@@ -146,7 +146,7 @@ def test_a_point_of_872_queries_takes_less_than_3_kilobytes() -> None:
     assert len(packed.content()) / 8 < 3000
 
 
-def test_a_run_without_score_files_has_none(tmp_path: Path) -> None:
+def test_run_without_score_files_has_no_scores(tmp_path: Path) -> None:
     write_ledger(tmp_path, random_trials(3))
     assert load_query_scores(LocalFolder(tmp_path), load(tmp_path)) == {}
 

@@ -1,4 +1,4 @@
-"""Readings come back as they were stored, and damaged files are named."""
+"""Readings: round trips and damaged files."""
 
 from pathlib import Path
 
@@ -21,48 +21,48 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_is_stored_comes_back(run: Path) -> None:
+def test_readings_round_trip(run: Path) -> None:
     results = load(run)
     stored = invented_readings(results)
     write_readings(run, stored)
-    found = load_readings(LocalFolder(run), results)
-    assert found is not None
-    assert found.split == "test"
+    loaded = load_readings(LocalFolder(run), results)
+    assert loaded is not None
+    assert loaded.split == "test"
     members = [name_of_point(point) for point in front_points(results.points)]
-    assert list(found.retrieved) == [REFERENCE, *members]
-    for name, each in stored.retrieved.items():
-        np.testing.assert_array_equal(found.retrieved[name].ids, each.ids)
-        np.testing.assert_allclose(found.retrieved[name].cosines, each.cosines, atol=1.6e-5)
-        assert found.retrieved[name].cosines.dtype == np.float32
-    np.testing.assert_array_equal(found.query_ids, stored.query_ids)
-    np.testing.assert_array_equal(found.query_labels, stored.query_labels)
-    assert found.labels == stored.labels
-    assert found.shown == stored.shown == (0, 1, 2)
-    assert found.texts == stored.texts
-    for sentence in [1000, 1001, 1002, *found.retrieved[REFERENCE].ids[:3].ravel().tolist()]:
-        assert found.texts[sentence] == TEXT.format(sentence)
+    assert list(loaded.retrieved) == [REFERENCE, *members]
+    for name, sentences in stored.retrieved.items():
+        np.testing.assert_array_equal(loaded.retrieved[name].ids, sentences.ids)
+        np.testing.assert_allclose(loaded.retrieved[name].cosines, sentences.cosines, atol=1.6e-5)
+        assert loaded.retrieved[name].cosines.dtype == np.float32
+    np.testing.assert_array_equal(loaded.query_ids, stored.query_ids)
+    np.testing.assert_array_equal(loaded.query_labels, stored.query_labels)
+    assert loaded.labels == stored.labels
+    assert loaded.shown == stored.shown == (0, 1, 2)
+    assert loaded.texts == stored.texts
+    for sentence in [1000, 1001, 1002, *loaded.retrieved[REFERENCE].ids[:3].ravel().tolist()]:
+        assert loaded.texts[sentence] == TEXT.format(sentence)
 
 
-def test_points_that_have_left_the_front_are_passed_over(run: Path) -> None:
+def test_points_off_the_front_are_skipped(run: Path) -> None:
     results = load(run)
     stored = invented_readings(results)
     gone = dict(stored.retrieved) | {(99, 1, "plain", None): stored.retrieved[REFERENCE]}
     write_readings(run, type(stored)(**{**vars(stored), "retrieved": gone}))
-    found = load_readings(LocalFolder(run), results)
-    assert found is not None
-    assert found.retrieved.keys() == stored.retrieved.keys()
+    loaded = load_readings(LocalFolder(run), results)
+    assert loaded is not None
+    assert loaded.retrieved.keys() == stored.retrieved.keys()
 
 
-def test_texts_can_be_left_out(run: Path) -> None:
+def test_readings_without_texts_round_trip(run: Path) -> None:
     write_readings(run, invented_readings(load(run)).without_texts())
-    found = load_readings(LocalFolder(run), load(run))
-    assert found is not None
-    assert found.texts == {}
-    assert found.shown == (0, 1, 2)
+    loaded = load_readings(LocalFolder(run), load(run))
+    assert loaded is not None
+    assert loaded.texts == {}
+    assert loaded.shown == (0, 1, 2)
     assert b"sentence" not in (run / FILE).read_bytes().replace(b"sentence_ids", b"").replace(b"sentence_labels", b"")
 
 
-def test_a_run_of_an_older_version_has_none(run: Path) -> None:
+def test_run_without_readings(run: Path) -> None:
     assert load_readings(LocalFolder(run), load(run)) is None
 
 
@@ -79,13 +79,13 @@ def test_a_damaged_file_is_named(run: Path) -> None:
         assert "\n" not in str(error.value)
 
 
-def test_what_a_worker_stores_comes_back() -> None:
+def test_reading_of_a_worker_round_trips() -> None:
     rng = np.random.default_rng(0)
     ids, cosines = rng.integers(0, 70_000, (2, 5, 3)), rng.uniform(-1, 1, (2, 5, 3)).astype(np.float32)
     names = ((3, 1, "plain", None), (3, 1, "concat", 0.3))
-    found = Reading.read(Reading(names, ids, cosines).content())
-    assert found.names == names
-    np.testing.assert_array_equal(found.ids, ids)
-    np.testing.assert_allclose(found.cosines, cosines, atol=1.6e-5)
+    loaded = Reading.read(Reading(names, ids, cosines).content())
+    assert loaded.names == names
+    np.testing.assert_array_equal(loaded.ids, ids)
+    np.testing.assert_allclose(loaded.cosines, cosines, atol=1.6e-5)
     with pytest.raises(ValueError, match="arrays are inconsistent"):
         Reading.read(Reading(names[:1], ids, cosines).content())

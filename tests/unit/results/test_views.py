@@ -9,7 +9,7 @@ from raysweep.results.views import averaged, varied_parameters
 from support.ledgers import INFO, point
 
 
-def test_an_accuracy_is_the_mean_over_the_runs_that_the_other_means_are_over() -> None:
+def test_accuracy_is_averaged_over_the_same_runs_as_the_scores() -> None:
     statuses = [TrialStatus.PAUSED, TrialStatus.COMPLETED, TrialStatus.FAILED, TrialStatus.RUNNING]
     trials = [Trial(number, {}, status, replicate_of=0 if number else None) for number, status in enumerate(statuses)]
     accuracies = [0.7, 0.8, 0.1, 0.2]
@@ -28,13 +28,13 @@ def test_an_accuracy_is_the_mean_over_the_runs_that_the_other_means_are_over() -
         similarity_spread=0.0,
     )
     results = Results("run", INFO, tuple(trials), (), tuple(points), "completed", "", 1.0, means=(mean,))
-    (found,) = averaged(results)
-    assert found.polarity == 0.65
-    assert found.accuracy == pytest.approx(0.75)
+    (mean,) = averaged(results)
+    assert mean.polarity == 0.65
+    assert mean.accuracy == pytest.approx(0.75)
 
 
-def test_what_is_searched_is_shown_before_it_differs() -> None:
-    """Or a trial would be named otherwise while a run is young."""
+def test_searched_parameters_are_shown_before_they_differ() -> None:
+    """Otherwise, labels of trials would change early in a run."""
     config = {"weight_decay": 0.01, "loss": "triplet", "margin": 0.1, "learning_rate": 3e-5, "batch_size": 64}
     trials = [Trial(number, config, TrialStatus.COMPLETED) for number in range(2)]
     searched = ("loss", "weight_decay", "learning_rate", "freezing")

@@ -27,7 +27,7 @@ def store(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def leave(tmp_path: Path, name: str, num_bytes: int) -> Path:
-    """A copy of a process that is gone, or with a hidden name one that was killed while it downloaded."""
+    """Create a copy of an ended process, or under a hidden name, one of a killed download."""
     place = leave_part(tmp_path, name, num_bytes)
     if not name.startswith("."):
         (place / cache.MANIFEST).touch()
@@ -41,14 +41,14 @@ def leave_part(tmp_path: Path, name: str, num_bytes: int) -> Path:
     return place
 
 
-def test_a_copy_is_what_is_stored_and_is_downloaded_once(store: BucketFolder) -> None:
+def test_artifact_is_downloaded_once(store: BucketFolder) -> None:
     place = cached(store, "encoded-1")
     assert (place / "rows.npy").read_bytes() == bytes(40 * KIB)
     store.bucket.delete(["encoded-1/rows.npy"])
     assert cached(store, "encoded-1") == place
 
 
-def test_what_no_process_uses_makes_room(store: BucketFolder, tmp_path: Path) -> None:
+def test_unused_copies_are_evicted(store: BucketFolder, tmp_path: Path) -> None:
     left = [leave(tmp_path, name, 30 * KIB) for name in ("examples-1", ".examples-2.0123abcd")]
     first = cached(store, "encoded-1")
     second = cached(store, "encoded-2")
@@ -56,35 +56,31 @@ def test_what_no_process_uses_makes_room(store: BucketFolder, tmp_path: Path) ->
     assert not any(place.exists() for place in left)
 
 
-def test_a_cache_that_what_is_in_use_fills_is_refused_with_the_size(store: BucketFolder) -> None:
+def test_cache_full_of_used_copies_is_reported_with_the_needed_size(store: BucketFolder) -> None:
     places = [cached(store, name) for name in ("encoded-1", "encoded-2")]
-    with pytest.raises(
-        InputError, match=rf"encoded-3 and what is in use take 0.01 GiB; set {cache.LIMIT_VARIABLE} to that"
-    ):
+    with pytest.raises(InputError, match=rf"encoded-3 .* 0.01 GiB; set {cache.LIMIT_VARIABLE} to at least 0.01"):
         cached(store, "encoded-3")
     assert all((place / "rows.npy").stat().st_size == 40 * KIB for place in places)
 
 
-def test_what_a_sweep_reads_is_refused_as_a_whole_before_any_of_it_is_fetched(
-    store: BucketFolder, tmp_path: Path
-) -> None:
+def test_artifacts_larger_than_the_cache_are_rejected_before_the_download(store: BucketFolder, tmp_path: Path) -> None:
     cache.check_room(store, ["encoded-1", "encoded-2", "encoded-1"])
-    with pytest.raises(InputError, match=rf"trials read takes 0.01 GiB.*set {cache.LIMIT_VARIABLE} to 0.01 or more"):
+    with pytest.raises(InputError, match=rf"0.01 GiB.*set {cache.LIMIT_VARIABLE} to at least 0.01"):
         cache.check_room(store, ["encoded-1", "encoded-2", "encoded-3"])
     cache.check_room(open_folder(tmp_path), ["encoded-1", "encoded-2", "encoded-3"])
     assert not (tmp_path / "artifacts").exists()
 
 
-def test_the_size_that_a_refusal_names_does(store: BucketFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_needed_size_in_the_message_is_sufficient(store: BucketFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     store.bucket.write("encoded-4/rows.npy", bytes(11 * 2**20))  # 0.0107 GiB
     store.bucket.write(f"encoded-4/{cache.MANIFEST}", b"{}")
-    with pytest.raises(InputError, match="take 0.02 GiB;"):
+    with pytest.raises(InputError, match="need 0.02 GiB;"):
         cached(store, "encoded-4")
     monkeypatch.setenv(cache.LIMIT_VARIABLE, "0.02")
     assert cached(store, "encoded-4").is_dir()
 
 
-def test_parts_of_copies_go_before_whole_ones_however_new_they_are(store: BucketFolder, tmp_path: Path) -> None:
+def test_partial_copies_are_evicted_first(store: BucketFolder, tmp_path: Path) -> None:
     whole = leave(tmp_path, "examples-1", 30 * KIB)
     os.utime(whole, (0, 0))
     part = leave(tmp_path, ".examples-2.0123abcd", 50 * KIB)
@@ -92,19 +88,19 @@ def test_parts_of_copies_go_before_whole_ones_however_new_they_are(store: Bucket
     assert whole.is_dir() and not part.exists()
 
 
-def test_a_part_of_a_copy_under_its_name_is_fetched_again(store: BucketFolder, tmp_path: Path) -> None:
+def test_partial_copy_is_downloaded_again(store: BucketFolder, tmp_path: Path) -> None:
     part = leave_part(tmp_path, "encoded-1", 10 * KIB)
     assert cached(store, "encoded-1") == part
     assert (part / "rows.npy").stat().st_size == 40 * KIB
 
 
-def test_what_a_killed_download_of_the_same_artifact_left_makes_room(store: BucketFolder, tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_download_are_removed(store: BucketFolder, tmp_path: Path) -> None:
     part = leave(tmp_path, ".encoded-1.0123abcd", 90 * KIB)
     assert cached(store, "encoded-1").is_dir()
     assert not part.exists()
 
 
-def test_a_process_killed_while_it_makes_room_leaves_no_part_under_a_name(
+def test_process_killed_while_evicting_leaves_only_hidden_parts(
     store: BucketFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = leave(tmp_path, "examples-1", 90 * KIB)
@@ -122,16 +118,16 @@ def test_a_process_killed_while_it_makes_room_leaves_no_part_under_a_name(
     assert not list(copy.parent.glob(".examples-1.????????"))
 
 
-def test_an_artifact_that_is_being_removed_is_not_there(store: BucketFolder, tmp_path: Path) -> None:
+def test_partly_removed_artifact_is_missing(store: BucketFolder, tmp_path: Path) -> None:
     manifest = f"encoded-1/{cache.MANIFEST}"
     store.bucket.delete([manifest])
-    with pytest.raises(FileNotFoundError, match="no finished artifact"):
+    with pytest.raises(FileNotFoundError, match="a complete artifact"):
         cached(store, "encoded-1")
     assert not (tmp_path / "artifacts" / "encoded-1").exists()
     store.bucket.write(manifest, b"{}")  # prepared again
     assert cached(store, "encoded-1").is_dir()
 
 
-def test_what_is_not_stored_is_not_there(store: BucketFolder) -> None:
+def test_unknown_artifact_is_missing(store: BucketFolder) -> None:
     with pytest.raises(FileNotFoundError):
         cached(store, "encoded-9")

@@ -1,4 +1,4 @@
-"""What a storage is to blame for, and how it is said."""
+"""Recognition and description of storage failures."""
 
 import errno
 
@@ -23,12 +23,12 @@ from raysweep.storage.failure import is_of_storage, storage_problem
         ),
     ],
 )
-def test_a_storage_is_to_blame(error: Exception, problem: str) -> None:
+def test_storage_failures_are_recognized(error: Exception, problem: str) -> None:
     assert is_of_storage(error)
     assert storage_problem(error) == problem
 
 
-def test_what_lies_behind_an_error_is_found() -> None:
+def test_cause_of_an_error_is_recognized() -> None:
     error = RuntimeError("a callback failed")
     error.__cause__ = OSError(errno.EDQUOT, "Disk quota exceeded", "/runs/x")
     assert not is_of_storage(error)
@@ -36,5 +36,5 @@ def test_what_lies_behind_an_error_is_found() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), FileNotFoundError(errno.ENOENT, "No such file", "x"), None])
-def test_other_errors_are_nobodys_storage(error: Exception | None) -> None:
+def test_other_errors_are_not_storage_failures(error: Exception | None) -> None:
     assert storage_problem(error) is None

@@ -26,7 +26,7 @@ def write(folder: Folder, name: str, content: str) -> None:
     path.write_text(content)
 
 
-def test_what_one_process_stores_another_fetches(folder: Folder) -> None:
+def test_stored_files_are_fetched_by_another_process(folder: Folder) -> None:
     write(folder, "points/trial-0000/trained", "weights")
     write(folder, "points/trial-0000/dev", "scores")
     write(folder, "points/trial-00001/dev", "of another")
@@ -41,7 +41,7 @@ def test_what_one_process_stores_another_fetches(folder: Folder) -> None:
     assert folder.sizes("points") == {"trial-0000/trained": 7, "trial-0000/dev": 6, "trial-00001/dev": 10}
 
 
-def test_fetching_brings_what_is_stored_and_no_more(folder: Folder) -> None:
+def test_fetch_brings_exactly_the_stored_files(folder: Folder) -> None:
     write(folder, "state/old", "1")
     folder.store("state")
     other = pickle.loads(pickle.dumps(folder))
@@ -52,7 +52,7 @@ def test_fetching_brings_what_is_stored_and_no_more(folder: Folder) -> None:
     assert not other.fetch("nothing").exists()
 
 
-def test_removing_is_for_good_and_of_one_folder_only(folder: Folder) -> None:
+def test_remove_deletes_one_folder_permanently(folder: Folder) -> None:
     write(folder, "points/a/x", "1")
     write(folder, "points/ab", "2")
     folder.store()
@@ -65,7 +65,7 @@ def test_removing_is_for_good_and_of_one_folder_only(folder: Folder) -> None:
 
 @pytest.fixture
 def new_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Path]]:
-    """Gives a folder of its own for each call, as to processes that share a cache."""
+    """Return a new folder for each call, as for processes that share a cache."""
     monkeypatch.setenv(scratch.VARIABLE, str(tmp_path))
 
     def folder_of_a_process() -> Path:
@@ -76,7 +76,7 @@ def new_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
     scratch.process_folder.cache_clear()
 
 
-def test_copies_of_processes_that_are_gone_are_removed(new_scratch: Callable[[], Path]) -> None:
+def test_copies_of_ended_processes_are_removed(new_scratch: Callable[[], Path]) -> None:
     own = new_scratch()
     program = (
         "import os; from raysweep.storage import scratch; print(scratch.process_folder(), flush=True); os._exit(1)"
@@ -90,10 +90,8 @@ def test_copies_of_processes_that_are_gone_are_removed(new_scratch: Callable[[],
     assert len(list(own.parent.glob("*.lock"))) == 2
 
 
-def test_copies_of_a_process_that_another_container_counts_stay(
-    new_scratch: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its number is nobody's here."""
+def test_copies_of_another_container_are_kept(new_scratch: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process id is unknown here."""
     with monkeypatch.context() as patched:
         patched.setattr(os, "getpid", lambda: 999_999_999)
         theirs = new_scratch()
@@ -101,7 +99,7 @@ def test_copies_of_a_process_that_another_container_counts_stay(
     assert theirs.is_dir()
 
 
-def test_without_locks_nothing_is_taken_for_a_leftover(
+def test_nothing_is_removed_without_file_locks(
     new_scratch: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -113,9 +111,7 @@ def test_without_locks_nothing_is_taken_for_a_leftover(
     assert first.is_dir() and second.is_dir()
 
 
-def test_what_is_stored_in_a_folder_is_on_the_disk_with_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stored_files_and_their_names_are_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = LocalFolder(tmp_path)
     write(folder, "points/trial-0000/deep/trained", "weights")
     flushed = note_flushes(monkeypatch)
@@ -127,12 +123,11 @@ def test_what_is_stored_in_a_folder_is_on_the_disk_with_its_name(
     assert {str(tmp_path / name) for name in names} == set(flushed)
 
 
-def test_what_has_no_disk_is_not_flushed_and_a_disk_that_fails_is_said(
+def test_failed_flush_raises_unless_the_file_system_cannot_flush(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = LocalFolder(tmp_path)
     write(folder, "file", "1")
-    os.mkfifo(tmp_path / "pipe")
 
     def fail(number: int) -> Callable[[int], None]:
         def fsync(_: int) -> None:
@@ -147,7 +142,7 @@ def test_what_has_no_disk_is_not_flushed_and_a_disk_that_fails_is_said(
         folder.store("file")
 
 
-def test_links_are_removed_and_not_what_they_lead_to(tmp_path: Path) -> None:
+def test_links_are_removed_without_their_targets(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     (outside / "deep").mkdir(parents=True)
     (outside / "file").touch()

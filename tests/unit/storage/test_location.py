@@ -18,18 +18,18 @@ from raysweep.storage import location
         ),
     ],
 )
-def test_a_uri_has_one_spelling(given: str, kept: str) -> None:
+def test_uri_is_normalized(given: str, kept: str) -> None:
     assert location.absolute(given) == kept
     assert location.absolute(kept) == kept
 
 
-def test_a_relative_path_is_taken_from_the_working_folder(tmp_path, monkeypatch) -> None:
+def test_relative_path_starts_at_the_working_folder(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert location.absolute("runs") == str(tmp_path / "runs")
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "problem"),
     [
         ("", "empty"),
         ("s3:/bucket/x", "two slashes"),
@@ -55,8 +55,8 @@ def test_a_relative_path_is_taken_from_the_working_folder(tmp_path, monkeypatch)
         ("s3://bucket?endpoint_override=ftp://host", "endpoint_override is 'ftp://host'"),
     ],
 )
-def test_what_is_no_location_is_refused_and_a_key_is_not_repeated(wrong: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said) as raised:
+def test_invalid_location_is_rejected_without_repeating_keys(wrong: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem) as raised:
         location.absolute(wrong)
     assert "sEcret" not in str(raised.value)
 
@@ -74,7 +74,7 @@ def test_what_is_no_location_is_refused_and_a_key_is_not_repeated(wrong: str, sa
 )
 def test_a_source_that_holds_a_key_is_refused(uri: str) -> None:
     with pytest.raises(ValueError, match="contains a key") as raised:
-        location.without_keys(uri)
+        location.reject_keys(uri)
     assert "sEcret" not in str(raised.value)
 
 
@@ -88,8 +88,8 @@ def test_a_source_that_holds_a_key_is_refused(uri: str) -> None:
         "simplecache::s3://b/a@b::c.csv",
     ],
 )
-def test_a_source_without_a_key_is_kept(uri: str) -> None:
-    assert location.without_keys(uri) == uri
+def test_source_without_a_key_is_accepted(uri: str) -> None:
+    assert location.reject_keys(uri) == uri
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_source_without_a_key_is_kept(uri: str) -> None:
         "http://127.0.0.1:65535/",
     ],
 )
-def test_an_address_is_one(endpoint: str) -> None:
+def test_valid_addresses_are_accepted(endpoint: str) -> None:
     assert location.is_address(endpoint)
 
 
@@ -113,10 +113,10 @@ names = st.text(st.characters(exclude_characters="/", exclude_categories=("Cs", 
 
 
 @given(st.lists(names, min_size=1, max_size=4), st.sampled_from(["", "?region=eu-west-1"]))
-def test_joining_and_splitting_are_inverse(parts: list[str], options: str) -> None:
+def test_split_inverts_join(parts: list[str], options: str) -> None:
     base = location.absolute(f"s3://bucket{options}")
     joined = location.join(base, *parts)
     assert location.split(joined)[2] == "/".join(parts)
-    assert location.name_of(joined) == parts[-1]
+    assert location.base_name(joined) == parts[-1]
     assert location.absolute(joined) == joined
     assert location.parent(location.join(base, *parts)) == location.join(base, *parts[:-1])

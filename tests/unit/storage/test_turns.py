@@ -1,4 +1,4 @@
-"""Turns at the same work: one process at a time, whoever fails or leaves."""
+"""Turns: one process at a time, also after failures."""
 
 import threading
 from collections.abc import Callable
@@ -12,10 +12,10 @@ from support.s3_server import S3Server
 
 
 class Holder:
-    """Takes the turn in a thread of its own, and keeps it until it is let go, or fails with it."""
+    """Takes the turn in its own thread, and keeps it until it is released or fails."""
 
     def __init__(self, folder: Folder) -> None:
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.holds = threading.Event()
         self.may_go = threading.Event()
         self.fails = False
@@ -24,7 +24,7 @@ class Holder:
 
     def _hold(self, folder: Folder) -> None:
         try:
-            with turn(folder, "encoded-1", self.said.append):
+            with turn(folder, "encoded-1", self.messages.append):
                 self.holds.set()
                 self.may_go.wait(60)
                 if self.fails:
@@ -54,24 +54,24 @@ def wait_until(condition: Callable[[], object]) -> None:
     raise AssertionError("it does not come about")
 
 
-def test_one_at_a_time_also_after_a_holder_that_failed(folder: Folder) -> None:
+def test_turns_are_exclusive_also_after_a_failure(folder: Folder) -> None:
     first = Holder(folder)
     assert first.holds.wait(60)
     second = Holder(folder)
-    wait_until(lambda: second.said)
+    wait_until(lambda: second.messages)
     assert not second.holds.is_set()
     first.fails = True
     first.end()
     assert second.holds.wait(60)
     third = Holder(folder)  # comes when the first one's lock is gone, and the second one's is not
-    wait_until(lambda: third.said)
+    wait_until(lambda: third.messages)
     assert not third.holds.is_set()
     second.end()
     assert third.holds.wait(60)
     third.end()
 
 
-def test_a_folder_that_nobody_may_write_to_holds_nobody_up(tmp_path: Path) -> None:
+def test_read_only_folder_does_not_block(tmp_path: Path) -> None:
     place = tmp_path / "file"
     place.write_text("in the way of the folder")
     with turn(LocalFolder(place), "encoded-1", lambda text: None):

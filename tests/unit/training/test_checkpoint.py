@@ -157,7 +157,7 @@ def test_unreachable_bucket_loses_nothing(server: S3Server, stored: BucketFolder
     before = stored.files()
     server.fail(share=1.0)
     try:
-        with pytest.raises(StorageError, match="no answer for"):
+        with pytest.raises(StorageError, match="no response for"):
             checkpoint.read(stored)
     finally:
         server.fail()

@@ -1,11 +1,11 @@
-"""Which rungs' weights stay on disk."""
+"""Storage of weights within a limit."""
 
 import itertools
 from pathlib import Path
 
 import pytest
 
-from raysweep.controller.disk import WeightStore
+from raysweep.controller.kept_files import WeightStore
 from raysweep.metrics.pareto import hypervolume
 from raysweep.results.ledger import checkpoint_folder, point_name
 from raysweep.results.types import Point
@@ -34,7 +34,7 @@ def steps(folder: Path) -> set[int]:
     return {int(path.name[-3:]) for path in folder.iterdir()}
 
 
-def test_dominated_rungs_go_and_unreported_ones_stay(tmp_path: Path) -> None:
+def test_only_dominated_reported_rungs_are_removed(tmp_path: Path) -> None:
     folder = fill(tmp_path)
     store = WeightStore(folder.parent, 10**9)
     front = [point for point in points() if point.step in (2, 4)]
@@ -45,12 +45,12 @@ def test_dominated_rungs_go_and_unreported_ones_stay(tmp_path: Path) -> None:
     store.keep_only(front)
     assert store.shrink(front) == []
     assert steps(folder) == {2, 4}
-    held = store.held(points())
-    assert [point in held for point in points()] == [False, False, True, True, False, True, True]
+    stored = store.select_stored(points())
+    assert [point in stored for point in points()] == [False, False, True, True, False, True, True]
 
 
 @pytest.mark.parametrize("room", [1, 2, 3, 4])
-def test_over_the_bound_the_front_loses_the_least_it_can(room: int, tmp_path: Path) -> None:
+def test_shrink_minimizes_the_lost_hypervolume(room: int, tmp_path: Path) -> None:
     folder = fill(tmp_path)
     lost = WeightStore(folder.parent, room * 1000).shrink(points())
     assert len(steps(folder)) == room
@@ -62,7 +62,7 @@ def test_over_the_bound_the_front_loses_the_least_it_can(room: int, tmp_path: Pa
         assert lost[0].step == max(volumes, key=lambda step: volumes[step])
 
 
-def test_what_else_is_stored_counts_and_one_rung_always_stays(tmp_path: Path) -> None:
+def test_other_files_count_toward_the_limit_and_one_rung_is_kept(tmp_path: Path) -> None:
     folder = fill(tmp_path)
     WeightStore(folder.parent, 4000).shrink(points(), 2000)
     assert len(steps(folder)) == 2
@@ -70,7 +70,7 @@ def test_what_else_is_stored_counts_and_one_rung_always_stays(tmp_path: Path) ->
     assert len(steps(folder)) == 1
 
 
-def test_the_checkpoints_of_the_trials_that_are_named_count(tmp_path: Path) -> None:
+def test_checkpoint_bytes_of_given_trials(tmp_path: Path) -> None:
     for number, size in ((7, 2000), (70, 300), (10007, 40)):
         place = tmp_path / checkpoint_folder(number) / "000000064"
         place.mkdir(parents=True)
@@ -79,7 +79,7 @@ def test_the_checkpoints_of_the_trials_that_are_named_count(tmp_path: Path) -> N
     assert [store.checkpoint_bytes(trials) for trials in ([], [7], [70, 10007], [8, 70])] == [0, 2000, 340, 300]
 
 
-def test_the_order_of_points_does_not_matter(tmp_path: Path) -> None:
+def test_shrink_is_independent_of_the_order_of_points(tmp_path: Path) -> None:
     left = set()
     for number, order in enumerate(itertools.permutations(points()[::2])):
         folder = fill(tmp_path / str(number))

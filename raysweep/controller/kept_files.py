@@ -1,0 +1,292 @@
+"""Storage of what a run keeps: the weights of the front's members within a size limit, and per-query scores.
+
+Scores are kept for points near the front and for the other runs of their configurations. Workers store one file per rung
+before they report the rung. A rung's file is removed once all its points are dropped; at the end of a session, the
+remaining points are packed into a few files. The front only grows, so a point that is no longer near it never will be
+again, and the time of this check does not matter.
+"""
+
+import contextlib
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+
+from raysweep.errors import InputError
+from raysweep.metrics.objective import Pair
+from raysweep.metrics.pareto import dominated_by, hypervolume
+from raysweep.results.ledger import checkpoint_folder, point_name
+from raysweep.results.query_scores import (
+    BYTES_PER_QUERY,
+    FOLDER,
+    PackedScores,
+    PointName,
+    baselines_file,
+    join_scores,
+    name_of_point,
+    raised_scores,
+    rung_file,
+    scores_file,
+)
+from raysweep.results.types import Point, ScoredSplit
+from raysweep.storage import location
+from raysweep.storage.folder import Folder, as_folder
+
+POINTS = "points"
+CHECKPOINTS = "checkpoints"
+
+PART_BYTES = 32 * 2**20  # minimum size of a full part before compression
+
+_PART = "part-"
+_FILES_AT_ONCE = 32  # files read or removed at a time
+_SPLITS: tuple[ScoredSplit, ...] = get_args(ScoredSplit)
+
+Rung = tuple[int, int]  # trial and step
+
+
+class WeightStore:
+    """The folders that store the weights of a run's points, one per rung.
+
+    ``limit`` bounds the total size in bytes of the weights and the run's other files, which callers pass as ``others``.
+    """
+
+    def __init__(self, run: Path | Folder, limit: int) -> None:
+        self._run = as_folder(run)
+        self._limit = limit
+        self._sizes: dict[str, int] = {}  # bytes by folder
+
+    def select_stored(self, front: Sequence[Point]) -> list[Point]:
+        """Return the points whose weights are stored."""
+        stored = self._stored_folders(front)
+        return [point for point in front if _folder_name(point) in stored]
+
+    def keep_only(self, front: Sequence[Point], among: Sequence[Point] | None = None) -> None:
+        """Remove the folders that no member of ``front`` needs.
+
+        With ``among``, only folders of these points are removed, since other folders may belong to rungs whose reports
+        have not arrived yet.
+        """
+        candidates = self._run.names(POINTS) if among is None else {_folder_name(point) for point in among}
+        needed = {_folder_name(point) for point in front}
+        for name in candidates - needed:
+            self._run.remove(f"{POINTS}/{name}")
+
+    def is_full(self, front: Sequence[Point], others: int = 0) -> bool:
+        """Return whether the front's weights and ``others`` exceed the limit."""
+        return self._num_bytes(self._stored_folders(front)) + others > self._limit
+
+    def shrink(self, front: Sequence[Point], others: int = 0) -> list[Point]:
+        """Remove weights, those that cost the front the least hypervolume first, until the limit is met.
+
+        The weights of one rung always stay. Returns one point per rung whose weights were removed.
+        """
+        stored = self._stored_folders(front)
+        if len(stored) < 2 or self._num_bytes(stored) + others <= self._limit:
+            return []
+        full_area = _hypervolume(front)
+        losses = {}  # hypervolume that the front loses without a folder's points
+        for name in stored:
+            remaining = [point for point in front if _folder_name(point) != name]
+            losses[name] = full_area - _hypervolume(remaining)
+        cheapest_first = sorted(stored, key=lambda name: (losses[name], name))
+        removed = []
+        for name in cheapest_first[:-1]:
+            if self._num_bytes(stored) + others <= self._limit:
+                break
+            self._run.remove(f"{POINTS}/{name}")
+            stored.remove(name)
+            removed.append(next(point for point in front if _folder_name(point) == name))
+        return removed
+
+    def checkpoint_bytes(self, trials: Collection[int]) -> int:
+        """Return the size of these trials' checkpoints in bytes."""
+        if not trials:
+            return 0
+        folders = {Path(checkpoint_folder(number)).name for number in trials}
+        sizes = self._run.sizes(CHECKPOINTS)
+        return sum(size for name, size in sizes.items() if name.partition("/")[0] in folders)
+
+    def _stored_folders(self, front: Sequence[Point]) -> set[str]:
+        """Return the names of the front's folders that exist."""
+        return {_folder_name(point) for point in front} & self._run.names(POINTS)
+
+    def _num_bytes(self, folders: set[str]) -> int:
+        """Return the size of these folders in bytes."""
+        for name in folders - self._sizes.keys():  # written once and changed only by test scores
+            self._sizes[name] = sum(self._run.sizes(f"{POINTS}/{name}").values())
+        return sum(self._sizes[name] for name in folders)
+
+
+def _folder_name(point: Point) -> str:
+    assert point.trial is not None and point.step is not None
+    return point_name(point.trial, point.step)
+
+
+def _hypervolume(points: Sequence[Point]) -> float:
+    return hypervolume([(point.polarity, point.similarity) for point in points], (0.0, 0.0))
+
+
+@dataclass
+class _RungScores:
+    """The number of points stored for a rung and the names of the points that are kept."""
+
+    num_stored: int = 0
+    kept: set[PointName] = field(default_factory=set)
+
+
+class KeptScores:
+    """The per-query scores that a run keeps, and their files. ``num_queries`` is the number of queries of dev."""
+
+    def __init__(self, run: Folder, num_queries: int) -> None:
+        self._run = run
+        self._num_queries = num_queries
+        self._near: dict[PointName, Pair] = {}  # P and S by name, three standard errors higher
+        self._repeats: set[PointName] = set()  # points of replicates, far from the front, with an original near it
+        self._original_of: dict[int, int] = {}  # original trials by replicate
+        self._rungs: dict[Rung, _RungScores] = {}  # rungs with at least one kept point
+        self._front: list[Pair] = []  # the front of the last comparison with all points
+
+    @property
+    def names(self) -> set[PointName]:
+        """Return the points whose scores are kept."""
+        return {*self._near, *self._repeats}
+
+    @property
+    def num_bytes(self) -> int:
+        """Return the maximum size in bytes of the scores on dev."""
+        num_points = sum(rung.num_stored for rung in self._rungs.values())
+        return num_points * self._num_queries * BYTES_PER_QUERY
+
+    def restore(self, points: Sequence[Point], front: Sequence[Point], original_of: Mapping[int, int]) -> None:
+        """Restore the state from the points and the front of a ledger. Files are not changed."""
+        self._original_of.update(original_of)
+        self._add(points)
+        self._drop_far(points, front)
+
+    def take(self, points: Sequence[Point], front: Sequence[Point], original: int | None = None) -> None:
+        """Add a rung's points, those of a replicate if ``original`` is given, and remove files no longer needed."""
+        if original is not None:
+            self._original_of.update((point.trial, original) for point in points if point.trial is not None)
+        self._add(points)
+        for trial, step in self._drop_far(points, front):
+            self._run.remove(rung_file("dev", trial, step))
+
+    def _add(self, points: Sequence[Point]) -> None:
+        raised = raised_scores(points, self._num_queries).tolist()
+        for point, (polarity, similarity) in zip(points, raised, strict=True):
+            name = name_of_point(point)
+            self._near[name] = polarity, similarity
+            rung = self._rungs.setdefault(_rung_of(name), _RungScores())
+            rung.num_stored += 1
+            rung.kept.add(name)
+
+    def _drop_far(self, new: Sequence[Point], front: Sequence[Point]) -> list[Rung]:
+        """Forget the points far from the front, and return the rungs without a remaining point.
+
+        Points other than ``new`` were near the last front, so they are compared again only if the front changed.
+        """
+        pairs = [(point.polarity, point.similarity) for point in front]
+        names = list(self._near) if pairs != self._front else [name_of_point(point) for point in new]
+        self._front = pairs
+        is_far = dominated_by([self._near[name] for name in names], pairs)
+        far = [names[position] for position in np.flatnonzero(is_far)]
+        for name in far:
+            del self._near[name]
+        candidates = [*self._repeats, *far]
+        self._repeats = {name for name in candidates if self._original(name) in self._near}
+        emptied = []
+        for name in set(candidates) - self._repeats:
+            rung = _rung_of(name)
+            kept = self._rungs[rung].kept
+            kept.remove(name)
+            if not kept:
+                del self._rungs[rung]
+                emptied.append(rung)
+        return emptied
+
+    def _original(self, name: PointName) -> PointName | None:
+        """Return the point that this one repeats with another seed, or None."""
+        trial, step, kind, value = name
+        original = None if trial is None else self._original_of.get(trial)
+        return None if original is None else (original, step, kind, value)
+
+    def tidy(self) -> None:
+        """Remove the files of rungs without kept points, including rungs that were never reported."""
+        needed = {location.base_name(rung_file("dev", trial, step)) for trial, step in self._rungs}
+        for split in _SPLITS:
+            files = self._files(split)
+            self._remove(split, [file for file in files if not _is_part(file) and file not in needed])
+
+    def pack(self, warn: Callable[[str], None]) -> None:
+        """Pack the kept scores into a few files. If the process is killed here, duplicates are left, which count once."""
+        for split in _SPLITS:
+            try:
+                self._pack(split)
+            except (OSError, InputError) as error:
+                warn(f"run: files not packed (folder={FOLDER}/{split}, reason={error})")
+
+    def _pack(self, split: ScoredSplit) -> None:
+        files = self._files(split)
+        if all(_is_part(file) for file in files):  # nothing new since the last time
+            return
+        unpacked = self.names  # points not yet in a part
+        batch: list[PackedScores] = []
+        batch_bytes = 0
+        packed_files: list[str] = []
+        for file, scores in self._read(split, files):
+            if batch and scores.num_queries != batch[0].num_queries:
+                continue  # damaged; reported when the scores are read
+            packed_files.append(file)
+            selected = scores.select(unpacked)
+            if selected.names:
+                batch.append(selected)
+                batch_bytes += selected.num_bytes
+                unpacked.difference_update(selected.names)
+            if batch_bytes >= PART_BYTES:
+                self._write_part(split, batch)
+                batch = []
+                batch_bytes = 0
+        if batch:
+            self._write_part(split, batch)
+        # Old parts go first: as long as other files remain, the next session packs again.
+        self._remove(split, [file for file in packed_files if _is_part(file)])
+        self._remove(split, [file for file in packed_files if not _is_part(file)])
+
+    def _write_part(self, split: ScoredSplit, batch: Sequence[PackedScores]) -> None:
+        name = f"{_PART}{uuid.uuid4().hex[:12]}"
+        self._run.keep(scores_file(split, name), join_scores(batch).content())
+
+    def _files(self, split: ScoredSplit) -> list[str]:
+        """Return the stored files of a split except the file of the baselines."""
+        baselines = location.base_name(baselines_file(split))
+        names = self._run.names(f"{FOLDER}/{split}") - {baselines}
+        return sorted(name for name in names if name.endswith(".npz") and not name.startswith("."))
+
+    def _read(self, split: ScoredSplit, files: Sequence[str]) -> Iterator[tuple[str, PackedScores]]:
+        """Yield the files with their scores, except damaged ones."""
+        for start in range(0, len(files), _FILES_AT_ONCE):
+            batch = files[start : start + _FILES_AT_ONCE]
+            contents = self._run.read([f"{FOLDER}/{split}/{file}" for file in batch])
+            for file, content in zip(batch, contents, strict=True):
+                with contextlib.suppress(ValueError):
+                    yield file, PackedScores.read(content)
+
+    def _remove(self, split: ScoredSplit, files: Sequence[str]) -> None:
+        paths = [f"{FOLDER}/{split}/{file}" for file in files]
+        with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+            list(pool.map(self._run.remove, paths))
+
+
+def _rung_of(name: PointName) -> Rung:
+    trial, step, _, _ = name
+    assert trial is not None and step is not None
+    return trial, step
+
+
+def _is_part(file: str) -> bool:
+    """Return whether a file is a packed part, by its name. Other files contain one rung each."""
+    return file.startswith(_PART)
