@@ -130,7 +130,7 @@ def test_unknown_profile_is_named(bucket: Bucket, monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.setenv("AWS_DEFAULT_PROFILE", "nobody")
     monkeypatch.delenv("AWS_PROFILE", raising=False)
-    with pytest.raises(InputError, match=r"credentials .*\(nobody\)"):
+    with pytest.raises(InputError, match=r"credentials.*\(nobody\)"):
         bucket.write("one", b"1")
 
 
