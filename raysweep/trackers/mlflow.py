@@ -58,7 +58,10 @@ class MLflowTracker(Tracker):
 
     def log_step(self, trial: TrackedTrial, step: Step) -> None:
         run_id = self._run_of(trial)
-        if step.number <= self._last_step(run_id):
+        if run_id not in self._last_steps:  # an earlier session's run
+            history = self._client.get_metric_history(run_id, "examples_seen")
+            self._last_steps[run_id] = max((metric.step for metric in history), default=0)
+        if step.number <= self._last_steps[run_id]:
             return
         self._last_steps[run_id] = step.number
         self._log_metrics(run_id, step.metrics, step.number)
@@ -88,13 +91,6 @@ class MLflowTracker(Tracker):
         tags = {RUN: self._run, TRIAL: key}
         run: Any = self._client.create_run(self._experiment, tags=tags, run_name=f"{self._run} {name}")
         return str(run.info.run_id)
-
-    def _last_step(self, run_id: str) -> int:
-        """Return the last stored rung of a run."""
-        if run_id not in self._last_steps:
-            history = self._client.get_metric_history(run_id, "examples_seen")
-            self._last_steps[run_id] = max((metric.step for metric in history), default=0)
-        return self._last_steps[run_id]
 
     def log_status(self, trial: TrackedTrial) -> None:
         run_id = self._run_of(trial)

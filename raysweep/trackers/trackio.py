@@ -58,6 +58,7 @@ class TrackioTracker(Tracker):
 
     def _run_of(self, name: str, settings: dict[str, Any]) -> Any:
         import trackio
+        from trackio.sqlite_storage import SQLiteStorage
 
         if name != self._open_name:
             self._finish()
@@ -72,15 +73,10 @@ class TrackioTracker(Tracker):
                 auto_log_cpu=False,
             )
             self._open_name = name
-            self._next_steps.setdefault(name, self._stored_steps(name))
+            if name not in self._next_steps:
+                last = SQLiteStorage.get_max_step_for_run(self._project, f"{self._run} {name}")
+                self._next_steps[name] = 0 if last is None else int(last) + 1
         return self._open
-
-    def _stored_steps(self, name: str) -> int:
-        """Return the step after the last one stored by an earlier session, 0 without one."""
-        from trackio.sqlite_storage import SQLiteStorage
-
-        last = SQLiteStorage.get_max_step_for_run(self._project, f"{self._run} {name}")
-        return 0 if last is None else int(last) + 1
 
     def _finish(self) -> None:
         if self._open is not None:

@@ -73,7 +73,7 @@ def check_curves(curves: Curves, run: Path) -> None:
 
 
 def fill_repeatedly(run: Path, settings: Mapping[str, Any]) -> None:
-    """Track a run twice, and once more after it was resumed."""
+    """Track a run twice, and again after a resume."""
     config = TrackersConfig.model_validate(settings)
     for _ in range(2):
         tracking.fill(config, LocalFolder(run))
@@ -82,7 +82,7 @@ def fill_repeatedly(run: Path, settings: Mapping[str, Any]) -> None:
 
 
 def add(curves: Curves, name: str, step: int, metric: str, value: float) -> None:
-    """Add a value, which must not exist yet."""
+    """Add a value; fail if the step already has one."""
     steps = curves.setdefault(int(name.rpartition("-")[2]), {})
     assert metric not in steps.setdefault(step, {}), "duplicate value"
     steps[step][metric] = value

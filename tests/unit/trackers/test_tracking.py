@@ -144,7 +144,7 @@ def test_pauses_and_ends_are_logged_but_not_resumes(tmp_path: Path) -> None:
 
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    """A tracker in the place of TensorBoard."""
+    """Replace TensorBoard with a recording tracker."""
     recorder = Recorder()
     monkeypatch.setattr(tracking, "tracker_openers", lambda config, to: {"tensorboard": lambda: recorder})
     return recorder
