@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,19 +81,19 @@ def _decides(other: Sequence[Any], values: Sequence[Any]) -> bool:
 def _are_levels(values: Sequence[Any]) -> bool:
     """Return whether the values, ignoring None, are strings or numbers with few distinct values."""
     present = [value for value in values if value is not None]
-    if not all(map(_is_number, present)):
+    if not all(map(is_number, present)):
         return True
     num_values = len(set(present))
     return num_values == 1 or (num_values <= MAX_LEVELS and 2 * num_values <= len(present))
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _levels(name: str, values: Sequence[Any]) -> Axis:
     """Return an axis with each value at an integer: None first, then numbers in order, then strings alphabetically."""
-    ordered = sorted(set(values), key=_order)
+    ordered = sorted(set(values), key=_sort_key)
     place_of = {value: float(place) for place, value in enumerate(ordered)}
     places = np.array([place_of[value] for value in values])
     cells = np.arange(len(ordered), dtype=np.float64)
@@ -101,10 +101,9 @@ def _levels(name: str, values: Sequence[Any]) -> Axis:
     return Axis(name, places, cells, weights, is_levels=True)
 
 
-def _order(value: Any) -> tuple[bool, bool, float, str]:
-    is_number = _is_number(value)
-    number = float(value) if is_number else 0.0
-    return value is not None, not is_number, number, str(value)
+def _sort_key(value: Any) -> tuple[bool, bool, float, str]:
+    number = float(value) if is_number(value) else 0.0
+    return value is not None, not is_number(value), number, str(value)
 
 
 def _range(name: str, values: Sequence[Any]) -> Axis:

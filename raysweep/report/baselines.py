@@ -43,15 +43,17 @@ class ProbeComparison:
 
 def baselines_of(points: Iterable[Point]) -> tuple[Baseline, ...]:
     """Return the baselines by kind: the probe's by increasing parameter, others in stored order."""
-    by_name: dict[tuple[str, float | None, str | None], list[Point]] = defaultdict(list)
+    points_by_name: dict[tuple[str, float | None, str | None], list[Point]] = defaultdict(list)
     for point in points:
         if point.kind in BASELINES:
-            by_name[point.kind, point.value, point.label].append(point)
+            points_by_name[point.kind, point.value, point.label].append(point)
     baselines = []
-    for (kind, value, label), named_points in by_name.items():
-        by_split = {point.split: point for point in named_points}
-        baselines.append(Baseline(kind, value, label, named_points[0].width, by_split))
-    return tuple(sorted(baselines, key=lambda baseline: (BASELINES.index(baseline.kind), baseline.value or 0.0)))
+    for (kind, value, label), named_points in points_by_name.items():
+        width = named_points[0].width
+        points_by_split = {point.split: point for point in named_points}
+        baselines.append(Baseline(kind, value, label, width, points_by_split))
+    baselines.sort(key=lambda baseline: (BASELINES.index(baseline.kind), baseline.value or 0.0))
+    return tuple(baselines)
 
 
 def dominates(one: Point, other: Point) -> bool:

@@ -3,7 +3,7 @@
 A split is skipped if any member lacks per-query scores there.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -73,7 +73,7 @@ def certainty_of(
     replicated: Means = {}
     if "dev" in known:
         dev = known["dev"]
-        added = optimism(_stacked(dev, _trial_rows(dev)), seed)
+        added = optimism(stacked(dev, dev.names)[_trial_rows(dev)], seed)
         runs = StoredRuns(results, dev)
         noise = SeedNoise(runs.replicated())
         repeated = runs.repeated(front.names_on("dev"))
@@ -114,12 +114,6 @@ def _trained(
     return trained
 
 
-def _stacked(stored: QueryScores, rows: Iterable[int] | None = None) -> Float64Array:
-    """Return P and S (points, 2, queries) of the given rows of a split's points, by default of all."""
-    chosen = slice(None) if rows is None else list(rows)
-    return np.stack([stored.polarity[chosen], stored.similarity[chosen]], axis=1)
-
-
 def _trial_rows(stored: QueryScores) -> list[int]:
     return [row for row, name in enumerate(stored.names) if name[0] is not None]
 
@@ -134,7 +128,7 @@ def _assess(
 ) -> FrontUncertainty:
     members = front.names_on(stored.split)
     rivals = _trial_rows(stored)
-    scores = _stacked(stored)
+    scores = stacked(stored, stored.names)
     if stored.split == "dev":
         scores[rivals] -= added[:, None]
     minima, reference = NO_CONSTRAINTS, None
@@ -185,7 +179,8 @@ def _drops(known: Mapping[ScoredSplit, QueryScores], front: Front, added: Float6
         return {}
     dev, test = known["dev"], known["test"]
     both = [name for name in front.names_on("dev") if name in front.names_on("test")]
-    on_dev, on_test = _mean_of(dev, both), _mean_of(test, both)
+    on_dev: Float64Array = stacked(dev, both).mean(axis=0)
+    on_test: Float64Array = stacked(test, both).mean(axis=0)
     reference_on_dev, reference_on_test = _scores_of_reference(dev), _scores_of_reference(test)
     drops = {}
     for score, name in enumerate(("P", "S")):
@@ -195,12 +190,6 @@ def _drops(known: Mapping[ScoredSplit, QueryScores], front: Front, added: Float6
             of_reference = between_splits(reference_on_dev[score], reference_on_test[score])
         drops[name] = split_drop(on_dev[score], on_test[score], by_choosing, of_reference)
     return drops
-
-
-def _mean_of(stored: QueryScores, names: Sequence[PointName]) -> Float64Array:
-    """Return P and S (2, queries), averaged over points."""
-    mean: Float64Array = stacked(stored, names).mean(axis=0)
-    return mean
 
 
 def _scores_of_reference(stored: QueryScores) -> Float64Array | None:

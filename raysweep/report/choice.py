@@ -7,10 +7,11 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeGuard
+from typing import Any
 
 from raysweep.errors import InputError, did_you_mean
 from raysweep.metrics.pareto import knee, non_dominated
+from raysweep.report.axes import is_number
 from raysweep.report.front import Member, score_pair
 from raysweep.report.notes import why_no_intervals
 from raysweep.report.summary import Summary
@@ -21,7 +22,7 @@ from raysweep.uncertainty.interval import LEVEL
 
 Fields = Mapping[str, Any]  # a point's scores, identity and configuration, by name
 
-SCORES = ("polarity", "similarity", "retention", "accuracy", "objective")
+BY = ("objective", "polarity", "similarity", "retention", "accuracy")
 
 _MINIMA = {"polarity": 0.0, "accuracy": 0.0}  # other scores: -1
 
@@ -61,7 +62,7 @@ class Condition:
     def is_met(self, fields: Fields) -> bool:
         value = fields.get(self.name)
         if self.is_order:
-            return _is_number(value) and _ORDERS[self.sign](value, float(self.text))
+            return is_number(value) and _ORDERS[self.sign](value, float(self.text))
         return self._equals(value) != (self.sign == "!=")
 
     def _equals(self, value: Any) -> bool:
@@ -69,7 +70,7 @@ class Condition:
             return self.text.lower() in _ABSENT
         if isinstance(value, bool):
             return self.text.lower() == str(value).lower()
-        if not _is_number(value):
+        if not is_number(value):
             return bool(self.text == value)
         if _NUMBER.fullmatch(self.text) is None:
             return False
@@ -89,7 +90,7 @@ def read_conditions(
     """
     of_points = [name for fields in points for name in fields if name not in guards]
     names = [*dict.fromkeys([*of_points, *parameters]), *sorted(guards)]
-    scores = {*SCORES, *guards}
+    scores = {*BY, *guards}
     return [_read_condition(text, points, names, scores) for text in texts]
 
 
@@ -107,17 +108,15 @@ def _read_condition(text: str, points: Collection[Fields], names: Sequence[str],
     is_score = name in scores
     is_absence = value.lower() in _ABSENT
     if condition.is_order or (is_score and not is_absence):
-        _check_number(condition, values)
-        if is_score:
-            _check_score(condition)
+        _check_number(condition, values, is_score=is_score)
     return condition
 
 
-def _check_number(condition: Condition, values: Iterable[Any]) -> None:
+def _check_number(condition: Condition, values: Iterable[Any], *, is_score: bool) -> None:
     """Check that a condition's value is a number that the field's ``values`` can be compared with.
 
     Raises:
-        InputError: If it is not, or if the field holds strings.
+        InputError: If it is not, if the field holds strings, or if a score cannot have the value.
     """
     name, text = condition.name, condition.text
     words = sorted({value for value in values if isinstance(value, str)})
@@ -127,18 +126,10 @@ def _check_number(condition: Condition, values: Iterable[Any]) -> None:
     if _NUMBER.fullmatch(text) is None:
         several = "; use a separate --where for each condition" if " " in text else ""
         raise InputError(f"--where '{condition}': the value is {text!r}; allowed: a number{several}")
-
-
-def _check_score(condition: Condition) -> None:
-    minimum, number = _MINIMA.get(condition.name, -1.0), float(condition.text)
-    if minimum <= number <= 1:
-        return
-    hint = f"; {condition.text} percent is {number / 100:g}" if 1 < number <= 100 else ""
-    raise InputError(f"--where '{condition}': {condition.name} is {condition.text}; allowed: [{minimum:g}, 1]{hint}")
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    minimum, number = _MINIMA.get(name, -1.0), float(text)
+    if is_score and not minimum <= number <= 1:
+        hint = f"; {text} percent is {number / 100:g}" if 1 < number <= 100 else ""
+        raise InputError(f"--where '{condition}': {name} is {text}; allowed: [{minimum:g}, 1]{hint}")
 
 
 def why_none(conditions: Iterable[Condition], points: Collection[Fields]) -> str:
@@ -147,25 +138,15 @@ def why_none(conditions: Iterable[Condition], points: Collection[Fields]) -> str
     for condition in conditions:
         num_meeting = sum(condition.is_met(fields) for fields in points)
         values = [fields.get(condition.name) for fields in points]
-        reasons.append(
-            f"{num_meeting} of {len(points)} points meet {condition}{_describe_range(condition.name, values)}"
-        )
+        numbers = [value for value in values if is_number(value)]
+        words = sorted({value for value in values if isinstance(value, str)})
+        content = f"is {' or '.join(words[:20])}" if words else "is missing"
+        if numbers:
+            content = f"ranges from {min(numbers):.4g} to {max(numbers):.4g}"
+        reasons.append(f"{num_meeting} of {len(points)} points meet {condition} ({condition.name} {content})")
     return "; ".join(reasons)
 
 
-def _describe_range(name: str, values: Iterable[Any]) -> str:
-    """Return the range of numeric values, or the list of strings."""
-    values = list(values)
-    numbers = [value for value in values if _is_number(value)]
-    words = sorted({value for value in values if isinstance(value, str)})
-    if numbers:
-        return f" ({name} ranges from {min(numbers):.4g} to {max(numbers):.4g})"
-    return f" ({name} is {' or '.join(words[:20])})" if words else f" ({name} is missing)"
-
-
-BY = ("objective", "polarity", "similarity", "retention", "accuracy")
-
-_SCORES = tuple(name for name in BY if name != "objective")
 _WITH_INTERVALS = ("polarity", "similarity", "retention")
 
 
@@ -256,12 +237,17 @@ def choose(summary: Summary, selection: Selection) -> Chosen:
     if selection.knee and (selection.by or selection.top):
         raise InputError("--knee selects one point; it cannot be combined with --best or --top")
     candidates = candidates_of(summary, everything=selection.everything)
-    conditions = _conditions(summary, selection, candidates)
+    own_names = {name for candidate in candidates for name in candidate.own_fields}
+    measured = {score.guard for score in summary.results.guards}
+    guards = (measured | set(summary.results.info.guards)) - own_names
+    parameters = dict.fromkeys(name for trial in summary.results.trials for name in trial.config)
+    all_fields = [candidate.fields for candidate in candidates]
+    conditions = read_conditions(selection.conditions, all_fields, guards, parameters)
     meeting = [
         candidate for candidate in candidates if all(condition.is_met(candidate.fields) for condition in conditions)
     ]
     if not meeting:
-        return Chosen((), _why_none(summary, selection, candidates))
+        return Chosen((), _why_none(summary, selection, conditions, candidates))
     if selection.knee:
         eligible = [candidate for candidate in meeting if candidate.is_feasible] or meeting
         scores = [score_pair(candidate.dev) for candidate in eligible]
@@ -278,14 +264,6 @@ def choose(summary: Summary, selection: Selection) -> Chosen:
     return Chosen(tuple(ranked[: selection.top or 1]))
 
 
-def _conditions(summary: Summary, selection: Selection, candidates: Sequence[Candidate]) -> list[Condition]:
-    taken = {name for candidate in candidates for name in candidate.own_fields}
-    measured = {score.guard for score in summary.results.guards}
-    guards = (measured | set(summary.results.info.guards)) - taken
-    parameters = dict.fromkeys(name for trial in summary.results.trials for name in trial.config)
-    return read_conditions(selection.conditions, [candidate.fields for candidate in candidates], guards, parameters)
-
-
 def _rank(candidate: Candidate, by: str) -> tuple[bool, float, float]:
     """Return a sort key: points that meet the constraints first, then by decreasing score, then by objective."""
     return not candidate.is_feasible, -candidate.fields[by], -candidate.objective
@@ -300,7 +278,9 @@ def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
     results = summary.results
     members = {name_of_point(member.dev): member for member in summary.members}
     if not members:
-        raise InputError(f"{results.folder}: has no points to choose from, because {_why_empty(summary)}")
+        num_failed = sum(trial.status == "failed" for trial in results.trials)
+        failed = f" ({num_failed} of {len(results.trials)} failed)" if num_failed else ""
+        raise InputError(f"{results.folder}: has no points to choose from, because no trial finished a rung{failed}")
     configs = {trial.trial: trial.config for trial in results.trials}
     points = {name: member.dev for name, member in members.items()}
     if everything:
@@ -329,19 +309,11 @@ def _points_by_name(summary: Summary, split: ScoredSplit) -> dict[PointName, Poi
     return {name_of_point(point): point for point in points}
 
 
-def _why_empty(summary: Summary) -> str:
-    trials = summary.results.trials
-    if not trials:
-        return "no trial has started"
-    num_failed = sum(trial.status == "failed" for trial in trials)
-    failed = f" ({num_failed} of {len(trials)} failed)" if num_failed else ""
-    return f"no trial finished a rung{failed}"
-
-
-def _why_none(summary: Summary, selection: Selection, candidates: Sequence[Candidate]) -> str:
+def _why_none(
+    summary: Summary, selection: Selection, conditions: Sequence[Condition], candidates: Sequence[Candidate]
+) -> str:
     """Return how many points meet each condition, and whether points outside the front meet them all."""
     all_fields = [candidate.fields for candidate in candidates]
-    conditions = _conditions(summary, selection, candidates)
     group = "operating point" if selection.everything else "point on the front"
     reason = f"no {group} meets all conditions: {why_none(conditions, all_fields)}"
     if selection.everything:
@@ -378,7 +350,7 @@ def candidates_as_json(
 def _scores_as_json(summary: Summary, point: Point | None) -> dict[str, Any] | None:
     if point is None:
         return None
-    scores: dict[str, Any] = {name: getattr(point, name) for name in _SCORES}
+    scores: dict[str, Any] = {name: getattr(point, name) for name in BY if name != "objective"}
     known = summary.intervals_of(point)
     if known is None:
         return {**scores, "intervals": None, "why_no_intervals": why_no_intervals_of(summary, point)}

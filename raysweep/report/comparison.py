@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from raysweep.report.baselines import dominates
 from raysweep.report.summary import SPLITS, Summary
-from raysweep.report.tables import kind_name, show, show_area
+from raysweep.report.tables import kind_name, show_area, show_pair
 from raysweep.results.types import Point
 
 
@@ -20,17 +20,13 @@ def probe_sentences(summary: Summary) -> list[str]:
             dominated = "no front member dominates it"
         else:
             name = f"{kind_name(member)} of trial {member.trial} at step {member.step}"
-            dominated = f"{name} dominates it with {_scores(member)}"
+            dominated = f"{name} dominates it with {show_pair(member)}"
         sentences.append(
             f"On {split}, the front dominates {probes.num_dominated} of the {probes.num_points} points of the probe, and "
             f"its hypervolume is {show_area(summary.areas[split].front)}, compared with {show_area(probes.area)} for the "
-            f"probe. Its best point by the objective on dev is {kind_name(best)} with {_scores(best)}; {dominated}."
+            f"probe. Its best point by the objective on dev is {kind_name(best)} with {show_pair(best)}; {dominated}."
         )
     return sentences
-
-
-def _scores(point: Point) -> str:
-    return f"P {show(point.polarity)}, S {show(point.similarity)}"
 
 
 def baseline_lines(summary: Summary) -> Iterator[str]:
@@ -60,4 +56,4 @@ def baseline_lines(summary: Summary) -> Iterator[str]:
 
 def _line(name: str, point: Point, is_dominated: bool) -> str:
     verdict = "dominated" if is_dominated else "not dominated"
-    return f"{name} on {point.split}: {_scores(point)}, {verdict} by the front"
+    return f"{name} on {point.split}: {show_pair(point)}, {verdict} by the front"

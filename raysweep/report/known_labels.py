@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from raysweep.output import ABSENT, TextTable
+from raysweep.output import TextTable
 from raysweep.report.summary import SPLITS, Summary
-from raysweep.report.tables import kind_name, show, show_area, show_share
+from raysweep.report.tables import kind_name, score_cells, show_area, show_share
 
 KNOWN_LABELS_TEXT = (
     "If the labels of the pool are known, a sentence can be scored by cos_R plus g times the query's predicted probability "
@@ -22,11 +22,7 @@ def known_labels_table(summary: Summary) -> TextTable:
     for member in summary.labeled:
         cells = [str(member.dev.trial), str(member.dev.step), kind_name(member.dev)]
         for split in SPLITS:
-            point = member.on(split)
-            if point is None:
-                cells += [ABSENT] * len(_SCORES)
-            else:
-                cells += [show(point.polarity), show(point.similarity), show(point.retention)]
+            cells += score_cells(member.on(split))[: len(_SCORES)]
         rows.append(tuple(cells))
     return TextTable(("trial", "step", "kind", *scores), tuple(rows), frozenset({"kind"}))
 

@@ -121,17 +121,21 @@ def compare_runs(sides: Sequence[Side]) -> SideBySide:
             points = side.front.feasible_on(split) if has_same_constraints else side.front.on(split)
             area = hypervolume([score_pair(point) for point in points], start)
             fronts[split].append(CountedFront(side.label, side.summary, split, points, area))
+    pairs = [(front, first) for first, *others in fronts.values() for front in others]
+    with_members = [(front, first) for front, first in pairs if front.summary.members and first.summary.members]
+    level = 1 - (1 - LEVEL) / len(with_members) if with_members else LEVEL  # Bonferroni
     best_names = tuple(side.best.name if side.best else None for side in sides)
     best_points = SettingDifference("best point", best_names)
+    versions = [{"version": side.summary.results.info.version} for side in sides]
     return SideBySide(
         sides=tuple(sides),
         splits=splits,
         reference_points=reference_points,
         areas={split: tuple(front.area for front in by_run) for split, by_run in fronts.items()},
-        differences=tuple(_differences(fronts)),
+        differences=tuple(difference(front, first, level) for front, first in with_members),
         level=LEVEL,
         dominations=tuple(_dominations(sides, splits)),
-        settings=tuple(_settings(sides)),
+        settings=(*_differing([side.settings for side in sides]), *_differing(versions)),
         best_configs=(best_points, *_differing([side.best_config for side in sides])),
         notes=(*_notes(sides, splits), *notes),
     )
@@ -182,27 +186,19 @@ def _why_incomparable(sides: Sequence[Side], split: ScoredSplit) -> str:
             return f"{why} in {side.label}" if why else f"the front of {side.label} is not scored on {split}"
     first, *others = with_front
     for side in others:
-        why = _why_other_data(side, first, split) or _why_other_reference(side, first, split)
-        if why:
+        if why := _why_other_data(side, first, split):
             return why
     return ""
 
 
 def _why_other_data(side: Side, first: Side, split: ScoredSplit) -> str:
-    """Return the reason if the numbers of queries or pool sentences show that two runs were scored on different data."""
+    """Return the reason if the sizes or the reference encoder's scores show that two runs were scored on different data."""
     info, first_info = side.summary.results.info, first.summary.results.info
-    numbers = {
-        "queries": (info.num_queries.get(split), first_info.num_queries.get(split)),
-        "sentences in the retrieval pool": (info.num_pool.get(split), first_info.num_pool.get(split)),
-    }
-    for unit, (number, first_number) in numbers.items():
+    units = {"num_queries": "queries", "num_pool": "sentences in the retrieval pool"}
+    for field_name, unit in units.items():
+        number, first_number = getattr(info, field_name).get(split), getattr(first_info, field_name).get(split)
         if number != first_number:
             return f"on {split}, {side.label} has {number} {unit}, and {first.label} has {first_number}"
-    return ""
-
-
-def _why_other_reference(side: Side, first: Side, split: ScoredSplit) -> str:
-    """Return the reason if the stored scores of the reference encoder show that two runs were scored on different data."""
     point, first_point = side.summary.references.get(split), first.summary.references.get(split)
     if point is None or first_point is None:
         return ""
@@ -242,14 +238,6 @@ def _reference_points(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> d
     return points
 
 
-def _differences(fronts: Mapping[ScoredSplit, Sequence[CountedFront]]) -> Iterator[AreaDifference]:
-    """Yield the difference between each run's front and the first run's, with simultaneous intervals."""
-    pairs = [(front, first) for first, *others in fronts.values() for front in others]
-    with_members = [(front, first) for front, first in pairs if front.summary.members and first.summary.members]
-    for front, first in with_members:
-        yield difference(front, first, level=1 - (1 - LEVEL) / len(with_members))
-
-
 # Points and settings
 
 
@@ -261,19 +249,6 @@ def _dominations(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> Iterat
                 dominated = [point for point in other_front if any(dominates(member, point) for member in front)]
                 names = tuple(point.name for point in dominated)
                 yield Domination(split, side.label, other.label, names, len(other_front))
-
-
-_INFO = ("model", "prompt", "polarity_weight", "similarity", "constraints", "num_trials", "seed", "version")
-
-
-def _settings(sides: Sequence[Side]) -> Iterator[SettingDifference]:
-    """Yield the differences between the runs' files if all have one, else between their ledgers."""
-    infos = [side.summary.results.info for side in sides]
-    if all(side.settings for side in sides):
-        yield from _differing([side.settings for side in sides])
-        yield from _differing([{"version": info.version} for info in infos])
-    else:
-        yield from _differing([{name: getattr(info, name) for name in _INFO} for info in infos])
 
 
 def _differing(mappings: Sequence[Mapping[str, Any]]) -> Iterator[SettingDifference]:

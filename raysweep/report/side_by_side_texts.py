@@ -154,10 +154,19 @@ def _run_as_json(comparison: SideBySide, number: int) -> dict[str, Any]:
     side = comparison.sides[number]
     results = side.summary.results
     areas = {split: areas[number] if side.front.members else None for split, areas in comparison.areas.items()}
-    scores = ("polarity", "similarity", "retention")
-    fronts: dict[str, list[dict[str, Any]]] = {split: [] for split in comparison.splits}
+    fronts: dict[str, list[dict[str, Any]]] = {}
     for split in comparison.splits:
+        fronts[split] = []
         for point in side.front.on(split):
-            fronts[split].append({"point": point.name, **{name: getattr(point, name) for name in scores}})
-    status = {"label": side.label, "run": results.folder, "status": results.status, "num_trials": len(results.trials)}
-    return {**status, "hypervolume": areas, "front": fronts}
+            values: dict[str, Any] = {"point": point.name}
+            for name in ("polarity", "similarity", "retention"):
+                values[name] = getattr(point, name)
+            fronts[split].append(values)
+    return {
+        "label": side.label,
+        "run": results.folder,
+        "status": results.status,
+        "num_trials": len(results.trials),
+        "hypervolume": areas,
+        "front": fronts,
+    }

@@ -50,9 +50,9 @@ class TrialSummary:
 
     trial: Trial
     rungs: tuple[Rung, ...]
-    objectives: tuple[float, ...]  # of each rung's best point
-    best: Point | None
-    best_points: tuple[Point, ...] = ()  # of each rung
+    best_points: tuple[Point, ...]  # of each rung
+    objectives: tuple[float, ...]  # of ``best_points``
+    best: Point | None = None
     objective: float = 0.0  # of ``best``
     is_feasible: bool = False  # of ``best``
 
@@ -202,7 +202,11 @@ def _hypervolume(points: Iterable[Point], objective: Objective) -> float:
 
 
 def _trials(results: Results, criterion: Criterion) -> tuple[TrialSummary, ...]:
-    best_points = _best_point_by_rung(results.points, criterion)
+    points_by_rung: dict[tuple[int, int], list[Point]] = defaultdict(list)  # on dev, by trial and step
+    for point in results.points:
+        if point.split == "dev" and point.trial is not None and point.step is not None:
+            points_by_rung[point.trial, point.step].append(point)
+    best_points = {rung: max(points, key=criterion.rank) for rung, points in points_by_rung.items()}
     rungs_by_trial: dict[int, dict[int, Rung]] = defaultdict(dict)  # and by step; a rung's last record counts
     for rung in results.rungs:
         if (rung.trial, rung.step) in best_points:
@@ -210,36 +214,17 @@ def _trials(results: Results, criterion: Criterion) -> tuple[TrialSummary, ...]:
     summaries = []
     for trial in sorted(results.trials, key=lambda trial: trial.trial):
         by_step = rungs_by_trial[trial.trial]
-        steps = sorted(by_step)
-        rungs = tuple(by_step[step] for step in steps)
-        points = [best_points[trial.trial, step] for step in steps]
-        summary = _trial_summary(trial, rungs, points, criterion)
+        rungs = tuple(by_step[step] for step in sorted(by_step))
+        points = tuple(best_points[trial.trial, rung.step] for rung in rungs)
+        objectives = tuple(criterion.info.objective(point) for point in points)
+        summary = TrialSummary(trial, rungs, points, objectives)
+        if points:
+            best = max(points, key=criterion.rank)
+            summary = replace(
+                summary,
+                best=best,
+                objective=criterion.info.objective(best),
+                is_feasible=criterion.is_feasible(best),
+            )
         summaries.append(summary)
     return tuple(summaries)
-
-
-def _best_point_by_rung(points: Iterable[Point], criterion: Criterion) -> dict[tuple[int, int], Point]:
-    """Return the best dev point of each (trial, step)."""
-    points_by_rung: dict[tuple[int, int], list[Point]] = defaultdict(list)
-    for point in points:
-        if point.split == "dev" and point.trial is not None and point.step is not None:
-            points_by_rung[point.trial, point.step].append(point)
-    return {rung: max(candidates, key=criterion.rank) for rung, candidates in points_by_rung.items()}
-
-
-def _trial_summary(
-    trial: Trial, rungs: tuple[Rung, ...], points: Sequence[Point], criterion: Criterion
-) -> TrialSummary:
-    """Summarize a trial, given the best point of each rung."""
-    if not points:
-        return TrialSummary(trial, rungs=(), objectives=(), best=None)
-    best = max(points, key=criterion.rank)
-    return TrialSummary(
-        trial=trial,
-        rungs=rungs,
-        objectives=tuple(criterion.info.objective(point) for point in points),
-        best=best,
-        best_points=tuple(points),
-        objective=criterion.info.objective(best),
-        is_feasible=criterion.is_feasible(best),
-    )

@@ -27,6 +27,11 @@ def show(score: float) -> str:
     return f"{100 * score:.1f}"
 
 
+def show_pair(point: Point) -> str:
+    """Format P and S of a point, such as ``P 70.0, S 40.0``."""
+    return f"P {show(point.polarity)}, S {show(point.similarity)}"
+
+
 def show_area(area: float) -> str:
     """Format a hypervolume of scores in [0, 1] as that of scores x100, one decimal."""
     return f"{1e4 * area:.1f}"
@@ -353,6 +358,9 @@ def settings_table(summary: Summary) -> TextTable:
         status += f" ({results.reason})"
     counts = Counter(standing(trial) for trial in results.trials)
     listed = ", ".join(f"{count} {name}" for name, count in counts.items())
+    varied = varied_parameters(results.trials, info.searched)
+    config = results.trials[0].config if results.trials else {}
+    common = [f"{name} {short(value)}" for name, value in config.items() if name not in varied and value is not None]
     rows = (
         ("status", status),
         ("trials", f"{trial_counts(summary)}: {listed}" if listed else trial_counts(summary)),
@@ -368,7 +376,7 @@ def settings_table(summary: Summary) -> TextTable:
         ("retrieval", f"k = {info.k}, {info.rank_weights} rank weights"),
         ("objective", objective_formula(info)),
         ("constraints", constraints_text(info) or ABSENT),
-        ("common to all trials", _common_parameters(summary) or ABSENT),
+        ("common to all trials", ", ".join(common) or ABSENT),
         ("seed", str(info.seed)),
         ("raysweep", info.version),
         ("packages", ", ".join(map(" ".join, info.packages.items())) or ABSENT),
@@ -383,13 +391,3 @@ def shown_prompt(prompt: str) -> str:
 
 def _by_split(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{split} {count:,}" for split, count in counts.items())
-
-
-def _common_parameters(summary: Summary) -> str:
-    """Return the parameters that have the same value in all trials."""
-    trials = summary.results.trials
-    if not trials:
-        return ""
-    varied = varied_parameters(trials, summary.results.info.searched)
-    common = {name: value for name, value in trials[0].config.items() if name not in varied and value is not None}
-    return ", ".join(f"{name} {short(value)}" for name, value in common.items())

@@ -17,6 +17,7 @@ from raysweep.report.tables import (
     member_marks,
     score_cells,
     show,
+    show_pair,
 )
 from raysweep.report.texts import CORRECTED, limits_text
 from raysweep.report.trust import trust_lines
@@ -90,7 +91,7 @@ def _caption_lines(summary: Summary, front: TextTable, num_shown: int, omitted_g
     if limits := limits_text(summary.results):
         yield f"constraints: {limits}"
     for split, reference in summary.references.items():
-        yield f"R on {split}: P {show(reference.polarity)}, S {show(reference.similarity)}"
+        yield f"R on {split}: {show_pair(reference)}"
     yield from calibration_lines(summary)
     yield from baseline_lines(summary)
     for split, area in summary.areas.items():

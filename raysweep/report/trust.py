@@ -12,9 +12,9 @@ from raysweep.report.texts import (
     MEANS_TEXT,
     REPLICATED_TEXT,
 )
-from raysweep.results.query_scores import PointName
-from raysweep.results.types import ScoredSplit, key_name
-from raysweep.uncertainty.front import Floor, FrontUncertainty
+from raysweep.results.query_scores import name_of_point
+from raysweep.results.types import ScoredSplit
+from raysweep.uncertainty.front import Floor
 from raysweep.uncertainty.interval import Interval
 from raysweep.uncertainty.selection import Drop
 
@@ -43,7 +43,7 @@ def trust_sentences(summary: Summary) -> list[str]:
             sentences.append(_floor_sentence(split, front.floor, front.noise))
     where = summary.certainty.compared_on
     if where is not None:
-        sentences.append(_knee_sentence(where, summary.uncertainty[where]))
+        sentences.append(_knee_sentence(summary, where))
     sentences += [_drop_sentence(score, drop) for score, drop in summary.certainty.drops.items()]
     return sentences
 
@@ -59,25 +59,19 @@ def _floor_sentence(split: ScoredSplit, floor: Floor, noise: str) -> str:
     return f"{difference} The lower bound is not above 0: it is unclear whether the front beats this floor."
 
 
-def _knee_sentence(split: ScoredSplit, front: FrontUncertainty) -> str:
+def _knee_sentence(summary: Summary, split: ScoredSplit) -> str:
+    front = summary.uncertainty[split]
+    names = {name_of_point(member.dev): member.dev.name for member in summary.members}
     region = front.knee_region
-    if len(region) == 1:
-        (name,) = region
-        share = front.members[name].knee_share
-        return f"On {split}, the knee is {_short(name)} in {share:.0%} of the resamples."
-    shares = []
-    for name in region[:MAX_NAMES]:
-        share = front.members[name].knee_share
-        shares.append(f"{_short(name)} ({share:.0%})")
-    if len(region) > MAX_NAMES:
-        shares.append(f"{len(region) - MAX_NAMES} more")
-    return f"On {split}, the knee is one of {len(region)} members, by share of resamples: {', '.join(shares)}."
-
-
-def _short(name: PointName) -> str:
-    """Return a point's name as ``export --point`` accepts it, such as ``3:2`` or ``3:2:concat=0.3``."""
-    trial, step, kind, value = name
-    return f"{trial}:{step}" + ("" if kind == "plain" else f":{key_name((kind, value))}")
+    shares = [(names[name], front.members[name].knee_share) for name in region]
+    if len(shares) == 1:
+        ((name, share),) = shares
+        return f"On {split}, the knee is {name} in {share:.0%} of the resamples."
+    listed = [f"{name} ({share:.0%})" for name, share in shares[:MAX_NAMES]]
+    num_others = len(shares) - len(listed)
+    if num_others:
+        listed.append(f"{num_others} more")
+    return f"On {split}, the knee is one of {len(shares)} members, by share of resamples: {', '.join(listed)}."
 
 
 def _drop_sentence(score: str, drop: Drop) -> str:

@@ -22,14 +22,13 @@ TITLE = "Front members"
 def member_table(summary: Summary) -> str:
     """Return the table by decreasing similarity on dev; the headings of its guard columns include the limits."""
     content = front_table(summary)
-    measured = {name: score.at_least for member in summary.members for name, score in member.guards.items()}
-    guard_columns = []
-    for name, minimum in sorted(measured.items()):
+    minima = {name: score.at_least for member in summary.members for name, score in member.guards.items()}
+    columns = []
+    for column in content.columns:
+        minimum = minima.get(column)
         limit = "" if minimum is None else f" ≥\N{NO-BREAK SPACE}{show(minimum)}"
-        guard_columns.append(name + limit)
-    num_others = len(content.columns) - len(guard_columns)  # the guards come last
-    columns = (*content.columns[:num_others], *guard_columns)
-    return table(dataclasses.replace(content, columns=columns), TITLE, "members")
+        columns.append(column + limit)
+    return table(dataclasses.replace(content, columns=tuple(columns)), TITLE, "members")
 
 
 def member_values(member: Member, index: int, summary: Summary) -> Json:

@@ -50,12 +50,14 @@ class ShownPoints:
         stored = [point for point in summary.results.points if point.split == "dev" and point.trial is not None]
         if len(stored) <= MAX_POINTS:
             return cls(tuple(stored), len(stored))
-        required_ids = {id(member.dev) for member in summary.members} | {id(trial.best) for trial in summary.trials}
-        required = {index for index, point in enumerate(stored) if id(point) in required_ids}
-        num_others = max(0, MAX_POINTS - len(required))
-        evenly = np.linspace(0, len(stored) - 1, num_others, dtype=np.int64)
-        indices = sorted(required | set(evenly.tolist()))
-        return cls(tuple(stored[index] for index in indices), len(stored))
+        required_ids = {id(member.dev) for member in summary.members}
+        required_ids |= {id(trial.best) for trial in summary.trials}
+        indices = {index for index, point in enumerate(stored) if id(point) in required_ids}
+        num_others = max(0, MAX_POINTS - len(indices))
+        evenly_spaced = np.linspace(0, len(stored) - 1, num_others, dtype=np.int64)
+        indices.update(evenly_spaced.tolist())
+        points = [stored[index] for index in sorted(indices)]
+        return cls(tuple(points), len(stored))
 
     @property
     def indices(self) -> dict[Point, int]:

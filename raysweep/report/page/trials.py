@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from raysweep.output import ABSENT, TextTable, escape_controls, escape_html
+from raysweep.report.axes import is_number
 from raysweep.report.page.markup import scroll_box, wrap_terms
 from raysweep.report.page.points import Json, scaled
 from raysweep.report.statuses import STATUS_STYLES, standing, with_sign
@@ -26,8 +27,7 @@ def plain_value(value: Any) -> Value:
     """Return a parameter's value as a finite number or as text; None if it does not apply."""
     if value is None:
         return None
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and abs(value) < 1e300 and math.isfinite(value):
+    if is_number(value) and abs(value) < 1e300 and math.isfinite(value):
         return float(f"{value:.6g}") if isinstance(value, float) else int(value)
     return escape_controls(str(value))
 
@@ -147,8 +147,11 @@ def _trial_row(trial_summary: TrialSummary, names: Sequence[str], columns: Seque
     trial, rungs = trial_summary.trial, trial_summary.rungs
     examples = f"{rungs[-1].examples_seen:,}" if rungs else ABSENT
     values = [trial.config.get(name) for name in names]
+    best = trial_summary.best
+    scores = (ABSENT,) * 3 if best is None else (show(best.polarity), show(best.similarity), show(best.retention))
     texts = [
-        *_score_texts(trial_summary),
+        objective_cell(trial_summary),
+        *scores,
         str(len(rungs)),
         examples,
         f"{trial.seconds:,.0f}",
@@ -157,14 +160,6 @@ def _trial_row(trial_summary: TrialSummary, names: Sequence[str], columns: Seque
     cells = [str(trial.trial), _status_cell(trial), *(wrap_terms(text) for text in texts)]
     row = [f'<td class="{column.style}">{cell}</td>' for column, cell in zip(columns, cells, strict=True)]
     return f"<tr>{''.join(row)}</tr>"
-
-
-def _score_texts(trial_summary: TrialSummary) -> list[str]:
-    """Return the objective, P, S and retention of the best point."""
-    best = trial_summary.best
-    if best is None:
-        return [ABSENT] * 4
-    return [objective_cell(trial_summary), show(best.polarity), show(best.similarity), show(best.retention)]
 
 
 def _status_cell(trial: Trial) -> str:

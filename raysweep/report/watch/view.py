@@ -152,11 +152,15 @@ def _select_members(members: Sequence[Member], num_members: int) -> list[Member]
 def _plot(summary: Summary, width: int, height: int) -> list[str]:
     """Plot P against S on dev: all rungs of all trials, the front, its knee and the reference encoder."""
     on_dev = [point for point in summary.results.points if point.split == "dev"]
+    rungs = [point for point in on_dev if point.trial is not None]
+    references = [point for point in on_dev if point.kind == "reference"]
+    front = [member.dev for member in summary.members]
+    knees = [member.dev for member in summary.members if member.is_knee]
     layers = [
-        Layer("·", "rungs", _pairs(point for point in on_dev if point.trial is not None)),
-        Layer("R", "reference encoder", _pairs(point for point in on_dev if point.kind == "reference")),
-        Layer("●", "front", _pairs(member.dev for member in summary.members)),
-        Layer("★", "knee", _pairs(member.dev for member in summary.members if member.is_knee)),
+        Layer("·", "rungs", _pairs(rungs)),
+        Layer("R", "reference encoder", _pairs(references)),
+        Layer("●", "front", _pairs(front)),
+        Layer("★", "knee", _pairs(knees)),
     ]
     lines = scatter(layers, min(width, MAX_PLOT_WIDTH), height)
     legends = [f"{layer.sign} {layer.legend}" for layer in layers if layer.points]

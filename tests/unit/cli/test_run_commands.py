@@ -63,7 +63,7 @@ def quick_figures(monkeypatch):
 RESULTS = ("finished", "running", "killed", "cut off", "resumed")
 
 ERRORS = {
-    "empty": "no trial has started",
+    "empty": "no trial finished a rung",
     "failed": "no trial finished a rung (3 of 3 failed)",
     "damaged": "line 1 is not an event",
     "no run": "not a run folder",

@@ -27,7 +27,7 @@ PROBES = {0.1: (0.68, 0.455), 0.3: (0.72, 0.45), 1.0: (0.76, 0.40), 3.0: (0.95, 
 
 
 def example_baselines() -> list[Point]:
-    """The probe and a SetFit model on both splits, published scores on test."""
+    """Return a probe and a SetFit model on both splits, and published scores on test."""
     points = []
     for split in BOTH:
         points += [baseline(split, "probe", *scores, value=value) for value, scores in reversed(PROBES.items())]
@@ -51,13 +51,13 @@ def scores(point: Point) -> tuple[float, float]:
 
 
 def cells(summary: Summary) -> dict[str, dict[str, str]]:
-    """Of the table of baselines, by their names and the columns."""
+    """Return the cells of the table of baselines by name and column."""
     table = baseline_table(summary)
     return {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
 
 
 def test_baselines_do_not_change_the_front(tmp_path: Path) -> None:
-    """Though one of them would dominate much of it."""
+    """Baselines stay off the front even if they dominate its members."""
     without = summary_of(tmp_path / "without", [])
     summary = summary_of(tmp_path / "with", example_baselines())
     assert summary.members == without.members

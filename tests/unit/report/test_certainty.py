@@ -89,7 +89,7 @@ def test_areas_and_knee_have_intervals(summary: Summary) -> None:
 
 
 def test_differences_from_the_knee_are_paired_on_the_same_queries(tmp_path: Path) -> None:
-    """Against SciPy's paired t test, with its interval."""
+    """Differences and intervals equal those of SciPy's paired t test."""
     summary = summary_of(made(tmp_path))
     certainty = summary.certainty
     assert certainty.compared_on == "test"
@@ -291,7 +291,7 @@ def test_rungs_of_one_configuration_share_their_seeds(tmp_path: Path) -> None:
 
 
 def with_replicates(folder: Path, *, replicate: bool = True) -> LocalFolder:
-    """Two trials of two rungs, of which the first is run again, and test scores of the front."""
+    """Write two trials with two rungs, a replicate of the first, and test scores of the front."""
     configs = [{"loss": "triplet", "learning_rate": rate} for rate in (1e-5, 3e-5)]
     rungs = [[(0.80, 0.42), (0.84, 0.40)], [(0.86, 0.36), (0.88, 0.33)]]
     trials = [StoredTrial(config, "completed", "", scores) for config, scores in zip(configs, rungs, strict=True)]

@@ -109,7 +109,7 @@ def test_knee_excludes_best_and_top(summary):
 @pytest.mark.parametrize(
     ("trials", "reason"),
     [
-        ([], "no trial has started"),
+        ([], "no trial finished a rung"),
         ([StoredTrial({"loss": "triplet"}, "failed", "it broke", [])] * 2, "no trial finished a rung (2 of 2 failed)"),
         ([StoredTrial({"loss": "triplet"}, "running", "", [])], "no trial finished a rung"),
     ],

@@ -139,7 +139,7 @@ def test_control_characters_are_escaped(tmp_path: Path) -> None:
 
 
 class Growing:
-    """A run that a driver, which this process is, writes to between the looks at it."""
+    """A run whose driver is this process; it appends events between snapshots."""
 
     def __init__(self, folder: Path, steps: list[Callable[[Ledger], None]]) -> None:
         write_ledger(folder, random_trials(4), StoredSweep(finish=None))
@@ -218,7 +218,7 @@ def test_progress_of_front_scores_is_shown(tmp_path: Path) -> None:
         "running, 1:10",
         "running, 1:20",
         "running, 1:10",  # by its own event
-        "running, 1:10",  # guards do not count; and no line for the look that found nothing new
+        "running, 1:10",  # guards do not count; and no line for a snapshot without news
         "completed, 1:10",
     ]
     assert [line[1] for line in lines[1:6]] == [

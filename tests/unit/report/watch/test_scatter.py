@@ -10,7 +10,7 @@ pairs = st.lists(st.tuples(scores, scores), min_size=1, max_size=30)
 
 
 def positions(lines: list[str], sign: str) -> list[tuple[int, int]]:
-    """The rows from the bottom and columns of a sign within the axes."""
+    """Return the positions of a sign within the axes, as rows from the bottom and columns."""
     body = [line[LABEL_WIDTH + 2 :] for line in lines[1:-2]]
     return [
         (len(body) - 1 - row, column)
