@@ -111,7 +111,7 @@ class _Gains:
     """A model of the next rung's gain in each score: the mean of a forest and of boosted trees.
 
     Boosted trees are better if the effects of parameters add up, as in synthetic grids; the forest is better on the
-    recorded table.
+    recording.
     """
 
     forest: Any

@@ -16,7 +16,7 @@ Hutter, H. Hoos, K. Leyton-Brown, "An Efficient Approach for Assessing Hyperpara
 from a random forest).
 
 If the effects of parameters are mostly additive, a Gaussian process learns more from a few hundred configurations than
-trees do: it explains 86% of the variance of P in the recorded table, boosted trees 77%, cross-validated.
+trees do: it explains 86% of the variance of P in the recording, boosted trees 77%, cross-validated.
 """
 
 from collections.abc import Sequence

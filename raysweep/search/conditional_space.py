@@ -173,7 +173,7 @@ def _parameters(parameters: Parameters, prefix: str, condition: OneOf | None) ->
 
 
 def _is_freezing_level(option: Scalar) -> bool:
-    """Return whether the option is a freezing level; recorded tables may use the name "freezing" for anything."""
+    """Return whether the option is a freezing level; recordings may use the name "freezing" for anything."""
     try:
         check_level(str(option))
     except InputError:

@@ -189,7 +189,7 @@ class Scheduler:
         return None
 
     def amend(self, number: int, values: Mapping[str, Any]) -> None:
-        """Run a trial that was just proposed with these values instead, if a recorded table lacks the proposed ones."""
+        """Run a trial that was just proposed with these values instead, if a recording lacks the proposed ones."""
         self.proposer.amend(number, values)
         self._begin(number, values)
 

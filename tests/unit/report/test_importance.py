@@ -1,4 +1,4 @@
-"""Importance against exact functional ANOVA, on synthetic grids and the recorded table, with most trials paused early."""
+"""Importance against exact functional ANOVA, on synthetic grids and the recording, with most trials paused early."""
 
 import dataclasses
 import itertools
@@ -93,7 +93,7 @@ def test_shares_hold_with_70_percent_of_trials_paused_after_one_rung(seed):
     assert max_difference(shares(axes, last_known), exact) > GRID_TOLERANCE  # scores of unequal budgets do not
 
 
-def read_recorded_table():
+def read_recording():
     """Return the recorded configurations, the best scores of each rung (trials, rungs, targets), and R's scores."""
     frame = pd.read_parquet(ROOT / "benchmarks" / "sst2_polarity_256.parquet").sort_values(["trial", "examples_seen"])
     frame["objective"] = (frame["polarity"] + frame["similarity"]) / 2
@@ -111,7 +111,7 @@ def test_shares_of_the_recorded_table_hold_with_70_percent_of_trials_paused():
 
     Extrapolated scores of paused trials shrink to the mean, so the shares themselves change.
     """
-    configs, scores, untrained = read_recorded_table()
+    configs, scores, untrained = read_recording()
     axes = axes_of(configs, list(configs[0]))
     at_full_budget = [shares(axes, scores[:, -1, target]) for target in range(len(TARGETS))]
     thirds = []
@@ -128,8 +128,8 @@ def test_shares_of_the_recorded_table_hold_with_70_percent_of_trials_paused():
 
 
 def test_untrained_scores_reduce_the_bias_from_selected_trials():
-    """Of the recorded table only the best quarter after the first rung goes on; what the first rung brought helps the rest."""
-    configs, scores, untrained = read_recorded_table()
+    """Of the recording only the best quarter after the first rung goes on; what the first rung brought helps the rest."""
+    configs, scores, untrained = read_recording()
     axes = axes_of(configs, list(configs[0]))
     objective = TARGETS.index("objective")
     after_first_rung = scores[:, 0, objective]

@@ -116,7 +116,7 @@ def test_compare_omits_test(partial: Run, tmp_path: Path) -> None:
         assert f"Not compared on test: {reason}." in comparison.notes
 
 
-def test_recorded_tables_omit_test(partial: Run, tmp_path: Path) -> None:
+def test_recordings_omit_test(partial: Run, tmp_path: Path) -> None:
     def splits(run: Run) -> set[str]:
         recording = read_run(LocalFolder(run.folder))
         return {split for trial in recording.configurations for scores in trial.rungs.values() for split in scores}
