@@ -53,7 +53,7 @@ SETTINGS = (
 
 STABILITIES = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 
-Found = dict[str, list[float]]  # values of each quantity, sweep by sweep
+Measured = dict[str, list[float]]  # values of each quantity, sweep by sweep
 
 
 def main() -> None:
@@ -74,8 +74,8 @@ def main() -> None:
     stabilities: dict[str, list[Any]] = {}
     for setting in [SETTINGS[number] for number in arguments.settings]:
         for case in arguments.cases:
-            found, stability = play(case, setting, sweeps, arguments.seed)
-            rows.append({"setting": setting.name, "case": case, **found})
+            measured, stability = play(case, setting, sweeps, arguments.seed)
+            rows.append({"setting": setting.name, "case": case, **measured})
             print(_line(rows[-1]), flush=True)
             if stability:
                 stabilities[setting.name] = stability
@@ -105,45 +105,45 @@ CASES = (
 
 def play(case: str, setting: Setting, sweeps: int, seed: int) -> tuple[dict[str, float], list[Any]]:
     """Return means over simulated sweeps of one case, and the rows of the stability table, only for ``selected``."""
-    found: Found = defaultdict(list)
+    measured: Measured = defaultdict(list)
     stability: list[tuple[float, bool]] = []
     for index in range(sweeps):
         rng = np.random.default_rng([seed, SETTINGS.index(setting), CASES.index(case), index])
         if case == "queries":
-            _play_queries(setting, rng, found)
+            _play_queries(setting, rng, measured)
         elif case == "selected":
-            stability += _play_selected(setting, rng, found, on_dev=index % 4 == 0)
+            stability += _play_selected(setting, rng, measured, on_dev=index % 4 == 0)
         elif case.endswith("selected"):
-            _play_selected_runs(setting, int(case[0]), rng, found)
+            _play_selected_runs(setting, int(case[0]), rng, measured)
         else:
-            _play_runs(setting, int(case[0]), rng, found)
-    return {name: float(np.mean(values)) for name, values in found.items()}, _stability_rows(stability)
+            _play_runs(setting, int(case[0]), rng, measured)
+    return {name: float(np.mean(values)) for name, values in measured.items()}, _stability_rows(stability)
 
 
-def _play_queries(setting: Setting, rng: np.random.Generator, found: Found) -> None:
+def _play_queries(setting: Setting, rng: np.random.Generator, measured: Measured) -> None:
     trials = 6
     scores = trial_scores(setting, trials, 4, rng)
     encoders = Encoders.of_scores(setting, scores, np.repeat(np.arange(trials), 4), setting.shared)
-    _measure(encoders, setting, trials, rng, found)
+    _measure(encoders, setting, trials, rng, measured)
 
 
-def _measure(encoders: Encoders, setting: Setting, trials: int, rng: np.random.Generator, found: Found) -> None:
+def _measure(encoders: Encoders, setting: Setting, trials: int, rng: np.random.Generator, measured: Measured) -> None:
     """Score the encoders on new queries, and record whether intervals cover the truth."""
     everything = encoders.joined(limits(setting, trials))
     scores = Queries.draw(setting, trials + 1, rng).scores(everything, rng)
-    _note(encoders.truth, everything.truth, scores, found)
+    _note(encoders.truth, everything.truth, scores, measured)
 
 
-def _note(truth: Float64Array, of_all: Float64Array, scores: Float64Array, found: Found) -> None:
+def _note(truth: Float64Array, of_all: Float64Array, scores: Float64Array, measured: Measured) -> None:
     """Record coverages. ``truth`` (points, 2) are the members; R and the oracle follow in ``of_all`` and ``scores``."""
     num = len(truth)
     result = front.assess(_judged(scores, num), seed=0)
     points = list(result.members.values())
-    found["P"] += _covers([point.polarity for point in points], truth[:, 0])
-    found["S"] += _covers([point.similarity for point in points], truth[:, 1])
+    measured["P"] += _covers([point.polarity for point in points], truth[:, 0])
+    measured["S"] += _covers([point.similarity for point in points], truth[:, 1])
     retentions = [point.retention for point in points if point.retention is not None]
-    found["retention"] += _covers(retentions, truth[:, 1] / of_all[num, 1])
-    _note_areas(result.hypervolume, result.share, of_all, num, found)
+    measured["retention"] += _covers(retentions, truth[:, 1] / of_all[num, 1])
+    _note_areas(result.hypervolume, result.share, of_all, num, measured)
 
 
 def _judged(scores: Float64Array, num: int, trained: Trained | None = None) -> front.FrontQueryScores:
@@ -161,21 +161,23 @@ def _judged(scores: Float64Array, num: int, trained: Trained | None = None) -> f
     )
 
 
-def _note_areas(area: Interval | None, share: Interval | None, truth: Float64Array, num: int, found: Found) -> None:
+def _note_areas(
+    area: Interval | None, share: Interval | None, truth: Float64Array, num: int, measured: Measured
+) -> None:
     assert area is not None and share is not None
     begin = truth[num] * [1.0, 0.5]
     true_area = hypervolume(truth[:num], begin)
     true_limit = hull_area(truth[num + 1 :], begin)
-    found["hypervolume"].append(area.contains(true_area))
-    found["share"].append(share.contains(true_area / true_limit))
-    found["half-width of share"].append(share.half_width)
+    measured["hypervolume"].append(area.contains(true_area))
+    measured["share"].append(share.contains(true_area / true_limit))
+    measured["half-width of share"].append(share.half_width)
 
 
 def _covers(intervals: Sequence[Interval], truth: Float64Array) -> list[float]:
-    return [float(np.mean([each.contains(value) for each, value in zip(intervals, truth, strict=True)]))]
+    return [float(np.mean([interval.contains(value) for interval, value in zip(intervals, truth, strict=True)]))]
 
 
-def _play_runs(setting: Setting, runs: int, rng: np.random.Generator, found: Found) -> None:
+def _play_runs(setting: Setting, runs: int, rng: np.random.Generator, measured: Measured) -> None:
     trials, points = 8, 3
     scores = trial_scores(setting, trials, points, rng)
     numbers = np.repeat(np.arange(trials), points)
@@ -195,16 +197,16 @@ def _play_runs(setting: Setting, runs: int, rng: np.random.Generator, found: Fou
     num = len(scores)
     noise = SeedNoise(replicated)
     means = [mean for one in configurations.intervals(replicated, limit_scores[0], noise) for mean in one]
-    found["P"] += _covers([mean.polarity for mean in means], truth[:num, 0])
-    found["S"] += _covers([mean.similarity for mean in means], truth[:num, 1])
+    measured["P"] += _covers([mean.polarity for mean in means], truth[:num, 0])
+    measured["S"] += _covers([mean.similarity for mean in means], truth[:num, 1])
     retentions = [mean.retention for mean in means if mean.retention is not None]
-    found["retention"] += _covers(retentions, truth[:num, 1] / truth[num, 1])
-    trained = Trained([Scored.by_all_runs(each) for each in replicated], noise)
+    measured["retention"] += _covers(retentions, truth[:num, 1] / truth[num, 1])
+    trained = Trained([Scored.by_all_runs(replicates) for replicates in replicated], noise)
     result = front.assess(_judged(np.concatenate([by_run[0], limit_scores]), num, trained), seed=0)
-    _note_areas(result.hypervolume, result.share, truth, num, found)
+    _note_areas(result.hypervolume, result.share, truth, num, measured)
 
 
-def _play_selected_runs(setting: Setting, runs: int, rng: np.random.Generator, found: Found) -> None:
+def _play_selected_runs(setting: Setting, runs: int, rng: np.random.Generator, measured: Measured) -> None:
     """Train every configuration once and those on the front ``runs`` times, and select the front from all."""
     trials, points = 40, 3
     numbers = np.repeat(np.arange(trials), points)
@@ -216,7 +218,7 @@ def _play_selected_runs(setting: Setting, runs: int, rng: np.random.Generator, f
     of_limits: dict[ScoredSplit, Float64Array] = {}
     for split in SPLITS:
         queries = Queries.draw(setting, trials + 1, rng)
-        of_runs = np.stack([queries.scores(each, rng) for each in tuned])
+        of_runs = np.stack([queries.scores(encoder, rng) for encoder in tuned])
         scores[split] = of_runs.reshape(runs, trials, points, 2, -1)
         of_limits[split] = queries.scores(untrained, rng)
     run = SimulatedRun(setting, scores, of_limits)
@@ -225,10 +227,10 @@ def _play_selected_runs(setting: Setting, runs: int, rng: np.random.Generator, f
         rows = sorted({points * ((trial or 0) % trials) + int(value or 0) for trial, _, _, value in members})
         truth = np.concatenate([encoders.over_seeds(moves.logits)[rows], untrained.truth])
         for split, result in certainty.fronts.items():
-            own: Found = defaultdict(list)
+            own: Measured = defaultdict(list)
             _note_areas(result.hypervolume, result.share, truth, len(rows), own)
             for quantity, values in own.items():
-                found[f"on {split}{name}: {quantity}"] += values
+                measured[f"on {split}{name}: {quantity}"] += values
 
 
 class _SeedMoves:
@@ -246,7 +248,7 @@ class _SeedMoves:
 
 
 def _play_selected(
-    setting: Setting, rng: np.random.Generator, found: Found, *, on_dev: bool
+    setting: Setting, rng: np.random.Generator, measured: Measured, *, on_dev: bool
 ) -> list[tuple[float, bool]]:
     """Record coverages on test and, if requested, on dev: each rival's stability, and whether it truly is on the front."""
     trials, points = 256, 4
@@ -258,28 +260,30 @@ def _play_selected(
     rivals = _near_front(means, candidates.std(axis=-1) / np.sqrt(setting.num_queries))
     members = np.array(non_dominated(means))
     chosen = encoders.chosen(members)
-    _measure(chosen, setting, trials, rng, found)
+    _measure(chosen, setting, trials, rng, measured)
     if not on_dev:
         return []
     added = (means[members] - chosen.truth).mean(axis=0)
     nested = selection.optimism(candidates[rivals], seed=0)
     for score, name in enumerate(("P", "S")):
-        found[f"selection added to {name}"].append(added[score])
-        found[f"nested estimate for {name}"].append(nested[score])
+        measured[f"selection added to {name}"].append(added[score])
+        measured[f"nested estimate for {name}"].append(nested[score])
     of_all = chosen.joined(limits(setting, trials)).truth
     judged = dev[np.concatenate([members, np.arange(len(numbers), len(dev))])]
-    _note_on_dev("on dev", chosen.truth, of_all, judged, found)
+    _note_on_dev("on dev", chosen.truth, of_all, judged, measured)
     judged[: len(members)] -= nested[:, None]
-    _note_on_dev("on dev, moved", chosen.truth, of_all, judged, found)
+    _note_on_dev("on dev, moved", chosen.truth, of_all, judged, measured)
     return list(_stabilities(encoders, candidates, rivals))
 
 
-def _note_on_dev(name: str, truth: Float64Array, of_all: Float64Array, scores: Float64Array, found: Found) -> None:
+def _note_on_dev(
+    name: str, truth: Float64Array, of_all: Float64Array, scores: Float64Array, measured: Measured
+) -> None:
     """Record coverages like :func:`_note`, under separate names."""
-    own: Found = defaultdict(list)
+    own: Measured = defaultdict(list)
     _note(truth, of_all, scores, own)
     for quantity in QUANTITIES:
-        found[f"{name}: {quantity}"] += own[quantity]
+        measured[f"{name}: {quantity}"] += own[quantity]
 
 
 def _near_front(means: Float64Array, errors: Float64Array) -> Any:
@@ -298,10 +302,10 @@ def _stabilities(encoders: Encoders, candidates: Float64Array, rivals: Any) -> I
         yield stability, row in truly
 
 
-def _stability_rows(found: Sequence[tuple[float, bool]]) -> list[Any]:
+def _stability_rows(measured: Sequence[tuple[float, bool]]) -> list[Any]:
     rows = []
     for low, high in itertools.pairwise(STABILITIES):
-        inside = [truly for stability, truly in found if low < stability <= high]
+        inside = [truly for stability, truly in measured if low < stability <= high]
         if inside:
             rows.append((f"{low:g} to {high:g}", f"{len(inside):,}", f"{np.mean(inside):.2f}"))
     return rows

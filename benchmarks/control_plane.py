@@ -64,7 +64,7 @@ def main() -> None:
         arguments.repeats or chosen.repeats,
     )
     with measure.workplace() as temporary:
-        found = measure.machine()
+        machine = measure.machine()
         paused = _held_and_revived(size, arguments, temporary / "paused")
         seconds = [_of_one_second(size, arguments, temporary / f"seconds-{turn}") for turn in range(size.repeats)]
     floor = size.of_one_second / SLOTS
@@ -102,7 +102,7 @@ def main() -> None:
         "of_one_second": seconds,
         "sampler": arguments.sampler,
     }
-    measure.finish("control_plane", figures, found, arguments.json)
+    measure.finish("control_plane", figures, machine, arguments.json)
 
 
 def _arguments() -> argparse.Namespace:
@@ -210,17 +210,17 @@ def _search(
 
 def _accounted(folder: Path, num_trials: int, *, num_rungs: int, num_holds: int) -> dict[str, int]:
     """Return how many trials were lost, and how many trials or rungs occur twice."""
-    found: Counter[tuple[str, int]] = Counter()
+    counts: Counter[tuple[str, int]] = Counter()
     completed = set()
     for event in read_events(folder / "ledger.jsonl"):
         match event:
             case TrialStarted() | TrialPaused() | TrialResumed() | TrialEnded():
-                found[event.kind, event.trial] += 1
+                counts[event.kind, event.trial] += 1
             case RungFinished():
-                found[f"rung {event.step}", event.trial] += 1
+                counts[f"rung {event.step}", event.trial] += 1
         if isinstance(event, TrialEnded) and event.status == TrialStatus.COMPLETED:
             completed.add(event.trial)
-    twice = {trial for (_, trial), count in found.items() if count > 1}
+    twice = {trial for (_, trial), count in counts.items() if count > 1}
     lost = 0
     for number in range(num_trials):
         done = workless.size_of(workless.rungs_file(folder, number))
@@ -228,7 +228,7 @@ def _accounted(folder: Path, num_trials: int, *, num_rungs: int, num_holds: int)
         lost += number not in completed or done < num_rungs or assignments < num_holds + 1
         if done > num_rungs or assignments > num_holds + 1:
             twice.add(number)
-    strangers = {trial for _, trial in found} - set(range(num_trials))
+    strangers = {trial for _, trial in counts} - set(range(num_trials))
     return {"lost": lost, "doubled": len(twice | strangers)}
 
 

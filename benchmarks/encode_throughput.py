@@ -37,10 +37,10 @@ Floats = npt.NDArray[np.float32]
 def main() -> None:
     arguments = _arguments()
     with measure.workplace():
-        found = measure.machine()
-        peers.preload(found["device"])
-        figures = _run(arguments, found)
-    measure.finish("encode_throughput", figures, found, arguments.json)
+        machine = measure.machine()
+        peers.preload(machine["device"])
+        figures = _run(arguments, machine)
+    measure.finish("encode_throughput", figures, machine, arguments.json)
 
 
 def _arguments() -> argparse.Namespace:
@@ -53,14 +53,14 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-def _run(arguments: argparse.Namespace, found: dict[str, Any]) -> dict[str, Any]:
+def _run(arguments: argparse.Namespace, machine: dict[str, Any]) -> dict[str, Any]:
     data = sst2.locate(arguments.data)
     texts = [text for text, _ in sst2.rows(data.train, "train", arguments.sentences)]
-    device = "cpu" if found["device"] == "cpu" else "cuda"
+    device = "cpu" if machine["device"] == "cpu" else "cuda"
     stock = Peer("stock fp32", encode_stock, texts, device)
     compared = [stock] + [Peer(f"ours {name}", encode_ours, texts, device, name) for name in ("fp32", "bf16")]
     report = peers.side_by_side(compared, patient=arguments.patient)
-    auto = f"ours {found['auto']}"
+    auto = f"ours {machine['auto']}"
     rows, figures = [], {}
     for peer in compared:
         embeddings, untokenized = peer.result
@@ -77,7 +77,7 @@ def _run(arguments: argparse.Namespace, found: dict[str, Any]) -> dict[str, Any]
             "mean_cosine": float(cosines.mean()),
             "least_cosine": float(cosines.min()),
         }
-    print(f"{data.name}, {len(texts):,} sentences in {NUM_SLICES} slices; auto is {found['auto']} here\n")
+    print(f"{data.name}, {len(texts):,} sentences in {NUM_SLICES} slices; auto is {machine['auto']} here\n")
     print(measure.table(HEADER, rows))
     print(report)
     with_tokens = figures[auto]["examples_per_second"] / stock.rate
@@ -90,7 +90,7 @@ def _run(arguments: argparse.Namespace, found: dict[str, Any]) -> dict[str, Any]
         "ratio_without_tokenizing": without,
         "data": data.name,
         "sentences": len(texts),
-        "auto": found["auto"],
+        "auto": machine["auto"],
         "rounds": stock.counted,
         "rows": figures,
     }

@@ -107,7 +107,7 @@ def main() -> None:
         print(_summary(rows))
         return
     with measure.workplace() as temporary:
-        found = measure.machine()
+        machine = measure.machine()
         rows = []
         for row in _measure(arguments, arguments.artifacts or temporary):
             rows.append(row)
@@ -116,7 +116,7 @@ def main() -> None:
                 _append(arguments.keep, row)
     print(f"\n{_summary(rows)}")
     figures = {"rows": [asdict(row) for row in rows], "differences": _differences(rows), "kept": _kept(rows)}
-    measure.finish("front_options", figures, found, arguments.json)
+    measure.finish("front_options", figures, machine, arguments.json)
 
 
 def _arguments() -> argparse.Namespace:
@@ -248,7 +248,7 @@ class Experiment:
         encoded = Encoded(self._embed(self.test.queries), self._embed(self.test.pool)).under(head)
         keys = [("class_concat", value) for value in self.sweep.evaluation.points.class_concat]
         scores = operating_points.score_encoded(encoded, self.test, keys)
-        points = [(float(each.polarity.mean()), float(each.similarity.mean())) for each in scores.values()]
+        points = [(float(scored.polarity.mean()), float(scored.similarity.mean())) for scored in scores.values()]
         calibration = calibration_of(head, encoded.queries, self.test.query_labels, self.test.split)
         assert encoded.query_classes is not None
         right = encoded.query_classes.argmax(axis=1) == self.test.query_labels
@@ -328,21 +328,21 @@ def _line(row: Row) -> str:
 
 def _by_name(rows: Sequence[Row], task: str) -> dict[tuple[str, str], dict[int, Row]]:
     """Group the rows of a task by option and weights, then by seed."""
-    found: dict[tuple[str, str], dict[int, Row]] = {}
+    by_option: dict[tuple[str, str], dict[int, Row]] = {}
     for row in rows:
         if row.task == task:
-            found.setdefault((row.option, row.weights), {})[row.seed] = row
-    return found
+            by_option.setdefault((row.option, row.weights), {})[row.seed] = row
+    return by_option
 
 
 def _differences(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return the mean difference in share from the baseline and its 90% interval, by task, option and weights."""
     return [
-        {"task": task, "option": name[0], "weights": name[1], **_paired(by_seed, found[BASELINE])}
+        {"task": task, "option": name[0], "weights": name[1], **_paired(by_seed, by_option[BASELINE])}
         for task in dict.fromkeys(row.task for row in rows)
-        for found in [_by_name(rows, task)]
-        if BASELINE in found
-        for name, by_seed in found.items()
+        for by_option in [_by_name(rows, task)]
+        if BASELINE in by_option
+        for name, by_seed in by_option.items()
     ]
 
 
@@ -363,17 +363,20 @@ def _paired(rows: Mapping[int, Row], baseline: Mapping[int, Row]) -> dict[str, A
 def _kept(rows: Sequence[Row]) -> list[str]:
     """Return the options that raise the share on every task, at least two: the interval is above 0 on each."""
     differences = _differences(rows)
-    tasks = {each["task"] for each in differences}
+    tasks = {difference["task"] for difference in differences}
     helps_on: dict[tuple[str, str], set[str]] = {}
-    for each in differences:
-        if each["low"] is not None and each["low"] > 0:
-            helps_on.setdefault((each["option"], each["weights"]), set()).add(each["task"])
+    for difference in differences:
+        if difference["low"] is not None and difference["low"] > 0:
+            helps_on.setdefault((difference["option"], difference["weights"]), set()).add(difference["task"])
     return [", ".join(name) for name, helped in helps_on.items() if len(tasks) > 1 and helped == tasks]
 
 
 def _summary(rows: Sequence[Row]) -> str:
     """Return a table for each task, and the options to keep."""
-    differences = {(each["task"], each["option"], each["weights"]): each for each in _differences(rows)}
+    differences = {
+        (difference["task"], difference["option"], difference["weights"]): difference
+        for difference in _differences(rows)
+    }
     tables = []
     for task in dict.fromkeys(row.task for row in rows):
         cells = [

@@ -51,12 +51,12 @@ def main() -> None:
     parser.add_argument("--commands", action="store_true", help="print the commands, and run none")
     arguments = parser.parse_args()
     data = sst2.locate(None)
-    found = steps(arguments.to.absolute(), data)
+    planned_steps = steps(arguments.to.absolute(), data)
     if arguments.commands:
-        print(*(shlex.join(step.command) for step in found), sep="\n")
+        print(*(shlex.join(step.command) for step in planned_steps), sep="\n")
         return
     _check_gpu()
-    code = run(found, arguments.to.absolute())
+    code = run(planned_steps, arguments.to.absolute())
     if data == sst2.DEMO:
         print(f"polarity: not run, as {NO_SST2}")
         code = FAILED
@@ -96,11 +96,11 @@ def _check_gpu() -> None:
         sys.exit(REFUSED)
 
 
-def run(found: Sequence[Step], folder: Path) -> int:
+def run(planned_steps: Sequence[Step], folder: Path) -> int:
     """Run the steps without output and return the exit code."""
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / "machine.json", json.dumps({**measure.machine(), "gpus": _gpus()}, indent=1) + "\n")
-    failed = [step.name for step in found if not _done(step, folder)]
+    failed = [step.name for step in planned_steps if not _done(step, folder)]
     if failed:
         print(f"failed: {', '.join(failed)}; the same command repeats them")
     else:

@@ -260,9 +260,9 @@ def _by_chance(rng: np.random.Generator) -> Retrieved:
 
 @contextlib.contextmanager
 def _without_waiting_for_the_disk() -> Iterator[None]:
-    kept = os.fsync
+    real_fsync = os.fsync
     os.fsync = lambda fd: None
     try:
         yield
     finally:
-        os.fsync = kept
+        os.fsync = real_fsync

@@ -96,14 +96,14 @@ def commit() -> str:
         return "unknown"
 
 
-def describe(found: Mapping[str, Any]) -> str:
+def describe(machine: Mapping[str, Any]) -> str:
     """Return the machine in a few lines."""
-    listed = ", ".join(found["lists_bf16"]) or "no"
+    listed = ", ".join(machine["lists_bf16"]) or "no"
     return (
-        f"machine: {found['cpu']}, {found['cores']} cores; device {found['device']}; torch {found['torch']}, "
-        f"{found['threads']} threads; load {found['load_at_start']:.1f} at the start\n"
-        f"bf16: listed by the processor: {listed}; a matrix product in bf16 runs at {found['bf16_gain']:.2f} times fp32's "
-        f"rate\ncommit: {found['commit']}, {found['date']}"
+        f"machine: {machine['cpu']}, {machine['cores']} cores; device {machine['device']}; torch {machine['torch']}, "
+        f"{machine['threads']} threads; load {machine['load_at_start']:.1f} at the start\n"
+        f"bf16: listed by the processor: {listed}; a matrix product in bf16 runs at {machine['bf16_gain']:.2f} times fp32's "
+        f"rate\ncommit: {machine['commit']}, {machine['date']}"
     )
 
 
@@ -118,11 +118,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join("  ".join(line).rstrip() for line in zip(*lines, strict=True))
 
 
-def finish(benchmark: str, figures: Mapping[str, Any], found: Mapping[str, Any], as_json: bool) -> None:
+def finish(benchmark: str, figures: Mapping[str, Any], machine: Mapping[str, Any], as_json: bool) -> None:
     """Print the machine and, with ``--json``, all figures as the last line."""
-    print(f"\n{describe(found)}")
+    print(f"\n{describe(machine)}")
     if as_json:
-        print(json.dumps({"benchmark": benchmark, **figures, "machine": dict(found)}), flush=True)
+        print(json.dumps({"benchmark": benchmark, **figures, "machine": dict(machine)}), flush=True)
 
 
 def busy_seconds() -> float:
@@ -156,15 +156,15 @@ def tree_seconds(pid: int) -> float:
 def peak_resident() -> int:
     """Return the peak resident memory of this process in bytes (Linux: VmHWM; 0 elsewhere)."""
     status = Path("/proc/self/status")
-    found = re.search(r"^VmHWM:\s*(\d+) kB$", status.read_text(), re.MULTILINE) if status.is_file() else None
-    return int(found[1]) << 10 if found else 0
+    match = re.search(r"^VmHWM:\s*(\d+) kB$", status.read_text(), re.MULTILINE) if status.is_file() else None
+    return int(match[1]) << 10 if match else 0
 
 
 def private_bytes() -> int:
     """Return the current private memory of this process in bytes (Linux; 0 elsewhere)."""
     rollup = Path("/proc/self/smaps_rollup")
     text = rollup.read_text() if rollup.is_file() else ""
-    return sum(int(found) << 10 for found in re.findall(r"^Private_(?:Clean|Dirty):\s*(\d+) kB$", text, re.MULTILINE))
+    return sum(int(size) << 10 for size in re.findall(r"^Private_(?:Clean|Dirty):\s*(\d+) kB$", text, re.MULTILINE))
 
 
 class Sampled(ABC):
@@ -216,15 +216,15 @@ def process_tree(pid: int) -> list[int]:
         except OSError:  # it ended meanwhile
             continue
         children[int(parent)].append(int(stat.parent.name))
-    found = [pid]
-    for one in found:
-        found += children[one]
-    return found
+    pids = [pid]
+    for one in pids:
+        pids += children[one]
+    return pids
 
 
 def _proportional(pid: int) -> int:
     try:
-        found = re.search(r"^Pss:\s*(\d+) kB$", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+        match = re.search(r"^Pss:\s*(\d+) kB$", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
     except OSError:
         return 0
-    return int(found[1]) << 10 if found else 0
+    return int(match[1]) << 10 if match else 0

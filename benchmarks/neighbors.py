@@ -86,9 +86,9 @@ def _no_vectors() -> VectorFile:
 def main() -> None:
     arguments = _arguments()
     with measure.workplace() as temporary:
-        found = measure.machine()
+        machine = measure.machine()
         figures = _run(arguments, temporary)
-    measure.finish("neighbors", figures, found, arguments.json)
+    measure.finish("neighbors", figures, machine, arguments.json)
 
 
 def _arguments() -> argparse.Namespace:

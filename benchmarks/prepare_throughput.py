@@ -48,9 +48,9 @@ class Run:
 def main() -> None:
     arguments = _arguments()
     with measure.workplace() as temporary:
-        found = measure.machine()
+        machine = measure.machine()
         figures = _run(arguments, temporary)
-    measure.finish("prepare_throughput", figures, found, arguments.json)
+    measure.finish("prepare_throughput", figures, machine, arguments.json)
 
 
 def _arguments() -> argparse.Namespace:

@@ -79,10 +79,10 @@ def _arguments() -> argparse.Namespace:
 def available() -> list[str]:
     """Return the tables' names, such as ``hpobench-car``. Raise InputError if the package is not installed."""
     package = _package()
-    found = []
+    names = []
     for kind, source in SOURCES.items():
-        found += [f"{kind}-{dataset}" for dataset in getattr(package, source.class_name).available_dataset_names]
-    return found
+        names += [f"{kind}-{dataset}" for dataset in getattr(package, source.class_name).available_dataset_names]
+    return names
 
 
 def write(name: str, folder: Path, num_configurations: int, seed: int) -> Path:

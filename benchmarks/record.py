@@ -79,8 +79,8 @@ class Recording:
             "storage.runs": self.runs,
             "storage.artifacts": self.runs / "artifacts",
         }
-        given = [text for key, value in options.items() for text in (f"--{key}", str(value))]
-        return [sys.executable, "-m", "raysweep", "run", self.space, "--resume-or-start", *given]
+        flags = [text for key, value in options.items() for text in (f"--{key}", str(value))]
+        return [sys.executable, "-m", "raysweep", "run", self.space, "--resume-or-start", *flags]
 
 
 def main() -> None:
@@ -143,8 +143,8 @@ def located(recording: Recording) -> tuple[Path, Path | None]:
     if recording.data in made_data.KINDS:
         folder = recording.runs / "data"
         return made_data.write(recording.data, folder, NUM_MADE_TRAIN, NUM_MADE_TEST, recording.seed)
-    given = os.environ.get("RAYSWEEP_DATA_DIR")
-    folder = Path(given) if given else measure.ROOT.parent / "shared" / "data"
+    data_folder = os.environ.get("RAYSWEEP_DATA_DIR")
+    folder = Path(data_folder) if data_folder else measure.ROOT.parent / "shared" / "data"
     train, test = FILES[recording.data]
     for name in (train, test):
         if name is not None and not (folder / name).is_file():

@@ -106,17 +106,17 @@ def located() -> list[str]:
     paths = [path for part in FOLDERS for kind in SUFFIXES for path in sorted((folder / part).glob(kind))]
     if not paths:
         print(f"no recordings in {folder.name}/ ({', '.join(SUFFIXES)}); only the published scores are used")
-    found = [name for path in paths for name in _ways_to_take(path)]
-    given = os.environ.get("RAYSWEEP_DATA_DIR")
-    data = Path(given) if given else measure.ROOT.parent / "shared" / "data"
+    names = [name for path in paths for name in _ways_to_take(path)]
+    data_folder = os.environ.get("RAYSWEEP_DATA_DIR")
+    data = Path(data_folder) if data_folder else measure.ROOT.parent / "shared" / "data"
     published = data / "replay" / "sst2_published_epochs.csv"
     if published.is_file():
-        found += [f"{published}:model={model}" for model in PUBLISHED]
+        names += [f"{published}:model={model}" for model in PUBLISHED]
     else:
         print(f"published scores are missing: {published}")
-    if not found:
+    if not names:
         raise InputError("no recording exists; pass some with --tables FILE...")
-    return found
+    return names
 
 
 def _ways_to_take(path: Path) -> list[str]:

@@ -116,8 +116,8 @@ def _resampled_means(values: Sequence[float], size: int, random: np.random.Gener
 
 def _resamples(values: Sequence[float], size: int, random: np.random.Generator) -> Float64Array:
     """Return ``size`` resamples with replacement, (size, values)."""
-    given = np.asarray(values, dtype=np.float64)
-    chosen: Float64Array = given[random.integers(len(given), size=(size, len(given)))]
+    samples = np.asarray(values, dtype=np.float64)
+    chosen: Float64Array = samples[random.integers(len(samples), size=(size, len(samples)))]
     return chosen
 
 

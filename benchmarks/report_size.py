@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="make the run in this folder, and leave it there")
     arguments = parser.parse_args()
     trials = arguments.trials or (100 if arguments.quick else 1000)
-    found = measure.machine()
+    machine = measure.machine()
     with measure.workplace() as place:
         folder = arguments.keep or place / "run"
         num_stored = MadeRun(folder, trials, arguments.rungs).make()
@@ -43,7 +43,7 @@ def main() -> None:
     ratio = 30 / seconds
     print(f"\nratio: {ratio:.2f} (30 s over the seconds taken)")
     figures = {"ratio": ratio, "seconds": seconds, "mebibytes": mebibytes, "stored": num_stored, "trials": trials}
-    measure.finish("report_size", figures, found, arguments.json)
+    measure.finish("report_size", figures, machine, arguments.json)
 
 
 if __name__ == "__main__":

@@ -39,9 +39,9 @@ LIMIT_SECONDS = 1800.0
 def main() -> None:
     arguments = _arguments()
     with measure.workplace() as temporary:
-        found = measure.machine()
+        machine = measure.machine()
         figures = _run(arguments, temporary)
-    measure.finish("same_artifacts", figures, found, arguments.json)
+    measure.finish("same_artifacts", figures, machine, arguments.json)
 
 
 def _arguments() -> argparse.Namespace:

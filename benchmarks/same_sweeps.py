@@ -37,9 +37,9 @@ def main() -> None:
     parser = measure.parser("benchmarks.same_sweeps", __doc__)
     arguments = parser.parse_args()
     with measure.workplace() as temporary:
-        found = measure.machine()
+        machine = measure.machine()
         figures = _run(arguments, temporary)
-    measure.finish("same_sweeps", figures, found, arguments.json)
+    measure.finish("same_sweeps", figures, machine, arguments.json)
 
 
 def _run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:

@@ -43,8 +43,8 @@ class Cell:
         registry.seed_globals(self.seed)
         sweep = self.recorded.sweep
         timed = _Timed(self.entry.make(sweep, self.seed))
-        found = curve(sweep, replay(sweep, timed, self.num_workers))
-        return Played(found, timed.seconds / len(sweep.trials))
+        regret = curve(sweep, replay(sweep, timed, self.num_workers))
+        return Played(regret, timed.seconds / len(sweep.trials))
 
 
 @dataclass(frozen=True)
@@ -122,12 +122,12 @@ class Kept:
 def _read(path: Path) -> Iterator[tuple[Key, Played]]:
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
-            found = json.loads(line)
+            cell = json.loads(line)
         except json.JSONDecodeError:
             continue
-        name, digest, row, code, num_workers, seed = found["key"]
-        budgets = tuple(float("inf") if budget is None else budget for budget in found["budgets"])
-        played = Played(Curve(found["area"], budgets), found["proposal_seconds"])
+        name, digest, row, code, num_workers, seed = cell["key"]
+        budgets = tuple(float("inf") if budget is None else budget for budget in cell["budgets"])
+        played = Played(Curve(cell["area"], budgets), cell["proposal_seconds"])
         yield (name, digest, row, code, num_workers, seed), played
 
 

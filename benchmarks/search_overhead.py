@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--samplers", type=lambda text: text.split(","), default=["mfgp", "tpe", "random", "nsga2"])
     arguments = parser.parse_args()
     trials = arguments.trials or (400 if arguments.quick else 2000)
-    found = measure.machine()
+    machine = measure.machine()
     figures: dict[str, Any] = {"trials": trials, "workers": arguments.workers, "rows": {}}
     for policy in ("growth", "pareto", "asha"):
         for sampler in arguments.samplers:
@@ -51,7 +51,7 @@ def main() -> None:
     first, last = (default["milliseconds_by_quarter"][i] for i in (0, 3))
     figures["ratio"] = 20.0 / last
     print(f"\nratio: {20.0 / last:.2f} (20 ms over the default's in the last quarter; it grew {last / first:.1f}-fold)")
-    measure.finish("search_overhead", figures, found, arguments.json)
+    measure.finish("search_overhead", figures, machine, arguments.json)
 
 
 def _play(sampler: str, policy: str, num_trials: int, num_workers: int) -> list[float]:

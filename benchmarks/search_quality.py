@@ -50,7 +50,7 @@ RESAMPLING_SEED = 0
 
 def main() -> None:
     arguments = _arguments()
-    found = measure.machine()
+    machine = measure.machine()
     try:
         names = arguments.tables or located()[: QUICK_TABLES if arguments.quick else None]
         tables = [Recorded.of(name) for name in names]
@@ -62,7 +62,7 @@ def main() -> None:
     kept = Kept(arguments.keep)
     play(plan, kept, arguments.processes)
     figures = report(plan, kept)
-    measure.finish("search_quality", figures, found, arguments.json)
+    measure.finish("search_quality", figures, machine, arguments.json)
 
 
 def _arguments() -> argparse.Namespace:

@@ -120,8 +120,10 @@ class Classifier:
     def _test(self, train: Rows, test: Rows, fold_seed: int) -> Answer:
         by_fold = []
         for fitted, tested in train.split(fold_seed):
-            kept = self.fit(train.take(fitted), train.take(tested), self.penalties, np.random.RandomState(self.seed))
-            by_fold.append([each.accuracy for each in kept])
+            folds_fitted = self.fit(
+                train.take(fitted), train.take(tested), self.penalties, np.random.RandomState(self.seed)
+            )
+            by_fold.append([each.accuracy for each in folds_fitted])
         shares = np.mean(by_fold, axis=0).round(4)
         chosen = int(shares.argmax())
         draws = np.random.RandomState(self.seed)
@@ -202,15 +204,15 @@ class Task:
 
 def tasks_of(folder: Path, names: Sequence[str], most_rows: int | None) -> list[Task]:
     """Return the tasks of a folder, with at most ``most_rows`` random rows of each split."""
-    found = []
+    tasks = []
     for name in names:
         if (folder / f"{name}.csv").is_file():
             rows = _rows(folder / f"{name}.csv", most_rows)
-            found.append(_task(name, rows, []))
+            tasks.append(_task(name, rows, []))
         else:
             parts = [_rows(folder / f"{name}_{part}.csv", most_rows) for part in ("train", "test")]
-            found.append(_task(name, *parts))
-    return found
+            tasks.append(_task(name, *parts))
+    return tasks
 
 
 def _task(name: str, train: list[tuple[str, str]], test: list[tuple[str, str]]) -> Task:
@@ -241,7 +243,7 @@ def main() -> None:
     arguments = _arguments()
     most_rows = QUICK_ROWS if arguments.quick else None
     with measure.workplace():
-        found = measure.machine()
+        machine = measure.machine()
         if arguments.tasks is None:
             tasks = [_task("demo", _some(sst2.rows("demo", "train"), most_rows), [])]
         else:
@@ -251,7 +253,7 @@ def main() -> None:
             embed = _embedder(name)
             figures[name] = {task.name: _figures(task, embed(task.texts), arguments.seeds) for task in tasks}
             _show(name, figures[name])
-    measure.finish("senteval_fit", {"models": figures, "seeds": arguments.seeds}, found, arguments.json)
+    measure.finish("senteval_fit", {"models": figures, "seeds": arguments.seeds}, machine, arguments.json)
 
 
 def _arguments() -> argparse.Namespace:
@@ -287,7 +289,7 @@ def _show(name: str, figures: dict[str, Any]) -> None:
     cells = []
     for task, values in figures.items():
         listed = [", ".join(f"{share:.2f}" for share in values[part]) for part in ("test", "dev")]
-        epochs = statistics.median(epoch for each in values["epochs"] for epoch in each)
+        epochs = statistics.median(epoch for epochs_of_fold in values["epochs"] for epoch in epochs_of_fold)
         cells.append([task, f"{statistics.median(values['test']):.2f}", *listed, epochs])
     print(
         f"\n{measure.table((name, 'median', 'each seed', 'where the penalty is chosen', 'epochs'), cells)}", flush=True

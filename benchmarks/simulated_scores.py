@@ -102,16 +102,16 @@ class Queries:
         """Return P and S (points, 2, queries) of the encoders. Other parts are drawn per point."""
         shared = encoders.shared[:, None]
         parts = np.sqrt(shared), np.sqrt(0.7 * (1 - shared)), np.sqrt(0.3 * (1 - shared))
-        found = np.empty((len(encoders.logits), 2, len(self.difficulty)))
+        noise = np.empty((len(encoders.logits), 2, len(self.difficulty)))
         for score, common in enumerate((self.difficulty, self.closeness)):
             own = self.by_trial[score][encoders.trials]
             rest = rng.normal(size=own.shape)
-            found[:, score] = parts[0] * common + parts[1] * own + parts[2] * rest
+            noise[:, score] = parts[0] * common + parts[1] * own + parts[2] * rest
         k = encoders.setting.k
-        logits = encoders.logits[:, None] + encoders.deviations[:, None] * found[:, 0]
-        found[:, 0] = np.rint(k * expit(logits)) / k
-        found[:, 1] = encoders.similarity[:, None] + SIMILARITY_STD * found[:, 1]
-        return found
+        logits = encoders.logits[:, None] + encoders.deviations[:, None] * noise[:, 0]
+        noise[:, 0] = np.rint(k * expit(logits)) / k
+        noise[:, 1] = encoders.similarity[:, None] + SIMILARITY_STD * noise[:, 1]
+        return noise
 
 
 def limits(setting: Setting, trial: int) -> Encoders:
@@ -149,5 +149,5 @@ def _logits_of(polarity: Float64Array, deviations: Float64Array, k: int) -> Floa
         middle = (low + high) / 2
         is_below = _polarity(middle, deviations, k) < polarity
         low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
-    found: Float64Array = (low + high) / 2
-    return found
+    root: Float64Array = (low + high) / 2
+    return root

@@ -69,7 +69,7 @@ class Played:
     def _adds(self, curve: Curve, rung: int) -> bool:
         """Return whether this rung of a curve or any later one adds to the true front."""
         front = self.true_front.copy()
-        later = (point for each in range(rung, NUM_RUNGS + 1) for point in curve.points(each))
+        later = (point for later_rung in range(rung, NUM_RUNGS + 1) for point in curve.points(later_rung))
         return any(front.add(point) > 0 for point in later)
 
     @property
@@ -164,7 +164,7 @@ def end(policy: Policy, family: Family, seed: int, num_workers: int) -> dict[str
 
 def main() -> None:
     arguments = _arguments()
-    found = measure.machine()
+    machine = measure.machine()
     figures: dict[str, Any] = {}
     for policy in arguments.policies:
         figures[policy] = _judged(policy, arguments)
@@ -172,7 +172,7 @@ def main() -> None:
     finished = min(row["finished"] for name, row in first.items() if "slow" in name)
     figures["ratio"] = finished
     print(f"\nratio: {finished:.2f} (slow starters finished, the least of the rows of {arguments.policies[0]})")
-    measure.finish("stopping_quality", figures, found, arguments.json)
+    measure.finish("stopping_quality", figures, machine, arguments.json)
 
 
 def _arguments() -> Any:
@@ -208,8 +208,8 @@ def _measure(name: str, policy: Policy, family: Family, seed: int, workers: int)
 
 
 def _means(rows: Iterable[dict[str, float]]) -> dict[str, float]:
-    found = list(rows)
-    return {key: statistics.fmean(row[key] for row in found) for key in found[0]}
+    members = list(rows)
+    return {key: statistics.fmean(row[key] for row in members) for key in members[0]}
 
 
 if __name__ == "__main__":

@@ -49,9 +49,9 @@ storage: {{runs: {runs}}}
 def main() -> None:
     arguments = _arguments()
     with measure.workplace() as temporary:
-        found = measure.machine()
+        machine = measure.machine()
         figures = _run(arguments, temporary)
-    measure.finish("sweep_memory", figures, found, arguments.json)
+    measure.finish("sweep_memory", figures, machine, arguments.json)
 
 
 def _arguments() -> argparse.Namespace:
@@ -181,13 +181,13 @@ class KindMemory(measure.Sampled):
         if pid == self._pid:
             return "driver"
         title = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
-        found = re.match(r"ray::(?:IDLE)?([\w()]*)", title)
-        return found[1] if found else ""
+        match = re.match(r"ray::(?:IDLE)?([\w()]*)", title)
+        return match[1] if match else ""
 
 
 def _anonymous(pid: int) -> int:
-    found = re.search(r"^RssAnon:\s*(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    return int(found[1]) << 10 if found else 0
+    match = re.search(r"^RssAnon:\s*(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return int(match[1]) << 10 if match else 0
 
 
 if __name__ == "__main__":

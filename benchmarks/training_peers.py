@@ -194,8 +194,8 @@ def _measure(task: Task, model: SentenceTransformer) -> Scores | None:
         return None
     tuned = TunedEncoder(model, Tokens.open(task.prepared.tokens_artifact.folder))
     test = EvaluationSet.of(task.prepared, "test", EvaluationConfig())
-    found = operating_points.measure(tuned, test, [("plain", None)])
-    return found["plain", None]
+    scores = operating_points.measure(tuned, test, [("plain", None)])
+    return scores["plain", None]
 
 
 def token_counts(prepared: Prepared, triplets: npt.NDArray[np.integer]) -> dict[str, int]:

@@ -34,13 +34,13 @@ HEADER = (
 def main() -> None:
     arguments = _arguments()
     with measure.workplace() as temporary:
-        found = measure.machine()
-        if arguments.trials_per_gpu and found["device"] == "cpu":
+        machine = measure.machine()
+        if arguments.trials_per_gpu and machine["device"] == "cpu":
             print("error: --trials-per-gpu needs a GPU", file=sys.stderr)
             sys.exit(2)
-        peers.preload(found["device"])
-        figures = _run(arguments, temporary, found)
-    measure.finish("trial_throughput", figures, found, arguments.json)
+        peers.preload(machine["device"])
+        figures = _run(arguments, temporary, machine)
+    measure.finish("trial_throughput", figures, machine, arguments.json)
 
 
 def _arguments() -> argparse.Namespace:
@@ -60,7 +60,7 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-def _run(arguments: argparse.Namespace, temporary: Path, found: Mapping[str, Any]) -> dict[str, Any]:
+def _run(arguments: argparse.Namespace, temporary: Path, machine: Mapping[str, Any]) -> dict[str, Any]:
     data = sst2.locate(arguments.data)
     if arguments.quick:
         data = sst2.part(data, temporary, 3000, 200)
@@ -73,14 +73,17 @@ def _run(arguments: argparse.Namespace, temporary: Path, found: Mapping[str, Any
 
     def task(freezing: str, precision: str) -> Task:
         batches = arguments.examples // 64
-        settings = {"device": "cuda" if found["device"] != "cpu" else "cpu", "warm_up": 64 if arguments.quick else 192}
+        settings = {
+            "device": "cuda" if machine["device"] != "cpu" else "cpu",
+            "warm_up": 64 if arguments.quick else 192,
+        }
         # Short turns on a CPU, so that what disturbs one disturbs little; on a GPU changing over would cost too much.
-        per_turn = -(-batches // 4) if found["device"] != "cpu" else 1
+        per_turn = -(-batches // 4) if machine["device"] != "cpu" else 1
         return Task.of(
             prepared, arguments.examples, freezing=freezing, precision=precision, per_turn=per_turn, **settings
         )
 
-    automatic = found["auto"]
+    automatic = machine["auto"]
     precisions = ["fp32", "bf16"] if automatic == "bf16" or not arguments.quick else ["fp32"]
     triplets = task("none", "fp32").triplets
     tokens = token_counts(prepared, triplets)
@@ -104,7 +107,7 @@ def _run(arguments: argparse.Namespace, temporary: Path, found: Mapping[str, Any
     print(f"\nratio: {figures['ratio']:.2f} ({' over '.join(figures['ratio_of'])}); frozen: "
           f"{figures['ratio_frozen']:.2f}, with its cache filled {figures['ratio_frozen_cached']:.2f}")  # fmt: skip
     if arguments.trials_per_gpu:
-        figures["trials_per_gpu"] = chip_share.report(task("none", "bf16"), arguments.trials_per_gpu, found["device"])
+        figures["trials_per_gpu"] = chip_share.report(task("none", "bf16"), arguments.trials_per_gpu, machine["device"])
     return figures
 
 

@@ -44,9 +44,9 @@ HEADER = ("case", "accounted", "to report, s", "to next rung, s", "at most", "a 
 def main() -> None:
     arguments = _arguments()
     with measure.workplace() as temporary:
-        found = measure.machine()
+        machine = measure.machine()
         figures = _run(arguments, temporary)
-    measure.finish("chaos", figures, found, arguments.json)
+    measure.finish("chaos", figures, machine, arguments.json)
 
 
 def _arguments() -> argparse.Namespace:
@@ -68,11 +68,11 @@ def _run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
         except Exception as error:  # of whatever kind: the other cases are to have their turn
             outcomes[name] = Outcome(setting.times, [f"{type(error).__name__}: {error}"])
         print(measure.table(HEADER, [[name, *outcomes[name].row]]), flush=True)
-    num_faults = sum(each.num_faults for each in outcomes.values())
-    ratio = sum(each.num_accounted for each in outcomes.values()) / max(num_faults, 1)
-    print("\n" + measure.table(HEADER, [[name, *each.row] for name, each in outcomes.items()]))
+    num_faults = sum(outcome.num_faults for outcome in outcomes.values())
+    ratio = sum(outcome.num_accounted for outcome in outcomes.values()) / max(num_faults, 1)
+    print("\n" + measure.table(HEADER, [[name, *outcome.row] for name, outcome in outcomes.items()]))
     print(f"\nratio: {ratio:.3f} (of {num_faults} faults, those after which every trial was accounted for once)")
-    cases = {name: each.figures for name, each in outcomes.items()}
+    cases = {name: outcome.figures for name, outcome in outcomes.items()}
     return {"ratio": ratio, "ratio_of": ["faults with every trial accounted for", "faults"], "cases": cases}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks import measure
 from benchmarks.chaos.outcomes import Outcome, Setting
-from benchmarks.chaos.sweeps import LIMIT_SECONDS, ChaosError, SweepProcess, events, problems
+from benchmarks.chaos.sweeps import LIMIT_SECONDS, ChaosError, SweepProcess, events, find_problems
 
 DISK_BYTES = 3000 * measure.MIB
 FULL_SECONDS = 20.0
@@ -56,12 +56,14 @@ def _fault_often(setting: Setting, case: str, fault: Callable[[Path], None]) -> 
                         recoveries.append(_seconds_to_a_sign(sweep, before))
                 code = sweep.end()
         slowest = max(recoveries, default=0.0)
-        found = Outcome(num_faults, problems(plan), notes={"attempts": attempts, "most_to_recover": round(slowest, 1)})
+        result = Outcome(
+            num_faults, find_problems(plan), notes={"attempts": attempts, "most_to_recover": round(slowest, 1)}
+        )
         if slowest > MOST_RECOVERY_SECONDS:
-            found.problems.append("a recovery took too long")
+            result.problems.append("a recovery took too long")
         if code:
-            found.problems.append(f"the last attempt ended with {code}: {sweep.tail}")
-        return found
+            result.problems.append(f"the last attempt ended with {code}: {sweep.tail}")
+        return result
     finally:
         subprocess.run(["umount", "--lazy", str(plan.folder)], check=False)
 

@@ -13,8 +13,8 @@ from benchmarks.chaos.sweeps import (
     SECONDS_OF_AGENTS,
     SECONDS_TO_VANISH,
     SweepProcess,
+    find_problems,
     is_agent,
-    problems,
     wait_until_gone,
 )
 
@@ -54,28 +54,28 @@ def _end_often(setting: Setting, case: str, number: int | None, options: Sequenc
     draw = random.Random(case)
     plan = setting.plan(case, TRIALS, RUNGS, ["--resources.num_cpus=2", *options])
     winds_up = number in (signal.SIGINT, signal.SIGTERM)
-    found = Outcome(0, [])
+    result = Outcome(0, [])
     rays_own: list[psutil.Process] = []
     late: list[str] = []
     exits: list[float] = []
-    while found.num_faults < setting.times:
+    while result.num_faults < setting.times:
         with SweepProcess(plan) as sweep:
             time.sleep(draw.uniform(*SECONDS_BEFORE_A_FAULT))
             if sweep.process.poll() is not None:  # it was over before
-                found.notes["fewer_faults"] = "the sweep was over"
+                result.notes["fewer_faults"] = "the sweep was over"
                 break
             tree = sweep.tree
             spared = [] if winds_up else [process for process in tree if is_agent(process)]
             struck_at = time.monotonic()
             _strike(sweep, number)
             exits.append(time.monotonic() - struck_at)
-            found.num_faults += 1
+            result.num_faults += 1
             code = sweep.process.returncode
             if winds_up and code not in (0, EXIT_CODE_WHEN_INTERRUPTED):
-                found.problems.append(f"exit code {code}")
+                result.problems.append(f"exit code {code}")
             left = wait_until_gone([process for process in tree if process not in spared], SECONDS_TO_VANISH)
             if winds_up:
-                found.problems += [f"left: {_title(process)}" for process in left]
+                result.problems += [f"left: {_title(process)}" for process in left]
             else:  # Ray's own have to notice first that the driver has gone
                 late += [_title(process) for process in left]
                 spared += left
@@ -83,17 +83,17 @@ def _end_often(setting: Setting, case: str, number: int | None, options: Sequenc
     with SweepProcess(plan) as sweep:
         code = sweep.end()
     if code:
-        found.problems.append(f"the last attempt ended with {code}: {sweep.tail}")
+        result.problems.append(f"the last attempt ended with {code}: {sweep.tail}")
     if late:
-        found.notes["later_than_15_s"] = late
-    found.problems += [f"left: {_title(process)}" for process in wait_until_gone(rays_own, SECONDS_OF_AGENTS)]
-    found.problems += problems(plan)
+        result.notes["later_than_15_s"] = late
+    result.problems += [f"left: {_title(process)}" for process in wait_until_gone(rays_own, SECONDS_OF_AGENTS)]
+    result.problems += find_problems(plan)
     if winds_up:
         slowest = max(exits, default=0.0)
-        found.notes["most_seconds_to_exit"] = round(slowest, 1)
+        result.notes["most_seconds_to_exit"] = round(slowest, 1)
         if slowest > MOST_EXIT_SECONDS:
-            found.problems.append("an exit took too long")
-    return found
+            result.problems.append("an exit took too long")
+    return result
 
 
 def _title(process: psutil.Process) -> str:

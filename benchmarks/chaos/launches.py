@@ -6,7 +6,7 @@ import time
 
 from benchmarks import measure
 from benchmarks.chaos.outcomes import Outcome, Setting
-from benchmarks.chaos.sweeps import SweepProcess, of_kind, problems
+from benchmarks.chaos.sweeps import SweepProcess, find_problems, of_kind
 
 LAUNCH_SECONDS = 310.0
 NODE_TYPES = {"cpu": {"resources": {"CPU": 1}, "max_workers": 2}}
@@ -27,7 +27,7 @@ def launch_slowly(setting: Setting) -> Outcome:
             sweep.wait_until(lambda: of_kind(plan.run, "rung"))
             seconds = time.monotonic() - began
             code = sweep.end()
-    found = Outcome(1, problems(plan), notes={"seconds_to_first_rung": round(seconds, 1)})
+    result = Outcome(1, find_problems(plan), notes={"seconds_to_first_rung": round(seconds, 1)})
     if code:
-        found.problems.append(f"the driver ended with {code}: {sweep.tail}")
-    return found
+        result.problems.append(f"the driver ended with {code}: {sweep.tail}")
+    return result

@@ -56,7 +56,7 @@ class Nodes:
 
     def death_of(self, actor: Actor) -> float:
         """Return the wall-clock time at which Ray reported the death of an actor, or 0."""
-        return next(each.died_at for each, _ in self._actors() if each.actor_id == actor.actor_id)
+        return next(actor_state.died_at for actor_state, _ in self._actors() if actor_state.actor_id == actor.actor_id)
 
     def _actors(self) -> Iterator[tuple[Actor, str]]:
         import ray
@@ -77,7 +77,7 @@ class Nodes:
     @staticmethod
     def _processes_of(node: Any) -> list[int]:
         """Return a node's processes with its workers, which outlive a killed raylet for a moment."""
-        raylets = [each.process.pid for each in node.all_processes["raylet"]]
+        raylets = [raylet.process.pid for raylet in node.all_processes["raylet"]]
         return [pid for raylet in raylets for pid in measure.process_tree(raylet)]
 
     def drain(self, node_id: str, seconds: int) -> None:
@@ -120,5 +120,9 @@ def workers_below(pid: int) -> list[int]:
     """Return Ray's worker processes among a driver's descendants, without its agents, whose death kills a node."""
     listed = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout
     titles = {int(line.split(maxsplit=1)[0]): line.split(maxsplit=1)[1] for line in listed.splitlines()}
-    found = {each: titles.get(each, "") for each in measure.process_tree(pid)}
-    return [each for each, title in found.items() if title.startswith("ray::") and not title.startswith(AGENTS)]
+    titles_by_pid = {process: titles.get(process, "") for process in measure.process_tree(pid)}
+    return [
+        process
+        for process, title in titles_by_pid.items()
+        if title.startswith("ray::") and not title.startswith(AGENTS)
+    ]

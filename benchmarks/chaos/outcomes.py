@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.chaos.sweeps import Plan, problems
+from benchmarks.chaos.sweeps import Plan, find_problems
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ class Outcome:
 
     @property
     def _times(self) -> dict[str, Any]:
-        again = [each.seconds for each in self.recoveries]
-        noticed = [each.reported_at - each.struck_at for each in self.recoveries]
+        again = [recovery.seconds for recovery in self.recoveries]
+        noticed = [recovery.reported_at - recovery.struck_at for recovery in self.recoveries]
         return {
-            "seconds_to_report": [round(each, 2) for each in noticed],
-            "seconds_to_next_rung": [round(each, 2) for each in again],
+            "seconds_to_report": [round(seconds, 2) for seconds in noticed],
+            "seconds_to_next_rung": [round(seconds, 2) for seconds in again],
             "start_seconds": round(self.start_seconds, 2),
             "most_beyond_a_start": round(max(again) - self.start_seconds, 2),
         }
@@ -70,8 +70,8 @@ class Outcome:
     def row(self) -> list[str]:
         cells = [f"{self.num_accounted}/{self.num_faults}"]
         if self.recoveries:
-            again = [each.seconds for each in self.recoveries]
-            noticed = [each.reported_at - each.struck_at for each in self.recoveries]
+            again = [recovery.seconds for recovery in self.recoveries]
+            noticed = [recovery.reported_at - recovery.struck_at for recovery in self.recoveries]
             cells += [f"{statistics.median(noticed):.1f}", f"{statistics.median(again):.1f}", f"{max(again):.1f}"]
             cells += [f"{self.start_seconds:.1f}"]
         else:
@@ -82,4 +82,4 @@ class Outcome:
 
 def outcome(plan: Plan, recoveries: list[Recovery], start_seconds: float, **notes: Any) -> Outcome:
     """Return the outcome of an ended sweep."""
-    return Outcome(len(recoveries), problems(plan), recoveries, start_seconds, notes)
+    return Outcome(len(recoveries), find_problems(plan), recoveries, start_seconds, notes)

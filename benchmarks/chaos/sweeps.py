@@ -155,40 +155,40 @@ def of_kind(run: Path, kind: str) -> list[dict[str, Any]]:
     return [event for event in events(run) if event["event"] == kind]
 
 
-def problems(plan: Plan) -> list[str]:
+def find_problems(plan: Plan) -> list[str]:
     """Return why not every trial is accounted for exactly once; empty if each is."""
-    found = []
+    problems = []
     begun, ended = (Counter(event["trial"] for event in of_kind(plan.run, kind)) for kind in ("trial", "end"))
     expected = Counter(range(plan.trials))
     if begun != expected:
-        found.append(f"trials begun: {dict(begun)}")
+        problems.append(f"trials begun: {dict(begun)}")
     if ended != expected:
-        found.append(f"trials ended: {dict(ended)}")
+        problems.append(f"trials ended: {dict(ended)}")
     rungs = Counter((event["trial"], event["step"]) for event in of_kind(plan.run, "rung"))
     every_rung = Counter((trial, step) for trial in range(plan.trials) for step in range(1, plan.rungs + 1))
     if rungs != every_rung:
-        found.append(f"rungs missing: {sorted(every_rung - rungs)}, doubled: {sorted(rungs - every_rung)}")
-    found += _after_the_end(plan.run)
-    found += [
+        problems.append(f"rungs missing: {sorted(every_rung - rungs)}, doubled: {sorted(rungs - every_rung)}")
+    problems += _after_the_end(plan.run)
+    problems += [
         f"trial {event['trial']}: {event['reason']}"
         for event in of_kind(plan.run, "end")
         if event["status"] == "failed"
     ]
-    if not found and (proposed := _proposed(plan.run)) != plan.trials:
-        found.append(f"the study holds {proposed} trials")
-    return found
+    if not problems and (proposed := _proposed(plan.run)) != plan.trials:
+        problems.append(f"the study holds {proposed} trials")
+    return problems
 
 
 def _after_the_end(run: Path) -> list[str]:
     """Return events of trials that had ended before."""
     over: set[int] = set()
-    found = []
+    problems = []
     for event in events(run):
         if event.get("trial") in over and event["event"] in ("trial", "rung", "again", "resume"):
-            found.append(f"trial {event['trial']} had ended, and then: {event['event']}")
+            problems.append(f"trial {event['trial']} had ended, and then: {event['event']}")
         if event["event"] == "end":
             over.add(event["trial"])
-    return found
+    return problems
 
 
 def _proposed(run: Path) -> int:

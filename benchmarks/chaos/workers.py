@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from benchmarks.chaos.nodes import Actor, Nodes, kill, nodes, stop
 from benchmarks.chaos.outcomes import Outcome, Recovery, Setting, outcome
-from benchmarks.chaos.sweeps import Plan, SweepProcess, events, of_kind, problems
+from benchmarks.chaos.sweeps import Plan, SweepProcess, events, find_problems, of_kind
 
 SLOTS = 3
 RUNGS = 6
@@ -28,9 +28,11 @@ def kill_trials(setting: Setting) -> Outcome:
 
 def freeze_trials(setting: Setting) -> Outcome:
     """Send SIGSTOP to the process of a running trial, which the sweep then detects and kills."""
-    found = _strike_often(setting, "frozen", lambda _, actor: stop(actor.pid), trials_for_each=TRIALS_FOR_A_FREEZE)
-    found.notes["most_from_freezing"] = round(max(each.again_at - each.struck_at for each in found.recoveries), 1)
-    return found
+    result = _strike_often(setting, "frozen", lambda _, actor: stop(actor.pid), trials_for_each=TRIALS_FOR_A_FREEZE)
+    result.notes["most_from_freezing"] = round(
+        max(recovery.again_at - recovery.struck_at for recovery in result.recoveries), 1
+    )
+    return result
 
 
 def kill_nodes(setting: Setting) -> Outcome:
@@ -73,10 +75,10 @@ def _strike_often(
                 if spare:
                     cluster.add()
             code = sweep.end()
-        found = outcome(plan, recoveries, _start_seconds(plan))
+        result = outcome(plan, recoveries, _start_seconds(plan))
     if code:
-        found.problems.append(f"the driver ended with {code}")
-    return found
+        result.problems.append(f"the driver ended with {code}")
+    return result
 
 
 def _wait_for_calm(sweep: SweepProcess) -> None:
@@ -130,10 +132,10 @@ def kill_idle(setting: Setting) -> Outcome:
                 recoveries.append(_kill_idle(cluster, sweep))
             code = sweep.end()
         num_idle = plan.output.read_text().count("its worker ended before the trial started")
-        found = outcome(plan, recoveries, _start_seconds(plan), killed_while_idle=num_idle)
+        result = outcome(plan, recoveries, _start_seconds(plan), killed_while_idle=num_idle)
     if code:
-        found.problems.append(f"the driver ended with {code}")
-    return found
+        result.problems.append(f"the driver ended with {code}")
+    return result
 
 
 def _kill_idle(cluster: Nodes, sweep: SweepProcess) -> Recovery:
@@ -149,7 +151,7 @@ def _kill_idle(cluster: Nodes, sweep: SweepProcess) -> Recovery:
 
 def kill_three_nodes(setting: Setting) -> Outcome:
     """Kill three of six nodes at once in a sweep of 20 trials; each of ``times`` sweeps counts as one fault."""
-    found = Outcome(setting.times, [], notes={"trials_hit": 0})
+    result = Outcome(setting.times, [], notes={"trials_hit": 0})
     for number in range(setting.times):
         with nodes(2 * NODES_LOST_TOGETHER) as cluster:
             options = (
@@ -158,11 +160,11 @@ def kill_three_nodes(setting: Setting) -> Outcome:
             )
             plan = setting.plan(f"three-nodes-{number}", 20, 2, options)
             code = _sweep_that_loses_three_nodes(plan, cluster)
-        found.problems += problems(plan)
-        found.notes["trials_hit"] += len(of_kind(plan.run, "cut"))
+        result.problems += find_problems(plan)
+        result.notes["trials_hit"] += len(of_kind(plan.run, "cut"))
         if code:
-            found.problems.append(f"the driver ended with {code}")
-    return found
+            result.problems.append(f"the driver ended with {code}")
+    return result
 
 
 def _sweep_that_loses_three_nodes(plan: Plan, cluster: Nodes) -> int:

@@ -101,30 +101,30 @@ class Encoding:
         self._parameters = parameters
         self._begins: list[int] = []
         self.width = 0
-        for each in parameters:
+        for entry in parameters:
             self._begins.append(self.width)
-            self.width += len(each.options) or 1
+            self.width += len(entry.options) or 1
 
     def encode(self, params: Mapping[str, Any]) -> list[float]:
         place = [0.0] * self.width
         known = indexed(self._parameters, params)
-        for each, begin in zip(self._parameters, self._begins, strict=True):
-            if each.name not in known:
+        for entry, begin in zip(self._parameters, self._begins, strict=True):
+            if entry.name not in known:
                 continue
-            if isinstance(each.parameter, Choices):
-                place[begin + known[each.name]] = 1.0
+            if isinstance(entry.parameter, Choices):
+                place[begin + known[entry.name]] = 1.0
             else:
-                place[begin] = _share(each.parameter, known[each.name])
+                place[begin] = _share(entry.parameter, known[entry.name])
         return place
 
     def decode(self, place: Sequence[float]) -> dict[str, Any]:
         """Return every parameter, whether it exists or not; choices by their index."""
         params: dict[str, Any] = {}
-        for each, begin in zip(self._parameters, self._begins, strict=True):
-            if isinstance(each.parameter, Choices):
-                params[each.name] = int(np.argmax(place[begin : begin + len(each.options)]))
+        for entry, begin in zip(self._parameters, self._begins, strict=True):
+            if isinstance(entry.parameter, Choices):
+                params[entry.name] = int(np.argmax(place[begin : begin + len(entry.options)]))
             else:
-                params[each.name] = _value(each.parameter, place[begin])
+                params[entry.name] = _value(entry.parameter, place[begin])
         return params
 
 

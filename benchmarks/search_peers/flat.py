@@ -34,8 +34,8 @@ def _flat(parameters: Parameters, prefix: str, parent: str | None, option: Scala
             yield Flat(full_name, parameter, parent, option)
         elif isinstance(parameter, Choices):
             yield Flat(full_name, parameter, parent, option)
-            for each, children in parameter.options.items():
-                yield from _flat(children, f"{full_name}={each}.", full_name, each)
+            for option, children in parameter.options.items():
+                yield from _flat(children, f"{full_name}={option}.", full_name, option)
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Given:
 def indexed(parameters: list[Flat], params: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters by the sampler's names, with the index of each choice in place of its value."""
     made = {}
-    for each in parameters:
-        if each.name in params:
-            value = params[each.name]
-            made[each.name] = each.options.index(value) if isinstance(each.parameter, Choices) else value
+    for entry in parameters:
+        if entry.name in params:
+            value = params[entry.name]
+            made[entry.name] = entry.options.index(value) if isinstance(entry.parameter, Choices) else value
     return made

@@ -64,14 +64,14 @@ class Entry:
 
     def _sources(self) -> list[Path]:
         replay = ROOT / "raysweep" / "replay"
-        found = [replay / "simulator.py", replay / "recordings.py"]
+        paths = [replay / "simulator.py", replay / "recordings.py"]
         packages = ["metrics", "search"] if self.kind == "own" else ["metrics"]
         for package in packages:
-            found += sorted((ROOT / "raysweep" / package).rglob("*.py"))
+            paths += sorted((ROOT / "raysweep" / package).rglob("*.py"))
         if self.module:
             folder = Path(__file__).parent
-            found += [folder / f"{name}.py" for name in (self.module, "ray_tune", "shown", "flat")]
-        return found
+            paths += [folder / f"{name}.py" for name in (self.module, "ray_tune", "shown", "flat")]
+        return paths
 
 
 def default_search() -> SearchSettings:
@@ -173,13 +173,13 @@ def _halved(entry: Entry) -> list[Entry]:
 
 
 def _ray_tune() -> list[Entry]:
-    found = []
+    entries = []
     for name, factor in (("ASHA 2", 2), ("ASHA (4)", 4)):
         for aim, of in (("area", "on area"), ("sum", "on P + S")):
             make = _with(lambda module: module.Tune, factor, aim)
             row = _other(f"Ray Tune OptunaSearch {of}, {name}", "ray", "ray_tune", make)
-            found.append(replace(row, needs_rungs=factor != HALVING))
-    return found
+            entries.append(replace(row, needs_rungs=factor != HALVING))
+    return entries
 
 
 def _syne_tune() -> list[Entry]:
@@ -205,10 +205,10 @@ def _with(find: Callable[[Any], Callable[..., Peer]], *more: Any) -> Callable[[A
 def _other(name: str, library: str, module: str, find: Callable[[Any], Make], *, is_slow: bool = False) -> Entry:
     """Return a row whose library may be missing."""
     try:
-        found = importlib.import_module(f"benchmarks.search_peers.{module}")
+        imported = importlib.import_module(f"benchmarks.search_peers.{module}")
     except ImportError as error:
         return Entry(name, None, library=library, is_slow=is_slow, missing=f"not installed ({error.name or library})")
-    return Entry(name, find(found), library=library, module=module, is_slow=is_slow)
+    return Entry(name, find(imported), library=library, module=module, is_slow=is_slow)
 
 
 def seed_globals(seed: int) -> None:

@@ -156,18 +156,18 @@ class Names:
 
     def __init__(self, parameters: list[Flat]) -> None:
         self._parameters = parameters
-        self._plain = {each.name: f"p{number}" for number, each in enumerate(parameters)}
+        self._plain = {entry.name: f"p{number}" for number, entry in enumerate(parameters)}
         self.space = ConfigurationSpace()
-        for each in parameters:
-            self.space.add(self._hyperparameter(each))
-        for each in parameters:
-            if each.parent is not None:
-                self.space.add(self._condition(each))
+        for entry in parameters:
+            self.space.add(self._hyperparameter(entry))
+        for entry in parameters:
+            if entry.parent is not None:
+                self.space.add(self._condition(entry))
 
-    def _hyperparameter(self, each: Flat) -> Any:
-        name, parameter = self._plain[each.name], each.parameter
+    def _hyperparameter(self, entry: Flat) -> Any:
+        name, parameter = self._plain[entry.name], entry.parameter
         if isinstance(parameter, Choices):
-            return CategoricalHyperparameter(name, list(range(len(each.options))))
+            return CategoricalHyperparameter(name, list(range(len(entry.options))))
         if parameter.integer:
             return UniformIntegerHyperparameter(name, int(parameter.low), int(parameter.high), log=parameter.log)
         # Its bounds are rounded to a dozen digits, which would leave out what was recorded at them.
@@ -175,10 +175,10 @@ class Names:
         low = parameter.low * (1 - BOUND_MARGIN) if parameter.log else parameter.low - margin
         return UniformFloatHyperparameter(name, low, parameter.high + margin, log=parameter.log)
 
-    def _condition(self, each: Flat) -> Any:
-        parent = next(other for other in self._parameters if other.name == each.parent)
-        child = self.space[self._plain[each.name]]
-        return EqualsCondition(child, self.space[self._plain[parent.name]], parent.options.index(each.option))
+    def _condition(self, entry: Flat) -> Any:
+        parent = next(other for other in self._parameters if other.name == entry.parent)
+        child = self.space[self._plain[entry.name]]
+        return EqualsCondition(child, self.space[self._plain[parent.name]], parent.options.index(entry.option))
 
     def configuration(self, recording: RecordedSweep, values: Mapping[str, Any]) -> Configuration:
         params = indexed(self._parameters, params_of(recording, values))

@@ -168,14 +168,14 @@ def _ranks(scores: Any) -> Any:
 
 def domains(parameters: list[Flat]) -> dict[str, Any]:
     """Return a space in Syne Tune's terms: every parameter that may occur by its sampler's name, choices by their index."""
-    found: dict[str, Any] = {}
-    for each in parameters:
-        if isinstance(each.parameter, Choices):
+    domains: dict[str, Any] = {}
+    for entry in parameters:
+        if isinstance(entry.parameter, Choices):
             # Syne Tune asks for choices of one type; indices always are.
-            found[each.name] = config_space.choice(list(range(len(each.options))))
+            domains[entry.name] = config_space.choice(list(range(len(entry.options))))
         else:
-            found[each.name] = _domain(each.parameter)
-    return found
+            domains[entry.name] = _domain(entry.parameter)
+    return domains
 
 
 def _domain(parameter: Range) -> Any:
