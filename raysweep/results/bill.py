@@ -40,6 +40,6 @@ def bill_text(bill: Bill) -> str:
     """Return a one-line summary of the bill."""
     at_least = "at least " if bill.trials > bill.up else ""  # nodes are only observed periodically
     return (
-        f"nodes cost {at_least}{bill.total:,.2f} in money: {bill.trials:,.2f} for what trials held, {bill.booting:,.2f} "
-        f"for nodes that booted, {bill.unused:,.2f} for the head and for what no trial held"
+        f"nodes cost {at_least}{bill.total:,.2f} in money: {bill.trials:,.2f} for trials, {bill.booting:,.2f} "
+        f"for booting nodes, {bill.unused:,.2f} for the head and unused nodes"
     )

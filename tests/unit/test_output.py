@@ -83,7 +83,7 @@ def test_a_line_has_no_line_ends_and_html_has_no_markup(text: str) -> None:
     [
         ("a\x00b\té", "a\N{SYMBOL FOR NULL}b\té"),
         ("\x9b31m", "\ufffd31m"),
-        ("a\u202eb\u2066c", "a\ufffdb\ufffdc"),
+        ("a\u202eb\u2066c\u2028", "a\ufffdb\ufffdc\ufffd"),
     ],
 )
 def test_control_characters_and_direction_overrides_are_replaced(text: str, escaped: str) -> None:
