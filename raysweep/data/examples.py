@@ -1,4 +1,4 @@
-"""Training examples from neighbors, sampled uniformly and without replacement to an exact number.
+"""Training examples from neighbors: an exact number of them, sampled uniformly without replacement.
 
 Work is split into chunks of :data:`CHUNK` consecutive anchors, each with its own random stream, so the sample depends
 only on the seed and not on the assignment of chunks to workers::
@@ -106,9 +106,9 @@ def draw(
 ) -> tuple[NDArray[np.int32], NDArray[np.float32] | None]:
     """Return the examples of one chunk: sentence ids (q, 3) or (q, 2), anchor first, and targets (q,) or None.
 
-    Targets are 1 and 0 for labeled pairs of the same and of different classes, and ``cosines`` in the same order for
-    scored pairs. No example occurs twice, but if two sentences are each other's neighbors, a pair and its reverse count
-    as two examples.
+    The target of a labeled pair is 1 for the same class and 0 for different classes; for scored pairs, ``cosines``
+    gives the two targets in the same order. No example occurs twice, but if two sentences are each other's neighbors, a
+    pair and its reverse count as two examples.
     """
     stream = (KINDS.index(kind), chunk.number)
     seeds = np.random.SeedSequence(seed, spawn_key=stream)

@@ -12,11 +12,12 @@ NO_MINIMUM = (-np.inf, -np.inf)
 
 
 def concave_hull(points: ArrayLike) -> NDArray[np.int64]:
-    """Return the indices, by rising P, of the vertices of the smallest concave curve above the front of points (n, 2).
+    """Return the indices of the vertices of the smallest concave curve above the front of points (n, 2).
 
-    A retrieval that uses one point's neighbors for some queries and another's for the rest is on the chord between the
-    two. Each oracle point maximizes ``S + bonus * P``, so no encoder's point is above the tangents at the oracle
-    points: except for the gaps between bonuses, the hull is the limit. Andrew's monotone chain (1979), O(n log n).
+    The vertices are sorted by increasing P. A retrieval that uses one point's neighbors for some queries and another's
+    for the rest is on the chord between the two. Each oracle point maximizes ``S + bonus * P``, so no encoder's point is
+    above the tangents at the oracle points: apart from the gaps between bonuses, the oracle's hull is the upper limit.
+    The algorithm is Andrew's monotone chain (1979), O(n log n).
     """
     array = as_points(points)
     front = np.array(non_dominated(array), dtype=np.int64)
@@ -44,8 +45,7 @@ def _is_above_chord(first: Float64Array, middle: Float64Array, last: Float64Arra
 def hull_area(points: ArrayLike, reference: Sequence[float], minimum: Sequence[float] = NO_MINIMUM) -> float:
     """Return the exact area that the concave hull of the points (n, 2) dominates above ``reference`` (2,).
 
-    Only the part of the hull with at least ``minimum`` (2,) in P and S counts, which is the part that satisfies the
-    constraints.
+    Only the part of the hull that satisfies the constraints counts: P and S of at least ``minimum`` (2,).
     """
     array = as_points(points)
     hull = array[concave_hull(array)]
@@ -63,7 +63,7 @@ def hull_area(points: ArrayLike, reference: Sequence[float], minimum: Sequence[f
 
 
 def _clip(hull: Float64Array, floor: Float64Array) -> Float64Array:
-    """Return the part of a hull (n, 2), by rising P, that is at least ``floor`` (2,), with vertices at the cuts."""
+    """Return the part of a hull (n, 2), by increasing P, that is at least ``floor`` (2,), with vertices at the cuts."""
     if not len(hull):
         return hull
     polarity, similarity = hull.T

@@ -12,12 +12,12 @@ Pair = tuple[float, float]  # P and S of an operating point
 class Objective:
     """The objective of a sweep, over scores (P, S) in [0, 1].
 
-    ``reference_point`` is the lower corner of hypervolumes: P of the reference encoder and half its S.
+    ``reference_point`` is the lower corner for hypervolumes: the reference encoder's P and half its S.
     """
 
     polarity_weight: float
     reference_point: Pair
-    similarity_unit: float = 1.0  # factor of S in the objective; 1 / S of R gives the retention
+    similarity_unit: float = 1.0  # S is multiplied by this in the objective; 1 / (S of R) turns S into retention
     min_polarity: float = 0.0
     min_similarity: float = 0.0
 
@@ -28,7 +28,7 @@ class Objective:
         """Return the objective of a sweep whose reference encoder scores ``reference`` (P, S).
 
         Args:
-            polarity_weight: Weight of P; the weight of S is 1 minus it.
+            polarity_weight: Weight of P; S has the weight ``1 - polarity_weight``.
             similarity: The score that is weighted against P, "similarity" or "retention".
             constraints: Minimum ``polarity``, ``similarity`` and ``retention`` of a feasible point; all are optional.
             reference: P and S of the reference encoder.

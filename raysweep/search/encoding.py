@@ -1,4 +1,4 @@
-"""Parameter values as numbers for models, and random values."""
+"""Parameter values encoded as numbers for models, and values drawn at random."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 Params = dict[str, Any]  # a configuration under the sampler's names, such as ``loss=triplet.margin``
 
 
-LOG_RATIO = 4.0  # positive numeric choices whose ends differ by this factor use a logarithmic scale
+LOG_RATIO = 4.0  # positive numeric choices with at least this ratio of largest to smallest use a log scale
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Numbers:
     def __init__(self, distribution: FloatDistribution | IntDistribution) -> None:
         self._low, self._high = distribution.low, distribution.high
         self._is_integer = isinstance(distribution, IntDistribution)
-        # Each discrete number represents the interval half a step around it, so the ends are as likely as the others.
+        # Each discrete value stands for the interval within half a step of it, so the ends are as likely as the rest.
         log_step = 1 if self._is_integer else None
         self._step = log_step if distribution.log else distribution.step
         self._scale = Scale(self._low, self._high, distribution.log)
@@ -65,14 +65,17 @@ class Numbers:
         return self._nearest(self._drawn.value(random.random()))
 
     def draw_near(self, value: Any, size: float, random: np.random.Generator) -> float:
-        """Return a value a random normal step away, reflected at the ends; ``size`` is the step's deviation on the scale."""
+        """Return a value one normally distributed step away, reflected at the ends.
+
+        ``size`` is the step's standard deviation on the scale from 0 to 1.
+        """
         moved = self._drawn(self._clip(float(value))) + size * random.normal()
         beyond_start = abs(moved) % 2  # reflected at 0; a position beyond 1 is reflected next
         reflected = min(beyond_start, 2 - beyond_start)
         return self._nearest(self._drawn.value(reflected))
 
     def _nearest(self, value: float) -> float:
-        """Return the nearest value of the range."""
+        """Return the nearest value in the range."""
         if self._step:
             num_steps = round((value - self._low) / self._step)
             value = self._low + self._step * num_steps
@@ -115,7 +118,7 @@ Axis = Numbers | Choice  # a parameter as the model sees it
 
 
 def axis_of(distribution: BaseDistribution, ordered: Sequence[Any] | None = None) -> Axis:
-    """Return the axis of a parameter with this distribution; ``ordered`` lists its choices in order, if any."""
+    """Return the axis of a parameter with this distribution; ``ordered`` lists ordered, non-numeric choices in order."""
     if isinstance(distribution, CategoricalDistribution):
         return Choice(distribution, ordered)
     if isinstance(distribution, FloatDistribution | IntDistribution):
