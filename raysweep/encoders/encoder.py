@@ -54,7 +54,7 @@ def load(config: EncoderConfig, *, device: str = "cpu", source: ModelSource | No
                 local_files_only=True,
                 model_kwargs={"dtype": "float32", "use_safetensors": True},
             )
-    except Exception as error:  # damaged or foreign folders fail in any layer below, with various errors
+    except Exception as error:  # damaged or unrelated folders fail at various depths, with various errors
         raise InputError(f"model {config.name!r} cannot be loaded: {_reason(error)}") from None
     if model.tokenizer is None:
         raise InputError(f"model {config.name!r}: not a text encoder: it has no tokenizer")
@@ -87,8 +87,8 @@ def _check_agreement(model: "SentenceTransformer", config: EncoderConfig, prompt
     difference = float(np.abs(embeddings - own).max() / longest)
     if difference > MAX_DIFFERENCE:
         raise InputError(
-            f"model {config.name!r}: its encode returns other vectors than its modules on padded batches (relative "
-            f"difference: {difference:.2g}); allowed: models whose vectors do not depend on padding or a template"
+            f"model {config.name!r}: its encode returns different vectors than its modules do on padded batches "
+            f"(relative difference: {difference:.2g}); allowed: models whose vectors do not depend on padding or a template"
         )
 
 
@@ -118,7 +118,7 @@ def names_in_memory(folder: Path) -> list[str]:
 
 
 def _num_positions(model: "SentenceTransformer") -> int | None:
-    """Return the size of the encoder's position table, or None without one."""
+    """Return the size of the encoder's position table, or None if it has none."""
     for name, module in model.named_modules():
         if name.endswith(".position_embeddings") and hasattr(module, "num_embeddings"):
             num_unused = 0 if module.padding_idx is None else module.padding_idx + 1  # RoBERTa's positions start there
@@ -130,8 +130,8 @@ def _reason(error: Exception) -> str:
     text = " ".join(str(error).split())[:300]
     if "trust_remote_code" in str(error):  # suggested by the message, but never set by raysweep
         return (
-            "it contains custom code, which raysweep never runs; allowed: modules of sentence-transformers, architectures "
-            f"of transformers ({text})"
+            "it contains custom code, which raysweep never runs; allowed: modules from sentence-transformers and "
+            f"architectures from transformers ({text})"
         )
     return text
 
@@ -161,7 +161,7 @@ class BatchContext(Protocol):
 
 
 def no_context(*batches: npt.NDArray[np.integer]) -> contextlib.AbstractContextManager[None]:
-    """Return a context without effect."""
+    """Return a context that does nothing."""
     return contextlib.nullcontext()
 
 
@@ -173,7 +173,7 @@ def forward(
 ) -> "torch.Tensor":
     """Return the embeddings of one padded batch, (len(ids), width), from the model's modules.
 
-    They have gradients if enabled. The forward pass runs in ``context``, if given.
+    They carry gradients if gradients are enabled. The forward pass runs in ``context``, if given.
     """
     padded = features(model, tokens, ids)
     with context or contextlib.nullcontext():
@@ -233,7 +233,7 @@ def embed_texts(
     unit: bool = True,
     advance: Advance = lambda done, total, unit: None,
 ) -> npt.NDArray[np.float32]:
-    """Embed texts like :func:`embed`, each after ``prompt``: fp32, (len(texts), width).
+    """Embed texts as :func:`embed` does, each preceded by ``prompt``: fp32, (len(texts), width).
 
     ``advance`` is called with the number of sentences done.
     """
@@ -288,7 +288,7 @@ def pad_id(model: "SentenceTransformer") -> int:
 
 
 def use_threads(num_threads: int) -> None:
-    """Set the number of torch's threads in this process."""
+    """Set the number of threads that torch uses in this process."""
     import torch
 
     torch.set_num_threads(num_threads)

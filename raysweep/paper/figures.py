@@ -83,7 +83,7 @@ def draw_spreads(points: "pd.DataFrame") -> bytes:
 
 
 def draw_curves(best: "pd.DataFrame", references: "pd.DataFrame") -> bytes:
-    """Draw each loss's best P and S against rungs: a row of panels per model, with its reference."""
+    """Draw each loss's best P and S by rung: a row of panels per model, with its reference."""
     import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -113,7 +113,7 @@ def draw_curves(best: "pd.DataFrame", references: "pd.DataFrame") -> bytes:
 
 
 def _draw_box(axis: "Axes", place: float, scores: "pd.Series[float]") -> None:
-    """Draw quartiles and median, with whiskers to minimum and maximum, as in the layout.
+    """Draw the quartiles and the median, with whiskers to the minimum and the maximum, as in the layout.
 
     matplotlib's own box plot inspects all of its settings and thereby loads pyplot, so the box is drawn from lines.
     """
@@ -127,7 +127,7 @@ def _draw_box(axis: "Axes", place: float, scores: "pd.Series[float]") -> None:
 
 
 def _scale_to_doublings(axis: "Axes", ks: Sequence[int]) -> None:
-    """Set a logarithmic scale if k spans a wide range, and a tick at each k if there are few."""
+    """Use a logarithmic scale if k spans a wide range, and put a tick at each k if there are only a few."""
     from matplotlib.ticker import NullLocator, ScalarFormatter
 
     if ks[-1] >= 4 * ks[0]:

@@ -134,7 +134,7 @@ def _label_as_empty(axis: "Axes") -> None:
 
 
 def _draw_limits(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
-    """Draw the oracle front, which no encoder can exceed, the reference encoder, and the constraints."""
+    """Draw the oracle front (which no encoder can exceed), the reference encoder, and the constraints."""
     oracle = summary.oracles[split]
     if oracle:
         axis.plot(*_xy(oracle), **ORACLE)
@@ -151,7 +151,7 @@ def _draw_limits(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
 
 
 def _draw_baselines(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
-    """Draw the probe's points, joined by increasing parameter, SetFit models, and published scores."""
+    """Draw the probe's points (joined in order of its parameter), SetFit models, and published scores."""
     for kind, style in BASELINE_STYLES.items():
         by_split = [baseline.points for baseline in summary.baselines if baseline.kind == kind]
         points = [points[split] for points in by_split if split in points]
@@ -195,7 +195,7 @@ def _draw_trajectories(axis: "Axes", summary: Summary, colors: Colors) -> None:
 def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colors: Colors) -> None:
     points = summary.front.on(split)
     if split == "dev":
-        # By decreasing similarity, a step rises at the lower similarity, so both points dominate the corner.
+        # In order of decreasing similarity, each step rises at the lower one, so both points dominate its corner.
         axis.step(*_xy(points), where="post", zorder=3, **FRONT)
     else:
         _draw_intervals(axis, summary, points)
@@ -230,7 +230,7 @@ def _draw_intervals(axis: "Axes", summary: Summary, points: Iterable[Point]) -> 
 
 
 def _add_front_legend(figure: "Figure", summary: Summary) -> None:
-    """Add a legend with entries of one size in a fixed order, independent of the drawing order."""
+    """Add a legend whose entries have fixed sizes and a fixed order, independent of the drawing order."""
     axis = figure.axes[0]
     if summary.members:
         _label_front(axis, summary)
@@ -296,7 +296,7 @@ def _draw_curves(axis: "Axes", trials: Sequence[TrialSummary], colors: Colors) -
 
 
 def _draw_endings(axis: "Axes", trials: Sequence[TrialSummary], colors: Colors) -> None:
-    """Draw a marker at the end of each curve that shows how the trial ended."""
+    """At the end of each curve, draw a marker that shows how the trial ended."""
     size = 10 if len(trials) > MANY_TRIALS else 26
     for status, style in STATUS_STYLES.items():
         ends_by_loss: dict[str, list[Pair]] = defaultdict(list)
@@ -313,7 +313,7 @@ def _draw_endings(axis: "Axes", trials: Sequence[TrialSummary], colors: Colors) 
 def _scale_to_examples(axis: "Axes", examples: Sequence[float]) -> None:
     """Choose the scale and ticks for ``examples``, which are in increasing order.
 
-    A wide range gets a logarithmic scale; few rungs get a tick each.
+    A wide range gets a logarithmic scale; if there are only a few rungs, each gets a tick.
     """
     from matplotlib.ticker import FuncFormatter, NullLocator
 
@@ -331,7 +331,7 @@ COMPARISON_TITLES = {"dev": "Dev: the fronts", "test": "Test: the fronts chosen 
 
 
 def comparison_figure(comparison: SideBySide) -> bytes:
-    """Plot P against S of each run's front, in a panel per compared split; stars are knees."""
+    """Plot P against S for each run's front, with one panel per compared split; stars mark the knees."""
     import matplotlib
     from matplotlib.figure import Figure
 
