@@ -1,4 +1,4 @@
-"""Random neighbors instead of the nearest ones, as used for pairs of SetFit's kind."""
+"""Random neighbors instead of nearest ones, for SetFit-style pairs."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ _ANCHOR_STREAM = (0, 0, 0)  # a random stream that nothing else uses
 
 
 def sample_anchors(labels: NDArray[np.integer], per_class: int, seed: int) -> NDArray[np.bool_]:
-    """Return which rows with these ``labels`` (n,) are anchors, (n,): ``per_class`` random rows per class, or all."""
+    """Return a mask (n,) of the anchors: ``per_class`` random rows of each class of ``labels`` (n,), or all if fewer."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=_ANCHOR_STREAM))
     is_anchor = np.zeros(len(labels), bool)
     by_label = np.argsort(labels, kind="stable")
@@ -24,14 +24,14 @@ def sample_anchors(labels: NDArray[np.integer], per_class: int, seed: int) -> ND
 
 
 class RandomNeighbors:
-    """For each anchor, k random rows of its class and k of the other classes, uniform and without replacement.
+    """For each anchor, k rows of its class and k of the other classes, drawn uniformly without replacement.
 
     An anchor has one neighbor fewer if one of its neighbors from the other classes is a copy of the anchor with a
     different label.
 
     ``labels`` and ``duplicate_groups``, (n,), are as in :class:`raysweep.data.neighbors.LabeledVectors`: rows of one
-    group are never each other's neighbors. If only some rows are anchors, neighbors are drawn from the anchors, so that
-    examples hold no other sentence; the other rows have no neighbors.
+    group are never each other's neighbors. If only some rows are anchors, neighbors are drawn only from the anchors, so
+    that examples contain no other sentences; the other rows have no neighbors.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class RandomNeighbors:
     def _pick(
         self, candidates: "_Ranges", excluded: "_Ranges", rng: np.random.Generator
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Pick for each anchor up to k rows of one range, excluding another range within it.
+        """For each anchor, pick up to k rows of one range, excluding another range within it.
 
-        Return the anchors' numbers, rising, and the rows of their neighbors.
+        Return the anchors' numbers, in ascending order, and the rows of their neighbors.
         """
         counts = candidates.sizes - excluded.sizes
         quotas = np.minimum(counts, self.k)

@@ -1,4 +1,4 @@
-"""Replicates: configurations near the front run again with other seeds and are judged by means over their runs.
+"""Replicates: configurations near the front are rerun with other seeds and judged by the means over their runs.
 
 A configuration is identified by the number of its original, the trial of the search that introduced it; its replicates
 have their own numbers. A point is averaged by name and examples seen, over the runs that reached it and did not fail.
@@ -44,14 +44,14 @@ class _Run:
 
 @dataclass(frozen=True)
 class _MeanPoints:
-    """The points of all competing configurations' fronts of means."""
+    """The points on the mean fronts of all competing configurations."""
 
     points: Float64Array  # (points, 2)
     owners: NDArray[np.int64]  # (points,), each point's original
     num_runs: NDArray[np.int64]  # (points, 1), number of counted runs of the configuration
 
     def shifted(self, deviation: Float64Array) -> Float64Array:
-        """Return the points (points, 2) improved by their standard errors, if one run deviates by ``deviation`` (2,)."""
+        """Return the points (points, 2), each improved by its standard error, given the ``deviation`` (2,) of one run."""
         return self.points + deviation / np.sqrt(self.num_runs)
 
     def gain(self, original: int, shifted: Float64Array, area: Area) -> float:
@@ -118,7 +118,7 @@ class Replicates:
         runs come first, then those that add the most area.
 
         Args:
-            rests: Returns whether a trial is at rest.
+            rests: Returns whether a trial is paused, completed or stopped.
             area: Returns the value of a front.
         """
         if self.num_started >= self.trials:
@@ -138,7 +138,7 @@ class Replicates:
         return None
 
     def _with_fewest_runs(self, originals: Sequence[int]) -> list[int]:
-        """Return the originals that lack runs and have the fewest."""
+        """Return, of the originals that lack runs, those with the fewest."""
         num_runs = {original: len(self._runs[original]) for original in originals}
         fewest = min(num_runs.values(), default=self.runs)
         if fewest >= self.runs:

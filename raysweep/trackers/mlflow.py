@@ -19,13 +19,13 @@ ENDINGS = {
     TrialStatus.STOPPED: "KILLED",
     TrialStatus.FAILED: "FAILED",
 }
-"""MLflow's statuses of ended trials. Trials that may still resume count as running."""
+"""MLflow's statuses for ended trials. Trials that may still resume count as running."""
 
 
 class MLflowTracker(Tracker):
     """Tracker that writes to the experiment ``project`` of a tracking server or of a database on this machine.
 
-    ``artifacts`` is the file location of a new experiment; None lets the server decide.
+    ``artifacts`` is where the files of a new experiment are stored; None lets the server decide.
     """
 
     name = "mlflow"
@@ -45,7 +45,7 @@ class MLflowTracker(Tracker):
         self._last_steps: dict[str, int] = {}  # by run
 
     def _find_runs(self) -> dict[str, str]:
-        """Return the runs of earlier sessions, ids by trial tag."""
+        """Return the ids of earlier sessions' runs, by trial tag."""
         run_ids: dict[str, str] = {}
         query = f"tags.`{RUN}` = '{self._run}'"
         token: str | None = None

@@ -5,11 +5,12 @@ the front per example of further training. The gain of a paused trial is predict
 other trials, moved over the same budgets (:mod:`raysweep.search.stopping.learning_curve`). The gain of a new trial is
 the mean over the latest trials, each measured against the front without that trial.
 
-While new trials are left to start, only good trials resume, because early gains are mostly noise: the best quarter
-after the first rung, and from any later budget b to the next budget c the best b / c of the trials that reached b. Each
-stage thus gets about the same share of training. Once all trials have started, trials resume as long as they have an
-expected gain. Before the search ends, good trials without any resume too, because slow starters are easily underrated.
-Trials are only compared at equal budgets, and an end of the front counts as much as its middle.
+While new trials are left to start, only good trials resume, because early gains are mostly noise. The good trials are
+the best quarter after the first rung and, from any later budget b to the next budget c, the best b / c of the trials
+that reached b, so each stage gets about the same share of training. Once all trials have started, trials resume as long
+as they have an expected gain. Before the search ends, good trials with no expected gain resume too, because slow
+starters are easily underrated. Trials are only compared at equal budgets, and the ends of the front count as much as
+its middle.
 """
 
 import bisect
@@ -27,22 +28,22 @@ from raysweep.metrics.staircase import Staircase
 from raysweep.search.stopping.base import Standing
 from raysweep.search.stopping.learning_curve import Forecaster, LearningCurve
 
-NUM_CANDIDATES = 24  # paused trials, best first, with up-to-date expected gains, in addition to those without one
+NUM_CANDIDATES = 24  # best paused trials whose expected gains are kept up to date, besides those that have none yet
 
 
 MIN_RELATIVE_GAIN = 0.0001  # of the front's area: trials with a smaller expected gain do not resume
 
 
-PROMOTED_ONE_IN = 4  # one in N, ranked by their own area, may resume from its first rung before all have started
+PROMOTED_ONE_IN = 4  # the best 1 in N trials, by own area, may resume after their first rung before all have started
 
 
-NUM_LATEST = 12  # trials that estimate the gain of a new one
+NUM_LATEST = 12  # latest trials, from which the gain of a new one is estimated
 
 
 NUM_STARTED_FIRST = 3  # trials started before any resumes
 
 
-NUM_LARGEST = 32  # trials with the largest own fronts, which represent all others in the gain of a new trial
+NUM_LARGEST = 32  # trials with the largest area; their fronts stand in for all fronts in the gain of a new trial
 
 
 class _Peers(NamedTuple):
@@ -86,7 +87,7 @@ class _Trials:
 
     def __init__(self) -> None:
         self.paused: dict[int, _Trial] = {}
-        self.running: dict[int, _Trial] = {}  # from one rung to another
+        self.running: dict[int, _Trial] = {}  # only those between two rungs
         self.with_rungs: list[int] = []  # numbers of trials that have had a rung, in order of their first
         self._all: dict[int, _Trial] = {}
 
@@ -97,16 +98,16 @@ class _Trials:
         return len(self._all)
 
     def add(self, number: int) -> _Trial:
-        """Return the trial with this number, which is new if it is unknown."""
+        """Return the trial with this number, creating it if it is unknown."""
         return self._all.setdefault(number, _Trial())
 
     @property
     def has_running(self) -> bool:
-        """Whether any trial runs, including those before their first rung."""
+        """Whether any trial is running, including those before their first rung."""
         return any(trial.is_running for trial in self._all.values())
 
     def pause(self, number: int) -> None:
-        """Pause a trial that had a rung, until it is set running again."""
+        """Pause a trial after a rung, until it is set running again."""
         if len(self._all[number].curve.points) == 1:
             self.with_rungs.append(number)
         self.set_running(number, running=False)
@@ -150,13 +151,13 @@ class Ranking:
 
 
 class Growth:
-    """The policy ``growth``; see the module docstring.
+    """The ``growth`` policy; see the module docstring.
 
     Args:
         reference_point: Lower corner of hypervolumes, which constraints may have raised.
         origin: P and S of an untrained trial, or None if unknown.
         wider: Reference point until a point is above ``reference_point``.
-        num_candidates: Maximum number of expected gains updated at once, in addition to those of trials without one.
+        num_candidates: Maximum number of expected gains updated at once, besides those of trials that have none yet.
     """
 
     def __init__(
@@ -173,11 +174,10 @@ class Growth:
         self._trials = _Trials()
         self._ranks: dict[int, list[tuple[float, int]]] = {}  # by budget: of all trials that reached it, ascending
         self._worst_good: dict[_Peers, tuple[float, int]] = {}  # rank of the worst good trial
-        self._by_area = Ranking()  # positions in order of first rungs, by own area
-        self._places: dict[int, int] = {}  # of trials, in order of first rungs
-        # Whether a new trial may start, as of the last rung; and current expected gains, by whether one may start.
-        self._can_start = True
-        self._expected_gains: dict[bool, dict[int, float]] = {}
+        self._by_area = Ranking()  # places of trials, by own area
+        self._places: dict[int, int] = {}  # by trial: its place in the order of first rungs
+        self._can_start = True  # whether a new trial could start at the last rung
+        self._expected_gains: dict[bool, dict[int, float]] = {}  # current ones, by whether a new trial may start
         self._expected_gain_of_new: float | None = None
 
     @property
@@ -186,7 +186,7 @@ class Growth:
         return self._front.reference_point
 
     def expected_gains(self, can_start: bool) -> dict[int, float]:
-        """Return the current expected gains of the paused trials that rank highest by their last ones."""
+        """Return the current expected gains of the paused trials whose previous expected gains were the highest."""
         if can_start not in self._expected_gains:
             self._expected_gains[can_start] = self._compute_expected_gains(can_start)
         return self._expected_gains[can_start]
@@ -211,9 +211,9 @@ class Growth:
         candidates = list(expected_gains)
         if not can_start:
             worth_resuming = [trial for trial, gain in expected_gains.items() if self._is_worth_resuming(trial, gain)]
-            # Good trials without expected gain may be slow starters.
+            # Good trials with no expected gain may be slow starters.
             candidates = worth_resuming or [trial for trial in candidates if self._is_good(trial)]
-        # Ties go to the largest own front, then to the earlier trial.
+        # Ties go to the trial with the larger area, then to the earlier one.
         best = max(candidates, key=lambda trial: (expected_gains[trial], self._area_of(trial), -trial), default=None)
         if best is None:
             return None
@@ -270,7 +270,7 @@ class Growth:
         last_gains = [self._trials[number].expected_gain for number in candidates]
         num_unknown = sum(map(math.isinf, last_gains))
         num_enough = self.num_candidates + num_unknown
-        # If no trial runs or may start, check all before the search ends, until one is worth resuming.
+        # If no trial is running or may start, the search ends unless a trial is worth resuming: check until one is.
         must_check_all = not can_start and not self._trials.has_running
         front = self._predict_front()
         expected_gains: dict[int, float] = {}
@@ -285,7 +285,7 @@ class Growth:
         return expected_gains
 
     def _predict_front(self) -> Staircase:
-        """Return the front if all running trials reach their predictions."""
+        """Return the front as it will be if all running trials reach their predictions."""
         front = self._front.copy()
         running = self._trials.running.values()
         next_points = [self._forecaster.next_points(trial.curve) for trial in running]
@@ -297,7 +297,7 @@ class Growth:
         return [number for number in self._trials.paused if not can_start or self._is_good(number)]
 
     def _first_to_resume(self, can_start: bool) -> int | None:
-        """Return the best trial until any has continued past its first rung, since predictions need at least one."""
+        """Return the best trial; used until any trial has passed its first rung, since predictions need such a trial."""
         if can_start and self._trials.running:
             return None
         return max(self._resumable(can_start), key=lambda trial: (self._area_of(trial), -trial), default=None)
