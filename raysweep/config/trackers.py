@@ -1,4 +1,4 @@
-"""Settings of experiment trackers, which use clients of other projects. The ledger remains the only source of truth."""
+"""Settings of experiment trackers, which rely on third-party clients. The ledger remains the only source of truth."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -18,9 +18,9 @@ def _local_folder(folder: str) -> str:
 
 
 def _without_password(uri: str) -> str:
-    """Return the URI unchanged, unless it holds a password, since the run's files store it."""
+    """Return the URI unchanged, but reject one with a password, since the run's files store the URI."""
     if not uri:
-        raise ValueError("is empty; allowed: a tracking URI of mlflow, such as http://host:5000 or sqlite:///mlflow.db")
+        raise ValueError("is empty; allowed: an MLflow tracking URI, such as http://host:5000 or sqlite:///mlflow.db")
     if urlsplit(uri).password:
         raise ValueError("contains a password; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD instead")
     return uri
@@ -36,7 +36,7 @@ class TensorBoardConfig(StrictModel):
 
     folder: LocalFolder | None = Field(
         None,
-        description="folder in which a folder for the run is created; the run's own folder tensorboard if not given",
+        description="folder in which the run gets a subfolder; if not given, the run's own tensorboard folder is used",
     )
 
 
@@ -45,7 +45,7 @@ class MLflowConfig(StrictModel):
 
     uri: Annotated[str, AfterValidator(_without_password)] | None = Field(
         None,
-        description="tracking URI; MLFLOW_TRACKING_URI if not given, or else the file mlflow.db next to the runs",
+        description="tracking URI; if not given, MLFLOW_TRACKING_URI or, without it, mlflow.db next to the runs",
     )
     project: Project | None = Field(None, description="name of the experiment; the sweep's name if not given")
 
@@ -60,7 +60,7 @@ class WandbConfig(StrictModel):
         "wandb login",
     )
     folder: LocalFolder | None = Field(
-        None, description="folder in which the client creates its folder wandb; the folder of runs if not given"
+        None, description="folder in which the client creates its wandb folder; the folder of runs if not given"
     )
 
 
@@ -105,7 +105,7 @@ def _expand_names(value: Any) -> Any:
         for name in value:
             if name not in TRACKERS:
                 raise ValueError(
-                    f"has {name!r}; allowed: {', '.join(TRACKERS)}, or a mapping of them to their settings"
+                    f"has {name!r}; allowed: {', '.join(TRACKERS)}, or a mapping of these names to settings"
                 )
         return {name: {} for name in value}
     return value

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 KINDS = ("concat", "class_concat", LABELED)  # points of two encoders
 
-BY_PRODUCT = ("class_concat", LABELED)  # vectors of different lengths, ranked by inner product instead of cosine
+BY_PRODUCT = ("class_concat", LABELED)  # the norms of their vectors vary, so they are ranked by inner product
 
 _FIRST = "cls_token_embeddings"  # key of the first encoder's vector
 
@@ -31,11 +31,11 @@ _FIRST = "cls_token_embeddings"  # key of the first encoder's vector
 def build(
     key: PointKey, tuned: "SentenceTransformer", reference: "SentenceTransformer", head: Head | None
 ) -> "SentenceTransformer":
-    """Return the model of a point of one of ``KINDS``, whose inner products are the point's sums of cosines.
+    """Return a model for a point of one of ``KINDS``; its similarities rank sentences as the point's scores do.
 
-    ``concat`` returns unit vectors, [e_M ; e_R] weighted. ``class_concat`` returns [p ; e_R] weighted, whose lengths
-    differ, so its similarity function is ``dot``. For a ``labeled`` point, the same model embeds the queries; in the
-    vectors of the pool, one-hot labels with the same weight replace p.
+    For ``concat``, the model returns the weighted vector [e_M ; e_R], scaled to unit length. For ``class_concat``, it
+    returns the weighted vector [p ; e_R], whose norm varies, so its similarity function is ``dot``. For a ``labeled``
+    point, the same model embeds the queries; in the vectors of the pool, one-hot labels with the same weight replace p.
 
     Raises:
         InputError: If the encoders do not read the same tokens, or the second does not use mean pooling.
@@ -71,14 +71,16 @@ def _check_same_tokens(key: PointKey, tuned: "SentenceTransformer", reference: "
     own_tokenizer, reference_tokenizer = (model.tokenizer.backend_tokenizer.to_str() for model in (tuned, reference))
     if own_tokenizer != reference_tokenizer:
         raise InputError(
-            f"{key_name(key)} cannot be exported: the reference encoder reads other tokens than the tuned one"
+            f"{key_name(key)} cannot be exported: the reference encoder and the tuned encoder use different tokenizers"
         )
     if tuned.max_seq_length != reference.max_seq_length:
-        raise InputError(f"{key_name(key)} cannot be exported: the reference encoder truncates sentences elsewhere")
+        raise InputError(
+            f"{key_name(key)} cannot be exported: the reference encoder truncates sentences at a different length"
+        )
 
 
 def _token_tower(key: PointKey, model: "SentenceTransformer") -> list[nn.Module]:
-    """Return the encoder's modules up to a single token, the normalized mean."""
+    """Return modules that run the encoder and reduce its tokens to one, their normalized mean."""
     from sentence_transformers.multi_vector_encoder.modules import HierarchicalTokenPooling
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
@@ -104,7 +106,7 @@ def _classifier(head: Head) -> nn.Module:
     """Return a module that maps unit embeddings to class probabilities."""
     weight = torch.from_numpy(head.weight.astype(np.float64)) * head.weight.shape[1] ** 0.5
     bias = torch.from_numpy(head.bias.astype(np.float64))
-    if len(bias) == 2:  # softmax over two is a sigmoid of the difference; torch.nn.Softmax() lacks a dim
+    if len(bias) == 2:  # softmax over two classes is a sigmoid of the difference; torch.nn.Softmax() lacks a dim
         weight, bias = weight - weight.flip(0), bias - bias.flip(0)
         return _linear(weight.float(), bias.float(), nn.Sigmoid(), output=_FIRST)
     return _linear(weight.float(), bias.float(), nn.Softmax(), output=_FIRST)

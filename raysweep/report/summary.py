@@ -27,8 +27,8 @@ SPLITS: tuple[ScoredSplit, ...] = ("dev", "test")
 class Area:
     """Hypervolumes on one split above ``reference_point``, for scores in [0, 1]; ``oracle`` is None if it is not stored.
 
-    The oracle's hypervolume is that of its concave hull, which includes the chords between its points. Points that miss
-    a constraint do not count, as in the sweep itself.
+    The oracle's hypervolume is that of its concave hull, which includes the chords between its points. Points that
+    violate a constraint do not count, as in the sweep itself.
     """
 
     reference_point: Pair
@@ -72,10 +72,10 @@ class Summary:
     probes: Mapping[ScoredSplit, ProbeComparison]  # splits on which probe and front are scored
     account: Account
     bill: Bill
-    labeled_front: Front  # of points that use the pool's labels, apart from ``front``
+    labeled_front: Front  # of points that use the pool's labels, separate from ``front``
     labeled_areas: Mapping[ScoredSplit, Area]
     scores: Mapping[ScoredSplit, QueryScores] = field(default_factory=dict, repr=False, compare=False)  # per query
-    damage: Mapping[str, str] = field(default_factory=dict)  # by missing result: the file and its damage
+    damage: Mapping[str, str] = field(default_factory=dict)  # error messages by missing result
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -89,7 +89,7 @@ class Summary:
 
     @cached_property
     def certainty(self) -> Certainty:
-        """The statistics from per-query scores, if there are any. This takes seconds for a large run."""
+        """The statistics from per-query scores, if there are any. Computing them takes several seconds for a large run."""
         if not self.members or not self.scores:
             return NOTHING
         return certainty_of(self.results, self.front, self.objectives_by_split, self.scores)
@@ -121,9 +121,10 @@ def missing_intervals(split: ScoredSplit) -> str:
 
 
 def summary_of(run: Folder, results: Results | None = None) -> Summary:
-    """Summarize the run in a folder, with intervals if per-query scores are stored; ``results`` are the run's, if given.
+    """Summarize the run in a folder, with intervals if per-query scores are stored.
 
-    Damaged per-query scores are left out and listed in ``damage``.
+    ``results``, if given, are used instead of loading the run's. Damaged per-query scores are left out and listed in
+    ``damage``.
 
     Raises:
         InputError: If the ledger is damaged.
@@ -135,7 +136,7 @@ def summary_of(run: Folder, results: Results | None = None) -> Summary:
 
 
 def summarize(results: Results) -> Summary:
-    """Summarize results without intervals. The front is selected on dev; test only measures it."""
+    """Summarize results without intervals. The front is selected on dev and only measured on test."""
     references = {point.split: point for point in results.points if point.kind == "reference"}
     oracles = {}
     for split in SPLITS:
@@ -207,7 +208,7 @@ def _trials(results: Results, criterion: Criterion) -> tuple[TrialSummary, ...]:
         if point.split == "dev" and point.trial is not None and point.step is not None:
             points_by_rung[point.trial, point.step].append(point)
     best_points = {rung: max(points, key=criterion.rank) for rung, points in points_by_rung.items()}
-    rungs_by_trial: dict[int, dict[int, Rung]] = defaultdict(dict)  # and by step; a rung's last record counts
+    rungs_by_trial: dict[int, dict[int, Rung]] = defaultdict(dict)  # by trial and step; a rung's last record counts
     for rung in results.rungs:
         if (rung.trial, rung.step) in best_points:
             rungs_by_trial[rung.trial][rung.step] = rung

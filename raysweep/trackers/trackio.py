@@ -10,9 +10,9 @@ FRONT = "front"
 
 
 class TrackioTracker(Tracker):
-    """Tracker that writes to the client's database, on this machine unless its environment names a space.
+    """Tracker that writes to Trackio's local database, or to a Space if the environment names one.
 
-    Only one run is open at a time, that of the trial with the latest rung; the others continue after their last step.
+    Only one run is open at a time: the last one that was logged to. A reopened run continues after its last step.
     """
 
     name = "trackio"
@@ -30,7 +30,7 @@ class TrackioTracker(Tracker):
             self._next_steps[trial.name] = step.number + 1
 
     def log_status(self, trial: TrackedTrial) -> None:
-        """Store the status of a trial that ended before its first step, which would have no run otherwise.
+        """Store the status of a trial that ended before its first step, which would otherwise have no run.
 
         Trackio runs have no status, so other trials need nothing.
         """
