@@ -34,7 +34,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Choice:
-    """A parameter of a loss with a few named options, unknown to the library."""
+    """A loss parameter with a few named options that the library does not implement."""
 
     options: tuple[str, ...]
     default: str
@@ -56,9 +56,9 @@ Parameter = Number | Choice
 class Loss:
     """A loss: a class of ``sentence_transformers.sentence_transformer.losses``, configured to use cosines.
 
-    ``library_class`` is None for ``softmax``, implemented by :class:`raysweep.training.losses.SoftmaxLoss`, because
-    the library's softmax loss takes pairs. ``distance`` is the library's metric for cosine distance, in [0, 2]; None
-    if the class uses cosines anyway.
+    ``library_class`` is None for ``softmax``: the library's softmax loss takes pairs, so
+    :class:`raysweep.training.losses.SoftmaxLoss` implements it. ``distance`` is the library's metric for cosine distance,
+    in [0, 2]; None if the class always uses cosines.
     """
 
     example_kind: LossExamples
@@ -71,7 +71,7 @@ _SIAMESE_COSINE = "SiameseDistanceMetric.COSINE_DISTANCE"
 
 
 NEGATIVES = ("all", "other_class")
-"""Sources of an anchor's negatives in ``multiple_negatives``, among the positives of the batch's other examples."""
+"""Negatives of an anchor in ``multiple_negatives``: the other positives in the batch, all or only of other classes."""
 
 
 LOSSES: Mapping[str, Loss] = MappingProxyType(

@@ -1,4 +1,4 @@
-"""Searches simulated on a recording, with workers and a clock, without training."""
+"""Simulate searches on a recording, with workers and a clock but without training."""
 
 import heapq
 from collections import Counter
@@ -29,24 +29,24 @@ class Peer(Protocol):
         """Return a trial to start or resume and its configuration; None if no trial can run now."""
 
     def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
-        """Receive the recorded configuration, the nearest to the requested one, that the new trial uses."""
+        """Receive the configuration of a new trial: the recorded one that is nearest to the request."""
 
     def on_rung(self, trial: int, budget: int, points: Sequence[Pair], ahead: Sequence[int]) -> bool:
         """Receive a rung's points and return whether the trial stops here.
 
-        ``ahead`` holds the budgets of its further rungs.
+        ``ahead`` holds the budgets of the trial's remaining rungs.
         """
 
     def on_rest(self, trial: int, completed: bool) -> None:
-        """Note that the trial no longer runs, at least for now.
+        """Record that the trial has left its worker, at least for now.
 
-        Either its recorded rungs are used up, or it was stopped.
+        Either it has completed all of its recorded rungs, or it was stopped.
         """
 
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """The settings of a raysweep search, under the names in a sweep's file."""
+    """The settings of a raysweep search, named as in a sweep's file."""
 
     sampler: str
     policy: Policy
@@ -97,7 +97,7 @@ class Step:
 def replay(recording: RecordedSweep, peer: Peer, num_workers: int) -> Iterator[Step]:
     """Run the peer on the recording until nothing is left to do, and yield a step for every rung.
 
-    The spent budget counts each rung when it ends, on whichever worker.
+    The budget spent includes each rung as soon as it ends, on any worker.
     """
     free_trials = FreeTrials(recording)
     runs: dict[int, _Run] = {}
@@ -208,9 +208,10 @@ def share_at(steps: Sequence[Step], budget: float, recording: RecordedSweep) -> 
 class FreeTrials:
     """The recorded trials that no proposal has been mapped to yet; each proposal is mapped to the nearest one.
 
-    Distances are sums over parameters: for numbers the difference (of logarithms if the range is wide), otherwise 0 or
-    1, divided by the mean over pairs of recorded configurations so that no parameter outweighs another by its kind. A
-    parameter that only one of the two has counts as the maximum difference.
+    A distance is a sum over parameters. A numeric parameter contributes the difference of the values (of their
+    logarithms if the range is wide), any other parameter 0 or 1. Each contribution is divided by its mean over pairs of
+    recorded configurations, so that numeric and categorical parameters weigh the same. If only one of the two
+    configurations has the parameter, the difference is the maximum.
     """
 
     def __init__(self, recording: RecordedSweep) -> None:
@@ -232,7 +233,7 @@ class FreeTrials:
         distances[~self._is_free] = np.inf
         index = int(np.argmin(distances))
         if not self._is_free[index]:
-            raise IndexError("every recorded configuration was taken")
+            raise IndexError("all recorded configurations are already taken")
         self._is_free[index] = False
         return index
 
@@ -273,7 +274,7 @@ _Column = _NumberColumn | _ChoiceColumn
 
 
 def _column(values: Sequence[Scalar]) -> _Column:
-    """Return the column of one parameter over all recorded trials, given None for trials without a value."""
+    """Return the column of one parameter from its values in all recorded trials, None if a trial has no value."""
     present = [value for value in values if value is not None]
     count = len(present)
     scale = infer_scale(present)

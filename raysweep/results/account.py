@@ -92,7 +92,7 @@ def _saved_seconds(trial: Trial, num_rungs: int) -> float:
 
 def sentence(account: Account, max_replicates: int | None = None) -> str:
     """Return a one-line summary: the total cost, the time of incomplete trials, and the time saved by early stopping."""
-    uses = [f"{account.incomplete_seconds:,.0f} of them in trials that did not complete"]
+    uses = [f"{account.incomplete_seconds:,.0f} of the trial-seconds were in trials that did not complete"]
     replicates = account.of(REPLICATES)
     if replicates.num_trials:
         at_most = "" if max_replicates is None else f" of at most {max_replicates}"

@@ -1,4 +1,4 @@
-"""Weights of a rung and retrieval results of its points, stored while one of them may be on the front."""
+"""Store a rung's weights and its points' retrieval results while one of the points may be on the front."""
 
 import shutil
 import uuid
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 
 def save_point(folder: Path, model: "SentenceTransformer", head: Head | None, reading: Reading | None = None) -> None:
-    """Write the trained weights (frozen ones are the base model's) and the head atomically.
+    """Write the trained weights and the head atomically.
 
-    ``reading`` is the one on dev, for runs without a test split.
+    Frozen weights are not written, because they equal those of the base model. ``reading`` holds the retrieval results
+    on dev and is given only in runs without a test split.
     """
     from safetensors.torch import save_file
 
@@ -39,7 +40,7 @@ def save_point(folder: Path, model: "SentenceTransformer", head: Head | None, re
         flush(temporary)
         temporary.rename(folder)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)  # if the disk is full
+        shutil.rmtree(temporary, ignore_errors=True)  # left behind if writing failed, for example on a full disk
 
 
 def read_point(folder: Path) -> "tuple[dict[str, torch.Tensor], Head | None]":
@@ -71,7 +72,7 @@ def _read_head(file: Path) -> Head | None:
     has_shapes = weight.ndim == 2 and bias.shape == weight.shape[:1] and temperature.ndim == 0
     if kinds != {"f"} or not has_shapes:
         raise ValueError(
-            f"{file.name}: the arrays have other types or shapes; allowed: floating-point weights (classes, width), "
+            f"{file.name}: the arrays have the wrong types or shapes; allowed: floating-point weights (classes, width), "
             "biases (classes,) and a temperature"
         )
     return Head(weight, bias, float(temperature))

@@ -38,8 +38,8 @@ from raysweep.results.types import Point
 TARGET_TITLES = {"polarity": "P, polarity", "similarity": "S, similarity", "objective": "objective"}
 
 IMPORTANCE_TEXT = (
-    "Each parameter's share of the variance that single parameters explain, over all evaluated trials at equal budget, "
-    "including paused and stopped trials. Variance that only interactions explain is left out."
+    "Each parameter's share of the variance that is explained by individual parameters, over all evaluated trials at "
+    "equal budgets, including paused and stopped trials. Variance that is explained only by interactions is left out."
 )
 
 
@@ -93,7 +93,7 @@ def sections(material: Material) -> list[str]:
 
 
 def _table_section(content: TableSection, name: str = "") -> str:
-    """Return a section whose ``name``, the target of links, is by default its title."""
+    """Return a section. Links point to its ``name``, which by default derives from its title."""
     title = content.title
     if not content.table.rows:
         return ""
@@ -159,7 +159,10 @@ def _score_pair(point: Point) -> str:
 
 
 def script_element(name: str, text: str = "", keys: str = "") -> str:
-    """Return an element for the script to fill, hidden without one. ``text`` explains its use, ``keys`` the arrow keys."""
+    """Return an element that is hidden until the script fills it.
+
+    ``text`` explains its use, and ``keys`` explains the arrow keys.
+    """
     hints = paragraph(text, "hint") if text else ""
     if keys:
         sentence = f"Keyboard: {keys}; Enter pins, Escape unpins."
@@ -185,7 +188,7 @@ def _readings(material: Material) -> str:
     if readings is None or not readings.shown or not material.summary.members:
         return ""
     text = (
-        f"The sentences that the reference and the pinned point retrieve for a query of {readings.split}, best first. "
+        f"The sentences that the reference and the pinned point retrieve for a query from {readings.split}, best first. "
         "Queries on which points differ most come first. ✓ marks sentences with the query's label, ✗ others."
     )
     if not readings.texts:
@@ -206,9 +209,11 @@ def _curves(material: Material) -> str:
     if not material.summary.members:
         return ""
     picture = figure(material.progress_png, "Objective against training examples seen")
-    text = "Each line is a trial on dev, through the best point of each rung. The sign at its end shows the trial's status."
+    text = "Each line is a trial on dev, through the best point of each rung. The symbol at the end shows the status."
     chart = script_element(
-        "curves-chart", text, "left and right arrows move from trial to trial, up and down arrows by the last score"
+        "curves-chart",
+        text,
+        "left and right arrows move from trial to trial, up and down arrows in order of the last score",
     )
     return section("curves", "Learning curves", chart, f"<noscript>{picture}</noscript>")
 
@@ -219,12 +224,12 @@ def _hyperparameters(summary: Summary) -> str:
         return ""
     parallel_text = (
         "Each line is a trial's best point. Drag along an axis to select a range, and click the axis to clear it. "
-        "Without a mouse, use the filter of the table of trials."
+        "Without a mouse, use the filter above the table of trials."
     )
-    parallel_keys = "left and right arrows move from trial to trial, up and down arrows by the objective"
+    parallel_keys = "left and right arrows move from trial to trial, up and down arrows in order of the objective"
     parallel = script_element("parallel-chart", parallel_text, parallel_keys)
     slices_text = "The best point of each trial on dev, against one parameter at a time."
-    slices_keys = "left and right arrows move along the parameter, up and down arrows by the score"
+    slices_keys = "left and right arrows move along the parameter, up and down arrows along the score"
     slices = script_element("slices-chart", slices_text, slices_keys)
     return join(
         [
@@ -235,7 +240,7 @@ def _hyperparameters(summary: Summary) -> str:
 
 
 def importance_table(importances: Mapping[str, Mapping[str, float]]) -> str:
-    """Return a table with a row per parameter, by decreasing share in the objective; empty if there are no shares."""
+    """Return a table of parameters by decreasing share of the objective's variance; empty if there are no shares."""
     targets = ("objective", *TARGET_TITLES)
     names = dict.fromkeys(name for target in targets for name in importances.get(target, {}))  # ordered, distinct
     if not names:
@@ -264,7 +269,7 @@ def _share_cell(share: float | None) -> str:
 def _trials(summary: Summary) -> str:
     if not summary.trials:
         return section("trials", "Trials", paragraph("No trial was proposed."))
-    text = f"All {len(summary.trials)} trials, with the scores of each trial's best point on dev under the objective."
+    text = f"All {len(summary.trials)} trials, each with the dev scores of its best point under the objective."
     if summary.results.info.constraints:
         text += " Parentheses mark points that miss a constraint."
     return section("trials", "Trials", paragraph(text), script_element("trials-filter"), trial_table(summary))
