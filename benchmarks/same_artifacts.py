@@ -131,7 +131,7 @@ def _kill(space: tuple[str, ...], place: str, kind: str) -> str:
 
 def _found(output: str) -> str:
     """Return what the progress lines report about existing shards."""
-    found = re.findall(r"prepare: ([a-z_ ]+): .*?; ([\d,]+) were there already", output)
+    found = re.findall(r"prepare: ([a-z_ ]+): .*?; reused ([\d,]+)", output)
     return ", ".join(f"{count} of {stage}" for stage, count in found) or "-"
 
 

@@ -323,10 +323,10 @@ def _share_out(groups: Sequence[NodeGroup], max_workers: int) -> list[NodeGroup]
     """Return the groups with the maximum total shared out evenly, without groups that get no nodes."""
     shares = [group._replace(max_count=0) for group in groups]
     num_left = min(max_workers, sum(group.max_count for group in groups))
-    while num_left:
+    while num_left > 0:
         for number, group in enumerate(groups):
             count = shares[number].max_count
-            if num_left and count < group.max_count:
+            if num_left > 0 and count < group.max_count:
                 shares[number] = group._replace(max_count=count + 1)
                 num_left -= 1
     return [share for share in shares if share.max_count]

@@ -228,7 +228,7 @@ def _check_lease(run: Folder, num_events: int, noted: dict[str, Any] | None) -> 
     if noted == {}:
         return
     lease = location.join(run.location, LEASE)
-    number = None if noted is None else noted.get("number")
+    number = noted.get("number") if isinstance(noted, dict) else None
     if not isinstance(number, int) or number < 1:
         raise InputError(f"{lease}: is damaged and does not name the ledger's last event; remove it to skip this check")
     if number > num_events:

@@ -176,8 +176,7 @@ class _Tables:
             removed = self.info.guards.keys() - event.info.guards.keys()
             self.guards = {key: score for key, score in self.guards.items() if score.guard not in removed}
         self.info = event.info
-        if event.config_digest is not None:
-            self.config_digests.append(event.config_digest)
+        self.config_digests.append(event.config_digest)
 
     def _add_trial(self, event: TrialStarted) -> None:
         self.trials[event.trial] = Trial(

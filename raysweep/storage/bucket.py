@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from raysweep.errors import InputError
-from raysweep.storage.location import expand_home, is_address, join, split
+from raysweep.storage.location import expand_home, is_address, is_region, join, split
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -44,6 +44,7 @@ _RETRIES: Any = {
 }
 _CONNECT_TIMEOUT = "5s"
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _PROFILE_VARIABLES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE")
 _METADATA_HOSTS = ("169.254.169.254", "metadata.google.internal")  # serve credentials to a cloud's machines
 
@@ -296,11 +297,15 @@ def _timeout_seconds() -> float:
 
 
 def _check_variables() -> None:
-    """Raise InputError for an invalid endpoint in the environment, which would crash the client."""
+    """Raise InputError for an invalid endpoint or region in the environment, which would crash the client."""
     for name in _ENDPOINT_VARIABLES:
         endpoint = os.environ.get(name)
         if endpoint and not (endpoint.startswith(("http://", "https://")) and is_address(endpoint)):
             raise InputError(f"{name} is not a server address; allowed: http://HOST:PORT or https://HOST:PORT")
+    for name in _REGION_VARIABLES:
+        region = os.environ.get(name)
+        if region and not is_region(region):
+            raise InputError(f"{name} is {region!r}; allowed: a name such as eu-west-1")
 
 
 def _profile_credentials() -> Any:

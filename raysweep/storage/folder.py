@@ -197,7 +197,7 @@ def flush(place: Path) -> None:
 def _flush_one(path: Path) -> None:
     """Flush a file, or the names in a folder."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # do not block on a pipe
     except FileNotFoundError:  # removed by another process that took the trial over
         return
     try:

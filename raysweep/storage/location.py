@@ -12,6 +12,7 @@ OPTIONS = ("endpoint_override", "scheme", "region")
 
 SCHEMES = ("s3", "gs")
 _BUCKET = re.compile(r"\w[\w.-]*", re.ASCII)
+_REGION = re.compile(r"[\w.:-]+", re.ASCII)
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
 _ADDRESS = re.compile(
     r"(https?://)?([\w.-]+|\[[\da-f:.]+\])(:(?P<port>\d{1,5}))?(/[\w.~%/+:@-]*)?", re.ASCII | re.IGNORECASE
@@ -80,12 +81,20 @@ def _check_options(options: dict[str, str]) -> None:
     endpoint = options.get("endpoint_override")  # an empty value counts as missing
     if endpoint and not is_address(endpoint):
         raise ValueError(f"endpoint_override is {endpoint!r}; allowed: HOST:PORT, http://HOST:PORT, https://HOST:PORT")
+    region = options.get("region")
+    if region and not is_region(region):
+        raise ValueError(f"region is {region!r}; allowed: a name such as eu-west-1")
 
 
 def is_address(endpoint: str) -> bool:
     """Return whether this is a valid server address: ``HOST``, optionally with ``http(s)://``, a port and a path."""
     match = _ADDRESS.fullmatch(endpoint)
     return match is not None and int(match["port"] or 0) <= _LAST_PORT
+
+
+def is_region(name: str) -> bool:
+    """Return whether this may name a region; other text makes the store's client panic."""
+    return _REGION.fullmatch(name) is not None
 
 
 def is_folder(path: Path) -> bool:

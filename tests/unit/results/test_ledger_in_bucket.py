@@ -93,7 +93,9 @@ def test_ledger_with_fewer_events_than_its_lease_is_rejected(run: BucketFolder) 
     check_rejected(run, rf"ends after event {last - 1}, .*lease.json .*after event {last}")
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"released": true, "note": {"number": "7"}}'])
+@pytest.mark.parametrize(
+    "content", ["", "[]", '{"released": true, "note": {"number": "7"}}', '{"released": true, "note": [1]}']
+)
 def test_damaged_lease_is_rejected(run: BucketFolder, content: str) -> None:
     run.bucket.write("lease.json", content.encode())
     with pytest.raises(InputError, match="lease.json: .*remove"):

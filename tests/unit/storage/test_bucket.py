@@ -118,6 +118,13 @@ def test_invalid_request_timeout_is_rejected(bucket: Bucket, monkeypatch: pytest
         bucket.write("one", b"1")
 
 
+@pytest.mark.parametrize("name", ["AWS_REGION", "AWS_DEFAULT_REGION"])
+def test_invalid_region_is_rejected(bucket: Bucket, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "us east")
+    with pytest.raises(InputError, match=f"{name} is 'us east'; allowed: .*eu-west-1"):
+        bucket.write("one", b"1")
+
+
 @pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"])
 @pytest.mark.parametrize("given", ["127.0.0.1:9000", "http://127.0.0.1:99999", "http://[::1", "http://local host"])
 def test_invalid_endpoint_is_rejected(bucket: Bucket, monkeypatch: pytest.MonkeyPatch, name: str, given: str) -> None:

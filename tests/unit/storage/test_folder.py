@@ -128,6 +128,7 @@ def test_failed_flush_raises_unless_the_file_system_cannot_flush(
 ) -> None:
     folder = LocalFolder(tmp_path)
     write(folder, "file", "1")
+    os.mkfifo(tmp_path / "pipe")
 
     def fail(number: int) -> Callable[[int], None]:
         def fsync(_: int) -> None:

@@ -50,6 +50,7 @@ def test_relative_path_starts_at_the_working_folder(tmp_path, monkeypatch) -> No
         ("s3://bucket/x%0A", r"the prefix is 'x\\n'"),
         ("s3://bucket?scheme=ftp", "scheme is 'ftp'"),
         ("s3://bucket?endpoint_override=localhost:65536", "endpoint_override is 'localhost:65536'"),
+        ("s3://bucket?region=us east", "region is 'us east'"),
         ("s3://bucket?endpoint_override=local host", "endpoint_override is 'local host'"),
         ("s3://bucket?endpoint_override=[::1", "endpoint_override is "),
         ("s3://bucket?endpoint_override=ftp://host", "endpoint_override is 'ftp://host'"),
