@@ -125,7 +125,6 @@ class FixedSuggester:
 _MOST_MEMORY: Mapping[str, Callable[[list[Any]], Any]] = {
     "batch_size": max,
     "freezing": lambda levels: min(levels, key=level_depth),
-    "freeze_output_dense": min,
     "average_decay": max,
     "dropout": max,
 }
@@ -174,6 +173,8 @@ class Space:
                 extremes[name] = choose(values)
         if "fp32" in self.values("precision"):
             extremes["precision"] = "fp32"
+        if False in self.values("freeze_output_dense"):
+            extremes["freeze_output_dense"] = False
         weight = max(self.values("consistency_weight"), default=0)
         trials = []
         for branch in branches(self.parameters):

@@ -146,7 +146,7 @@ def _utf8(source: str, compression: str) -> Iterator[None]:
                     place = f"{source}: line {number}"
                     byte = ord(escaped[0]) - 0xDC00
                     raise InputError(f"{place}: byte 0x{byte:02x} is not UTF-8; convert the file to UTF-8") from None
-        raise
+        raise InputError(f"{source}: the file changed while it was read; prepare again") from None
 
 
 def _next_block(rows: Iterator[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

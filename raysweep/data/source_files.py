@@ -90,9 +90,10 @@ def list_files(source: str) -> list[SourceFile]:
     """
     import pyarrow.fs
 
-    glob = _parse_glob(source)
-    # The name of a local file may contain a wildcard.
-    place = None if glob and "://" in source else stat(source)
+    place = stat(source) if "://" not in source else None  # the name of a local file may contain a wildcard
+    glob = None if isinstance(place, SourceFile) else _parse_glob(source)
+    if "://" in source and glob is None:
+        place = stat(source)
     if isinstance(place, SourceFile):
         return [place]
     if place is not None:
@@ -237,27 +238,38 @@ def _list_folder(folder: _Place, *, is_deep: bool) -> list[_Entry]:
 def _walk(base: str, max_depth: float) -> Iterator[str]:
     """Yield the files below a local folder, following links, up to ``max_depth`` folders deep.
 
-    If the depth is unlimited, each folder is visited once, so links to a folder around them do not loop.
+    If the depth is unlimited, each folder is visited once, so links to a folder around them do not loop. Folders are
+    visited level by level, so a folder itself comes before deeper links to it.
     """
-
-    def raise_unless_missing(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError | NotADirectoryError):
-            raise error
-
     visited = {os.path.realpath(base)}
-    for folder, subfolders, names in os.walk(base, onerror=raise_unless_missing, followlinks=True):
-        prefix = folder.rstrip("/") + "/"
-        yield from (prefix + name for name in names)
-        depth = len(Path(folder).relative_to(base).parts)
+    level = [base]
+    depth = 0
+    while level:
+        deeper = []
+        for folder in level:
+            for entry in _scan(folder):
+                path = f"{folder.rstrip('/')}/{entry.name}"
+                if not Path(path).is_dir():
+                    yield path
+                    continue
+                target = os.path.realpath(path)
+                if math.isinf(max_depth) and target in visited:
+                    continue
+                visited.add(target)
+                deeper.append(path)
         if depth >= max_depth:
-            subfolders.clear()
-        elif math.isinf(max_depth):
-            targets = {name: os.path.realpath(prefix + name) for name in sorted(subfolders)}
-            subfolders.clear()
-            for name, target in targets.items():
-                if target not in visited:
-                    subfolders.append(name)
-                    visited.add(target)
+            return
+        level = deeper
+        depth += 1
+
+
+def _scan(folder: str) -> list[os.DirEntry[str]]:
+    """Return the entries of a folder, sorted by name; none if it was removed since it was found."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _entries(folder: _Place, infos: list[Any]) -> list[_Entry]:

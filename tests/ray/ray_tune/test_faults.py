@@ -92,7 +92,7 @@ def test_every_trial_ends_once_despite_process_faults(cluster: Cluster, tmp_path
     assert reasons[1] == "ValueError: this trial raises"
     assert reasons[7] == "this trial cannot be"
     assert reasons[3].startswith("its process died: ")
-    assert reasons[3].endswith("(lost 3 times without a rung between)")
+    assert "lost 3 times" in reasons[3]
     assert "trial 2: its process died: " in printed
     for number in (4, 5):
         assert f"trial {number}: its process made no progress for " in printed
@@ -145,7 +145,7 @@ def test_error_in_the_sweep_itself_ends_it_without_repeating_trials(
     def fail(self: Sweep, *_: object) -> None:
         raise ZeroDivisionError("a defect of the sweep")
 
-    monkeypatch.setattr(Sweep, "_announce", fail)
+    monkeypatch.setattr(Sweep, "_print_rung", fail)
     with pytest.raises(ZeroDivisionError, match="a defect of the sweep"):
         search(tmp_path)
     attempts = [(path.name, path.stat().st_size) for path in tmp_path.glob("attempts-*")]
@@ -161,14 +161,14 @@ def test_sweep_whose_trials_all_fail_gives_up(cluster: Cluster, tmp_path: Path) 
 def test_trials_leave_a_draining_node(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs last, since it leaves only one node."""
     nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
-    real_rung = Sweep.rung
+    record_rung = Sweep.record_rung
 
     def drain_at_first(self: Sweep, *arguments: Any) -> bool:
         if not self.progress.front:
             assert mark_as_draining(nodes[0], 600)
-        return real_rung(self, *arguments)
+        return record_rung(self, *arguments)
 
-    monkeypatch.setattr(Sweep, "rung", drain_at_first)
+    monkeypatch.setattr(Sweep, "record_rung", drain_at_first)
     sweep, printed = search(tmp_path, actor=WatchfulTrials, budget__trials="3")
     sweep.finish("completed", "all trials are done")
     assert [str(trial.status) for trial in load(tmp_path).trials] == ["completed"] * 3

@@ -63,7 +63,7 @@ def test_control_requests_survive_a_killed_driver(tmp_path: Path) -> None:
         assert "loss triplet, margin 0.1" in control(tmp_path, "--try", "{loss: triplet, margin: 0.1}")
         control(tmp_path, "--workers", "1")
         assert "allowed: 1 to 2" in reject(tmp_path, "--workers", "3")
-        assert "trial 99" in reject(tmp_path, "--stop-trial", "99")
+        assert "--stop-trial is 99" in reject(tmp_path, "--stop-trial", "99")
         assert len(load(tmp_path).rungs) == len(before.rungs), "nothing starts during a pause"
     finally:
         driver.kill()

@@ -247,3 +247,10 @@ def test_front_spaces_have_many_points(name: str) -> None:
     values = configuration.parse(document).evaluation.points.class_concat
     assert len(set(values)) == len(values) >= 50
     assert values == sorted(values)
+
+
+def test_largest_trial_of_a_branch_freezes_only_if_every_value_does(tmp_path: Path) -> None:
+    optimizers = "{choices: {adamw: {freeze_output_dense: true}, sgd: {}}}"
+    _, space = read(tmp_path, MINIMAL, space__optimizer=optimizers)
+    frozen = {(trial.optimizer, trial.freeze_output_dense) for trial in space.largest()}
+    assert frozen == {("adamw", True), ("sgd", False)}

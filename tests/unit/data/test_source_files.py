@@ -92,6 +92,19 @@ def test_links_to_folders_are_followed_without_loops_or_repeats(
         assert names(f"{place}/*/*.csv", place) == ["another/a.csv", "deep/d.csv", "link/e.csv", "loop/a.csv"]
 
 
+def test_a_folder_comes_before_deeper_links_to_it(tmp_path: Path) -> None:
+    for name in ("b/d/x.csv", "data/y/z.csv", "a/c/other.csv", ".git/x/other.csv", "odd**name.csv"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "a/c/link").symlink_to(tmp_path / "b/d")
+    (tmp_path / ".git/x/link").symlink_to(tmp_path / "data/y")
+    place = str(tmp_path)
+    files = ["a/c/other.csv", "b/d/x.csv", "data/y/z.csv", "odd**name.csv"]
+    assert names(f"{place}/**/*.csv", place) == files
+    assert names(f"{place}/**/d/*.csv", place) == ["b/d/x.csv"]
+    assert [Path(file.name).name for file in list_files(f"{place}/odd**name.csv")] == ["odd**name.csv"]
+
+
 def test_file_name_that_is_not_utf8_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "ok.csv").write_text("text,label\nx,0\n")
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.csv")).write_text("text,label\nx,0\n")
