@@ -34,8 +34,8 @@ def _flat(parameters: Parameters, prefix: str, parent: str | None, option: Scala
             yield Flat(full_name, parameter, parent, option)
         elif isinstance(parameter, Choices):
             yield Flat(full_name, parameter, parent, option)
-            for option, children in parameter.options.items():
-                yield from _flat(children, f"{full_name}={option}.", full_name, option)
+            for choice, children in parameter.options.items():
+                yield from _flat(children, f"{full_name}={choice}.", full_name, choice)
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,8 @@ def by_margin(models: Sequence[ModelScores], score: Score, wanted: ScoredSplit |
     if (last_points["others"] != ABSENT).any():
         columns.append(make_column(rows, "others", "others"))
     for title in column_names(models):
-        cells = points[points["model"] == title].set_index("position").reindex(rows.index)
+        cells_of_model = points[points["model"] == title].drop_duplicates("position", keep="last")
+        cells = cells_of_model.set_index("position").reindex(rows.index)
         is_best = mark_best(cells[score].where(is_configuration), DIGITS)
         spreads = cells[f"{score}_std"].tolist()
         columns.append(Column(title, title, cells[score].tolist(), DIGITS, spreads, is_best.tolist()))

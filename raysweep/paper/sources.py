@@ -24,7 +24,7 @@ from raysweep.paper.model_scores import (
     loss_name,
     make_configurations,
 )
-from raysweep.replay.recording_files import as_objects, check_columns, number_column, plain, reject_cells
+from raysweep.replay.recording_files import as_objects, check_columns, is_index, number_column, plain, reject_cells
 from raysweep.report.summary import summarize
 from raysweep.results.reader import load
 from raysweep.results.settings_file import read_settings
@@ -203,10 +203,11 @@ def _read_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
 
 def _row_points(rows: "pd.DataFrame", *, is_ordinal: bool) -> Iterator[ScoredPoint]:
     """Yield the points of rows with rungs by epoch or step; if ``is_ordinal``, rungs are numbered from 1."""
-    names = [name for name in rows.columns if name not in _NO_PARAMETERS]
+    names = [name for name in rows.columns if name not in _NO_PARAMETERS and not is_index(name)]
     configurations = rows[names].apply(as_objects)
     if is_ordinal:
         keys = configurations.apply(tuple, axis=1) if names else rows["kind"]
+        keys = rows.get("trial", keys)
         rows = rows.assign(rung=rows.groupby(keys, dropna=False)["rung"].rank("dense"))
     for index, row in zip(rows.index, rows.to_dict("records"), strict=True):
         cells = configurations.loc[index]

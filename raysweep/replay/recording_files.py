@@ -104,7 +104,7 @@ def _recorded_sweep(frame: "pd.DataFrame", where: Mapping[str, str]) -> Recorded
 
 
 def _select_rows(frame: "pd.DataFrame", column: str, wanted: str) -> "pd.DataFrame":
-    """Return the rows whose column has this value, and the reference's rows."""
+    """Return the rows whose column has this value, and the reference's rows if the column does not tell them apart."""
     check_columns(frame, [column])
     try:
         number = str(plain(float(wanted)))  # such as 1 for 1.0
@@ -112,11 +112,12 @@ def _select_rows(frame: "pd.DataFrame", column: str, wanted: str) -> "pd.DataFra
         number = wanted
     is_reference = frame["kind"] == "reference"
     texts = as_objects(frame[column]).map(lambda value: None if value is None else str(plain(value)))
-    is_wanted = texts.isin([wanted, number]) & ~is_reference
-    if not is_wanted.any():
+    is_wanted = texts.isin([wanted, number])
+    if not (is_wanted & ~is_reference).any():
         values = sorted(texts[~is_reference].dropna().unique())
         raise InputError(f"no row has {column} {wanted!r}; allowed: {', '.join(values[:20])}")
-    return frame[is_wanted | is_reference]
+    has_one_reference = column == "kind" or texts[is_reference].isna().all()
+    return frame[is_wanted | is_reference] if has_one_reference else frame[is_wanted]
 
 
 def _check_points(points: "pd.DataFrame") -> None:
@@ -135,9 +136,14 @@ def _configurations(points: "pd.DataFrame") -> "pd.DataFrame":
     Raises:
         InputError: If a cell is not a scalar, or a trial has two configurations.
     """
-    parameters = [name for name in points.columns if name not in COLUMNS]
+    parameters = [name for name in points.columns if name not in COLUMNS and not is_index(name)]
     if not parameters:
         raise InputError(f"no column of a parameter; the columns are {', '.join(map(str, points.columns))}")
+    for parameter in parameters:
+        if "." in str(parameter):  # pandas also names a repeated column this way
+            raise InputError(
+                f"column {parameter!r} is not the name of a parameter; allowed: names without a dot, each once"
+            )
     configurations = points[parameters].apply(as_objects)
     for parameter in parameters:
         is_wrong = ~configurations[parameter].map(_is_scalar).astype(bool)
@@ -166,6 +172,11 @@ def _trials(points: "pd.DataFrame", configurations: "pd.DataFrame") -> tuple[Rec
             rungs.append(RecordedRung(int(budget), float(rung["seconds"].iloc[0]), tuple(scores)))
         trials.append(RecordedTrial(values, tuple(rungs)))
     return tuple(trials)
+
+
+def is_index(column: object) -> bool:
+    """Return whether a column is an index that pandas wrote without a name."""
+    return str(column).startswith("Unnamed: ")
 
 
 def check_columns(frame: "pd.DataFrame", columns: Iterable[str]) -> None:

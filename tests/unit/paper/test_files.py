@@ -53,6 +53,20 @@ def test_examples_seen_are_numbered() -> None:
     assert list(model.configurations[0].rungs) == [1, 2]
 
 
+def test_rungs_are_numbered_within_their_trial() -> None:
+    rows = pd.concat([frame()[:2], frame()[:2].assign(polarity=[60.0, 66.0])]).drop(columns="epoch")
+    seen = rows.assign(trial=[0, 0, 1, 1], examples_seen=[512, 1024, 256, 512])
+    (model,) = read(seen.reset_index(drop=True))
+    (configuration,) = model.configurations
+    polarities = {rung: scores["dev"].polarity for rung, scores in configuration.rungs.items()}
+    assert polarities == pytest.approx({1: 0.65, 2: 0.73})
+
+
+def test_an_unnamed_index_column_is_no_parameter() -> None:
+    (model,) = read(frame()[:2].assign(**{"Unnamed: 0": [0, 1]}))
+    assert len(model.configurations) == 1
+
+
 def test_repeated_rows_are_averaged() -> None:
     repeated = pd.concat([frame()[:1], frame()[:1].assign(polarity=74.0)])
     (model,) = read(repeated.assign(polarity_std=[30.0, 40.0]))

@@ -74,6 +74,18 @@ def test_where_keeps_the_reference() -> None:
     assert from_frame(frame(), "t.csv", {"kind": "plain"}).reference == (0.55, 0.47)
 
 
+def test_where_selects_the_reference_of_one_data_set() -> None:
+    other = frame(polarity=0.9, similarity=0.9)
+    both = pd.concat([other.assign(dataset="sst2"), frame(dataset="mr")], ignore_index=True)
+    selected = from_frame(both, "t.csv", {"dataset": "mr"})
+    assert selected.reference == (0.55, 0.47)
+    assert len(selected.trials) == len(from_frame(frame(), "t.csv").trials)
+
+
+def test_an_unnamed_index_column_is_no_parameter() -> None:
+    assert from_frame(frame(**{"Unnamed: 0": range(5)}), "t.csv") == from_frame(frame(), "t.csv")
+
+
 def change(**cells: Any) -> pd.DataFrame:
     """Return the frame with other cells in the first row."""
     changed = frame().astype(object)
@@ -104,6 +116,7 @@ def change(**cells: Any) -> pd.DataFrame:
         (frame(polarity=frame()["polarity"] * 100), "row 1: polarity is 60.0; .*from 0 to 1"),
         (frame(polarity=0.5, similarity=0.2), "no point is above .*P 0.5, S 0.1"),
         (frame().drop(columns=["loss", "margin"]), "no column of a parameter; .*trial"),
+        (frame(**{"lr.1": 0.5}), "'lr.1' .*; allowed: .*dot"),
     ],
 )
 def test_invalid_rows_are_rejected(rows: pd.DataFrame, message: str) -> None:
