@@ -1,4 +1,4 @@
-"""Results of a run for Python: fronts and points as pandas data frames, figures, and the report."""
+"""Python access to a run's results: fronts and points as pandas data frames, figures, and the report."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class RunResults:
 
     @property
     def front(self) -> pd.DataFrame:
-        """Return the front, selected on dev, with a row per member, by decreasing similarity.
+        """Return the front, selected on dev, with one row per member, by decreasing similarity.
 
         ``point`` is the name for :func:`raysweep.export_point`. ``trial``, ``step``, ``kind``, ``value`` and ``width``
         identify the encoder. ``is_knee``, ``is_best`` (by the objective) and ``is_feasible`` (meets the constraints)
@@ -130,7 +130,7 @@ class RunResults:
 
     @property
     def calibrations(self) -> pd.DataFrame:
-        """Return a row per rung and split of a softmax head: ``temperature``, cross-entropy and calibration error.
+        """Return a row per rung and split of trials with a softmax head: temperature, cross-entropy, calibration error.
 
         ``cross_entropy_before`` and ``error_before`` are the values before temperature scaling. On test, only rungs of
         the front have a row.

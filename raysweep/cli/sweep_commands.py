@@ -48,7 +48,7 @@ def run(  # noqa: PLR0913 (the options of a command)
         bool,
         typer.Option(
             "--take-over",
-            help="With --resume: take over a run in an object store from another process that still drives it.",
+            help="With --resume: take over a run in an object store from another process that is still driving it.",
         ),
     ] = False,
     resume_or_start: Annotated[

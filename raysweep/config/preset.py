@@ -1,4 +1,4 @@
-"""Presets: complete or partial configurations requested by a person, checked against the space."""
+"""Presets: complete or partial configurations requested by the user, checked against the space."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,8 +24,8 @@ class ParameterError(InputError):
 class Preset:
     """Requested values of a trial; the sampler proposes the others.
 
-    ``params`` holds the values by the sampler's names, such as ``loss=triplet.margin``, without parameters that the
-    space fixes. ``is_complete`` is true if nothing is left to the sampler.
+    ``params`` holds the values by the sampler's parameter names, such as ``loss=triplet.margin``, without parameters
+    that the space fixes. ``is_complete`` is true if nothing is left to the sampler.
     """
 
     values: Mapping[str, Any]

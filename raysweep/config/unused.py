@@ -1,4 +1,4 @@
-"""Detection of settings that have no effect next to the sweep's other settings."""
+"""Detection of settings that have no effect given the sweep's other settings."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ _TARGETS = ("same_class_cosine", "other_class_cosine")  # of scored pairs
 
 
 class _Unused(NamedTuple):
-    """A setting, and another that leaves it without effect."""
+    """A setting, and another one that keeps it from having an effect."""
 
     setting: KeyPath
     cause: KeyPath
@@ -22,7 +22,7 @@ class _Unused(NamedTuple):
 
 
 def warn_of_unused(document: Document, config: SweepConfig, space: Space) -> Iterator[str]:
-    """Yield a warning for each setting that has no effect, although its author may expect one.
+    """Yield a warning for each setting that has no effect although the user may expect one.
 
     Settings that are off or at their defaults do not count, nor do settings of the file if an override of the cause
     has superseded them.
@@ -77,7 +77,7 @@ def _find_unused_of_examples(space: Space) -> Iterator[_Unused]:
 
 
 def _find_unused_in_space(space: Space) -> Iterator[_Unused]:
-    """Yield parameters of the space that may differ from their defaults but are left without effect by others."""
+    """Yield parameters of the space that may differ from their defaults but have no effect because of others."""
     if None not in _possible_values(space, "warmup_steps"):
         yield from _find_unused_parameter(space, "warmup_fraction", "warmup_steps", "warmup_steps is given")
     if _possible_values(space, "learning_rate_rule") == {"none"}:

@@ -19,13 +19,13 @@ OPTUNA_STATES = {
     TrialStatus.STOPPED: optuna.trial.TrialState.PRUNED,
     TrialStatus.FAILED: optuna.trial.TrialState.FAIL,
 }
-"""Optuna's states by final status. Trials that may continue are running in Optuna."""
+"""Optuna's states by final status. Trials that may still continue are RUNNING in Optuna."""
 
 
 class StudyFile:
     """The study file, with one Optuna trial per trial of the sweep, under the same number.
 
-    Stopped trials are pruned, completed trials are complete, and paused or interrupted trials are running. A replicate has
+    Stopped trials are PRUNED, completed trials COMPLETE, and paused or interrupted trials RUNNING. A replicate has
     the parameters of its original and the attribute ``replicate_of``. ``begin`` must be called for every trial in order.
     """
 
@@ -72,7 +72,7 @@ class StudyFile:
         self._study.tell(number, values, OPTUNA_STATES[status])
 
     def _set_constraints(self, number: int, missed: dict[str, float]) -> None:
-        """Store how far a trial's best point misses each constraint, replacing earlier values.
+        """Store by how much a trial's best point violates each constraint, replacing earlier values.
 
         The values are a list, Optuna's format from before constraints had names. Optuna still reads it, and
         optuna-dashboard reads nothing else.
@@ -89,7 +89,7 @@ class StudyFile:
 
 
 def shortfalls(objective: Objective, point: Pair) -> dict[str, float]:
-    """Return how far a point misses each constraint, in Optuna's convention: at most 0 if it is met."""
+    """Return by how much a point violates each constraint, in Optuna's convention: at most 0 if it is met."""
     polarity, similarity = point
     missed_by = {}
     if objective.min_polarity:

@@ -1,4 +1,4 @@
-"""A shard of the rows that are searched for neighbors: in memory once, with exact answers."""
+"""A shard of the rows that are searched for neighbors, with exact results."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ MAX_FLOAT = float(np.finfo(np.float32).max)
 
 
 class Nearest(NamedTuple):
-    """Float32 cosines (m, f) of the rows nearest to each query, falling, and their positions; -1 is padding."""
+    """Float32 cosines (m, f) of the rows nearest to each query, descending, and their positions; -1 is padding."""
 
     cosines: NDArray[np.float32]
     positions: NDArray[np.int64]
@@ -35,7 +35,7 @@ Slots = tuple[Nearest, Nearest]
 class NeighborShard:
     """A searchable shard: ``rows`` of the ``source``, ascending, on all GPUs that faiss sees or else on the CPUs.
 
-    The vectors are in memory once, sorted by class, so that each query is compared with each row once, regardless of
+    One copy of the vectors is in memory, sorted by class, so that each query is compared with each row once, regardless of
     the number of classes. With GPUs, a second copy is in GPU memory. ``num_threads`` is the number of CPU threads of a
     search, all by default; faiss keeps this setting for the thread that creates the shard.
     """
@@ -64,7 +64,7 @@ class NeighborShard:
         self._cells = _Cells(np.zeros(0, np.int64))
 
     def put_into_cells(self, nearest_cell: Callable[[NDArray[np.float32]], NDArray[np.integer]]) -> None:
-        """Assign rows to cells, so that searches probe cells only.
+        """Assign rows to cells, so that searches visit only the cells that they probe.
 
         ``nearest_cell`` takes vectors (m, d) and returns the number of each vector's cell.
         """
@@ -96,7 +96,7 @@ class NeighborShard:
             cosines = self._cosines(question, nearest.positions)
             ids, cosines = k_nearest(self._ids[nearest.positions], cosines, search.k)
             neighbors.put(slice(None), slot, ids, cosines)
-            # A row that was not fetched is at most as near as the last fetched row, up to rounding.
+            # A row that was not fetched is no nearer than the last fetched row, up to rounding.
             unfetched = nearest.cosines[:, -1] + TOLERANCE
             may_be_nearer = (unfetched >= cosines[:, -1]) & (unfetched >= search.min_cosine)
             all_fetched = nearest.positions[:, -1] < 0
@@ -132,7 +132,7 @@ class NeighborShard:
 
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:
-        """Return the thread pool of all searches; faiss uses one thread in each of its threads."""
+        """Return the thread pool of all searches; faiss uses one thread within each pool thread."""
         import faiss
 
         return ThreadPoolExecutor(self._num_threads, initializer=faiss.omp_set_num_threads, initargs=(1,))
@@ -160,7 +160,7 @@ class NeighborShard:
     def _cosines(self, question: "_Question", positions: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return exact cosines (m, f) of the queries with the rows at ``positions`` (m, f); -inf means no neighbor.
 
-        Rows with the query's own text, rows below the minimum similarity and padding (-1) are no neighbors.
+        Rows with the query's own text, rows below the minimum similarity and padding (-1) are not neighbors.
         """
         queries = question.queries
         exists = positions >= 0
@@ -229,7 +229,7 @@ class _Class:
             self._index.add(self._vectors)
 
     def nearest(self, queries: NDArray[np.float32], count: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return cosines (falling) and block positions of the rows nearest to each query, at most ``count``."""
+        """Return cosines (descending) and block positions of the rows nearest to each query, at most ``count``."""
         import faiss
 
         count = min(count, len(self._vectors))
@@ -277,7 +277,7 @@ def _add(slot: Any, is_added: NDArray[np.bool_], cosines: NDArray[np.float32], p
 
 def _finished(own: Any, others: Any) -> Slots:
     for slot in (own, others):
-        slot.finalize()  # by falling cosine; padded with -1
+        slot.finalize()  # by descending cosine; padded with -1
     return Nearest(own.D, own.I), Nearest(others.D, others.I)
 
 

@@ -70,12 +70,12 @@ class ModelSource:
         return prompt if isinstance(prompt, str) else ""
 
     def prompt_of(self, config: EncoderConfig) -> str:
-        """Return the text before every sentence: the configured prompt, or else the model's default."""
+        """Return the text to prepend to every sentence: the configured prompt, or else the model's default."""
         return self.own_prompt if config.prompt is None else config.prompt
 
     @cached_property
     def modules(self) -> list[tuple[Path, str]]:
-        """Return folder and type of each module. A plain transformer has one module, without a type."""
+        """Return the folder and type of each module. A plain transformer has one module, without a type."""
         path = self.folder / MODULES
         modules = _read_json(path) if path.is_file() else [{"path": "", "type": ""}]
         try:
@@ -114,7 +114,7 @@ def locate_same(config: EncoderConfig, identity: str) -> ModelSource:
     """Find the encoder with this identity, which the driver found under the same configuration.
 
     Raises:
-        InputError: If this machine has a different encoder under that name, and like :func:`locate`.
+        InputError: If this machine has a different encoder under that name, or as :func:`locate` does.
     """
     pinned = config
     if identity.startswith(_HUB):
@@ -141,8 +141,8 @@ def check_tunable(config: EncoderConfig, source: ModelSource) -> None:
     """Raise InputError if the encoder cannot be tuned: it has a Router or a truncate_dim."""
     if any(kind.rpartition(".")[2] == "Router" for _, kind in source.modules):
         raise InputError(
-            f"model {config.name!r} cannot be tuned: its Router embeds queries and documents by different modules; "
-            "allowed: models that embed both alike"
+            f"model {config.name!r} cannot be tuned: its Router embeds queries and documents with different modules; "
+            "allowed: models that embed both the same way"
         )
     if (width := source.settings.get("truncate_dim")) is not None:
         raise InputError(

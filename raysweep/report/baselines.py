@@ -57,7 +57,7 @@ def baselines_of(points: Iterable[Point]) -> tuple[Baseline, ...]:
 
 
 def dominates(one: Point, other: Point) -> bool:
-    """Return whether a point is at least as good as another one of its split in both P and S, and better in one."""
+    """Return whether a point is at least as good as another on the same split in both P and S, and better in one."""
     as_good = one.polarity >= other.polarity and one.similarity >= other.similarity
     return as_good and (one.polarity > other.polarity or one.similarity > other.similarity)
 

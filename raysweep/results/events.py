@@ -128,9 +128,9 @@ class TrialStarted(Event):
 class RungFinished(Event):
     """A trial was evaluated at a training budget of ``examples_seen`` examples, which it reached after ``seconds``.
 
-    ``stop`` is the trial's own reason to end here, if any. ``node`` is the node it ran on. ``may_begin`` is True if trials
-    were left to start, which early stopping depends on. ``cost`` is the trial's cost so far. ``calibration`` is that of a
-    softmax head on dev, and ``labeled`` are points that use the pool's labels.
+    ``stop`` is the trial's own reason to end here, if any. ``node`` is the node it ran on. ``may_begin`` is True if
+    trials were still left to start; early stopping depends on it. ``cost`` is the trial's cost so far. ``calibration``
+    is that of a softmax head on dev, and ``labeled`` are points that use the pool's labels.
     """
 
     kind = "rung"
@@ -210,7 +210,7 @@ class TrialInterrupted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialContinued(Event):
-    """A trial was resumed that was interrupted or was running when the driver died."""
+    """A trial that was interrupted, or was running when the driver died, was resumed."""
 
     kind = "again"
     status: ClassVar = TrialStatus.RUNNING
@@ -412,7 +412,7 @@ def _first_problem(error: ValidationError) -> str:
 
 
 def _objects_in(values: Mapping[str, Any], key: str, **shared: Any) -> list[dict[str, Any]]:
-    """Return the JSON objects in a list of an event, with the ``shared`` keys of the event added."""
+    """Return the JSON objects in one of an event's lists, with the event's ``shared`` keys added."""
     objects = values[key]
     if not isinstance(objects, list) or not all(isinstance(item, Mapping) for item in objects):
         raise ValueError(f"{key} is {objects!r}; allowed: a list of objects")

@@ -55,7 +55,7 @@ class _MeanPoints:
         return self.points + deviation / np.sqrt(self.num_runs)
 
     def gain(self, original: int, shifted: Float64Array, area: Area) -> float:
-        """Return the increase of the joint front's area from adding a configuration's shifted points to the others."""
+        """Return the increase in the joint front's area from adding a configuration's shifted points to the others."""
         others = self.points[self.owners != original]
         with_own = np.concatenate([others, shifted[self.owners == original]])
         return _area_of(with_own, area) - _area_of(others, area)
@@ -113,9 +113,9 @@ class Replicates:
     def next(self, rests: Callable[[int], bool], area: Area) -> int | None:
         """Return the original to replicate next, or None.
 
-        Candidates are the configurations on the front of means. If all of these have all their runs, candidates are
-        those that would be on the front if their means improved by the standard error. Configurations with the fewest
-        runs come first, then those that add the most area.
+        Candidates are the configurations on the front of means. If all of these have the maximum number of runs, the
+        candidates are those that would be on the front if their means improved by the standard error. Configurations
+        with the fewest runs come first, then those that add the most area.
 
         Args:
             rests: Returns whether a trial is paused, completed or stopped.
@@ -138,7 +138,7 @@ class Replicates:
         return None
 
     def _with_fewest_runs(self, originals: Sequence[int]) -> list[int]:
-        """Return, of the originals that lack runs, those with the fewest."""
+        """Return the originals with the fewest runs, or none if these have the maximum."""
         num_runs = {original: len(self._runs[original]) for original in originals}
         fewest = min(num_runs.values(), default=self.runs)
         if fewest >= self.runs:
@@ -157,8 +157,8 @@ class Replicates:
     def _distinct_fronts(self) -> dict[int, Front]:
         """Return the fronts of means by original, one per distinct configuration.
 
-        Equal configurations have equal seeds, so one of them represents all: the one with the most runs, then the one
-        with the most examples seen, then the first.
+        Equal configurations have equal seeds, so one represents them all: the one with the most runs; ties go to the
+        most examples seen, then to the first.
         """
         equal: dict[Hashable, list[int]] = {}
         for original in self._runs:
@@ -194,7 +194,7 @@ class Replicates:
         return deviation
 
     def means(self, original: int, ending: int | None = None) -> dict[int, dict[Any, MeanScores]]:
-        """Return a configuration's mean scores by ascending examples seen and by point name.
+        """Return a configuration's mean scores, by examples seen (ascending), then by point name.
 
         Run ``ending`` counts as if it had ended.
         """
@@ -210,7 +210,7 @@ class Replicates:
         return means
 
     def mean_fronts(self, original: int) -> dict[int, Front]:
-        """Return, by ascending examples seen, the front of all the configuration's means so far."""
+        """Return the front of all the configuration's means so far, by examples seen (ascending)."""
         front: Front = ()
         fronts = {}
         for examples_seen, points in self.means(original).items():

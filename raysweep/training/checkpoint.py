@@ -35,7 +35,7 @@ _RESULT_VALUES = ("step", "examples_seen", "loss", "seconds", "train_seconds", "
 
 
 def save(training: Training, folder: str | Path | Folder, last: RungResult | None) -> None:
-    """Write a checkpoint, including the last rung's result, which its reader may not have received yet."""
+    """Write a checkpoint, including the last rung's result, in case the driver has not received it yet."""
     weights, averages = _separate_averages(training)
     tensors = {
         **{f"weight.{name}": weight for name, weight in weights.items()},
@@ -74,7 +74,7 @@ def restore(training: Training, folder: str | Path | Folder) -> RungResult | Non
     Without a checkpoint, nothing changes.
 
     Raises:
-        InputError: If the checkpoint has another configuration, seed or number of rungs.
+        InputError: If the checkpoint has a different configuration, seed or number of rungs.
     """
     checkpoint = read(folder)
     if checkpoint is None:
@@ -114,7 +114,7 @@ def restore(training: Training, folder: str | Path | Folder) -> RungResult | Non
 
 
 def _separate_averages(training: Training) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
-    """Return the weights in training and their averages (empty without an average), whichever the model shows."""
+    """Return the weights in training and their averages (empty without averaging), whichever of the two the model holds."""
     if training.average is None:
         return training.parameters, {}
     if training.average.is_shown:
@@ -214,13 +214,13 @@ def write(place: str | Path | Folder, number: int, tensors: Mapping[str, Tensor]
         shutil.rmtree(temporary, ignore_errors=True)
     folder.store(name)
     for other in folder.names():
-        if other < name:  # never delete a newer one of a process that took over the trial
+        if other < name:  # never delete a newer checkpoint from a process that took over the trial
             folder.remove(other)
     folder.let_go(name)
 
 
 def read(place: str | Path | Folder) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Return the latest checkpoint of the folder at ``place``, or None if it has another schema or does not exist.
+    """Return the latest checkpoint in the folder at ``place``, or None if there is none or it has another schema.
 
     Damaged checkpoints are set aside with a warning.
 

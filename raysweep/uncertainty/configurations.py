@@ -29,7 +29,7 @@ _UNKNOWN = RunNoise(Variance(np.inf, 0.0), 0.0)
 class Replicated:
     """A configuration's points and their P and S on dev, (runs, points, 2, queries).
 
-    ``keys`` name the kinds of points; the noise of seeds is pooled over points with the same key. All configurations
+    ``keys`` name the kinds of points; seed noise is pooled over points with the same key. All configurations
     are scored on the same queries.
     """
 
@@ -97,8 +97,8 @@ class SeedNoise:
 class PointNoise:
     """Noise of one run's P and S due to its seed, per point.
 
-    ``variance`` is the variance due to the seed and ``reliability`` that of differences between runs, both (points, 2).
-    ``degrees`` is the minimum of the degrees of freedom.
+    ``variance`` is the variance due to the seed, ``reliability`` the reliability of differences between runs; both
+    (points, 2). ``degrees`` is the minimum of the degrees of freedom.
     """
 
     variance: Float64Array
@@ -108,7 +108,7 @@ class PointNoise:
 
 @dataclass(frozen=True)
 class Trained:
-    """Configurations on one split, and the noise of seeds, which may be estimated from other configurations too."""
+    """Configurations on one split and their seed noise, which may also be estimated from other configurations."""
 
     configurations: Sequence[Scored]
     noise: SeedNoise
@@ -211,7 +211,7 @@ def noise_of(trained: Trained, untrained: Float64Array, seed: int, resamples: in
 
 @dataclass(frozen=True)
 class _SeedEffect:
-    """The expected effect of seeds on points (points, 2), and the standard deviations of the unknown rest."""
+    """The expected effect of seeds on points (points, 2), and the standard deviations of the remaining, unknown effect."""
 
     scored: Scored
     luck: Float64Array

@@ -25,7 +25,7 @@ _POINTS_AT_ONCE = 1000  # points per block of rivals, bounding a block of resamp
 
 @dataclass(frozen=True)
 class PointUncertainty(ScoreIntervals):
-    """Uncertainty of a front member; intervals are over the queries that might have been sampled.
+    """Uncertainty of a front member; the intervals reflect the sampling of queries.
 
     ``stability`` is the share of resamples of the queries in which the point is on the front of all points compared. It
     is not the probability that the point is truly on the front: a point that got there by luck is there in most
@@ -59,8 +59,8 @@ class Floor:
 class FrontUncertainty:
     """Intervals at confidence ``level`` for one split.
 
-    They are over the queries that might have been sampled. With ``has_seeds``, those of hypervolume, share and floor
-    are also over other seeds of the same configurations.
+    They reflect the sampling of queries. With ``has_seeds``, those for hypervolume, share and floor also reflect the
+    seeds of the same configurations.
     """
 
     members: Mapping[PointName, PointUncertainty]
@@ -204,7 +204,7 @@ def _retentions(similarity: Float64Array, front: FrontQueryScores) -> Sequence[I
 def _stability(front: FrontQueryScores, query_resamples: Resamples, judged: Float64Array) -> dict[PointName, float]:
     """Return the stability of each member.
 
-    There may be many thousand rivals, so each block of them is compared with all members.
+    There may be many thousands of rivals, so each block of them is compared with all members.
     """
     members = judged[:, front.among_judged(front.members)]
     is_off = ~memberships(members)
@@ -257,7 +257,7 @@ class _Compared:
 
     @classmethod
     def of(cls, front: FrontQueryScores, noise: Noise, reference: int, seed: int) -> "_Compared":
-        """Return the counting members, or their configurations if the noise of seeds is known."""
+        """Return the counting members, or their configurations if the seed noise is known."""
         if front.trained is None:
             return cls(noise, front.counting, reference, front.oracle, front.floor)
         rows = [reference, *front.oracle, *front.floor]

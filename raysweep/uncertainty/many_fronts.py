@@ -63,7 +63,7 @@ def hypervolumes(points: Float64Array, references: Float64Array) -> Float64Array
 
 
 def _areas_above_zero(points: Float64Array) -> Float64Array:
-    """Return the areas as sums of strips by falling P, each as high as the rise of the best S so far."""
+    """Return the areas as sums of strips by decreasing P; a strip's height is the increase in the best S so far."""
     order = np.argsort(-points[..., 0], axis=-1)
     in_order = np.take_along_axis(points, order[..., None], axis=1)
     polarity, similarity = in_order[..., 0], in_order[..., 1]

@@ -5,7 +5,7 @@ the front per example of further training. The gain of a paused trial is predict
 other trials, moved over the same budgets (:mod:`raysweep.search.stopping.learning_curve`). The gain of a new trial is
 the mean over the latest trials, each measured against the front without that trial.
 
-While new trials are left to start, only good trials resume, because early gains are mostly noise. The good trials are
+While there are still new trials to start, only good trials resume, because early gains are mostly noise. The good trials are
 the best quarter after the first rung and, from any later budget b to the next budget c, the best b / c of the trials
 that reached b, so each stage gets about the same share of training. Once all trials have started, trials resume as long
 as they have an expected gain. Before the search ends, good trials with no expected gain resume too, because slow
@@ -34,7 +34,9 @@ NUM_CANDIDATES = 24  # best paused trials whose expected gains are kept up to da
 MIN_RELATIVE_GAIN = 0.0001  # of the front's area: trials with a smaller expected gain do not resume
 
 
-PROMOTED_ONE_IN = 4  # the best 1 in N trials, by own area, may resume after their first rung before all have started
+PROMOTED_ONE_IN = (
+    4  # the best 1 in N trials, ranked by their own area, may resume after their first rung before all have started
+)
 
 
 NUM_LATEST = 12  # latest trials, from which the gain of a new one is estimated
@@ -54,7 +56,7 @@ class _Peers(NamedTuple):
     next_budget: int
 
     def num_good(self, num_reached: int) -> int:
-        """Return how many of the trials that reached the budget may resume while new trials are left to start."""
+        """Return how many of the trials that reached the budget may resume while there are new trials to start."""
         if self.is_first_rung:
             return num_reached // PROMOTED_ONE_IN
         return num_reached * self.budget // self.next_budget
@@ -78,7 +80,7 @@ class _Trial:
 
     @property
     def has_next_rung(self) -> bool:
-        """Whether it is running, has had a rung, and has another one ahead."""
+        """Whether it is running, has completed a rung, and has another one ahead."""
         return self.is_running and bool(self.curve.points) and bool(self.curve.budgets_ahead)
 
 
@@ -88,7 +90,7 @@ class _Trials:
     def __init__(self) -> None:
         self.paused: dict[int, _Trial] = {}
         self.running: dict[int, _Trial] = {}  # only those between two rungs
-        self.with_rungs: list[int] = []  # numbers of trials that have had a rung, in order of their first
+        self.with_rungs: list[int] = []  # numbers of trials that completed a rung, in the order of their first rungs
         self._all: dict[int, _Trial] = {}
 
     def __getitem__(self, number: int) -> _Trial:
@@ -174,7 +176,7 @@ class Growth:
         self._trials = _Trials()
         self._ranks: dict[int, list[tuple[float, int]]] = {}  # by budget: of all trials that reached it, ascending
         self._worst_good: dict[_Peers, tuple[float, int]] = {}  # rank of the worst good trial
-        self._by_area = Ranking()  # places of trials, by own area
+        self._by_area = Ranking()  # places of trials, ranked by their own area
         self._places: dict[int, int] = {}  # by trial: its place in the order of first rungs
         self._can_start = True  # whether a new trial could start at the last rung
         self._expected_gains: dict[bool, dict[int, float]] = {}  # current ones, by whether a new trial may start

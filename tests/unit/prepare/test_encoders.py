@@ -143,6 +143,6 @@ def test_router_is_rejected(tiny_encoder: str, tmp_path: Path) -> None:
     router = Router.for_query_document(one, other, default_route="document")
     SentenceTransformer(modules=[router], device="cpu").save(str(tmp_path / "routed"))
     with pytest.raises(
-        InputError, match="cannot be tuned: its Router embeds queries and documents by different modules"
+        InputError, match="cannot be tuned: its Router embeds queries and documents with different modules"
     ):
         prepare(tmp_path, model=str(tmp_path / "routed"))
