@@ -242,7 +242,7 @@ def _described_loss(facts: CardFacts) -> dict[str, str]:
     name = facts.config.loss
     library_class = _library_class(facts)
     if library_class is None:
-        return {"fullname": _OWN_LOSSES[name]}
+        return {"fullname": _OWN_LOSSES.get(name, name)}
     parameters = {
         parameter.keyword: facts.trial.config.get(key)
         for key, parameter in LOSSES[name].parameters.items()

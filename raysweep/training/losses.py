@@ -103,16 +103,16 @@ def build(
         InputError: If a parameter is out of range.
     """
     loss = LOSSES[name]
-    if loss.library_class is None:
-        return SoftmaxLoss(model, width, num_labels, parameters.get("label_smoothing", 0.0))
-    from sentence_transformers.sentence_transformer import losses as library
-
     arguments: dict[str, object] = {}
     for key, parameter in loss.parameters.items():
         value = parameters[key]
         parameter.check(f"{key} of the loss {name}", value)
         if isinstance(parameter, Number):
             arguments[parameter.keyword] = value
+    if loss.library_class is None:
+        return SoftmaxLoss(model, width, num_labels, parameters.get("label_smoothing", 0.0))
+    from sentence_transformers.sentence_transformer import losses as library
+
     if parameters.get("negatives") == "other_class":
         return OtherClassNegativesLoss(model, parameters["scale"])
     if loss.distance:

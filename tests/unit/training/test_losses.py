@@ -231,6 +231,7 @@ def test_batch_of_one_class_has_no_loss_and_no_gradient():
 
 def test_parameters_in_the_table_of_losses_are_checked():
     for name, loss in LOSSES.items():
+        defaults = {key: parameter.default for key, parameter in loss.parameters.items()}
         for key, parameter in loss.parameters.items():
             parameter.check(key, parameter.default)
             if isinstance(parameter, Choice):
@@ -242,7 +243,7 @@ def test_parameters_in_the_table_of_losses_are_checked():
                 with pytest.raises(InputError, match=f"{key} .*above {parameter.low:g}, at most {parameter.high:g}"):
                     parameter.check(key, invalid)
             with pytest.raises(InputError, match=f"{key} of the loss {name}"):
-                build(name, {key: 0.0}, torch.nn.Identity())
+                build(name, {**defaults, key: 0.0}, torch.nn.Identity())
 
 
 def test_parameters_of_other_losses_are_ignored():
