@@ -1,8 +1,8 @@
 """Artifacts: immutable, content-addressed folders, on a file system or in an object store.
 
 An artifact's key hashes everything that its content depends on, so a second sweep over the same data, encoder and
-mining parameters reuses it and prepares nothing. The manifest is stored last: an artifact without a manifest does not
-exist, and the next process that builds it continues from the files already stored.
+mining parameters reuses it without any preparation. The manifest is stored last: an artifact without a manifest does
+not exist, and the next process that builds it continues from the files already stored.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ SECONDS_PER_DAY = 86_400
 UNFINISHED_DAYS = 1.0  # days since the last write after which an unfinished artifact counts as abandoned
 
 _NAME = re.compile(r"(sentences|encoded|neighbors|examples)-[0-9a-f]{20}")
-_NAME_ASIDE = re.compile(rf"\.{_NAME.pattern}\.[0-9a-f]{{8}}")  # of an artifact that is being removed
+_NAME_ASIDE = re.compile(rf"\.{_NAME.pattern}\.[0-9a-f]{{8}}")  # name of an artifact that is being removed
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Artifact:
 
 
 def damaged(file: str | Path) -> InputError:
-    """Return the error for a file of an artifact that no worker can have written."""
+    """Return the error for a damaged artifact file, whose content no worker could have written."""
     folder = location.parent(str(file))
     return InputError(f"{file}: is damaged; remove the folder {folder} and prepare again")
 
@@ -91,7 +91,7 @@ class Store:
         return open_folder(self.location)
 
     def artifact(self, kind: str, parameters: Mapping[str, Any]) -> Artifact:
-        """Return the artifact of this kind and these parameters, which may not exist yet."""
+        """Return the artifact with this kind and these parameters; it may not exist yet."""
         text = json.dumps({"schema": SCHEMA, "kind": kind, **parameters}, sort_keys=True)
         key = hashlib.sha256(text.encode()).hexdigest()[:20]
         return Artifact(self.location, f"{kind}-{key}")
@@ -101,7 +101,7 @@ class Store:
         return Artifact(self.location, "/".join([artifact.name, WORK, *names]))
 
     def note_use(self, artifact: Artifact) -> None:
-        """Set the modification time of the artifact's manifest to now: it records the last use."""
+        """Set the modification time of the artifact's manifest, which records the last use, to now."""
         manifest = f"{artifact.name}/{MANIFEST}"
         with contextlib.suppress(OSError):  # a read-only store
             if isinstance(self.root, BucketFolder):
@@ -130,9 +130,10 @@ class Store:
         summary: Mapping[str, Any],
         shards: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """Write the manifest of an artifact whose files are all stored. From now on the artifact exists.
+        """Write the manifest of an artifact whose files are all stored; from then on, the artifact exists.
 
-        ``parameters`` are those that its key hashes. The manifest keeps ``num_rows`` and ``num_bytes`` of each shard.
+        ``parameters`` are the parameters that its key hashes. The manifest keeps ``num_rows`` and ``num_bytes`` of
+        each shard.
         """
         manifest = {
             "schema": SCHEMA,
@@ -143,8 +144,8 @@ class Store:
         remove_work(self.root, artifact.name)
         ending = f"-of-{len(shards):05}.arrow"
         for name in self.root.names(artifact.name):
-            is_temporary = name.startswith(".")  # of a killed worker
-            is_stale = name.endswith(".arrow") and not name.endswith(ending)  # of another number of shards
+            is_temporary = name.startswith(".")  # left by a killed worker
+            is_stale = name.endswith(".arrow") and not name.endswith(ending)  # from a different shard count
             if is_temporary or is_stale:
                 self.root.remove(f"{artifact.name}/{name}")
         text = json.dumps(manifest, indent=1)
@@ -168,7 +169,7 @@ def remove_work(root: Folder, name: str) -> None:
 
 @dataclass(frozen=True)
 class StoredArtifact:
-    """An artifact in a store; if it is not complete, it is still being built or the remains of a killed build."""
+    """An artifact in a store; if it is not complete, it is still being built or was left by a killed build."""
 
     name: str
     num_bytes: int
@@ -195,7 +196,7 @@ def list_artifacts(store: Folder) -> list[StoredArtifact]:
     for name in store.names():
         has_name = _NAME.fullmatch(name) is not None
         if not has_name and not _NAME_ASIDE.fullmatch(name):
-            continue  # another file, such as the one that ``raysweep prepare`` writes
+            continue  # not an artifact, such as the file that ``raysweep prepare`` writes
         files = store.files(name)
         if has_name and not files:
             continue
@@ -208,11 +209,11 @@ def list_artifacts(store: Folder) -> list[StoredArtifact]:
 def remove_artifacts(artifacts: Iterable[StoredArtifact], store: Folder) -> list[StoredArtifact]:
     """Remove artifacts permanently, and return those that were removed.
 
-    Removal is atomic: a partly removed artifact counts as missing. A sweep that needs it rebuilds it. Unfinished
-    artifacts that were written to within the last day are kept, because their build may still be running.
+    Removal is atomic: a partly removed artifact counts as missing. A sweep that needs a removed artifact rebuilds it.
+    Unfinished artifacts that were written to within the last day are kept, because their build may still be running.
 
     Raises:
-        InputError: If the system does not permit the removal.
+        InputError: If permission to remove an artifact is denied.
     """
     removed = [artifact for artifact in artifacts if artifact.is_complete or artifact.days_unused >= UNFINISHED_DAYS]
     for artifact in removed:

@@ -1,6 +1,6 @@
 """Rows of a dataset that are inside its training rows, and the overlap of the other splits with train.
 
-Rows are not compared pairwise. The rows in question are few enough to be held in memory as :class:`Phrases`. They are
+Rows are not compared pairwise. The rows to search for are few enough to be held in memory as :class:`Phrases`. They are
 sent to the workers that read blocks of the training rows, and each block returns its matches.
 """
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from raysweep.data.dataset import Split
 from raysweep.data.phrases import Phrases
 
-BATCH_CHARACTERS = 2**23  # characters of the rows searched for at once, which have about a fifth as many words
+BATCH_CHARACTERS = 2**23  # characters of the rows searched for at once; they contain about a fifth as many words
 MAX_SEARCHED = 10_000  # rows of a split to search for inside training rows; larger splits are sampled
 
 Ids = npt.NDArray[np.integer]
@@ -32,7 +32,7 @@ class Matches(NamedTuple):
 
 
 FindPhrases = Callable[[Sequence[str], int], Iterable[Matches]]
-"""Function that searches all blocks for phrases; rows with a phrase are listed if they are at most a given number."""
+"""Function that searches all blocks for phrases and lists the rows with a phrase if there are at most a given number."""
 
 
 TakeTexts = Callable[[Ids], Iterable[Sequence[str]]]
@@ -149,7 +149,7 @@ def measure_overlaps(
 ) -> dict[Split, TrainOverlap]:
     """Return the overlap of each split except train.
 
-    ``ids`` are the rows by split, ``groups`` (rows,) the duplicate groups.
+    ``ids`` maps each split to its rows; ``groups`` (rows,) are the duplicate groups.
     """
     rng = np.random.default_rng(seed)
     others: list[Split] = [split for split in ids if split != "train"]

@@ -7,8 +7,8 @@
 ``dataset.json``            the :class:`DatasetSummary`
 
 Ids run from 0 without gaps: the rows of train in source order, then those of dev, then those of test. If dev was split
-off train, its rows keep their positions among the training rows. So do training rows that had to leave train because
-they contain dev rows; these belong to no split.
+off train, its rows keep their positions among the training rows. Training rows that were removed from train because
+they contain dev rows also keep their positions, but do not belong to any split.
 """
 
 import json
@@ -28,12 +28,12 @@ Split = Literal["train", "dev", "test"]
 
 SPLITS: tuple[Split, ...] = get_args(Split)
 NO_SPLIT = -1
-HUB_SPLITS: dict[Split, str] = {"train": "train", "dev": "validation", "test": "test"}  # defaults of a hub dataset
+HUB_SPLITS: dict[Split, str] = {"train": "train", "dev": "validation", "test": "test"}  # a hub dataset's defaults
 
 
 @dataclass(frozen=True)
 class DatasetSummary:
-    """The sources, sizes and data problems of a dataset. Dictionaries are by split."""
+    """The sources, sizes and data problems of a dataset. Dictionaries are keyed by split."""
 
     sources: Mapping[Split, str | Sequence[str]]
     label_names: list[str]  # in natural sort order: "2" before "10"
@@ -44,7 +44,7 @@ class DatasetSummary:
     num_duplicates: dict[str, int]  # rows whose duplicate group occurs earlier in the same split
     num_also_in_train: dict[str, int]  # rows whose duplicate group also occurs in train
     warnings: list[str]
-    num_inside_train: dict[str, int]  # rows inside longer training rows, of at most 10,000 sampled rows
+    num_inside_train: dict[str, int]  # rows inside longer training rows, among at most 10,000 sampled rows
     num_left_out: int  # training rows that contain rows of the carved dev split; they belong to no split
 
 

@@ -1,8 +1,8 @@
 """The built-in demo: short opinions from a grammar in which topic and polarity vary independently.
 
 The topic of a sentence dominates an encoder's similarity and carries no information about polarity. So an untrained
-encoder retrieves the right topic with either polarity, and the ideal is known: sentences with the query's topic *and*
-polarity, of which there are plenty. Polarity is expressed by adjectives and verb phrases, and just as often by
+encoder retrieves the right topic with either polarity. The ideal result is known: sentences with the query's topic
+*and* polarity, of which there are many. Polarity is expressed by adjectives and verb phrases, and just as often by
 negation, concession, comparison and expectation, where single words are misleading.
 """
 
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import yaml
 
 LABELS = ("negative", "positive")
-MAX_ATTEMPTS = 1000  # to find a sentence that does not exist yet
+MAX_ATTEMPTS = 1000  # to find a sentence that has not been generated yet
 
 # Slots: {a} and {b} are aspects of one topic ("the soup"), {at} its preposition, {thing} an instance ("this bistro").
 # {adj}, {word} (a single word) and {did} describe {a} with the label's polarity; {not_word} and {not_adj_b} have the
@@ -84,8 +84,8 @@ class DemoRow(NamedTuple):
 def generate(seed: int = 0, num_train: int = 3000, num_test: int = 400) -> tuple[list[DemoRow], list[DemoRow]]:
     """Generate train and test rows in random order, with distinct texts and balanced topics.
 
-    Each topic occurs equally often with each label, within one row. The result is the same on every platform and Python
-    version.
+    Each topic occurs equally often with each label, give or take one row. The result is the same on every platform and
+    Python version.
 
     Raises:
         ValueError: If the grammar runs out of distinct sentences, after millions of rows.
@@ -139,7 +139,7 @@ class Topic:
     at: str
     act: str
     when: str
-    aspects: dict[str, str]  # by kind
+    aspects: dict[str, str]  # keyed by kind
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ def _sentence(draw: _Draw, topic: str, positive: bool) -> str:
     kinds = [(name, kind) for kind, names in about.aspects.items() for name in names.split(", ")]
     first = draw.below(len(kinds))
     steps = 1 + draw.below(len(kinds) - 1)
-    second = (first + steps) % len(kinds)  # another one
+    second = (first + steps) % len(kinds)  # a different kind
     a = _aspect(draw, *kinds[first], positive)
     b = _aspect(draw, *kinds[second], positive)
     label_templates = [pair[positive] for pair in LABELED_TEMPLATES]

@@ -41,19 +41,19 @@ def carve(
     max_rows: int,
     seed: int,
 ) -> Carving:
-    """Make about ``min(max_rows, round(fraction * rows))`` rows dev, shared among labels by largest remainder.
+    """Move about ``min(max_rows, round(fraction * rows))`` rows to dev, split among labels by largest remainder.
 
     ``labels`` and ``groups`` are (rows,), with labels counting from 0. A group moves as a unit, and only if its rows
-    have the same label. Each label with at least two rows has one in dev, and each label keeps one in train. If these
+    have the same label. Each label with at least two rows gets one in dev, and each label keeps one in train. If these
     rules, the sizes of the groups or the limits below prevent a label's exact share, labels with more rows make up the
     difference.
 
-    Dev is drawn from free groups in seeded order. A label with too few free groups, or fewer than one free in several
-    hundred, also contributes groups that are inside rows, starting with those inside the fewest, and the containing
-    rows leave train. The limits: at most 16 rows leave for one group, at most a twentieth of all rows (rounded up)
-    leave in total, and no label loses rows that it needs for its share of dev and one row in train. If the limits
-    prevent this, dev has fewer rows of the label. A label that would have no dev row contributes one group inside rows
-    that stay in train, as long as such groups are at most 1% of dev; otherwise it has none.
+    Dev is drawn from free groups in seeded order. A label with too few free groups, or with fewer than one free
+    group in several hundred, also contributes groups that are inside rows, starting with the groups inside the fewest
+    rows; the containing rows leave train. The limits are: at most 16 rows leave for one group, at most a twentieth of
+    all rows (rounded up) leave in total, and no label loses rows that it needs for its share of dev and one row in
+    train. If the limits prevent this, dev has fewer rows of the label. A label that would have no dev row contributes
+    one group inside rows that stay in train, as long as such groups are at most 1% of dev; otherwise it has no dev row.
     """
     total = min(max_rows, round(fraction * len(labels)))
     carver = _Carver(labels, groups, containment, total, seed)
@@ -78,7 +78,7 @@ class _Dev:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A group inside rows, and the rows that contain it, or None if they are too many to leave train."""
+    """A group inside rows, and the rows that contain it, or None if there are too many of them to leave train."""
 
     group: int
     containing: Ids | None
@@ -108,7 +108,7 @@ class _Carver:
         num_groups = len(self.sizes)
         self.first_rows = np.zeros(num_groups, np.intp)
         backwards = np.arange(len(groups))[::-1]
-        self.first_rows[groups[backwards]] = backwards  # repeated assignments: the last one, the first row, wins
+        self.first_rows[groups[backwards]] = backwards  # the last assignment to a group wins: its first row
         self.is_checked = np.zeros(num_groups, bool)
         self.is_free = np.zeros(num_groups, bool)  # checked and inside no row
         self.rarest_first = np.argsort(self.rows_by_label, kind="stable").tolist()
@@ -119,7 +119,7 @@ class _Carver:
         self.is_leaving = np.zeros(len(labels), bool)
         self.leaving_by_label = np.zeros_like(self.rows_by_label)
         self.max_leaving = math.ceil(MAX_LEAVING * len(labels))
-        num_needed = np.maximum(self.quotas, 1) + 1  # in dev, and one row in train
+        num_needed = np.maximum(self.quotas, 1) + 1  # rows in dev, plus one row in train
         self.max_leaving_by_label = np.maximum(self.rows_by_label - num_needed, 0)
 
     def _shuffle_groups(self, rng: np.random.Generator) -> dict[int, Integers]:
@@ -139,12 +139,12 @@ class _Carver:
     def draw(self, leaving_by_label: Integers) -> _Dev:
         """Fill dev with groups known to be free, then with admitted groups.
 
-        ``leaving_by_label`` (labels,) are the numbers of rows that leave train.
+        ``leaving_by_label`` (labels,) is the number of each label's rows that leave train.
         """
         is_drawn = np.zeros(len(self.sizes), bool)
         drawn_by_label = np.zeros_like(self.rows_by_label)
         num_missing = {}
-        num_owed = 0  # dev rows that the labels so far are missing; negative if they have too many
+        num_owed = 0  # dev rows that the labels so far lack; negative if they have too many
         for label in self.rarest_first:
             quota = int(self.quotas[label])
             max_rows = int(self.rows_by_label[label] - leaving_by_label[label]) - 1
@@ -182,7 +182,7 @@ class _Carver:
 
     def draw_inside_groups(self, free: _Dev) -> Carving:
         """Also draw groups inside rows, for the labels that have too few free groups."""
-        # Labels otherwise missing in dev, each with a group whose containing rows stay:
+        # Labels otherwise missing from dev, each with a group whose containing rows stay in train.
         lone: list[tuple[int, int]] = []
         for label, candidates in self._find_candidates(free.num_missing).items():
             self._admit(label, candidates, free.num_missing[label])
@@ -198,7 +198,10 @@ class _Carver:
         return Carving(is_dev, is_left_out & ~is_dev)
 
     def _find_candidates(self, num_missing: dict[int, int]) -> dict[int, list[_Candidate]]:
-        """Return groups inside rows for each label with missing rows, by number of containing rows, then seeded order."""
+        """Return groups inside rows for each label with missing rows.
+
+        They are sorted by number of containing rows, then in seeded order.
+        """
         groups_by_label = {}
         for label, count in num_missing.items():
             shuffled = self.shuffled[label]
@@ -256,7 +259,7 @@ def _split_in_proportion(counts: Integers, total: int) -> Integers:
 
 
 def _fill(sizes: Sequence[int], total: int, max_size: int) -> list[int]:
-    """Return positions whose sizes sum to at most ``total``, taking each in order that still fits.
+    """Return positions whose sizes sum to at most ``total``, taking, in order, each size that still fits.
 
     If no position fits, return the smallest, provided it is at most ``max_size``.
     """

@@ -24,7 +24,7 @@ _OWN, _OTHER = 0, 1  # slots of the neighbor ids: the anchor's class and the oth
 
 
 def num_candidates(kind: ExampleKind, neighbor_ids: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return how many examples each anchor can give: (m,), or (m, 2) by slot for labeled and scored pairs.
+    """Return how many examples each anchor can yield: (m,), or (m, 2) by slot for labeled and scored pairs.
 
     ``neighbor_ids`` is (m, 2, k): neighbors of the anchor's class and of the other classes, padded at the end with -1.
     The triplets of an anchor are all pairs of a neighbor from each slot.
@@ -45,9 +45,10 @@ def allocate(counts: ArrayLike, target: int, seed: int) -> NDArray[np.int64]:
     """Return how many examples to draw from each anchor, in the shape of ``counts``.
 
     The quotas sum to min(target, sum of counts). With ``counts`` (n,), the candidates of each anchor, the quotas are
-    distributed like those of a uniform sample of all candidates without replacement. With ``counts`` (n, 2), by own and
-    other class, each class gets half of the target (the own class gets the extra example of an odd target); if a class
-    has too few candidates, all of them are used and the other class gets the rest. ``target`` is below 1e9.
+    distributed like those of a uniform sample of all candidates without replacement. With ``counts`` (n, 2), one
+    column per slot (own class, other classes), each slot gets half of the target (the own class gets the extra example
+    of an odd target); if a slot has too few candidates, all of them are used and the other slot gets the rest.
+    ``target`` must be below 1e9.
     """
     counts = np.asarray(counts, dtype=np.int64)
     rng = np.random.default_rng(seed)

@@ -44,11 +44,11 @@ Blocks = Iterator[tuple[list[Any], ...]]
 
 
 class RowGroups(NamedTuple):
-    """Consecutive row groups of a Parquet file: the range [start, stop), and the first of their rows in the file."""
+    """Consecutive row groups of a Parquet file: the range [start, stop), and the number of their first row in the file."""
 
     start: int
     stop: int
-    first_row: int  # from 1
+    first_row: int  # counts from 1
 
 
 def read(source: str, columns: tuple[str, ...], groups: RowGroups | None = None) -> Blocks:
@@ -70,7 +70,7 @@ def read(source: str, columns: tuple[str, ...], groups: RowGroups | None = None)
 
 
 def column_names(source: str) -> list[str]:
-    """Return the columns of a file; for JSON lines, those of the first object. Raises as :func:`read` does."""
+    """Return the columns of a file; for JSON lines, those of the first object. Raises the same errors as :func:`read`."""
     suffix, compression = check_format(source)
     if suffix == PARQUET:
         with _open_parquet(source) as file:
@@ -89,7 +89,7 @@ def column_names(source: str) -> list[str]:
 
 
 def lines(source: str) -> Iterator[str]:
-    """Stream the lines of a text file unchanged, without line ends. Raises as :func:`read` does."""
+    """Stream the lines of a text file unchanged, without line ends. Raises the same errors as :func:`read`."""
     compression = check_format(source).compression
     with _utf8(source, compression), _decoded(source, compression) as stream:
         for line in stream:
@@ -101,7 +101,7 @@ class ColumnError(InputError):
 
 
 def positions(source: str, present: Sequence[str], columns: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the positions of the columns among those present. Raises ColumnError with a list of those present."""
+    """Return the positions of ``columns`` in ``present``. Raises ColumnError with a list of the columns present."""
     for column in columns:
         if present.count(column) != 1:
             problem = "occurs more than once" if column in present else "is missing"
@@ -135,7 +135,7 @@ def _decoded(
 
 @contextmanager
 def _utf8(source: str, compression: str) -> Iterator[None]:
-    """Convert UnicodeDecodeError to an InputError that names the line. Decoders work in blocks and do not know it."""
+    """Convert UnicodeDecodeError to an InputError that names the line. Decoders work in blocks and do not know the line."""
     try:
         yield
     except UnicodeDecodeError:
@@ -150,7 +150,7 @@ def _utf8(source: str, compression: str) -> Iterator[None]:
 
 
 def _next_block(rows: Iterator[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return the rows of the next block, fewer if texts are long, and none at the end."""
+    """Return the rows of the next block: fewer if texts are long, none at the end."""
     block = []
     num_characters = 0
     for row in itertools.islice(rows, BLOCK_ROWS):
@@ -200,7 +200,7 @@ def _read_csv(source: str, suffix: str, compression: str, columns: tuple[str, ..
 def _is_header(record: Sequence[str], names: Sequence[str], places: Sequence[int]) -> bool:
     """Return whether a row repeats the header: all column names in any order, or the names of the columns read.
 
-    A text that happens to equal its column's name is an ordinary row, also in a file with one column.
+    A text that happens to equal its column's name is an ordinary row, even in a file with one column.
     """
     if len(names) == 1 or len(record) != len(names) or _cell_name(record[places[-1]]) not in names:
         return False
@@ -210,7 +210,7 @@ def _is_header(record: Sequence[str], names: Sequence[str], places: Sequence[int
 
 
 def _cell_name(cell: str) -> str:
-    """Return a cell as a column name, without the byte order mark that concatenated files contain in the middle.
+    """Return a cell as a column name, without the byte order mark that concatenated files can have in the middle.
 
     Quotes are also stripped, because after a byte order mark they are not parsed as quotes.
     """
@@ -262,7 +262,7 @@ def _open_parquet(source: str) -> Iterator[Any]:
 def share_out(source: str, num_bytes: int) -> list[RowGroups]:
     """Group the row groups of a Parquet file into shares of about ``num_bytes`` each when decompressed.
 
-    Only the end of the file is read. Raises as :func:`read` does.
+    Only the end of the file is read. Raises the same errors as :func:`read`.
     """
     with _open_parquet(source) as file:
         metadata = file.metadata
@@ -289,7 +289,7 @@ def _read_parquet(source: str, columns: tuple[str, ...], groups: RowGroups | Non
         positions(source, file.schema_arrow.names, columns)
         groups = groups or RowGroups(0, metadata.num_row_groups, 1)
         first_row = groups.first_row
-        # With dictionaries, a repeated value is in memory only once.
+        # With dictionary encoding, a repeated value is in memory only once.
         paths = {metadata.schema.column(number).path for number in range(metadata.num_columns)}
         flat = [name for name in columns if name in paths]
         file = pyarrow.parquet.ParquetFile(stream, metadata=metadata, read_dictionary=flat)

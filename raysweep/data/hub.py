@@ -16,7 +16,7 @@ from raysweep.errors import InputError
 
 _SOURCE = re.compile(r"hub:(?P<name>[\w.-]+(?:/[\w.-]+)?)(?::(?P<split>[^/\s][^/]*))?")
 _PORTS = {"http": 80, "https": 443}
-PROBE_SECONDS = 10.0  # well within 30 s, including the imports before and the cache lookup after
+PROBE_SECONDS = 10.0  # so that the imports before it and the cache lookup after it fit within 30 s
 
 
 def parse(source: str, split: str) -> tuple[str, str]:
@@ -39,10 +39,10 @@ def column_names(source: str, subset: str | None, split: str) -> list[str]:
 
 
 def read(source: str, columns: tuple[str, ...], subset: str | None, split: str) -> files.Blocks:
-    """Stream some columns of one split, with class labels as names. Without the hub, the local cache is used.
+    """Stream some columns of one split, with class labels as names, from the hub or else from the local cache.
 
     Raises:
-        InputError: If the dataset cannot be loaded; within 30 s if the hub does not respond.
+        InputError: If the dataset cannot be loaded; raised within 30 s if the hub does not respond.
     """
     dataset = _load(source, subset, split)
     import datasets
@@ -72,7 +72,7 @@ def _load(source: str, subset: str | None, split: str) -> Any:
         # Use only the cache if the hub does not respond: by default, the package retries for minutes.
         datasets.config.HF_HUB_OFFLINE = offline or not reachable()
         return datasets.load_dataset(name, subset, split=split)
-    except Exception as error:  # the package passes on any exception of its dependencies
+    except Exception as error:  # the package does not catch its dependencies' exceptions
         reason = "" if reachable() else "the Hugging Face Hub cannot be reached, and the local cache lacks it: "
         raise InputError(f"{source}: cannot be loaded: {reason}{error}") from None
     finally:

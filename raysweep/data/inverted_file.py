@@ -65,7 +65,7 @@ class Quantizer:
         self._shard = NeighborShard(VectorFile(centroids, cells, one_class, cells), cells, num_threads)
 
     def nearest(self, vectors: NDArray[np.float32], count: int) -> NDArray[np.int32]:
-        """Return the numbers (m, count) of the cells nearest to ``vectors`` (m, d), rising, or all cells if fewer."""
+        """Return the ascending numbers (m, count) of the cells nearest to ``vectors`` (m, d), or all cells if fewer."""
         import faiss
 
         num_cells = len(self._centroids)
@@ -91,7 +91,7 @@ class Quantizer:
 
 
 def recall(neighbors: Neighbors, exact: Neighbors) -> float:
-    """Return the share of the exact neighbors that ``neighbors`` has, or 1 if there are none."""
+    """Return the share of the exact neighbors that ``neighbors`` contains, or 1 if there are none."""
     width = neighbors.ids.shape[2]
     num_common = 0
     for ids, exact_ids in zip(neighbors.ids.reshape(-1, width), exact.ids.reshape(-1, width), strict=True):

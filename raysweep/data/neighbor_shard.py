@@ -13,8 +13,8 @@ from threadpoolctl import threadpool_limits
 
 from raysweep.data.neighbors import LabeledVectors, Neighbors, NeighborSearch, VectorFile, exact_cosines, k_nearest
 
-SLACK = 8  # fetched beyond k: room for the row itself, its duplicates and near-ties
-TOLERANCE = 1e-5  # above the error of float32 inner products of unit vectors
+SLACK = 8  # rows fetched beyond k: room for the row itself, its duplicates and near-ties
+TOLERANCE = 1e-5  # exceeds the error of float32 inner products of unit vectors
 ROWS_AT_ONCE = 8192  # rows read into the block at once, so that the block is never in memory twice
 COSINES_AT_ONCE = 2**22  # cosines in memory at once when queries are compared with every row
 PART_OF_CELL = 1024  # rows of a cell, and queries that probe it, multiplied at once: some cells are large

@@ -83,8 +83,8 @@ class NeighborSearch:
 class Neighbors:
     """Neighbors of m rows: ids int32 and cosines float32, both (m, 2, k), padded at the end with -1 and NaN.
 
-    Slot 0 holds rows with the query's label, slot 1 rows with any other label. Both are sorted by falling cosine, then
-    rising id.
+    Slot 0 holds rows with the query's label, slot 1 rows with any other label. Both are sorted by descending cosine,
+    then by ascending id.
     """
 
     ids: NDArray[np.int32]
@@ -103,7 +103,7 @@ class Neighbors:
     def put(
         self, rows: slice | int | np.integer, slot: int, ids: NDArray[np.integer], cosines: NDArray[np.float32]
     ) -> None:
-        """Replace the neighbors of one or several rows in a slot with at most k others; a cosine of -inf means none."""
+        """Replace the neighbors of one or several rows in a slot with at most k new ones; a cosine of -inf means none."""
         exists = cosines > -np.inf
         count = cosines.shape[-1]
         self.ids[rows, slot] = -1
@@ -115,8 +115,8 @@ class Neighbors:
 def merge(shards: Sequence[Neighbors], search: NeighborSearch) -> Neighbors:
     """Return the nearest neighbors of the same queries from the results of several shards.
 
-    Neighbors are sorted by falling cosine, then rising id. Each shard returns the k nearest of its rows, so the merged
-    result is complete.
+    Neighbors are sorted by descending cosine, then by ascending id. Each shard returns the k nearest of its rows, so
+    the merged result is complete.
     """
     all_ids = np.concatenate([neighbors.ids for neighbors in shards], axis=2)
     all_cosines = np.concatenate([neighbors.cosines for neighbors in shards], axis=2)
@@ -136,7 +136,7 @@ def merge(shards: Sequence[Neighbors], search: NeighborSearch) -> Neighbors:
 def k_nearest(
     ids: NDArray[np.integer], cosines: NDArray[np.float32], k: int
 ) -> tuple[NDArray[np.integer], NDArray[np.float32]]:
-    """Return the k highest of the cosines (..., f) and their ids, both (..., k), by falling cosine, then rising id."""
+    """Return the k highest of the cosines (..., f), descending, and their ids, both (..., k); ties by ascending id."""
     nearest = _by_cosine(ids, cosines)[..., :k]
     return np.take_along_axis(ids, nearest, axis=-1), np.take_along_axis(cosines, nearest, axis=-1)
 
@@ -150,7 +150,7 @@ def exact_cosines(
     """Return the cosines (n,) of pairs of unit vectors, computed in double precision and rounded to float32.
 
     Each cosine depends only on its two vectors, to the last bit: products of float32 are exact in float64, and the
-    order of summation depends only on the number of terms. In a matrix product that order depends on the shape of the
+    order of summation depends only on the number of terms. In a matrix product, that order depends on the shape of the
     block.
     """
     cosines = np.empty(len(left_rows), np.float32)
@@ -172,5 +172,5 @@ def exact_cosines(
 
 
 def _by_cosine(ids: NDArray[np.integer], cosines: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return the order of each row by falling cosine, then rising id, with NaN last."""
+    """Return the order that sorts each row by descending cosine, then ascending id, with NaN last."""
     return np.lexsort((ids, -cosines), axis=-1)

@@ -36,14 +36,14 @@ def split_words(text: str) -> list[str]:
 
 
 class Phrases:
-    """A trie of the phrases' words: phrases with a common beginning share a path from the root.
+    """A trie of the phrases' words: phrases with a common prefix share a path from the root.
 
     Nodes are numbered from 0, the root, level by level, and within a level by parent and word. ``ends``, (phrases,),
     are the nodes at which the phrases end, so equal phrases have equal ends.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
-        vocabulary: dict[str, int] = {}  # numbers of words, from 1
+        vocabulary: dict[str, int] = {}  # word numbers, from 1
         lines = _Lines.of(texts, lambda word: vocabulary.setdefault(word, len(vocabulary) + 1))
         self._vocabulary = vocabulary
         self._levels: list[_Level] = []

@@ -28,7 +28,7 @@ class Prepared:
     sentences_artifact: Artifact
     tokens_artifact: Artifact  # the candidate encoder's tokens
     reference_artifact: Artifact  # unit embeddings under the reference encoder
-    examples_artifacts: dict[str, Artifact]  # by example kind
+    examples_artifacts: dict[str, Artifact]  # keyed by example kind
     reference: dict[str, Any]  # the reference encoder's EncoderConfig
     reference_identity: str
 
@@ -94,7 +94,7 @@ class Prepared:
             values = json.loads(Path(path).read_text(encoding="utf-8"))
             names = (values["sentences"], values["tokens"], values["reference_embeddings"])
             for name in (*names, *values["examples"].values()):
-                if name == ".." or Path(name).name != name:  # it would lead out of the folder of artifacts
+                if name == ".." or Path(name).name != name:  # it would point outside the artifacts folder
                     raise InputError(f"{path}: the artifact is {name!r}; allowed: a name without slashes")
             is_moved = folder is not None and all(Artifact(folder, name).exists for name in names)
             place = folder if folder is not None and is_moved else values["artifacts"]

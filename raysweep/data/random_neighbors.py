@@ -29,7 +29,7 @@ class RandomNeighbors:
     An anchor has one neighbor fewer if one of its neighbors from the other classes is a copy of the anchor with a
     different label.
 
-    ``labels`` and ``duplicate_groups``, (n,), are as in :class:`raysweep.data.neighbors.LabeledVectors`: rows of one
+    ``labels`` and ``duplicate_groups``, (n,), are as in :class:`raysweep.data.neighbors.LabeledVectors`: rows of the same
     group are never each other's neighbors. If only some rows are anchors, neighbors are drawn only from the anchors, so
     that examples contain no other sentences; the other rows have no neighbors.
     """
@@ -44,7 +44,8 @@ class RandomNeighbors:
         self.k = k
         self._duplicate_groups = duplicate_groups
         rows = np.arange(len(labels)) if is_anchor is None else np.flatnonzero(is_anchor)
-        # In this order the rows of a class, and of a group in it, are contiguous, so the excluded rows are one range.
+        # In this order, the rows of a class are contiguous, and so are the rows of a group within it. The excluded rows
+        # are therefore one range.
         order = np.lexsort((duplicate_groups[rows], labels[rows]))
         self._rows = rows[order]
         labels_in_order = labels[self._rows]

@@ -1,4 +1,4 @@
-"""The shards of an artifact: files of some of its rows, each written atomically by one worker, read as arrays.
+"""The shards of an artifact: files that each hold some of its rows, written atomically by one worker, read as arrays.
 
 ``00002-of-00017.arrow`` holds the third part of the rows, in uncompressed Arrow IPC format, so that every process can
 memory-map it. The schema's metadata contain the worker's report, so that a process that continues a killed build reads
@@ -28,7 +28,7 @@ Column: TypeAlias = npt.NDArray[Any] | Any
 Report = dict[str, Any]
 """The report on a shard: ``num_rows``, ``num_bytes`` and any facts that its worker added."""
 
-START_BYTES = 2**18  # from the start of a file, enough for its schema
+START_BYTES = 2**18  # read from the start of a file; enough for its schema
 FILES_AT_ONCE = 64
 _REPORT = b"report"
 
@@ -56,7 +56,7 @@ class ShardSet:
             open_folder(self.artifact.location).put(self._name(number), content)
         except StorageError:
             raise
-        except OSError as error:  # a full disk
+        except OSError as error:  # such as a full disk
             raise StorageError(error.errno, str(error.strerror), self.artifact.location) from None
         return {**report, "num_bytes": len(content)}
 
@@ -146,7 +146,7 @@ class ShardedArray:
         return self._part(0).dtype
 
     def __getitem__(self, rows: slice | npt.NDArray[np.integer]) -> npt.NDArray[Any]:
-        """Return the rows with these numbers, from 0, or of a slice: a view if they are in one part, else a copy."""
+        """Return the rows with these numbers (from 0) or in this slice: a view if they are in one part, else a copy."""
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
             if step == 1:

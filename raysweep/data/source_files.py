@@ -53,7 +53,7 @@ class SourceFile:
 
 
 class Format(NamedTuple):
-    """A file's format: its suffix, and pyarrow's name of the compression, "" for none."""
+    """A file's format: its suffix, and pyarrow's name for the compression, or "" for none."""
 
     suffix: str
     compression: str
@@ -85,7 +85,7 @@ def list_files(source: str) -> list[SourceFile]:
     suffix are skipped too.
 
     Raises:
-        InputError: If no file is left.
+        InputError: If no file remains.
         OSError: If the files cannot be listed.
     """
     import pyarrow.fs
@@ -133,7 +133,7 @@ def stat(name: str) -> "SourceFile | _Place | None":
 
 @contextmanager
 def unchanged(file: SourceFile) -> Iterator[None]:
-    """Read a file in this context. Raises InputError if, before or after, it differs from the listing."""
+    """Check a file that is read in this context. Raises InputError if, before or after, it differs from the listing."""
     _compare(file)
     try:
         yield
@@ -218,7 +218,7 @@ def _locate(name: str) -> _Place:
 
 @functools.lru_cache(maxsize=16)
 def _connect(uri: str, environment: tuple[tuple[str, str], ...]) -> Any:
-    """Return a client for a bucket, cached while the environment is the same: creating one may look up the region."""
+    """Return a client for a bucket, cached per environment because creating a client may look up the region."""
     import pyarrow.fs
 
     is_gcs = uri.startswith(("gs://", "gcs://"))
@@ -238,7 +238,7 @@ def _list_folder(folder: _Place, *, is_deep: bool) -> list[_Entry]:
 def _walk(base: str, max_depth: float) -> Iterator[str]:
     """Yield the files below a local folder, following links, up to ``max_depth`` folders deep.
 
-    If the depth is unlimited, each folder is visited once, so links to a folder around them do not loop. Folders are
+    If the depth is unlimited, each folder is visited once, so a link to an enclosing folder does not loop. Folders are
     visited level by level, so a folder itself comes before deeper links to it.
     """
     visited = {os.path.realpath(base)}

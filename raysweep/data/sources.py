@@ -6,7 +6,7 @@ A source is a string, or a list of such strings, which are read in order:
 ``hub:NAME[:SPLIT]``    a dataset of the Hugging Face Hub, see :mod:`raysweep.data.hub`
 a path or a URI         rows in a file, in a folder or in files matching a glob, see :mod:`raysweep.data.source_files`
 
-Rows count from 1 in each file, excluding the header and blank lines. Texts are passed through verbatim: a CSV cell
+Rows are numbered from 1 in each file, excluding the header and blank lines. Texts are passed through verbatim: a CSV cell
 ``NA`` or ``null`` is an ordinary text. Labels become strings in Unicode form NFC, without surrounding space. Numbers
 and booleans are the same label in every format: ``1``, ``+1``, ``1.0`` and ``1e0`` become "1", ``-0.0`` becomes "0",
 ``True`` becomes "true", and a float32 of 0.1 becomes "0.1". Leading zeros (``007``) and trailing zeros of a fraction
@@ -41,9 +41,9 @@ from raysweep.storage.scratch import cache_folder
 
 PAUSES = (1.0, 4.0, 16.0)  # seconds before each retry of a failed remote read
 SHARE_BYTES = 2**26  # Parquet files above this size are shared among workers
-LARGE_BYTES = 2**26  # local files from this size on are not read again at every start
-SETTLED_SECONDS = 10.0  # a file changed more recently may change again without another size or time
-_DAMAGED = re.compile("inflate failed|decompress failed|Truncated compressed stream")  # OSErrors of pyarrow
+LARGE_BYTES = 2**26  # local files of at least this size are not read again at every start
+SETTLED_SECONDS = 10.0  # a file changed more recently may change again and keep its size and time
+_DAMAGED = re.compile("inflate failed|decompress failed|Truncated compressed stream")  # in OSErrors that pyarrow raises
 MAX_SHOWN = 3  # entries of a list shown in messages
 _SURROUNDING = re.compile(r"^[\s\u200b\ufeff]+|[\s\u200b\ufeff]+$")  # whitespace, including zero-width
 _WHOLE = re.compile(r"[+-]?[0-9]+(\.0*)?")
@@ -125,7 +125,7 @@ def pieces(source: Source, *, subset: str | None = None, split: str = "train") -
 
 @contextmanager
 def _readable(name: str) -> Iterator[None]:
-    """Convert exceptions of a file's library to InputError in this context."""
+    """Convert exceptions that a file's library raises in this context to InputError."""
     try:
         yield
     except InputError:
@@ -155,7 +155,7 @@ def check(
 
 
 def check_first(listed: Sequence[Piece], text_column: str, label_column: str) -> None:
-    """Check pieces that are already listed, as :func:`check` does."""
+    """Check pieces that are already listed, like :func:`check`."""
     first = listed[0]
     if first.name.startswith("hub:"):
         hub.parse(first.name, first.split)
@@ -236,7 +236,7 @@ def share_out(piece: Piece) -> list[Piece]:
     """Split a large Parquet file into several pieces, in order, for several workers; return any other piece unchanged.
 
     Raises:
-        InputError: As :func:`read_pieces` does.
+        InputError: If the piece cannot be read or differs from its listing.
     """
     file = piece.file
     is_large = file is not None and file.num_bytes > SHARE_BYTES
@@ -253,7 +253,7 @@ def fingerprint(listed: Sequence[Piece], text_column: str = "text", label_column
     - A single local file: a hash of its bytes, so the path does not matter. A large file is read again only if its size
       or time has changed.
     - Several files, or remote files: a hash of their names, sizes, and tags or times, without reading them.
-    - ``demo``, the hub, and files whose storage reports no time of change: a hash of the rows or bytes.
+    - ``demo``, the hub, and files whose storage does not report a modification time: a hash of the rows or bytes.
 
     The columns are not included; add them to a key that is based on the fingerprint.
 
@@ -317,7 +317,7 @@ def _hash_file(file: SourceFile, digest: Any) -> None:
 def _persistent_blocks(piece: Piece, columns: tuple[str, ...]) -> files.Blocks:
     """Yield each block once, retrying remote reads.
 
-    After a failed read of a remote file, it is read again from the start, and the blocks already yielded are skipped.
+    After a failed read, a remote file is read again from the start, and the blocks already yielded are skipped.
     """
     num_yielded = 0
     for seconds in (*PAUSES, None):
@@ -348,7 +348,7 @@ def _read_blocks(piece: Piece, columns: tuple[str, ...]) -> files.Blocks:
         if piece.split not in splits:
             raise InputError(f"demo: split is {piece.split!r}; allowed: train, test")
         rows = splits[piece.split]
-        values = [row.text for row in rows], [row.label for row in rows]  # under any column names, or texts alone
+        values = [row.text for row in rows], [row.label for row in rows]  # whatever the column names; or texts alone
         yield values[: len(columns)]
     elif piece.file is None:
         yield from hub.read(piece.name, columns, piece.subset, piece.split)
@@ -361,7 +361,7 @@ def _unreadable(source: str, error: Exception) -> InputError:
     if isinstance(error, FileNotFoundError):
         return InputError(f"{source}: no such file or folder")
     reason = (isinstance(error, OSError) and error.strerror) or error  # str(error) would repeat the file's name
-    if _may_pass(source, error):  # a storage error, so that the next attempt finds the data read so far
+    if _may_pass(source, error):  # a StorageError keeps the data read so far for the next attempt
         return StorageError(errno.EIO, f"cannot be read: {reason}", source)
     return InputError(f"{source}: cannot be read: {reason}")
 
@@ -371,7 +371,7 @@ def make_batch(source: str, first_row: int, texts: list[Any], raw_labels: list[A
     text_column, label_column = columns
     check_texts(source, first_row, texts, text_column)
     labels = []
-    cached_labels: dict[str, str] = {}  # few labels occur in many rows
+    cached_labels: dict[str, str] = {}  # many rows share few labels
     for row, value in enumerate(raw_labels, first_row):
         if not isinstance(value, str):
             label = _parse_label(value)

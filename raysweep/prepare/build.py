@@ -95,10 +95,10 @@ def _build(plan: Plan, missing: list[ArtifactStage], capacity: Capacity, display
             for stage in missing:
                 coordinator = _build_stage(stage, coordinator, plan, capacity, display)
                 if stage.kind == "sentences":
-                    plan.check_k()  # before costly stages; the sentences stay, for a sweep with another k
+                    plan.check_k()  # before costly stages; the sentences are kept for a sweep with a different k
         finally:
             for task in warming:
-                ray.cancel(task)  # in case it never started for lack of room
+                ray.cancel(task)  # in case it never started for lack of resources
             ray.kill(coordinator)
 
 
@@ -114,7 +114,7 @@ def _warm_up(missing: list[ArtifactStage], coordinator: Any, capacity: Capacity)
     """Start processes that import the encoding libraries while the coordinator starts; encoding tasks reuse them.
 
     They request an encoder's CPUs, since otherwise the encoding tasks would start in other processes. Ray Data starts
-    its actors now, because they would take the idle processes later. On GPUs each encoder gets a new process of its
+    its actors now, because later they would take the idle processes. On GPUs each encoder gets a new process of its
     own.
     """
     import ray
@@ -201,7 +201,7 @@ def _watch(coordinator: Any, result: Any, stall: "_StallDetector", advance: Adva
     """Wait for ``result`` and show the coordinator's progress.
 
     Raises:
-        InputError: If the stage stalls or a worker raised one.
+        InputError: If the stage stalls or a worker raised an InputError.
     """
     import ray
 
@@ -229,13 +229,13 @@ class _StallDetector:
     waiting: WaitingWatch
     last_progress: tuple[int, int] = (-1, 0)
     moved_at: float = 0.0  # monotonic clock
-    stalled_at: float = 0.0  # when progress last changed or nodes were last on their way
+    stalled_at: float = 0.0  # when progress last changed or nodes were last being started
 
     def check(self, progress: StageProgress) -> None:
         """Record the progress so far.
 
         Raises:
-            InputError: If the progress has not changed for too long although the stage waits for nothing.
+            InputError: If the progress has not changed for too long although the stage is not waiting for anything.
         """
         now = time.monotonic()
         counts = (progress.done, progress.shards)

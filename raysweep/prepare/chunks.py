@@ -1,7 +1,7 @@
 """Running a worker over chunks of consecutive rows, in this process or with Ray Data on a cluster.
 
-Workers memory-map artifacts and store their results, so little more than row numbers is sent out, and little comes
-back, in order. No stage has a read or write task that could starve for a CPU.
+Workers memory-map artifacts and store their results, so they receive little more than row numbers. Their results
+are small and returned in order. No stage has a read or write task that could starve for a CPU.
 """
 
 import threading
@@ -63,7 +63,7 @@ class ChunkedJob:
     def run_on_cluster(self, request: Request) -> Iterator[Columns]:
         """Yield the results of the chunks in order, from up to ``request.count`` concurrent tasks or, on GPUs, actors.
 
-        Tasks reuse existing processes, which stay for the next stage. On a GPU, a process ends with its task.
+        Tasks reuse existing processes, which stay alive for the next stage. On a GPU, a process ends with its task.
         """
         import ray
         from ray.data import ActorPoolStrategy, DataContext, TaskPoolStrategy
@@ -97,7 +97,7 @@ class ChunkedJob:
 
 
 def start_ray_data() -> None:
-    """Make Ray Data start its own actors, which takes seconds and processes, with a minimal execution."""
+    """Run a minimal execution to make Ray Data start its own actors, which takes seconds and processes."""
     import ray
     from ray.data import DataContext
 

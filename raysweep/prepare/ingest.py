@@ -43,7 +43,7 @@ PiecesBySplit = Mapping[Split, Sequence[Piece]]
 
 
 def sources_by_split(data: DataConfig) -> dict[Split, sources.Source]:
-    """Return the source of each split that has one. The demo brings its own test split."""
+    """Return the source of each split that has one. The demo has its own test split."""
     test = data.test or ("demo" if data.train == "demo" else None)
     by_split: dict[Split, sources.Source | None] = {"train": data.train, "dev": data.dev, "test": test}
     return {split: source for split, source in by_split.items() if source}
@@ -53,7 +53,7 @@ def list_pieces(data: DataConfig) -> PiecesBySplit:
     """List the pieces of each split's source, once.
 
     Raises:
-        InputError: As :func:`raysweep.data.sources.pieces` does.
+        InputError: If :func:`raysweep.data.sources.pieces` raises it.
     """
     pieces = {}
     for split, source in sources_by_split(data).items():
@@ -94,7 +94,7 @@ class Layout:
     """The parts into which all pieces were read, stored in ``work``."""
 
     work: Artifact
-    rows_of_parts: tuple[tuple[int, ...], ...]  # by piece
+    rows_of_parts: tuple[tuple[int, ...], ...]  # for each piece
     num_train: int  # training rows, which come first
     num_partitions: int
 
@@ -117,7 +117,7 @@ class Layout:
     def digests(self, part: Part) -> pa.RecordBatch:
         """Return the digests of a part.
 
-        For each kind of digest there are the columns ``_high`` and ``_low``, ascending, and ``_row``, the rows within
+        Each kind of digest has the columns ``_high`` and ``_low``, ascending, and ``_row``, the rows within
         the part.
         """
         return read_columns(self.work.location, _part_name(self.work, "digests", part.piece, part.number))
@@ -131,7 +131,7 @@ class Layout:
         return ShardSet(Artifact(self.work.location, f"{self.work.name}/conflicts"), self.num_partitions)
 
     def read_dropped(self) -> Integers:
-        """Return the dropped rows, ascending. Conflicts must have been found before."""
+        """Return the dropped rows, ascending. The conflicts must already have been found."""
         columns = [self.conflicts.read(number).column("row").to_numpy() for number in range(self.num_partitions)]
         return np.sort(np.concatenate(columns))
 
@@ -255,7 +255,7 @@ def fold_text(text: str) -> str:
 
 
 class _Partition:
-    """The rows of a partition sorted by digest, without dropped ones; ``rows`` ascend among equal digests."""
+    """The rows of a partition sorted by digest, without dropped rows; ``rows`` are ascending among equal digests."""
 
     def __init__(self, layout: Layout, kind: str, number: int, dropped: Integers) -> None:
         names = [f"{kind}_high", f"{kind}_low", f"{kind}_row", "exact_label_key"]
@@ -288,7 +288,7 @@ class _Partition:
 
 
 def _partition_slice(highs: npt.NDArray[np.uint64], number: int, num_partitions: int) -> slice:
-    """Return the slice of a partition's digests among ascending ones."""
+    """Return the slice of ascending digests that belong to a partition."""
     start = np.searchsorted(highs, np.uint64(number * 2**64 // num_partitions))
     if number == num_partitions - 1:
         return slice(int(start), None)
@@ -304,7 +304,7 @@ class ConflictWorker:
     """
 
     def __init__(self, layout: Layout, first_rows: tuple[int, ...]) -> None:
-        """Create a worker. ``first_rows`` holds the first row of each split and, at the end, the number of all rows."""
+        """Create a worker. ``first_rows`` holds the first row of each split and, at the end, the total number of rows."""
         self.layout = layout
         self.first_rows = first_rows
 
@@ -343,7 +343,7 @@ class ConflictWorker:
 
 
 class DuplicateWorker:
-    """Worker that finds the duplicates in a partition: ids after the first with the same digest, with that first id.
+    """Worker that finds the duplicates in a partition: each id whose digest occurs earlier, and the first id with it.
 
     Chunks are numbered by kind of digest, then by partition.
     """
@@ -392,7 +392,7 @@ class TextWorker:
 
 
 class GatherWorker:
-    """Worker that returns the texts of a chunk's ids, which must ascend."""
+    """Worker that returns the texts of a chunk's ids, which must be ascending."""
 
     def __init__(self, shards: ShardSet, rows_per_shard: int) -> None:
         self.shards = shards

@@ -60,8 +60,8 @@ class TrainVectors:
 class Cells(NamedTuple):
     """The cells of an inverted file: their training seed, the number of cells that a query probes, and their shards.
 
-    The centroids are stored, so that every continuation of the search uses the same ones: another run, or
-    a shard whose process died, for which Ray 2.60 may have dropped the constructor's arguments (Ray issue 53727).
+    The centroids are stored so that every continuation of the search uses the same ones: a later run, or the restart of
+    a shard whose process died. In a restart, Ray 2.60 may drop the constructor's arguments (Ray issue 53727).
     """
 
     seed: int
@@ -82,7 +82,7 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True)
 class SearchJob:
-    """A neighbor search: the vectors and their number, the search settings, and for an inverted file its cells."""
+    """A neighbor search: the vectors and their number, the search settings and, for an inverted file, its cells."""
 
     open_vectors: OpenVectors
     num_rows: int
@@ -108,7 +108,7 @@ class SearchJob:
 def as_shard(neighbors: Neighbors, rows: Sequence[int]) -> Shard:
     """Return the artifact's shard for ``rows``, the first row and the row after the last.
 
-    Its report counts the rows that have any neighbor.
+    Its report counts the rows that have at least one neighbor.
     """
     has_neighbor = (neighbors.ids >= 0).any(axis=(1, 2))
     return Shard(neighbors.columns, {"num_with_neighbors": int(has_neighbor.sum()), "rows": list(rows)})

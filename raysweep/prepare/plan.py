@@ -146,7 +146,7 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
 
     This can be slow: it lists the sources, hashes single-file sources on this machine unless they are large and were
     hashed before, hashes the files of each local encoder, and downloads encoders from the Hugging Face Hub that are not
-    in the local cache. It writes no artifact and needs no cluster.
+    in the local cache. It does not write artifacts or need a cluster.
 
     Raises:
         InputError: If a source cannot be read, an encoder cannot be found or is unsuitable for a sweep, or, for
@@ -215,7 +215,7 @@ def _check_freezing_of_file(space: Space, weights: Path) -> None:
 
 
 class _Encoder(NamedTuple):
-    """An encoder as it is used: its configuration with the prompt put before every sentence, and its identity."""
+    """An encoder as used: its configuration, with the prompt prepended to every sentence, and its identity."""
 
     config: EncoderConfig
     identity: str
@@ -261,7 +261,7 @@ class _Planner:
         return self._add(EncodedStage(artifact, keyed, sentences, encoder))
 
     def examples(self, sentences: Artifact, kinds: Sequence[str]) -> dict[str, Artifact]:
-        """Return the example artifacts by kind; without kinds nothing is mined."""
+        """Return the example artifacts keyed by kind; if there are no kinds, nothing is mined."""
         if not kinds:
             return {}
         mining = self.config.examples

@@ -1,7 +1,8 @@
 """Building a sweep's sentences: reading, conflicting labels, label numbers, shards, duplicates and the dev split.
 
 Workers read and write everything that grows with the texts, one part, partition or shard at a time. This process holds
-only numbers per row: its label, split and groups, and the data for carving dev, at most some 60 bytes.
+only numbers for each row: its label, split and groups, and the data for carving dev. These take at most about 60 bytes
+per row.
 """
 
 import io
@@ -199,8 +200,8 @@ class SentencesBuilder:
         num_pieces = len(self.pieces)
         num_bytes = sum(piece.file.num_bytes for _, piece in self.pieces if piece.file)
         has_few_bytes = num_pieces <= FEW_PIECES and num_bytes <= FEW_BYTES
-        is_small = num_pieces == 1 or has_few_bytes  # a single piece cannot be shared out
-        # On a cluster, the stored shards are the progress.
+        is_small = num_pieces == 1 or has_few_bytes  # a single piece cannot be shared among workers
+        # On a cluster, the stored shards are counted as progress.
         report_progress = self.runner.report_rows if is_small else None
         text_and_label = (self.data.text_column, self.data.label_column)
         is_carved = not self.data.dev
@@ -260,10 +261,10 @@ class SentencesBuilder:
         return counts
 
     def _find_conflicts(self) -> dict[Split, _Conflicts]:
-        """Return the texts with different labels by split. Workers find and store their rows.
+        """Return the texts with different labels, keyed by split. Workers find and store the rows of these texts.
 
         Raises:
-            InputError: If the label column does not seem to contain labels, or a split has no other texts.
+            InputError: If the label column does not seem to contain labels, or a split has only conflicting texts.
         """
         num_labels, num_rows = len(self._train_labels), self.layout.num_train
         if num_labels > MAX_LABELS and num_labels > num_rows / 2:

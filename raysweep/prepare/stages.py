@@ -48,7 +48,7 @@ from raysweep.prepare.workers import (
 from raysweep.storage.bucket import StorageError
 from raysweep.storage.folder import open_folder
 
-SENTENCES_PER_SHARD = 2048  # enough for batches of similar length; with 256 encoding takes 1.4 times as long
+SENTENCES_PER_SHARD = 2048  # enough for batches of similar length; with 256, encoding takes 1.4 times as long
 
 # Chosen so that a shard takes a quarter of the default ``resources.stall_seconds`` on a slow CPU: MiniLM, with 11 million
 # weights in its layers, took 0.6 ms per token on one thread of an old server.
@@ -67,8 +67,8 @@ class StageProgress(NamedTuple):
     """The progress of a stage, counted in ``unit``.
 
     ``total`` is 0 if unknown. ``reused`` items existed when the stage started and count as done. ``waits_for``
-    describes what the stage is waiting for, if anything. ``shards`` counts stored shards, which shows life when a step
-    has nothing to count.
+    describes what the stage is waiting for, if anything. ``shards`` counts stored shards, a sign of life when a step
+    has nothing else to count.
     """
 
     done: int
@@ -105,7 +105,7 @@ class Coordinator:
     def build(self, stage: ArtifactStage) -> None:
         """Build the artifact of ``stage``, or wait for another process to build it.
 
-        Nothing is kept of an artifact that cannot be built.
+        If an artifact cannot be built at all, its stored files are removed.
         """
         self._progress = NOTHING_DONE
         with self.store.turn(stage.artifact, self._report_waiting):
@@ -256,7 +256,7 @@ class Coordinator:
     def _shards_that_fit(self, job: SearchJob, width: int) -> tuple[int, Request]:
         """Return the number of shards and the request of each.
 
-        All shards must live at once, since each block of queries needs all of them.
+        All shards must be alive at the same time, since each block of queries needs all of them.
         """
         request = self._request()
         if self.capacity is not None:
@@ -318,7 +318,7 @@ class Coordinator:
     ) -> list[Report]:
         """Store the missing shards, count them as progress, and return the reports of all shards.
 
-        Stored shards whose rows differ from the job's are missing too. ``store`` takes the numbers of the missing
+        Stored shards whose rows differ from the job's also count as missing. ``store`` takes the numbers of the missing
         shards and yields their reports.
         """
         reports: dict[int, Report] = {}
@@ -339,7 +339,7 @@ class Coordinator:
         return Request(os.cpu_count() or 1, 0, 1) if self.capacity is None else self.capacity.processors()
 
     def _with_memory(self, request: Request, needed_bytes: int) -> Request:
-        """Return the request with a worker's memory on CPUs; on GPUs none was measured."""
+        """Return the request with a worker's memory on CPUs; GPU workers were not measured."""
         if self.capacity is None or request.gpus:
             return request
         return self.capacity.with_memory(request, needed_bytes)
@@ -360,7 +360,7 @@ def _encoder_size(stage: EncodedStage) -> EncoderSize | None:
 def sentences_per_shard(size: EncoderSize, num_tokens: float) -> int:
     """Return how many sentences of ``num_tokens`` tokens make a shard on CPUs.
 
-    A shard is the smallest progress that prepare shows.
+    A shard is the smallest unit of progress that prepare shows.
     """
     work_per_sentence = num_tokens * size.weights_in_layers
     if not work_per_sentence:
@@ -378,7 +378,7 @@ def input_error(error: BaseException) -> InputError | None:
     cause = getattr(error, "cause", error)
     if isinstance(cause, InputError):
         return cause
-    if isinstance(cause, OSError):  # a full disk
+    if isinstance(cause, OSError):  # such as a full disk
         reason = cause.strerror or " ".join(str(cause).split())
         return StorageError(cause.errno or errno.EIO, reason, cause.filename or "prepare")
     input_errors = re.findall(rf"{InputError.__module__}\.{InputError.__name__}: (.+)", str(error))

@@ -42,7 +42,7 @@ def row_range(chunk: Columns) -> tuple[int, int]:
 
 
 class StoringWorker:
-    """Worker that stores the shards of a ``kind`` worker and returns one report per chunk, as JSON."""
+    """Worker that stores the shards of an inner worker of type ``kind`` and returns one report per chunk, as JSON."""
 
     def __init__(self, shards: ShardSet, kind: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         self.shards = shards
@@ -87,7 +87,7 @@ class EncodeWorker:
 
 
 class NeighborWorker:
-    """Worker that returns neighbors of chunks of rows among all rows, which it holds.
+    """Worker that holds all rows and, for chunks of them, returns their neighbors among all rows.
 
     Used when there are too few rows for shards to pay off.
     """
