@@ -20,7 +20,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from raysweep.cluster.resources import on_this_node
 
 KILL_SECONDS = 10.0
-IDLE_SECONDS = 5.0  # for which a process is watched before it counts as idle
+IDLE_SECONDS = 5.0  # how long a process is watched before it counts as idle
 MAX_HEARTBEAT_SECONDS = 5.0
 HEARTBEATS_IN_SILENCE = 6  # missed in a row before a trial counts as silent
 
@@ -74,7 +74,7 @@ class HeartbeatRecorder:
         self._records[trial_id] = (record, time.monotonic())
 
     def silences(self) -> dict[str, Silence]:
-        """Return how long each trial has been silent, by Tune's trial ids."""
+        """Return how long each trial has been silent, keyed by Tune's trial id."""
         now = time.monotonic()
         silences: dict[str, Silence] = {}
         for trial_id, (record, received_at) in self._records.items():
@@ -114,7 +114,7 @@ class Heartbeat:
         self._send_heartbeat(listener)
 
     def sign(self, *_: object) -> None:
-        """Record that the trial made progress or is waiting for a storage that may still answer."""
+        """Record that the trial made progress or is waiting for storage that may still respond."""
         self._last_sign = time.monotonic()
         self._is_loading = False
 
@@ -250,7 +250,7 @@ def _on_its_node(function: Callable[[int], Any], record: HeartbeatRecord) -> Any
 
 def kill_all(listener: Listener) -> None:
     """Kill all processes with recent heartbeats and wait until they have ended or prove unreachable."""
-    # The cluster may have ended, and the exception being raised is more informative.
+    # The cluster may be gone, and the exception that is already being raised is more informative.
     with contextlib.suppress(Exception):
         silences: dict[str, Silence] = ray.get(listener.actor.silences.remote(), timeout=KILL_SECONDS)
         recent_seconds = HEARTBEATS_IN_SILENCE * listener.heartbeat_seconds

@@ -2,7 +2,7 @@
 
 A cloud announces the end of a spot machine on its metadata server: AWS two minutes ahead, Google Cloud half a minute. A
 process on the node polls the server and has Ray mark the node as draining. Ray then places no more work on it, and its
-trials leave with a fresh checkpoint. Kubernetes ends a pod with SIGTERM, on which Ray itself marks the node.
+trials write a fresh checkpoint and leave. Kubernetes ends a pod with SIGTERM; Ray itself then marks the node.
 """
 
 import contextlib
@@ -30,18 +30,18 @@ TOKEN_SECONDS = 60
 VENDOR_FILE = "/sys/class/dmi/id/sys_vendor"
 
 OnCounts = Callable[[Mapping[str, int], Mapping[str, int]], None]
-"""Receives the numbers of running and of booting nodes, by type."""
+"""Receives the numbers of running and booting nodes, keyed by node type."""
 
 
 def node_type(node: Mapping[str, Any]) -> str:
-    """Return the node type, as named in the cluster file, of a node from ``ray.nodes``."""
+    """Return the type, as named in the cluster file, of a node listed by ``ray.nodes``."""
     labels = node.get("Labels", {})
     return labels.get(GROUP_LABEL) or labels.get("ray.io/node-type") or LOCAL
 
 
 @contextlib.contextmanager
 def counted(on_counts: OnCounts) -> Iterator[None]:
-    """Within the context, count the cluster's nodes every COUNT_SECONDS, and at its start and end, in a thread."""
+    """Count the cluster's nodes in a thread: at the start and end of the context, and every COUNT_SECONDS within it."""
     import ray
 
     ended = threading.Event()
@@ -63,7 +63,7 @@ def counted(on_counts: OnCounts) -> Iterator[None]:
 
 
 def _count(on_counts: OnCounts, address: str) -> None:
-    """Count the nodes. A node counts as booting once its machine exists, which is when clouds start to charge for it."""
+    """Count the nodes. A node counts as booting once its machine exists, when clouds start charging for it."""
     import ray
     from ray.autoscaler.v2.sdk import get_cluster_status
 

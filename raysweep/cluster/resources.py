@@ -23,14 +23,14 @@ from raysweep.errors import InputError
 from raysweep.storage.location import expand_home
 from raysweep.terminal import in_main_thread, termination_kept, undisturbed
 
-CUDA_CONTEXT_BYTES = 600 << 20  # of GPU memory in each process, counted by no allocator
-USABLE_GPU_MEMORY_FRACTION = 0.9  # of each GPU, when trials are packed by their measured memory
+CUDA_CONTEXT_BYTES = 600 << 20  # GPU memory of each process that no allocator counts
+USABLE_GPU_MEMORY_FRACTION = 0.9  # of each GPU, when trials are packed by measured memory
 CONNECT_SECONDS = 10
 RESET_SECONDS = 0.001  # between two settings of a signal handler that Ray may reset
 TOKEN_BYTES = 32  # the length of Ray's own tokens
 THREADS_PER_PROCESS = 8  # an encoder gains little from more threads; larger nodes run several
 RAYS_OWN = ("CPU", "GPU", "TPU", "memory", "object_store_memory")  # names of resources
-GROUP_LABEL = "ray.io/node-group"  # of a node added by an autoscaler
+GROUP_LABEL = "ray.io/node-group"  # label of nodes that an autoscaler added
 BOOTSTRAP_FILE = "~/ray_bootstrap_config.yaml"  # where `ray up` puts the cluster's file on its head
 CLUSTER_FILE_VARIABLE = "RAYSWEEP_CLUSTER_FILE"
 JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # set by Ray's job supervisor, and only by it, for the job's command
@@ -53,7 +53,7 @@ _TOKEN_HINT = (
 
 
 class NodeSize(NamedTuple):
-    """CPUs, GPUs and Ray's worker memory of one node, in bytes; the memory is 0 if unknown."""
+    """CPUs and GPUs of one node, and its memory for Ray workers in bytes, 0 if unknown."""
 
     cpus: float
     gpus: float
@@ -137,9 +137,8 @@ class Capacity:
     def encoders(self, num_chunks: int = 0) -> Request:
         """Return the request for workers that encode ``num_chunks`` chunks: one per GPU, or processes on CPUs.
 
-        Two single-threaded processes encode a tenth faster than one with two threads, which wait for each other at
-        every step. This does not pay for few chunks: each process takes seconds to start, and some would idle at the
-        end.
+        Two single-threaded processes encode 10% faster than one with two threads, which wait for each other at every
+        step. This does not pay off for few chunks: each process takes seconds to start, and some would idle at the end.
         """
         if self.gpus < 1:
             count = sum(int(node.cpus) for node in self.nodes)
@@ -162,7 +161,7 @@ class Capacity:
         return Request(cpus, 0, max(1, count))
 
     def trials(self, resources: ResourcesConfig) -> Request:
-        """Return the request for trials: by default one per GPU, otherwise one per few CPUs.
+        """Return the request for trials: by default one per GPU, or one per few CPUs if there are no GPUs.
 
         Raises:
             InputError: If not even one trial fits.
@@ -182,7 +181,7 @@ class Capacity:
         """Return the request with the memory that each worker needs, limited to as many workers as fit.
 
         The request never exceeds the memory of the largest node that fits it, since such a worker may still succeed. No
-        memory is requested if Ray does not know a node's memory, as for nodes that an autoscaler may add.
+        memory is requested if Ray does not know a node's memory, as is the case for nodes that an autoscaler may add.
         """
         fitting = [node for node in self.nodes if node.cpus >= request.cpus and node.gpus >= request.gpus]
         sizes = [node.memory_bytes for node in fitting]
@@ -197,7 +196,7 @@ class Capacity:
         return replace(request, memory_bytes=memory_bytes, count=count)
 
     def _size_of_trial(self, resources: ResourcesConfig) -> tuple[float, float]:
-        """Return the CPUs and GPUs of one trial: the configured ones, otherwise those of an encoder."""
+        """Return the CPUs and GPUs of one trial: as configured, or else those of a worker that encodes."""
         encoder = self.encoders()
         gpus = encoder.gpus if resources.requested_gpus is None else resources.requested_gpus
         if resources.cpus_per_trial:
@@ -241,14 +240,14 @@ def times_on(node: NodeSize, request: Request, memory_bytes: int = 0) -> int:
 
 
 def _times_in(available: float, requested: float) -> int:
-    """Return how often the requested amount fits into the available one; plain 1 // 0.2 would be 4."""
+    """Return how many times the requested amount fits into the available one; plain 1 // 0.2 would be 4."""
     return math.floor(available / requested + 1e-9)
 
 
 def worker_nodes(
     present: Sequence[Mapping[str, float]], resources: ResourcesConfig, groups: Sequence[NodeGroup] = ()
 ) -> tuple[NodeSize, ...]:
-    """Return the nodes that may run work at a time: those present and those that an autoscaler may add.
+    """Return the nodes that may run work at the same time: those present and those that an autoscaler may add.
 
     ``present`` holds Ray's resources of each living node outside ``groups``. Nodes without CPUs, such as a head that
     only coordinates, run no work.
@@ -303,13 +302,13 @@ def _groups_of(values: Mapping[str, Any]) -> tuple[list[NodeGroup], int]:
     for name, amounts in resources.items():
         cpus, gpus, memory = (float(amounts.get(resource, 0)) for resource in ("CPU", "GPU", "memory"))
         size = NodeSize(cpus, gpus, memory)
-        if name != head_type and cpus > 0 and max_counts[name] > 0:  # other types count by their present nodes
+        if name != head_type and cpus > 0 and max_counts[name] > 0:  # for other types, only nodes already present count
             groups.append(NodeGroup(name, size, max_counts[name], marks.get(name)))
     return groups, max_workers
 
 
 def own_resources(resources: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
-    """Return for each node type a resource that only this type has, at least one unit of it, if there is one."""
+    """Return, keyed by node type, a resource that only this type has (at least one unit), if it has such a resource."""
     num_types_with = Counter(resource for amounts in resources.values() for resource in amounts)
     own: dict[str, str] = {}
     for name, amounts in resources.items():
@@ -320,7 +319,7 @@ def own_resources(resources: Mapping[str, Mapping[str, float]]) -> dict[str, str
 
 
 def _share_out(groups: Sequence[NodeGroup], max_workers: int) -> list[NodeGroup]:
-    """Return the groups with the maximum total shared out evenly, without groups that get no nodes."""
+    """Return the groups with the maximum total divided evenly among them, omitting groups that get no nodes."""
     shares = [group._replace(max_count=0) for group in groups]
     num_left = min(max_workers, sum(group.max_count for group in groups))
     while num_left > 0:
@@ -364,7 +363,7 @@ def _capacity(resources: ResourcesConfig) -> Capacity:
 
 
 def _nodes_to_come(resources: ResourcesConfig) -> list[NodeSize]:
-    """Return as many nodes as ``max_concurrent_trials`` need.
+    """Return as many nodes as ``max_concurrent_trials`` trials need.
 
     Each has the size of one trial, or of the trials that share a GPU.
     """
@@ -381,7 +380,7 @@ def _nodes_to_come(resources: ResourcesConfig) -> list[NodeSize]:
 
 @contextlib.contextmanager
 def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Iterator[Capacity]:
-    """Start a local Ray or join the cluster at ``resources.address``, and leave it at the end.
+    """Start Ray locally or join the cluster at ``resources.address``, and shut down or leave it on exit.
 
     Ray's usage statistics are off. With ``show_workers``, the workers' output appears in this process's output, for the
     caller to log; otherwise it is only in Ray's own logs.
@@ -433,8 +432,9 @@ _forks = {"lead_groups": False}
 def _forks_lead_groups() -> Iterator[None]:
     """Make each process forked inside the context lead its own process group, on Linux.
 
-    ``timeout``, shells and others signal a whole group. Ray's processes would end at once, and Ray would then end this
-    process before it has reported. On other systems Ray relies on the group to end its processes.
+    ``timeout``, shells and other tools signal a whole process group. Otherwise Ray's processes would end at once, and
+    Ray would then end this process before it could report. On other systems Ray relies on the group to end its
+    processes.
     """
     if sys.platform.startswith("linux"):
         _watch_forks()
@@ -475,7 +475,8 @@ def _with_its_authentication(address: str) -> str:
 def shut_down() -> None:
     """Call ``ray.shutdown``, shielded from interruptions, which would make Ray end the whole process.
 
-    Before it stops its processes, Ray resets SIGTERM to the default action, which ends this process at once.
+    Before it stops its processes, Ray resets SIGTERM to the default action, and the signal would then end this process
+    at once.
     """
     import ray
 

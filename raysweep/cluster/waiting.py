@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import ray
     from ray.autoscaler.v2.schema import ClusterStatus
 
-QUIET_SECONDS = 30.0  # without movement before the pending work is reported
-UNAVAILABLE_SECONDS = 120.0  # without movement, and with failed launches, before another node type is requested
+QUIET_SECONDS = 30.0  # without progress before the pending work is reported
+UNAVAILABLE_SECONDS = 120.0  # without progress, and with failed launches, before a different node type is requested
 
 
 class Waiting(NamedTuple):
@@ -97,7 +97,7 @@ def _is_of_probe_task(bundle: Mapping[str, float]) -> bool:
 
 
 def find_alternatives(waiting_work: Waiting, groups: Sequence[NodeGroup]) -> dict[NodeGroup, int]:
-    """Return how many nodes of other types to request when launches of the preferred types fail; few GPUs first."""
+    """Return how many nodes of other types to request when launches of the preferred types fail; fewest GPUs first."""
     counts: dict[NodeGroup, int] = {}
     available = [group for group in groups if group.mark is not None and group.name not in waiting_work.unavailable]
     available.sort(key=lambda group: group.size.gpus)
@@ -153,11 +153,11 @@ class ProbeTasks:
 
 
 class WaitingWatch:
-    """Reporter of pending work once nothing has moved for QUIET_SECONDS, and again when the pending work changes.
+    """Watch that reports pending work once nothing has moved for QUIET_SECONDS, and again when that work changes.
 
-    The autoscaler of Ray 2.60 requests the same node type again and again even if the cloud rejects it at once, as with
-    unavailable spot machines. After UNAVAILABLE_SECONDS of this, nodes of another suitable type are requested, once until
-    something moves.
+    The autoscaler of Ray 2.60 keeps requesting the same node type even if the cloud rejects it immediately, as it does
+    when spot machines are unavailable. After UNAVAILABLE_SECONDS of this, nodes of a different suitable type are
+    requested, only once until something moves.
     """
 
     def __init__(self, report: Callable[[str], None]) -> None:

@@ -103,7 +103,7 @@ def minimize_cost(lengths: npt.NDArray[np.integer], max_tokens: int, bucket_cost
 
 
 def _last_starts(longest_first: npt.NDArray[np.int64], max_tokens: int, bucket_cost: int) -> npt.NDArray[np.int64]:
-    """Return the start of the last bucket in the best grouping of the n longest sentences, by n: (sentences + 1,)."""
+    """Return the start of the last bucket in the best grouping of the n longest sentences, per n: (sentences + 1,)."""
     count = len(longest_first)
     # Indexed by the number of sentences, longest first: minimum cost of grouping them, and start of their last bucket.
     min_cost = np.zeros(count + 1, np.int64)

@@ -30,7 +30,8 @@ class CacheLayout:
     """The cached sentences and their rows in the cache, one row per token.
 
     ``groups`` are arrays of sentence ids that are computed together. ``group_of`` and ``first_row``, each (sentences,),
-    are a sentence's group and the row of its first token, -1 if it is not cached. ``num_rows`` is the cache's length.
+    give each sentence's group and the row of its first token, -1 if it is not cached. ``num_rows`` is the cache's
+    length.
     """
 
     groups: list[npt.NDArray[np.int64]]
@@ -61,10 +62,10 @@ class CacheLayout:
 class Prefix:
     """Hidden states after the frozen blocks, under the base model's weights, which no trial changes.
 
-    Sentences are computed in fixed groups of similar length, and a complete group when one of its sentences is first
-    needed. The last bits of a sum depend on the shape of its batch, so fixed groups make the results independent of
-    what the process computed before, and a resumed trial continues bit for bit. Groups beyond the budget, those of the
-    longest sentences, are computed each time instead of cached.
+    Sentences are computed in fixed groups of similar length; a complete group is computed when one of its sentences is
+    first needed. The last bits of a sum depend on the shape of its batch, so fixed groups make the results independent
+    of what the process computed before and let a resumed trial continue bit for bit. Groups beyond the budget, those
+    of the longest sentences, are computed each time instead of cached.
     """
 
     def __init__(
@@ -180,7 +181,7 @@ class Prefix:
     def replayed(self, *batches: npt.NDArray[np.integer]) -> Iterator[None]:
         """Within the context, start the forward pass over the padded batch of these ids from cached hidden states.
 
-        For several batches it is a packed pass, over the cells of all of them as one sequence.
+        For several batches, this is one packed pass over the cells of all batches as one sequence.
         """
         hidden_by_batch = [self.hidden(ids) for ids in batches]
         if len(batches) == 1:

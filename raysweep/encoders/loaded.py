@@ -36,7 +36,7 @@ class LoadedEncoder:
         """Load the encoder with this identity onto ``device``.
 
         Raises:
-            InputError: If it is not on this machine or not a text encoder.
+            InputError: If it is not on this machine or is not a text encoder.
         """
         source = locate_same(config, identity)
         model = encoder.load(config, device=device, source=source)

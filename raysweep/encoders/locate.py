@@ -1,4 +1,4 @@
-"""Lookup of encoders by name (the demo's, a folder, or a model on the Hub), and an identity that tracks weights."""
+"""Lookup of encoders by name (the demo's, a folder, or a model on the Hub), and an identity that reflects weights."""
 
 import hashlib
 import importlib.util
@@ -114,7 +114,7 @@ def locate_same(config: EncoderConfig, identity: str) -> ModelSource:
     """Find the encoder with this identity, which the driver found under the same configuration.
 
     Raises:
-        InputError: If this machine has a different encoder under that name, or as :func:`locate` does.
+        InputError: If this machine has a different encoder under that name, or in the cases listed for :func:`locate`.
     """
     pinned = config
     if identity.startswith(_HUB):

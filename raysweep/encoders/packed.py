@@ -1,8 +1,8 @@
 """A forward pass over several buckets of sentences at once: layers run on all cells, attention on each bucket.
 
-Buckets are padded to their longest sentence, so that few cells are wasted, and are small. One by one, they would take
-many small operations. In a packed pass, layers see the cells of all buckets as one sequence; only attention, which must
-not cross sentences, is computed per bucket.
+Buckets are small and padded to their longest sentence, so that few cells are wasted. Processing them one by one would
+take many small operations. In a packed pass, layers see the cells of all buckets as one sequence; only attention, which
+must not cross sentences, is computed per bucket.
 """
 
 from collections.abc import Iterable, Sequence

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import torch
 
 
-IN_NUMPY = {"HierarchicalTokenPooling"}  # compute in NumPy, which lacks bf16; some exported points have one
+IN_NUMPY = {"HierarchicalTokenPooling"}  # modules that use NumPy, which lacks bf16; some exported points have one
 MIN_BF16_GAIN = 1.25  # speedup of bf16 matrix products that pays for autocast's conversions
 
 
@@ -35,9 +35,9 @@ def bf16_gain(device: str) -> float:
     """Return the speedup of bf16 over fp32 for a matrix product of an encoder's shape, measured once per process.
 
     Only a CPU is measured; for a GPU the gain is 2 with bf16 support and 0 without. CPU flags do not predict the gain:
-    with only AVX512-BF16, some processors run bf16 at half the rate of fp32, and without it bf16 is emulated. Both are
-    measured alternately in thread time, taking the best of several turns; in wall time, other load can make either look
-    twice as fast.
+    with only AVX512-BF16, some processors run bf16 at half the rate of fp32, and without it bf16 is emulated. The two
+    precisions are timed alternately in thread time, and the best of several turns counts; in wall time, other load can
+    make either look twice as fast.
     """
     import torch
 

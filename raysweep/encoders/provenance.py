@@ -38,7 +38,7 @@ class Provenance:
 
     @classmethod
     def read(cls, folder: Path) -> "Provenance | None":
-        """Return the provenance in a model's folder, or None without one.
+        """Return the provenance in a model's folder, or None if there is none.
 
         Raises:
             InputError: If the file is damaged.

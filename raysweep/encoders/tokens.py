@@ -59,7 +59,7 @@ class Tokens:
         return np.asarray(self.offsets[ids + 1] - self.offsets[ids])
 
     def padded(self, ids: npt.NDArray[np.integer], pad: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return token ids, padded with ``pad``, and attention mask of the sentences, int64 (sentences, longest)."""
+        """Return the sentences' token ids, padded with ``pad``, and attention mask, int64 (sentences, longest)."""
         starts = self.offsets[ids]
         lengths = self.lengths(ids)
         column = np.arange(lengths.max())

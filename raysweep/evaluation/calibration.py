@@ -13,7 +13,7 @@ from raysweep.metrics.arrays import Float32Array, Float64Array
 from raysweep.results.types import Calibration, ScoredSplit
 
 MIN_TEMPERATURE = 0.05
-"""Minimum temperature. It is the result if every sentence is classified correctly: the log loss has no minimum."""
+"""Minimum temperature. It is the result if every sentence is classified correctly: the loss then has no minimum."""
 
 MAX_TEMPERATURE = 20.0
 """Maximum temperature. It is the result for heads worse than random, such as one that errs on most sentences."""
@@ -27,8 +27,8 @@ _EXACT = 1e-10  # tolerance of 1 / T
 def fit_temperature(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.integer]) -> float:
     """Return the T that minimizes the mean log loss of softmax(logits / T), within the allowed temperatures.
 
-    ``logits`` are (n, classes), ``labels`` (n,) are columns of them, n >= 1. The loss is convex in 1 / T, so its
-    minimum is at slope 0.
+    ``logits`` are (n, classes), ``labels`` (n,) index their columns, n >= 1. The loss is convex in 1 / T, so
+    its minimum is at slope 0.
     """
     from scipy.optimize import brentq
 
@@ -48,7 +48,7 @@ def fit_temperature(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.int
 
 
 def cross_entropy(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.integer]) -> float:
-    """Return the mean log loss, in nats, of softmax(logits): logits (n, classes), labels (n,) columns of them."""
+    """Return the mean log loss, in nats, of softmax(logits); logits are (n, classes), labels (n,) index classes."""
     exact = np.asarray(logits, dtype=np.float64)
     greatest = exact.max(axis=1)
     log_sums = greatest + np.log(np.exp(exact - greatest[:, None]).sum(axis=1))
@@ -57,7 +57,7 @@ def cross_entropy(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.integ
 
 
 def calibration_error(probabilities: npt.NDArray[np.floating], labels: npt.NDArray[np.integer]) -> float:
-    """Return the expected calibration error, in [0, 1], of probabilities (n, classes) and labels (n,), columns of them.
+    """Return the expected calibration error, in [0, 1], of probabilities (n, classes); labels (n,) index classes.
 
     Sentences are sorted by the probability of their most likely class and split into ``NUM_BINS`` bins of equal size.
     The error is the mean over sentences of the absolute difference between their bin's accuracy and its mean

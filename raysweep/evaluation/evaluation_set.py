@@ -40,7 +40,7 @@ class EvaluationSet:
 
     @classmethod
     def of(cls, prepared: Prepared, split: ScoredSplit, config: EvaluationConfig) -> "EvaluationSet":
-        """Return the split's queries and the seeded pool of train.
+        """Return the split's queries and a pool that is a seeded sample of train.
 
         Raises:
             InputError: If k exceeds the pool.

@@ -1,4 +1,4 @@
-"""Operating points: the retrievable encoders that one rung of a trial yields, scored together.
+"""Operating points: the retrieval encoders that one rung of a trial yields, scored together.
 
 Let e_R be a sentence's unit embedding under the reference encoder, e_M under the tuned encoder, and p its class
 probabilities.

@@ -59,7 +59,7 @@ class FileScores(TypedDict):
 
 @dataclass(frozen=True)
 class _Labeled:
-    """Rows of a source. ``spelled`` are pairs of a label and a spelling of it."""
+    """Rows of a source. ``spelled`` holds pairs of a label and one of its spellings."""
 
     texts: list[str]
     labels: list[str]

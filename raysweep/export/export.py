@@ -64,7 +64,7 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
 
     Raises:
         InputError: If the point does not exist, ``to`` exists, two encoders cannot be joined, the saved model returns
-            other vectors, or the run's settings have changed since it began.
+            different vectors, or the run's settings have changed since it began.
     """
     if to.exists():
         raise InputError(f"{to}: already exists; allowed: a new folder")
@@ -270,7 +270,7 @@ def _join(first: Embeddings, second: Embeddings) -> Embeddings:
 
 @dataclass(frozen=True)
 class _Expected:
-    """The vectors of some sentences that a point was scored with, and their similarity function."""
+    """The vectors of some sentences under the encoders that a point was scored with, and their similarity function."""
 
     sentences: Sequence[str]
     embeddings: Embeddings

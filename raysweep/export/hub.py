@@ -30,7 +30,7 @@ def push(folder: Path, name: str, *, private: bool) -> str:
     The file with local paths is not uploaded.
 
     Raises:
-        InputError: In one line, if the Hub is unreachable or rejects the upload. The folder remains, and the message
+        InputError: If the Hub is unreachable or rejects the upload. The folder remains, and the one-line message
             explains how to push it later.
     """
     later = f"later: hf upload {shlex.quote(name)} {shlex.quote(str(folder))} . --exclude {' '.join(KEPT_HERE)}"

@@ -301,7 +301,7 @@ def _reference_name(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
 
 
 def _intervals_sentence(facts: CardFacts) -> str:
-    """Return the text on the intervals of the metrics, and why a split has none."""
+    """Return the text about the metrics' intervals, including why a split has none."""
     summary = facts.summary
     if facts.point.kind == LABELED:
         return "There are no intervals: per-query scores are not stored for points that use labels."
@@ -352,7 +352,7 @@ def guard_warnings(facts: CardFacts) -> list[str]:
 
 
 def _training_rows(facts: CardFacts) -> dict[str, str]:
-    """Return the rows on the model's sweep, trial and rung."""
+    """Return the table rows about the model's sweep, trial and rung."""
     results, point = facts.summary.results, facts.point
     info = results.info
     rows = {
@@ -376,7 +376,7 @@ def _training_rows(facts: CardFacts) -> dict[str, str]:
 
 
 def _source_rows(facts: CardFacts, models: Mapping[str, BaseModel]) -> dict[str, str]:
-    """Return the rows on data, models and licenses."""
+    """Return the table rows about data, models and licenses."""
     encoders = facts.encoders
     rows = {
         "classes": ", ".join(facts.summary.results.info.label_names),
@@ -410,5 +410,5 @@ def _all_sources(data: DataConfig) -> Sequence[str]:
 
 
 def _plain(text: str) -> str:
-    """Return text on one line with Markdown markup escaped as entities, for tables too."""
+    """Return text on one line with Markdown markup escaped as entities, which also works in tables."""
     return re.sub(r"[&<\\`*_|\[\]]", lambda character: f"&#{ord(character[0])};", " ".join(text.split()))

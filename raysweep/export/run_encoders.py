@@ -43,7 +43,7 @@ class RunEncoders:
 
     @property
     def prompt(self) -> str:
-        """Return the text before every sentence that the tuned model embeds."""
+        """Return the text that precedes every sentence that the tuned model embeds."""
         return self.model.prompt or ""
 
     @classmethod
@@ -119,7 +119,7 @@ class BaseModel:
 
 
 def joint_license(models: Mapping[str, BaseModel]) -> License:
-    """Return the license of a model built from these, keyed by role: unknown if one of theirs is."""
+    """Return the license of a model built from these models, keyed by role: unknown if any of their licenses is."""
     licenses = {name: model.license for name, model in models.items()}
     distinct = set(licenses.values())
     if len(distinct) == 1:

@@ -41,7 +41,7 @@ def _discard(point: Point, scores: retrieval.Scores) -> None:
 MAX_DIFFERENCE = 0.02
 """Maximum difference between S of R here and in a published table.
 
-Two pools of the same size differ by less; other encoders or pool sizes differ by more.
+A different pool of the same size changes S by less; a different encoder or pool size changes it by more.
 """
 
 
@@ -98,7 +98,7 @@ class Baselines:
 
     @classmethod
     def check(cls, config: BaselinesConfig, stored: Collection[Point] = ()) -> None:
-        """Raise InputError if the SetFit model, unless it is ``stored`` already, is missing or needs a package."""
+        """Raise InputError if the SetFit model is missing or needs a missing package, unless it is ``stored``."""
         if config.setfit is not None and not _has_setfit(stored, config.setfit):
             other_encoder.check(config.setfit)
 
@@ -243,7 +243,7 @@ class BaselineScores:
     def _read(self, split: ScoredSplit) -> PackedScores | None:
         """Return the stored scores of a split, or None if the file is missing or damaged.
 
-        A damaged file is then overwritten.
+        The next :meth:`store` overwrites a damaged file.
         """
         try:
             (content,) = self._run.read([baselines_file(split)])

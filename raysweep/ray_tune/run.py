@@ -1,4 +1,4 @@
-"""A complete run: check the settings, plan the artifacts, then prepare, search and score. The CLI's ``run``."""
+"""A complete run, as in the CLI's ``run``: check the settings, plan the artifacts, then prepare, search and score."""
 
 import contextlib
 import signal
@@ -54,7 +54,7 @@ FAILED = Ending("failed", "an unexpected error")
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """A run, which can be reported however it ended, and its ending."""
+    """A run and its ending; the run can be reported however it ended."""
 
     run: Folder
     ending: Ending
@@ -156,7 +156,7 @@ def _check(config: SweepConfig, space: Space, display: Display, resumed: Resumed
     """Raise InputError for settings, packages and folders that cannot work, before sources are read."""
     limit_gib()  # raises for an invalid limit
     needs = list(packages.needs_of_sweep(config, space))
-    if resumed is not None:  # its neighbors are prepared, usually; see _plan
+    if resumed is not None:  # its neighbors are usually prepared already; see _plan
         mining = list(packages.needs_of_mining(config, space))
         needs = [need for need in needs if need not in mining]
     packages.check(needs)
@@ -282,7 +282,7 @@ def _start_tracking(sweep: Sweep) -> Tracking | None:
 
 
 def search(session: Session, sweep: Sweep) -> None:
-    """Run the sweep's trials, then score its front on the test split, if there is one, and by its guards."""
+    """Run the sweep's trials, then score its front on the test split, if there is one, and with its guards."""
     # Imported late because Ray Tune is slow to import and reads the environment, which is set by now.
     from raysweep.ray_tune import tune
     from raysweep.ray_tune.workers import WorkbenchSpec
@@ -290,14 +290,14 @@ def search(session: Session, sweep: Sweep) -> None:
     config = session.config
     bench = WorkbenchSpec(session.prepared, config.evaluation, session.request)
     tune.search(sweep, bench, has_test=session.has_test)
-    # Like the test scores, also after the budget ended the trials, since there may never be another session.
+    # Like test scoring, this also runs after the budget has ended the trials: there may never be another session.
     if config.guards:
         with sweep.off_the_clock():
             _measure_guards(sweep)
 
 
 def _measure_guards(sweep: Sweep) -> None:
-    """Measure the front's members, in this process, by the guards that no earlier session has measured."""
+    """Score the front's members with the guards, in this process, unless an earlier session has done so."""
     from raysweep.export.guards import measure
 
     guards, display = sweep.config.guards, sweep.display
@@ -328,7 +328,7 @@ def _measure_guards(sweep: Sweep) -> None:
 
 
 def ending_of(sweep: Sweep) -> Ending:
-    """Return how a sweep ended that had handed out all its work."""
+    """Return how a sweep ended, given that it has handed out all its work."""
     if sweep.given_up is not None:
         return Ending("failed", sweep.given_up, is_final=True)
     if sweep.cause is not None and not sweep.is_done:
@@ -338,7 +338,7 @@ def ending_of(sweep: Sweep) -> Ending:
 
 
 def _finish(sweep: Sweep, session: Session | None, ending: Ending) -> None:
-    """Record how the sweep ended, without which it would look killed, and print its costs."""
+    """Record how the sweep ended, since it would otherwise look killed, and print its costs."""
     with contextlib.suppress(KeyboardInterrupt):  # the report copes with missing files
         if session is not None and sweep.ledger.failure is None:
             keep_readings(session, sweep)
@@ -364,8 +364,8 @@ def keep_readings(session: Session, sweep: Sweep) -> None:
 def _interrupt_main_thread() -> None:
     """Interrupt the main thread like Ctrl-C.
 
-    Called from a thread that finds that another driver has taken over the run, since trials may be in the middle of
-    long rungs.
+    Called from a thread that detects that a different driver has taken over the run. The main thread might not notice
+    for a long time, since trials may be in the middle of long rungs.
     """
     main = threading.main_thread().ident
     if main is not None:
@@ -373,9 +373,9 @@ def _interrupt_main_thread() -> None:
 
 
 def _as_input_error(error: Exception, sweep: Sweep | None) -> InputError | None:
-    """Return an error that the user can fix, or None.
+    """Return an InputError if the user can fix the error, otherwise None.
 
-    Exceptions raised in callbacks arrive wrapped by Tune. For a storage failure, the message has instructions to resume.
+    Tune wraps exceptions that callbacks raise. For a storage failure, the message explains how to resume.
     """
     if sweep is not None and sweep.ledger.failure:
         return InputError(sweep.ledger.failure)

@@ -123,14 +123,14 @@ class Session:
         try:
             sweep = self._replayed(resumed, adopt=resumed.space_grew)
         except ReplayError as error:
-            # Another version of Optuna, or a space that grew earlier. Trials still count; only proposals differ.
+            # The Optuna version differs, or the space grew earlier. Trials still count; only proposals differ.
             self.display.warn(f"resume: {error}; the sampler restarts from the existing trials")
             sweep = self._replayed(resumed, adopt=True)
         evaluation_sets = self._evaluation_sets()
         scores = BaselineScores(run)
         baselines = self._baselines(evaluation_sets, scores.add, resumed.points)
         new_points = self._score(baselines)
-        # The kinds of points, produced by no trial, whose per-query scores a run stores.
+        # A run stores the per-query scores of these kinds of points, which no trial produces.
         with_scores = [point for point in resumed.points if point.kind in ("reference", "oracle", "probe")]
         baselines.score_again(scores.find_missing(with_scores))
         # All checks have passed. The event comes first, so that config.yaml always belongs to a recorded session.

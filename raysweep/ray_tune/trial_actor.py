@@ -192,7 +192,7 @@ class TrialActor(tune.Trainable):
                 result = next(self.results)
             if isinstance(result, RungResult):
                 self.save_weights(result)
-        # A result instead of an exception keeps the actor for the next trial and delivers the reason in full.
+        # Returning a result instead of raising keeps the actor for the next trial and delivers the reason in full.
         except TrialDivergedError as error:
             return {"failure": str(error), "diverged": True, "done": True}
         except Exception as error:

@@ -51,7 +51,7 @@ CREATION = "in its creation task"  # the same, for an actor that could not be cr
 class SweepStoppedError(BaseException):
     """Signal that the sweep cannot continue, because of ``error``.
 
-    Not an Exception, because Tune would attribute that to a trial and continue.
+    Not an Exception, because Tune would attribute it to a trial and continue.
     """
 
     def __init__(self, error: Exception) -> None:
@@ -115,7 +115,7 @@ class TuneSearcher(_NotInSnapshots, Searcher):
         return as_tune_config(rung)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Do nothing: the scheduler receives more detail and reports that a trial left its worker."""
+        """Do nothing: the scheduler receives more detail and reports when a trial has left its worker."""
 
     def save(self, checkpoint_path: str) -> None:
         """Do nothing: the ledger already holds the search's state."""
@@ -210,7 +210,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
             self._sweep.place(job.number)
 
     def error_of(self, trial: TuneTrial) -> "_Error":
-        """Return the error with which Tune lost a trial."""
+        """Return Tune's error for a lost trial."""
         text = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
         without_colors = re.sub(r"\x1b\[\d+m", "", text)
         _, _, message = without_colors.partition("\n")  # the first line is Tune's failure count
@@ -326,7 +326,7 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # raysweep handles Ctrl-C; Tune's handler would save pickles first
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"  # the ledger has every result
     os.environ["TUNE_GLOBAL_CHECKPOINT_S"] = NEVER_SECONDS  # its snapshots are never read
-    os.environ["RAY_TRAIN_COUNT_PREEMPTION_AS_FAILURE"] = "1"  # otherwise Tune would restart such a trial as well
+    os.environ["RAY_TRAIN_COUNT_PREEMPTION_AS_FAILURE"] = "1"  # otherwise Tune itself would restart preempted trials
     listener = listen(config.resources.silent_seconds)
     task = SweepTask(bench, config.budget, sweep.run, config.seed, config.resources.checkpoint_seconds, listener)
     scores = FrontScores(sweep, has_test=has_test)
@@ -334,7 +334,7 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
     inbox = Inbox()
     request_handler = RequestHandler(sweep, request_queue, inbox.take)
     watch = _Watch(sweep, scores, request_handler, listener)
-    # Private to this process, so that no file of Tune's is read from where others may write.
+    # Private to this process, so that Tune reads no files from a place where others may write.
     snapshots = tempfile.TemporaryDirectory(prefix="tune-", dir=process_folder())
     tuner = tune.Tuner(
         tune.with_resources(tune.with_parameters(actor, sweep=task), request.resources),

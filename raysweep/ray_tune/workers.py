@@ -44,7 +44,7 @@ class WorkbenchSpec:
     request: Request
 
 
-_workbenches: dict[str, Workbench] = {}  # at most one; a process that starts on another sweep drops the previous one
+_workbenches: dict[str, Workbench] = {}  # at most one; a process that joins a different sweep drops the previous one
 
 
 def open_workbench(spec: WorkbenchSpec) -> Workbench:

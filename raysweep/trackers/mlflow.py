@@ -41,11 +41,11 @@ class MLflowTracker(Tracker):
         else:
             location = None if artifacts is None else (artifacts / project).as_uri()
             self._experiment = str(self._client.create_experiment(project, artifact_location=location))
-        self._runs = self._find_runs()  # ids by trial tag
+        self._runs = self._find_runs()  # ids keyed by trial tag
         self._last_steps: dict[str, int] = {}  # by run
 
     def _find_runs(self) -> dict[str, str]:
-        """Return the ids of earlier sessions' runs, by trial tag."""
+        """Return the ids of earlier sessions' runs, keyed by trial tag."""
         run_ids: dict[str, str] = {}
         query = f"tags.`{RUN}` = '{self._run}'"
         token: str | None = None

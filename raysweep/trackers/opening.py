@@ -31,7 +31,7 @@ class Destination:
 
     @property
     def name(self) -> str:
-        """The run's own name."""
+        """Return the run's own name."""
         return location.base_name(self.run.location)
 
 
@@ -52,7 +52,7 @@ def check_trackers(config: TrackersConfig, runs: str) -> None:
 
 
 def tracker_openers(config: TrackersConfig, to: Destination) -> dict[str, Callable[[], Tracker]]:
-    """Return functions that open the configured trackers, by name.
+    """Return functions that open the configured trackers, keyed by name.
 
     They may be slow and raise any error of the clients.
     """

@@ -179,7 +179,7 @@ def merge_settings(run: Folder, names: Sequence[str], options: Mapping[str, str]
 
 
 class SweepEvents:
-    """The calls of one tracker that follow from a run's events."""
+    """Translation of a run's events into calls to one tracker."""
 
     def __init__(self, tracker: Tracker, run: Folder) -> None:
         self._tracker = tracker

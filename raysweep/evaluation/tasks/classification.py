@@ -1,8 +1,8 @@
 """Logistic regression on frozen embeddings, scored on a test split or by cross-validation.
 
 The regression is scikit-learn's, with an L2 penalty. Embeddings are centered by the mean of the rows used for fitting
-and divided by the number that makes the mean square of their components 1. The inverse regularization strength, C, then
-has the same meaning for embeddings of any length, and the geometry is unchanged.
+and scaled so that the mean square of their components is 1. The inverse regularization strength, C, then has
+the same meaning for embeddings of any length, and the geometry is unchanged.
 
 C is selected from ``STRENGTHS`` by accuracy on rows outside the test: those of a dev split, or inner folds of the
 training rows. SentEval (Conneau and Kiela 2018) does the same, in ``senteval/tools/validation.py``.

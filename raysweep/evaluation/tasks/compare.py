@@ -2,7 +2,7 @@
 
 Task sentences that also occur in the data that a model was tuned on are counted, and scores without them are added.
 Two sentences are equal if their letters and digits are, ignoring case, spacing and punctuation. If most letters of a
-sentence are ASCII, only ASCII letters and digits are compared, because corpora lose and mangle the others: ``touché !``
+sentence are ASCII, only ASCII letters and digits are compared, because corpora lose or mangle the others: ``touché !``
 in one is ``Touch`` in another. Otherwise all letters and digits are compared, in the Unicode form NFKC.
 """
 
@@ -116,7 +116,7 @@ Outcome = Predicted | Correlated
 
 @dataclass(frozen=True)
 class TunedOn:
-    """Data that models were tuned on: sources and their text column. ``models`` name this data in their provenance.
+    """Data that models were tuned on: sources and their text column. ``models`` are those whose provenance names it.
 
     ``subset`` is the configuration name of a source on the Hub.
     """
@@ -182,7 +182,7 @@ def find_shared(data: TunedOn, sentences: Iterable[str], advance: Advance = lamb
 class Overlap:
     """The sentences that a task shares with data that models were tuned on.
 
-    ``num_shared`` counts them by the task's parts. ``is_unseen`` marks the tested rows without shared sentences,
+    ``num_shared`` counts them per part of the task. ``is_unseen`` marks the tested rows without shared sentences,
     (rows,).
     """
 
@@ -292,7 +292,7 @@ def _warn(task: Task, settings: Settings, display: Display) -> None:
 def _tuning_data(
     folders: Mapping[str, Path], tuned_on: Sequence[str], settings: Settings, display: Display
 ) -> list[TunedOn]:
-    """Return the sources ``tuned_on``, and those that models name themselves if available, each once."""
+    """Return the sources ``tuned_on`` and, if available, those that the models themselves name, each once."""
     data_by_sources: dict[tuple[str, ...], TunedOn] = {}
     for source in tuned_on:
         data_by_sources[(_absolute(source),)] = TunedOn((source,), settings.columns.text)
@@ -314,7 +314,7 @@ def _tuning_data(
 
 
 def _problem(data: TunedOn) -> str:
-    """Return why data that a model names cannot be read, "" if it can."""
+    """Return why data that a model names cannot be read, or "" if it can be."""
     if any(map(_is_elsewhere, data.source)):  # models are untrusted: they must not trigger network requests
         return "not on this machine; to read it anyway, pass --tuned-on"
     try:

@@ -23,7 +23,7 @@ def title(compared: Comparison) -> str:
 
 
 def table(compared: Comparison) -> TextTable:
-    """Return a table with a column per model, a row per task, and one for its rows outside each tuning data set."""
+    """Return a table: a column per model; per task, a row for all rows and one for those outside each tuning set."""
     models = _short(compared.models)
     data_names = _short([data.name for data in compared.data])
     shared_columns = [f"in {name}" for name in data_names]

@@ -141,7 +141,7 @@ def _rows_below_header(piece: sources.Piece, columns: PairColumns) -> Iterator[_
 
 
 def _problem_of_first_line(piece: sources.Piece, columns: PairColumns) -> str:
-    """Return why the first line of a ``.tsv`` is neither a header nor a pair, "" if it is a header."""
+    """Return why the first line of a ``.tsv`` is neither a header nor a pair, or "" if it is a header."""
     names = ", ".join(columns.names)
     allowed = (
         f"allowed: columns {names}, or no header and a pair in every line: a score and two sentences, separated by tabs"

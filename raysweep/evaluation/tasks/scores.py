@@ -19,8 +19,8 @@ _Z = 1.959964  # half width of a 95% interval, in standard deviations
 class Score:
     """Share of correct answers in [0, 1], or a correlation in [-1, 1], over ``num_rows`` rows.
 
-    ``low`` and ``high`` are the bounds of its 95% interval. It covers the choice of rows, but not the variation between
-    classifiers or encoders. All three are NaN if the score is undefined.
+    ``low`` and ``high`` are the bounds of its 95% interval. The interval accounts for the choice of rows, but not for
+    the variation between classifiers or encoders. The score and both bounds are NaN if the score is undefined.
     """
 
     value: float
@@ -34,7 +34,7 @@ def _undefined(num_rows: int) -> Score:
 
 
 def accuracy(is_right: Flags) -> Score:
-    """Return the share of correct answers, of (rows,), with Wilson's interval (1927); undefined without rows."""
+    """Return the share of correct answers in an array (rows,), with Wilson's interval (1927); undefined without rows."""
     n = len(is_right)
     if not n:
         return _undefined(0)

@@ -46,7 +46,7 @@ class Labeled:
 class Classification:
     """Labeled sentences: ``train``, ``test`` and optionally ``dev``, or ``all`` for cross-validation.
 
-    ``merged`` reports labels with several spellings.
+    ``merged`` is a message about labels with several spellings.
     """
 
     name: str
