@@ -34,7 +34,7 @@ def _undefined(num_rows: int) -> Score:
 
 
 def accuracy(is_right: Flags) -> Score:
-    """Return the share of correct answers in an array (rows,), with Wilson's interval (1927); undefined without rows."""
+    """Return the share of correct answers in an array (rows,), with Wilson's interval (1927); undefined if empty."""
     n = len(is_right)
     if not n:
         return _undefined(0)
