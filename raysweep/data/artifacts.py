@@ -114,7 +114,7 @@ class Store:
         """Hold the turn to build an artifact. ``report`` is called with a message while another process has the turn.
 
         Raises:
-            InputError: If the artifact's folder is a symbolic link, because writes and deletes would affect another
+            InputError: If the artifact's folder is a symbolic link, because writes and deletes would affect a different
                 folder.
         """
         if isinstance(self.root, LocalFolder):

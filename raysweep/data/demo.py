@@ -88,7 +88,7 @@ def generate(seed: int = 0, num_train: int = 3000, num_test: int = 400) -> tuple
     Python version.
 
     Raises:
-        ValueError: If the grammar runs out of distinct sentences, after millions of rows.
+        ValueError: If the grammar runs out of distinct sentences, which takes millions of rows.
     """
     draw = _Draw(seed)
     seen: set[str] = set()

@@ -2,7 +2,7 @@
 
 A row is *inside* another row if its words are a contiguous run of the other row's words (see
 :mod:`raysweep.data.containment`). Dev rows inside training rows would reward memorization of train. A *group* is a
-group of duplicates. A group is *free* if it is inside no row.
+set of duplicate rows. A group is *free* if it is not inside any row.
 """
 
 import math
@@ -110,7 +110,7 @@ class _Carver:
         backwards = np.arange(len(groups))[::-1]
         self.first_rows[groups[backwards]] = backwards  # the last assignment to a group wins: its first row
         self.is_checked = np.zeros(num_groups, bool)
-        self.is_free = np.zeros(num_groups, bool)  # checked and inside no row
+        self.is_free = np.zeros(num_groups, bool)  # checked and not inside any row
         self.rarest_first = np.argsort(self.rows_by_label, kind="stable").tolist()
         self.shuffled = self._shuffle_groups(np.random.default_rng(seed))
 

@@ -1,7 +1,7 @@
 """Word-for-word search for texts inside other texts.
 
 A phrase is inside a text if its words are a contiguous run of the text's words, and the text has more words. Case,
-punctuation and Unicode form (NFKC) are ignored. A phrase without words is inside nothing.
+punctuation and Unicode form (NFKC) are ignored. A phrase without words is not inside any text.
 """
 
 from collections.abc import Callable, Sequence

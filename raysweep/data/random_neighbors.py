@@ -78,7 +78,7 @@ class RandomNeighbors:
     def _pick(
         self, candidates: "_Ranges", excluded: "_Ranges", rng: np.random.Generator
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """For each anchor, pick up to k rows of one range, excluding another range within it.
+        """Pick up to k rows of one range for each anchor, excluding a second range within it.
 
         Return the anchors' numbers, in ascending order, and the rows of their neighbors.
         """

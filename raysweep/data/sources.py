@@ -6,11 +6,11 @@ A source is a string, or a list of such strings, which are read in order:
 ``hub:NAME[:SPLIT]``    a dataset of the Hugging Face Hub, see :mod:`raysweep.data.hub`
 a path or a URI         rows in a file, in a folder or in files matching a glob, see :mod:`raysweep.data.source_files`
 
-Rows are numbered from 1 in each file, excluding the header and blank lines. Texts are passed through verbatim: a CSV cell
-``NA`` or ``null`` is an ordinary text. Labels become strings in Unicode form NFC, without surrounding space. Numbers
-and booleans are the same label in every format: ``1``, ``+1``, ``1.0`` and ``1e0`` become "1", ``-0.0`` becomes "0",
-``True`` becomes "true", and a float32 of 0.1 becomes "0.1". Leading zeros (``007``) and trailing zeros of a fraction
-(``2.50``) are kept, because they may be part of a name.
+Rows are numbered from 1 in each file, excluding the header and blank lines. Texts are passed through verbatim: a CSV
+cell ``NA`` or ``null`` is an ordinary text. Labels become strings in Unicode form NFC, without surrounding space. Equal
+numbers or booleans become the same label in every format: ``1``, ``+1``, ``1.0`` and ``1e0`` become "1", ``-0.0``
+becomes "0", ``True`` becomes "true", and a float32 of 0.1 becomes "0.1". Leading zeros (``007``) and trailing zeros of a
+fraction (``2.50``) are kept, because they may be part of a name.
 """
 
 import errno

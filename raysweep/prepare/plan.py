@@ -26,7 +26,7 @@ CELLS = 3
 """Version of the training of an inverted file's cells: on at most 65,536 rows. Part of the key of neighbors."""
 
 CARVING = 2
-"""Version of carving dev: from rows contained in no other row. Part of the key of sentences."""
+"""Version of carving dev: from rows that no other row contains. Part of the key of sentences."""
 
 LABELS = 2
 """Version of label normalization: stripped, in NFC, numbers by value. Part of the key of sentences."""

@@ -1,4 +1,4 @@
-"""The stages of prepare, built one after the other by a coordinator, which is an actor on a cluster.
+"""The stages of prepare, built one after the other by a coordinator, which on a cluster is an actor.
 
 Each stage maps chunks of rows through workers, which store their results as shards of the artifact. Shards stored by an
 earlier attempt are reused.
@@ -83,7 +83,7 @@ NOTHING_DONE = StageProgress(0, 0, "sentences")
 
 
 class Coordinator:
-    """Builder of stages, one after the other, while a second thread answers :meth:`progress`.
+    """Builder of one stage at a time, while a second thread answers :meth:`progress`.
 
     Without a capacity it works in its own process, chunk by chunk, with the same results.
     """
