@@ -70,7 +70,7 @@ def _clip(hull: Float64Array, floor: Float64Array) -> Float64Array:
     min_polarity, min_similarity = floor
     begin = max(min_polarity, polarity[0])
     end = polarity[-1]
-    if similarity[-1] < min_similarity:  # np.interp needs ascending coordinates, and S falls with P
+    if similarity[-1] < min_similarity:  # np.interp needs ascending coordinates, and S decreases as P increases
         rising_similarity = similarity[::-1]
         falling_polarity = polarity[::-1]
         end = np.interp(min_similarity, rising_similarity, falling_polarity)

@@ -17,7 +17,7 @@ class Objective:
 
     polarity_weight: float
     reference_point: Pair
-    similarity_unit: float = 1.0  # S is multiplied by this in the objective; 1 / (S of R) turns S into retention
+    similarity_unit: float = 1.0  # factor of S in the objective; 1 / (S of the reference encoder) gives retention
     min_polarity: float = 0.0
     min_similarity: float = 0.0
 
@@ -77,7 +77,7 @@ class Objective:
         """Return the best augmented Tchebycheff value (ParEGO, Knowles 2006) of the points, at most 1.
 
         Scores are scaled first. P is scaled from the reference point's P to 1. S is scaled from the reference point's S
-        to twice that, which is S of the reference encoder. If either range is empty, its length is taken to be 1. The
+        to twice that, which is the reference encoder's S. If either range is empty, its length is taken to be 1. The
         value is minus the smallest violation if no point is feasible. ``weight`` is the weight of P.
         """
         violation = self.violation(self.best_point(points))

@@ -29,8 +29,8 @@ def oracle_front(
 ) -> Float64Array:
     """Return mean P and S (bonuses, 2) of retrieval by ``cosines + bonus * same_label``, the limit for any encoder.
 
-    Each query retrieves its k largest sums, in falling order; ties are broken by pool position. Bonus 0 is the
-    reference encoder itself.
+    Each query retrieves the k sentences with the largest sums, in descending order; ties are broken by pool position.
+    Bonus 0 is the reference encoder itself.
 
     Args:
         cosines: Cosines (queries, pool) under the reference encoder.

@@ -27,7 +27,7 @@ def as_points(points: ArrayLike) -> Float64Array:
 
 
 def _sort_by_falling_polarity(points: Float64Array) -> NDArray[np.int64]:
-    """Return the order (n,) by falling P, then falling S, then position: no point precedes one that dominates it."""
+    """Return the order (n,) by descending P, then descending S, then position: dominating points come first."""
     position = np.arange(len(points))
     return np.lexsort((position, -points[:, 1], -points[:, 0]))
 
@@ -42,7 +42,7 @@ def non_dominated(points: ArrayLike) -> list[int]:
 
 
 def front_indices(points: Float64Array) -> NDArray[np.int64]:
-    """Return the indices of the non-dominated points (n, 2), by falling P; only the first of equal points is kept."""
+    """Return the indices of the non-dominated points (n, 2) in descending P; only the first of equal points is kept."""
     order = _sort_by_falling_polarity(points)
     similarity = points[order, 1]
     best_so_far = np.maximum.accumulate(similarity)
@@ -61,7 +61,7 @@ def dominated_by(points: ArrayLike, front: ArrayLike) -> NDArray[np.bool_]:
     array = as_points(points)
     rivals = as_points(front)
     rivals = rivals[front_indices(rivals)]
-    rivals = rivals[::-1]  # by rising P and falling S
+    rivals = rivals[::-1]  # in order of ascending P and descending S
     if not len(array) or not len(rivals):
         return np.zeros(len(array), dtype=np.bool_)
     polarity, similarity = array.T
@@ -81,9 +81,9 @@ def dominated_by(points: ArrayLike, front: ArrayLike) -> NDArray[np.bool_]:
 def layers(points: ArrayLike) -> NDArray[np.int64]:
     """Return the non-dominated layer of each point (n, 2): 0 for the front, 1 for the front of the others, etc.
 
-    A point counts as dominated by an earlier equal point. O(n log n): points are visited by falling P, so a layer
-    dominates a point if the layer's best S so far is at least as high. Bisection finds the first layer that does not
-    dominate it.
+    A point counts as dominated by an earlier equal point. O(n log n): points are visited in order of descending P, so a
+    layer dominates a point if the layer's best S so far is at least as high. Bisection finds the first layer that does
+    not dominate it.
     """
     array = as_points(points)
     order = _sort_by_falling_polarity(array)
@@ -140,5 +140,5 @@ def hypervolume(points: ArrayLike, reference: Sequence[float]) -> float:
     above = array[(array > 0).all(axis=1)]
     front = above[front_indices(above)]
     polarity, similarity = front.T
-    heights = np.diff(similarity, prepend=0.0)  # similarity rises
+    heights = np.diff(similarity, prepend=0.0)  # similarity is ascending
     return float(np.sum(polarity * heights))

@@ -1,4 +1,4 @@
-"""Per-query polarity, similarity and accuracy of retrieval, as defined on the concepts page on scores."""
+"""Per-query polarity, similarity and accuracy of retrieval, as defined on the documentation page about scores."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ def retrieve(queries: Float32Array, pool: Float32Array, k: int) -> npt.NDArray[n
 
 
 def top_k(values: npt.NDArray[np.floating], k: int) -> npt.NDArray[np.int64]:
-    """Return the column indices of the k largest values per row, shape (rows, k), largest first, ties by column."""
+    """Return the columns of the k largest values per row, shape (rows, k), largest first; ties are broken by column."""
     num_columns = values.shape[1]
     if k >= num_columns:
         return _sort_falling(values)
@@ -87,7 +87,7 @@ def top_k(values: npt.NDArray[np.floating], k: int) -> npt.NDArray[np.int64]:
 def top_k_of_sums(
     first: Float32Array, second: Float32Array, weights: Sequence[float], k: int
 ) -> list[npt.NDArray[np.int64]]:
-    """Return ``top_k(first + weight * second, k)`` for each weight, identical to the last index.
+    """Return exactly ``top_k(first + weight * second, k)`` for each weight.
 
     ``first`` and ``second`` are fp32 arrays (rows, columns). Weights close to each other cost little, because the
     result for one weight gives a lower bound for the next.
@@ -129,7 +129,7 @@ def _select_largest(values: npt.NDArray[np.floating], bound: npt.NDArray[np.floa
 
 
 def _sort_falling(values: npt.NDArray[np.floating]) -> npt.NDArray[np.int64]:
-    """Return the column indices of each row by falling value, ties by column."""
+    """Return the column indices of each row in order of descending value, with ties broken by column."""
     return np.argsort(-values, axis=1, kind="stable")
 
 

@@ -18,7 +18,7 @@ class Staircase:
     def __init__(self, reference_point: Pair, points: Iterable[Pair] = ()) -> None:
         self.reference_point = reference_point
         self.area = 0.0
-        self._steps: list[Pair] = []  # by rising P and falling S, relative to the reference point
+        self._steps: list[Pair] = []  # in order of ascending P and descending S, relative to the reference point
         self._ends: Float64Array | None = None  # the steps as an array (steps, 2), built on demand
         for point in points:
             self.add(point)
@@ -89,7 +89,7 @@ class Staircase:
 
 
 class Steps:
-    """A fixed front as arrays of steps above a reference point: ``x`` rises and ``y`` falls."""
+    """A fixed front as arrays of steps above a reference point: ``x`` is ascending and ``y`` is descending."""
 
     def __init__(self, reference_point: Pair, points: Float64Array) -> None:
         self.reference_point = np.array(reference_point)

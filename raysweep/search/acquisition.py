@@ -1,4 +1,4 @@
-"""Acquisition functions over Gaussian processes, which improve a single value or a whole front."""
+"""Acquisition functions over Gaussian processes, which aim to improve a single value or a whole front."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from raysweep.search.conditional_space import Code
 from raysweep.search.gaussian_process import KernelFitter, Queries, TrainingSet, predict
 from raysweep.search.history import History, Row, fill_failed, row_values
 
-MAX_DISTANCE_BELOW = 3.0  # of a value from the median, as a multiple of the best value's distance above it
+MAX_DISTANCE_BELOW = 3.0  # maximum distance of a value below the median, relative to the best value's distance above
 TINY = 1e-12  # avoids division by 0
 
 
@@ -27,13 +27,13 @@ SUPPORTING_WEIGHTS = (
     0.5,
     0.7,
     0.9,
-)  # of P, against S: the directions that select a front's points
+)  # weights of P; those of S are 1 minus these. Each pair is a direction that selects a front's point
 
 
 MAX_STEPS = 48  # maximum steps of the joint front in gain computations; neighbors of longer fronts are merged
 
 
-NUM_ROWS_AT_EASE = 32  # with more rows kernels are fitted less often, since fits take longer and change less
+NUM_ROWS_AT_EASE = 32  # with more rows, kernels are fitted less often, since fits take longer and change less
 
 
 class Acquisition(Protocol):
@@ -89,7 +89,7 @@ class FrontImprovement:
     """
 
     num_startup_trials = 4
-    starts_in_middle = True  # where the author of the ranges expects good values
+    starts_in_middle = True  # authors of ranges tend to expect good values in the middle
 
     def __init__(self, num_axes: int, reference_point: Pair) -> None:
         self._reference_point = reference_point
@@ -132,7 +132,7 @@ class FrontImprovement:
             center = clipped.mean(axis=0)
             unit = clipped.std(axis=0) + TINY
             values = (clipped - center) / unit
-            is_due = (self._num_predictions - objective) % period == 0  # alternating if the period allows
+            is_due = (self._num_predictions - objective) % period == 0  # P and S alternate if the period allows
             posteriors = fitter.posteriors(training, values, random, is_due=is_due)
             mean, deviation = predict(posteriors[:num_posteriors], queries)
             means.append(center + unit * mean)
@@ -161,7 +161,7 @@ def representative_points(rows: Sequence[Row]) -> Float64Array:
     longest = lengths.max()
     if longest == 1:
         return fill_failed(rows, points[:, None])
-    # Fronts of equal length: shorter ones repeat their last point.
+    # Pad fronts to equal length: shorter ones repeat their last point.
     index_in_front = np.minimum(np.arange(longest), lengths - 1)
     units = np.ptp(points, axis=0) + TINY
     scaled = points / units
@@ -176,7 +176,7 @@ def representative_points(rows: Sequence[Row]) -> Float64Array:
 def expected_gains(front: Steps, mean: Float64Array, deviation: Float64Array) -> Float64Array:
     """Return the area (trials,) that trials' points (trials, points, 2) are expected to add to a front.
 
-    P and S of a trial are normal and independent, and shift all its points alike. Let x and y be measured from the
+    A trial's P and S are independent normal variables that shift all its points alike. Let x and y be measured from the
     reference point, and sort a trial's points by x: each covers the strip between the previous point's x and its own,
     up to its y. The area that a strip adds is a sum over the front's steps: the width that it shares with the step,
     times its height above the step. Both are differences of expected excesses. For one point, this is the expected
@@ -194,7 +194,7 @@ def expected_gains(front: Steps, mean: Float64Array, deviation: Float64Array) ->
     beyond_end = np.zeros((*x.shape, 1))
     beyond_next = np.concatenate([beyond[:, :, 1:], beyond_end], axis=2)
     reached = beyond - beyond_next  # expected width within each step
-    added = np.diff(reached, axis=1, prepend=0.0)  # to the previous point's
+    added = np.diff(reached, axis=1, prepend=0.0)  # in addition to the previous point's width
     widths = np.maximum(added, 0.0)
     rises = _expected_excess(y, y_deviation, heights)
     gains: Float64Array = (widths * rises).sum(axis=(1, 2))
@@ -204,8 +204,8 @@ def expected_gains(front: Steps, mean: Float64Array, deviation: Float64Array) ->
 def merge_steps(front: Steps, max_steps: int) -> tuple[Float64Array, Float64Array]:
     """Return the ends and heights of the front's steps, each (n,), merging neighbors if there are more than ``max_steps``.
 
-    Steps are merged so that each stretch along the front has the same length, in units of the front's ends. A merged
-    step has the mean height, so the area does not change.
+    Steps are merged into stretches of equal length along the front, in units of the front's ends. A merged step has the
+    mean height, so the area does not change.
     """
     x, y = front.x, front.y
     if len(x) <= max_steps:
@@ -236,14 +236,14 @@ def _expected_excess(mean: Float64Array, deviation: Float64Array, limits: Float6
 
 
 def as_array(codes: Sequence[Code], num_axes: int) -> Float64Array:
-    """Return codes as an array (codes, axes), even if either is empty."""
+    """Return codes as an array (codes, axes), even if there are no codes or no axes."""
     return np.array(codes, dtype=np.float64).reshape(len(codes), num_axes)
 
 
 def _clip_outliers(values: Float64Array) -> Float64Array:
-    """Return the values with low outliers clipped, at most MAX_DISTANCE_BELOW times the best's distance below the median.
+    """Return the values with low outliers clipped, so that a diverged loss does not make all others look alike.
 
-    Each column is clipped on its own. Otherwise a diverged loss would make all other values look alike.
+    In each column, values end up at most MAX_DISTANCE_BELOW times as far below the median as the best is above it.
     """
     median = np.median(values, axis=0)
     best = values.max(axis=0)

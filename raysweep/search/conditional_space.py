@@ -1,7 +1,7 @@
-"""Spaces with conditional parameters, which exist only under certain values of others.
+"""Spaces with conditional parameters, which exist only for certain values of other parameters.
 
-The space of an Optuna study is not declared: the objective suggests one parameter after another. The parameters that
-its trials suggested reveal which parameters there are and, in most cases, when each of them exists (:func:`infer_space`).
+The space of an Optuna study is not declared: the objective suggests one parameter after another. The parameters
+suggested by its trials reveal the study's parameters and, in most cases, their conditions (:func:`infer_space`).
 """
 
 from collections import Counter
@@ -102,7 +102,7 @@ class ConditionalSpace:
         return tuple([axis.code(params[name]) if name in params else axis.absent for name, axis in self._axes])
 
     def draw(self, random: np.random.Generator, given: Mapping[str, Any]) -> Params:
-        """Return a random configuration with the values ``given``, as far as it has their parameters."""
+        """Return a random configuration with the values ``given``, ignoring those of parameters that it lacks."""
         return self._build(given, lambda parameter: parameter.axis.draw(random))
 
     def draw_near(self, known: Params, size: float, random: np.random.Generator, given: Mapping[str, Any]) -> Params:

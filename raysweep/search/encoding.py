@@ -98,7 +98,7 @@ class Choice:
         self.absent = -1.0 if self.is_categorical else 0.5
 
     def code(self, value: Any) -> float:
-        """Return the code of the choice, or that of an absent parameter if the value is not a choice."""
+        """Return the code of the choice, or the code of an absent parameter if the value is not a choice."""
         try:
             index = int(self._distribution.to_internal_repr(value))
         except ValueError:

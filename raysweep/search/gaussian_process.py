@@ -3,8 +3,8 @@
 Notation, after Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), chapters 2 and 5:
 
     x           a configuration: each parameter is a number in [0, 1], or the index of a choice if choices are unordered
-    r           doublings of the smallest budget that a trial was trained for, 0 at the smallest
-    d           distance of two configurations along one axis: |x - x'|; 0 or 1 for unordered choices
+    r           number of doublings from the smallest budget to the trial's budget, 0 at the smallest
+    d           distance between two configurations along one axis: |x - x'|; 0 or 1 for unordered choices
     w           precision of an axis: 1 over its squared length scale
     t           scaled distance: sqrt(5 w) d
     m           an axis's kernel, the Matern kernel of smoothness 5/2: (1 + t + t^2 / 3) exp(-t)
@@ -60,9 +60,9 @@ NUM_BEST = 2  # most probable kernel parameters that a fit passes on to the next
 MIN_WEIGHT = 0.05  # relative to the most probable; kernel parameters with less weight are left out of a prediction
 
 
-# Gradient steps from the most probable parameters, and their sizes in the logarithms.
+# Gradient steps from the most probable parameters, and their sizes on the log scale.
 NUM_STEPS = 16
-NUM_ROWS_AT_LENGTH = 32  # with more rows fewer steps are taken: each takes longer, and the start is better known
+NUM_ROWS_AT_LENGTH = 32  # with more rows, fewer steps are taken: each takes longer, and the start is better known
 FIRST_STEP, SMALLEST_STEP, LARGEST_STEP = 0.2, 1e-3, 1.0
 
 
@@ -173,7 +173,7 @@ def matern(scaled: Float64Array, out: Float64Array) -> None:
     out += 1
     out *= scaled
     out += 1
-    np.multiply(scaled, -1.0, out=scaled)  # np.negative of NumPy 2.2 to 2.4 is wrong in place at a stride of 64 bytes
+    np.multiply(scaled, -1.0, out=scaled)  # in NumPy 2.2 to 2.4, in-place np.negative is wrong at a stride of 64 bytes
     np.exp(scaled, out=scaled)
     out *= scaled
 
@@ -201,15 +201,15 @@ def make_distances(differences: Float64Array, is_categorical: bool) -> None:
 class TrainingSet:
     """The data that the process is fitted to: trials, with one or two rungs each. Each rung is a row.
 
-    A pair consists of two trials, or of a trial and itself, in either order. Symmetric quantities are only computed for
-    pairs.
+    A pair consists of two trials, or of a trial and itself, in either order. Symmetric quantities are only computed
+    once per pair.
     """
 
     codes: Float64Array  # (trials, axes)
     categorical: NDArray[np.bool_]  # (axes,), whether an axis has unordered choices
     trial_index: NDArray[np.int64]  # (rows,), trial of each row
-    doublings: Float64Array  # (rows,), of the smallest budget
-    max_doublings: float  # of the largest budget that any trial has seen, which predictions are for
+    doublings: Float64Array  # (rows,), r of each row
+    max_doublings: float  # r of the largest budget that any trial has seen; predictions are for this budget
 
     @cached_property
     def distances(self) -> Float64Array:
@@ -242,7 +242,7 @@ class TrainingSet:
 
 
 def inverse_of_lower(matrix: Float64Array) -> Float64Array:
-    """Return the inverse of a lower triangular matrix by blocks, in half the time of a general inverse."""
+    """Invert a lower triangular matrix by blocks, in half the time of a general inverse."""
     size = len(matrix)
     if size <= LARGEST_BLOCK:
         return np.asarray(np.linalg.inv(matrix), dtype=np.float64)
@@ -310,9 +310,9 @@ class Posterior:
         covariance = self._observed_covariance()
         cholesky: Float64Array = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
         inverse_root = inverse_of_lower(cholesky)
-        self._inverse = inverse_root.T @ inverse_root  # faster than solving for as many columns as there are queries
+        self._inverse = inverse_root.T @ inverse_root  # faster than solving for one column per query
         self._alpha = np.asarray(self._inverse @ values, dtype=np.float64)
-        fit_of_outputs = float((values * self._alpha).sum())  # the sum of y' alpha
+        fit_of_outputs = float((values * self._alpha).sum())  # sum of y' alpha over the outputs
         data_fit = -0.5 * fit_of_outputs / self._num_outputs
         log_diagonal = np.log(np.diag(cholesky))
         complexity = float(log_diagonal.sum())  # log |K| / 2
@@ -446,9 +446,9 @@ def predict(posteriors: Sequence[Posterior], queries: Queries) -> tuple[Float64A
 class KernelFitter:
     """A search for the most probable kernel parameters of successive training sets, starting from the last result.
 
-    It does not sample the posterior: sampling would take thousands of steps per proposal, and states
-    that a short chain has not left yet predict badly. A prediction is the mean over the parameters found, weighted by
-    posterior density, which is Bayesian model averaging in Occam's window (Madigan and Raftery, 1994).
+    It does not sample the posterior: sampling would take thousands of steps per proposal, and the first states of a
+    short chain predict badly. A prediction is the mean over the parameters found, weighted by posterior density, which
+    is Bayesian model averaging in Occam's window (Madigan and Raftery, 1994).
     """
 
     def __init__(self, num_axes: int) -> None:

@@ -25,10 +25,10 @@ BEST_SHARE = 1 / 2
 LATEST_SHARE = 1 / 4
 
 
-FRONTS = "raysweep:fronts"  # user attribute of a trial: by step, the list of its points [P, S] so far
+FRONTS = "raysweep:fronts"  # user attribute of a trial that maps each step to its points [P, S] so far
 
 
-FAILED_QUANTILE = 0.1  # of the trials' first values; assigned to a trial that failed without any
+FAILED_QUANTILE = 0.1  # quantile of the trials' first values, assigned to trials that failed before reporting one
 
 
 @dataclass(frozen=True)
@@ -92,19 +92,19 @@ class JointFront:
     def __init__(self) -> None:
         self._points = np.empty((0, 2))  # each trial's own front
         self._owners = np.empty(0, dtype=np.int64)
-        # Indices of the points on the joint front, by falling P.
+        # Indices of the points on the joint front, in order of descending P.
         self._front: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._owners_on_front: set[int] = set()
         self._changed: dict[int, Float64Array] = {}  # trials' own fronts that are not merged yet
 
     def put(self, trial: int, points: Float64Array) -> None:
         """Replace a trial's points (n, 2)."""
-        self._changed.pop(trial, None)  # re-inserted last: of equal points of two trials, the earlier one counts
+        self._changed.pop(trial, None)  # re-inserted last: if two trials have equal points, the earlier entry counts
         self._changed[trial] = points[front_indices(points)]
 
     @property
     def points(self) -> Float64Array:
-        """The points of the front (n, 2), by falling P."""
+        """The points of the front (n, 2), in order of descending P."""
         self._merge_changes()
         return self._points[self._front]
 
@@ -120,7 +120,7 @@ class JointFront:
         return trial in self._owners_on_front
 
     def points_without(self, trial: int) -> Float64Array:
-        """Return the front (n, 2) of the other trials' points, by falling P."""
+        """Return the front (n, 2) of the other trials' points, in order of descending P."""
         if not self.has(trial):
             return self.points
         return self._points[self._front_of(self._owners != trial)]
@@ -148,7 +148,7 @@ class JointFront:
         self._changed = {}
 
     def _front_of(self, stays: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the front of the points that stay, by falling P."""
+        """Return the front of the points that stay, in order of descending P."""
         is_staying = stays[self._front]
         staying = self._front[is_staying]
         leaving = self._front[~is_staying]
@@ -160,7 +160,7 @@ class JointFront:
         return self._join(staying, candidates)
 
     def _join(self, front: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the front of points on a front, given by falling P, and of others."""
+        """Return the joint front of other points and of a front that is given in order of descending P."""
         polarity, similarity = self._points[front].T
         other_polarity, other_similarity = self._points[others].T
         # The number of front points with at least this P, and the highest S among them.
@@ -175,7 +175,7 @@ class JointFront:
 
 
 class History:
-    """The trials of a study by number, as of the last :meth:`read`, encoded in one space.
+    """The trials of a study, keyed by number, encoded in one space and updated by :meth:`read`.
 
     If the study ``has_points``, a step counts only if the trial's attribute FRONTS has finite points for it, and
     ``joint_front`` is the front of all trials' points at their latest steps.
@@ -185,9 +185,9 @@ class History:
         self._space = space
         self._has_points = has_points
         self._finished: dict[int, TrialResults] = {}
-        self._codes: dict[int, tuple[int, Code]] = {}  # number of parameters, and the code, by trial
+        self._codes: dict[int, tuple[int, Code]] = {}  # keyed by trial: number of parameters, and code
         self._left_out: set[int] = set()  # trials that did not suggest all parameters
-        self._on_front: dict[int, Float64Array] = {}  # by trial, its points on the joint front
+        self._on_front: dict[int, Float64Array] = {}  # keyed by trial: its points on the joint front
         self.joint_front = JointFront()
         self.results: dict[int, TrialResults] = {}  # trials with values, or failed
         self.num_with_values = 0  # number of these that have not failed
@@ -226,7 +226,7 @@ class History:
             self.joint_front.put(number, np.empty((0, 2)))
 
     def _finish(self, trial: FrozenTrial, sign: int) -> None:
-        """Record a finished trial for good, or leave it out if it did not suggest all parameters."""
+        """Record a finished trial permanently, or leave it out if it did not suggest all parameters."""
         has_failed = trial.state == TrialState.FAIL
         if not trial.params or not (has_failed or self._space.is_complete(trial.params)):
             self._left_out.add(trial.number)
@@ -246,7 +246,7 @@ class History:
             self.joint_front.put(number, points)
 
     def _read_results(self, trial: FrozenTrial, sign: int) -> TrialResults:
-        """Return the results of a trial, which counts as failed if its latest value is not finite, like NaN in Optuna."""
+        """Return a trial's results; it counts as failed if its latest value is not finite, as with NaN in Optuna."""
         num_params, code = self._codes.get(trial.number, (-1, ()))
         if num_params != len(trial.params):
             code = self._space.code(trial.params)
@@ -282,7 +282,7 @@ class History:
         """Return the numbers of the ``count`` trials with the highest values, best first."""
         numbers = list(self.results)
         worth = np.array([results.latest for results in self.results.values()])
-        order = np.argsort(-worth, kind="stable")  # stable: the first of equal values
+        order = np.argsort(-worth, kind="stable")  # stable: ties go to the first
         return [numbers[place] for place in order[:count]]
 
     def training_data(self, random: np.random.Generator) -> tuple[TrainingSet, list[Row]]:
@@ -298,7 +298,7 @@ class History:
             rows += [Row(index, step, value, results.fronts.get(step)) for step, value in values.items()]
             if not values:  # a failed trial
                 rows.append(Row(index, first, None, None))
-        offset = max(0, 1 - first)  # steps counted from 0 are doubled from 1
+        offset = max(0, 1 - first)  # steps counted from 0 are shifted to start at 1, since 0 cannot be doubled
         budgets = np.array([row.step for row in rows]) + offset
         smallest, largest = first + offset, last + offset
         training = TrainingSet(

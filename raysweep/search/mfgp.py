@@ -37,7 +37,7 @@ NUM_COPIES = 24  # copies per trial
 STEP_SIZES = (0.01, 0.3)  # bounds of the standard deviation by which a number moves in [0, 1], sampled for each copy
 
 
-NUM_WITHOUT_POINTS = 4  # trials that completed without points, although expected, before a warning
+NUM_WITHOUT_POINTS = 4  # completed trials without the expected points before a warning
 
 
 STARTUP_DEVIATION = 0.25  # standard deviation of the first proposals' numbers around 0.5, if they start in the middle
@@ -58,13 +58,13 @@ class MultiFidelitySampler(BaseSampler):
 
     Parameters may be conditional on others. The sampler infers the conditions from the trials
     (:func:`raysweep.search.conditional_space.infer_space`) unless ``space`` is given. Parameters that are still unknown
-    are sampled at random. Values of enqueued trials are kept, and the sampler chooses the others.
+    are sampled at random. Values of enqueued trials are kept, and the sampler chooses the remaining ones.
 
-    With a ``reference_point`` it maximizes the hypervolume that the points of all trials dominate above it. Trials
-    report their points in the user attribute "raysweep:fronts": by step, the list of the points so far, two scores
-    each, the higher the better.
+    With a ``reference_point``, it maximizes the hypervolume that the points of all trials dominate above it. Trials
+    report their points in the user attribute "raysweep:fronts", which maps each step to the list of points so far. A
+    point is a pair of scores, the higher the better.
 
-    Equal ``seed`` and trials give equal proposals.
+    The same ``seed`` and trials give the same proposals.
 
     Raises:
         ValueError: If the study has several objectives, or the reference point or points are invalid.
@@ -257,7 +257,7 @@ class _Search:
         if not self.history.codes:
             return int(least_tried[np.argmin(squared_distances)])
         log_densities = -0.5 * squared_distances / STARTUP_DEVIATION**2
-        weights = np.exp(log_densities - log_densities.max())  # avoids that all weights vanish with many axes
+        weights = np.exp(log_densities - log_densities.max())  # prevents all weights from vanishing with many axes
         probabilities = weights / weights.sum()
         return int(random.choice(least_tried, p=probabilities))
 

@@ -38,7 +38,7 @@ MAX_SHOWN = 256  # trials that a sampler learns from: the latest, and the best o
 NUM_BEST_SHOWN = 64
 
 
-NUM_TRIED_OUT = 12  # made-up trials; most samplers choose their first ten at random
+NUM_TRIED_OUT = 12  # made-up trials that check a sampler; most samplers choose their first ten at random
 
 
 STUDY_STATES = {
@@ -58,7 +58,7 @@ class KnownTrial:
 
     params: Params
     distributions: dict[str, optuna.distributions.BaseDistribution]
-    fronts: dict[int, Front] = field(default_factory=dict)  # by examples seen: the front so far
+    fronts: dict[int, Front] = field(default_factory=dict)  # keyed by examples seen: the front so far
 
     @property
     def last_front(self) -> Front:
@@ -140,8 +140,8 @@ class RecentTrialsStorage(optuna.storages.InMemoryStorage):
 class ScalarizedStudy:
     """A study of the sweep's trials under one scalarization, with its own trial numbers.
 
-    It contains every trial, including those proposed by other studies. A trial is running in the study until it is
-    first at rest, and has values from its first rung on. If it resumes later, each rung replaces the previous report.
+    It contains every trial, including those proposed by other studies. A trial is running in the study until it first
+    comes to rest, and has values from its first rung on. If it resumes later, each rung replaces the previous report.
     """
 
     def __init__(self, space: Space, sampler: str, seed: int, scalarization: Scalarization) -> None:
@@ -153,8 +153,8 @@ class ScalarizedStudy:
             storage=self.storage,
         )
         self._study_id = self.storage.get_study_id_from_name(self.study.study_name)
-        self.numbers: dict[int, int] = {}  # latest number in the study, by number in the sweep
-        self._running: set[int] = set()  # numbers in the sweep of trials that were never at rest
+        self.numbers: dict[int, int] = {}  # keyed by number in the sweep: latest number in the study
+        self._running: set[int] = set()  # sweep numbers of trials that have never come to rest
         self._space = space
         self._num_trials = 0
 
@@ -239,8 +239,8 @@ class ScalarizedStudy:
 class Proposer:
     """The studies of one sweep. Trials have the numbers passed to :meth:`ask` and :meth:`adopt`.
 
-    ``limit`` is the number of trials to propose, or None if unlimited. ``views`` are the studies: one in general, and
-    one per weight with ParEGO. Each proposal comes from one of them, chosen at random.
+    ``limit`` is the number of trials to propose, or None if unlimited. ``views`` are the studies: one per weight with
+    ParEGO, otherwise a single one. Each proposal comes from one of them, chosen at random.
     """
 
     def __init__(self, space: Space, sampler: str, seed: int, objective: Objective, aim: Aim = "combined") -> None:
@@ -307,7 +307,7 @@ class Proposer:
         return self.limit is None or any(values <= params.items() for params in self._queue)
 
     def trial_with(self, preset: Preset) -> int | None:
-        """Return the first trial of the sweep with a preset's values, or None, also if the preset is incomplete."""
+        """Return the sweep's first trial with a preset's values, or None if no trial matches or the preset is incomplete."""
         if not preset.is_complete:
             return None
         for number, known in self._known.items():
@@ -351,7 +351,7 @@ class Proposer:
     def tell(self, number: int, status: TrialStatus) -> None:
         """Report a trial's status.
 
-        To the studies, paused and stopped trials are pruned, and trials without a rung have failed.
+        The studies record paused and stopped trials as pruned, and trials without a rung as failed.
         """
         known = self._known[number]
         state = STUDY_STATES[status] if known.fronts else TrialState.FAIL
@@ -385,7 +385,7 @@ def _distribution(kind: str, *details: Any) -> optuna.distributions.BaseDistribu
 def make_sampler(
     name: str, seed: int, space: Space, reference_point: Pair | None = None
 ) -> optuna.samplers.BaseSampler:
-    """Return a sampler for the space, by short name or import path, such as ``optuna.samplers:QMCSampler``.
+    """Create a sampler for the space from a short name or an import path such as ``optuna.samplers:QMCSampler``.
 
     With a ``reference_point``, ``mfgp`` maximizes the hypervolume above it.
     """

@@ -1,7 +1,8 @@
 """Replicates: configurations near the front are rerun with other seeds and judged by the means over their runs.
 
 A configuration is identified by the number of its original, the trial of the search that introduced it; its replicates
-have their own numbers. A point is averaged by name and examples seen, over the runs that reached it and did not fail.
+have their own numbers. Points with the same name and examples seen are averaged over the runs that reached them and did
+not fail.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -39,7 +40,7 @@ class MeanScores:
 @dataclass
 class _Run:
     counts: bool
-    points: dict[int, dict[Any, Pair]] = field(default_factory=dict)  # by examples seen, then by point name
+    points: dict[int, dict[Any, Pair]] = field(default_factory=dict)  # keyed by examples seen, then by point name
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,10 @@ class Replicates:
     def __init__(self, trials: int = 0, runs: int = 2) -> None:
         self.trials, self.runs = trials, runs
         self.num_started = 0
-        self._runs: dict[int, dict[int, _Run]] = {}  # by original, then by trial
-        self._keys: dict[int, Hashable] = {}  # by original
-        self._original: dict[int, int] = {}  # by trial
-        self._fronts: dict[int, Front] = {}  # of means, by original; entries are removed when they change
+        self._runs: dict[int, dict[int, _Run]] = {}  # keyed by original, then by trial
+        self._keys: dict[int, Hashable] = {}  # keyed by original
+        self._original: dict[int, int] = {}  # keyed by trial
+        self._fronts: dict[int, Front] = {}  # fronts of means, keyed by original; changes remove the entry
 
     def original(self, number: int, key: Hashable) -> None:
         """Register a new trial of the search. Trials with equal configurations have equal keys."""
@@ -115,7 +116,7 @@ class Replicates:
 
         Candidates are the configurations on the front of means. If all of these have the maximum number of runs, the
         candidates are those that would be on the front if their means improved by the standard error. Configurations
-        with the fewest runs come first, then those that add the most area.
+        with the fewest runs come first; ties go to those that add the most area.
 
         Args:
             rests: Returns whether a trial is paused, completed or stopped.
@@ -138,7 +139,7 @@ class Replicates:
         return None
 
     def _with_fewest_runs(self, originals: Sequence[int]) -> list[int]:
-        """Return the originals with the fewest runs, or none if these have the maximum."""
+        """Return the originals with the fewest runs, or an empty list if all have the maximum."""
         num_runs = {original: len(self._runs[original]) for original in originals}
         fewest = min(num_runs.values(), default=self.runs)
         if fewest >= self.runs:
@@ -155,7 +156,7 @@ class Replicates:
         )
 
     def _distinct_fronts(self) -> dict[int, Front]:
-        """Return the fronts of means by original, one per distinct configuration.
+        """Return the fronts of means, keyed by original, one per distinct configuration.
 
         Equal configurations have equal seeds, so one represents them all: the one with the most runs; ties go to the
         most examples seen, then to the first.
@@ -194,7 +195,7 @@ class Replicates:
         return deviation
 
     def means(self, original: int, ending: int | None = None) -> dict[int, dict[Any, MeanScores]]:
-        """Return a configuration's mean scores, by examples seen (ascending), then by point name.
+        """Return a configuration's mean scores, keyed by examples seen (ascending), then by point name.
 
         Run ``ending`` counts as if it had ended.
         """
@@ -210,7 +211,7 @@ class Replicates:
         return means
 
     def mean_fronts(self, original: int) -> dict[int, Front]:
-        """Return the front of all the configuration's means so far, by examples seen (ascending)."""
+        """Return the configuration's fronts of all means so far, keyed by examples seen (ascending)."""
         front: Front = ()
         fronts = {}
         for examples_seen, points in self.means(original).items():
@@ -221,7 +222,7 @@ class Replicates:
 
 
 def _feasible(fronts: dict[int, Front], area: Area) -> dict[int, Front]:
-    """Return the feasible points of the fronts that have some, or all fronts if none has."""
+    """Return the feasible points of each front that has any, or all fronts unchanged if no front has any."""
     feasible_fronts = {}
     for original, front in fronts.items():
         feasible = tuple(pair for pair in front if area([pair]) >= 0)  # the area of an infeasible point is negative

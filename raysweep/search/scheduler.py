@@ -104,7 +104,7 @@ class Scheduler:
     trials: dict[int, TrialState] = field(default_factory=dict)
     front: tuple[Pair, ...] = ()  # front of the whole search
     _num_rests: int = 0  # number of times a trial was paused or ended
-    _num_rests_at_growth: int = 0  # value when the front last grew enough
+    _num_rests_at_growth: int = 0  # value of _num_rests when the front last grew enough
     _area_at_growth: float | None = None
 
     def __post_init__(self) -> None:
@@ -134,7 +134,7 @@ class Scheduler:
 
     @property
     def on_plateau(self) -> bool:
-        """Whether enough trials came to rest without growth of the front to end the search."""
+        """Whether enough trials came to rest without front growth for the search to end."""
         return self.plateau is not None and self._num_rests - self._num_rests_at_growth >= self.plateau.trials
 
     def ask(self) -> TrialState | None:
@@ -181,7 +181,7 @@ class Scheduler:
         self.requested.add(RequestedConfig(name, preset))
 
     def _next_requested(self) -> RequestedConfig | None:
-        """Return the next requested configuration, skipping those that ran since, which would score the same."""
+        """Return the next requested configuration, skipping those already run, which would score the same."""
         while self.requested:
             requested = self.requested.take()
             if self.proposer.trial_with(requested.preset) is None and self.proposer.has_left(requested.preset):
@@ -241,7 +241,7 @@ class Scheduler:
             can_start: Whether new trials could start when the rung was recorded; the current value if omitted.
 
         Raises:
-            InputError: If a score is not finite. Nothing has changed in this case, and the trial can only fail.
+            InputError: If a score is not finite. The state is unchanged then, and the trial can only fail.
         """
         trial = self.trials[number]
         for polarity, similarity in points:
@@ -323,7 +323,7 @@ def make_scheduler(config: SweepConfig, space: Space, reference: Pair, *, seed_o
     constraints = config.objective.constraints.model_dump()
     objective = Objective.of(config.objective.polarity_weight, config.objective.similarity, constraints, reference)
     seed = (config.seed + seed_offset) % 2**32
-    # An untrained trial scores like the reference encoder, unless that is a different encoder.
+    # An untrained trial scores like the reference encoder, unless the reference is a different encoder.
     untrained = reference if config.reference_encoder == config.model else None
     proposer = Proposer(space, config.sampler, seed, objective, config.objective.proposals)
     early_stopper = make_early_stopper(config.early_stopping, objective, untrained)

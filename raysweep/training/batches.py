@@ -74,7 +74,7 @@ class ExampleOrder:
         return np.asarray(self.ids[positions]), targets
 
     def _draw(self, count: int) -> None:
-        """Draw passes until at least ``count`` positions remain."""
+        """Append shuffled passes until at least ``count`` positions remain."""
         while len(self.remaining) < count:
             next_pass = self.rng.permutation(len(self.ids))
             self.remaining = np.concatenate([self.remaining, next_pass])

@@ -114,7 +114,7 @@ def restore(training: Training, folder: str | Path | Folder) -> RungResult | Non
 
 
 def _separate_averages(training: Training) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
-    """Return the weights in training and their averages (empty without averaging), whichever of the two the model holds."""
+    """Return the training weights and their averages (empty without averaging), regardless of which the model holds."""
     if training.average is None:
         return training.parameters, {}
     if training.average.is_shown:
@@ -207,7 +207,7 @@ def write(place: str | Path | Folder, number: int, tensors: Mapping[str, Tensor]
             _read_files(temporary)
         except ValueError as error:
             raise OSError(f"{folder.location}: checkpoint {name} was not stored as it was written: {error}") from None
-        if (folder.path / name).exists():  # left by a process that was killed right after this
+        if (folder.path / name).exists():  # left by a process that was killed right after the rename below
             return
         temporary.rename(folder.path / name)
     finally:
@@ -220,7 +220,7 @@ def write(place: str | Path | Folder, number: int, tensors: Mapping[str, Tensor]
 
 
 def read(place: str | Path | Folder) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Return the latest checkpoint in the folder at ``place``, or None if there is none or it has another schema.
+    """Return the latest checkpoint in the folder at ``place``, or None if none exists or its schema is different.
 
     Damaged checkpoints are set aside with a warning.
 

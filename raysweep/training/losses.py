@@ -24,9 +24,9 @@ class SoftmaxLoss(nn.Module):
 
     The head reads unit embeddings times the square root of their width. Their entries are then of order 1, like an
     encoder's hidden states, so that one learning rate suits both. The loss also works in sentence-transformers'
-    trainer, which neither zeroes nor clips the gradients of a loss's own parameters, so that the head's accumulate from
-    step to step; here they are treated like the encoder's. ``label_smoothing`` is the share of each target that is
-    spread evenly over all classes (Szegedy et al. 2016, arXiv:1512.00567).
+    trainer, which neither zeroes nor clips the gradients of a loss's own parameters, so that the head's gradients
+    accumulate from step to step. In raysweep, they are treated like the encoder's. ``label_smoothing`` is the share of
+    each target that is spread evenly over all classes (Szegedy et al. 2016, arXiv:1512.00567).
     """
 
     def __init__(self, model: nn.Module, width: int, num_labels: int, label_smoothing: float = 0.0) -> None:
@@ -118,7 +118,7 @@ def build(
     if loss.distance:
         class_name, function_name = loss.distance.split(".")
         distances = getattr(library, class_name)
-        # Always explicit: from 5.0 to 5.3, the default of TripletLoss pushed positives away.
+        # Always explicit: in sentence-transformers 5.0 to 5.3, the default of TripletLoss pushed positives away.
         arguments["distance_metric"] = getattr(distances, function_name)
     loss_class = getattr(library, loss.library_class)
     built: EmbeddingLoss = loss_class(model, **arguments)
@@ -128,9 +128,9 @@ def build(
 def retention_term(embeddings: list[Tensor], reference: list[Tensor]) -> Tensor:
     """Return the mean squared difference between tuned and reference cosines on a batch's pairs, a scalar.
 
-    Both lists hold (batch, width) tensors, one for each sentence of an example; widths may differ. Pairs are an
-    example's first sentence with each of its others; if examples are single sentences, each one with the next in the
-    batch.
+    Both lists hold (batch, width) tensors, one for each sentence of an example; widths may differ. An example's first
+    sentence is paired with each of its other sentences; if examples are single sentences, each one is paired with the
+    next in the batch.
     """
     return nn.functional.mse_loss(_pair_cosines(embeddings), _pair_cosines(reference))
 

@@ -16,8 +16,8 @@ def build_optimizer(
 ) -> torch.optim.Optimizer:
     """Return the trial's optimizer over the trainable parameters, which are given by name.
 
-    Weight decay applies to matrices, not to biases and norms, as in transformers' trainer. ``heights`` are the numbers
-    of blocks above each parameter, 0 if missing; per block the learning rate is multiplied by ``layer_decay``, as in
+    Weight decay applies to matrices, not to biases and norms, as in transformers' trainer. ``heights`` maps a parameter
+    to the number of blocks above it, 0 if missing; each block multiplies the learning rate by ``layer_decay``, as in
     ELECTRA (Clark et al. 2020, arXiv:2003.10555).
     """
     by_height: dict[int, list[torch.nn.Parameter]] = {}
@@ -78,7 +78,7 @@ def rate_multiplier(
     ``1 - progress ** 2`` (Vasilyev et al. 2024, Table 19). To restart a schedule, count steps from the restart.
 
     ``exponential`` is ``decay ** rung``, with rungs counted from 0, like torch's ``ExponentialLR`` stepped at the end
-    of each epoch. Table 19 reads as if the exponent were the optimizer step; the rate would then vanish after some
+    of each epoch. Table 19 reads as if the exponent were the optimizer step; the rate would then vanish after a few
     hundred steps, which contradicts the numbers of epochs in Table 17.
     """
     if step < warmup_steps:
@@ -128,7 +128,7 @@ class WeightAverage:
     """Exponential moving average of parameters over optimizer steps, without the initial weights.
 
     After n steps it is the weighted mean of the weights w_1 ... w_n after each step, with weight ``decay ** (n - i)``
-    for w_i: a decay of 0.99 averages roughly the last hundred steps. ``tensors`` are the averages by parameter name,
+    for w_i: a decay of 0.99 averages roughly the last hundred steps. ``tensors`` are the averages, keyed by name, and
     ``num_steps`` is n. While the average ``is_shown``, the parameters hold the averages and ``tensors`` the weights in
     training.
     """

@@ -15,7 +15,7 @@ class Progress:
     seen_in_rung: int = 0  # examples, current rung
     steps_in_rung: int = 0  # optimizer steps, current rung
     batches_in_rung: int = 0
-    train_seconds: float = 0.0  # in optimizer steps
+    train_seconds: float = 0.0  # time spent in optimizer steps
 
     def add_batch(self, num_examples: int) -> None:
         """Count a batch whose loss and gradients have been computed."""

@@ -61,7 +61,7 @@ class Training:
         self.idle = IdleRule(config.idle_rungs) if config.idle_rungs else None
         self.progress = Progress()
         self.streams = RandomStreams(bench.dropouts, self.device)
-        self.recomputes = False  # activations, after running out of memory
+        self.recomputes = False  # whether activations are recomputed, for example after running out of memory
         self.loss_sum = torch.zeros((), device=self.device)  # of the rung's batches
 
     def _build_loss(self) -> Any:
@@ -146,7 +146,7 @@ class Training:
         try:
             return [self._add_gradient(ids, targets, num_batches) for ids, targets in step_batches]
         except RuntimeError as error:
-            # On the GPU, or on the host.
+            # The GPU and the host report running out of memory differently.
             is_out_of_memory = isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
             if self.recomputes or not is_out_of_memory:
                 raise
@@ -237,7 +237,7 @@ class Training:
     def evaluate(self) -> RungResult:
         """End the rung and score it on dev in fp32.
 
-        Until the next step the model holds the weights that were scored.
+        Until the next step, the model holds the weights that were scored.
 
         Raises:
             TrialDivergedError: If the loss is not finite.
@@ -289,7 +289,7 @@ class Training:
         return encoded.under(bench.head)
 
     def _begin_rung(self) -> None:
-        """Reset the counts of the current rung, and the order of examples and the optimizer if configured."""
+        """Reset the current rung's counts and, if configured, the order of examples and the optimizer."""
         self.progress.begin_rung()
         self.loss_sum.zero_()
         if self.config.resample_each_rung:
@@ -328,8 +328,8 @@ class Training:
 def measure_peak_bytes(bench: Workbench, configs: Iterable[TrialConfig]) -> int:
     """Return the maximum memory that the GPU's allocator reserves for any of these trials.
 
-    Each trial takes one optimizer step on the longest distinct sentences, so that no batch of it holds more tokens. The
-    bench must be on a GPU.
+    Each trial takes one optimizer step on the longest distinct sentences, so none of its batches can hold more tokens.
+    The bench must be on a GPU.
     """
     device = bench.model.device
     every_sentence = np.arange(len(bench.tokens))

@@ -112,9 +112,9 @@ def rungs_and_progress(  # noqa: PLR0913 (the arguments of rungs, and callbacks)
 ) -> Iterator[RungResult | RungProgress]:
     """Yield rung results like :func:`rungs`, plus progress updates within long rungs.
 
-    With ``recomputes``, the activations of a batch are never in memory all at once; the gradients are the same.
-    ``on_rest`` is called before operations that may take long without an optimizer step: an evaluation, or writing a
-    checkpoint. While ``leaves`` returns True, a checkpoint is written before each progress update.
+    With ``recomputes``, a batch's activations are never all in memory at once; the gradients are the same. ``on_rest``
+    is called before operations that may take long without an optimizer step: an evaluation, or writing a checkpoint.
+    While ``leaves`` returns True, a checkpoint is written before each progress update.
     """
     from raysweep.training import checkpoint
     from raysweep.training.trainer import Training

@@ -1,4 +1,4 @@
-"""Validation examples of a trial, mined among dev sentences, and the rule that stops trials without improvement."""
+"""Validation examples of a trial, mined from dev sentences, and the rule that stops trials without improvement."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ class ValidationExamples:
     """Examples over dev sentences.
 
     ``rows`` (n, columns), of the trial's kind of examples, and ``triplets`` (m, 3) are positions among dev's queries.
-    ``targets`` (n,) are those of training, None for kinds without targets.
+    ``targets`` (n,) are the training targets, or None for kinds without targets.
     """
 
     rows: npt.NDArray[np.integer]

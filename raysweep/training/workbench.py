@@ -35,9 +35,9 @@ class RungResult:
     """One evaluation of a trial.
 
     ``loss`` is the mean over the rung's batches; ``seconds`` is the time since the trial began, excluding pauses.
-    ``points`` holds per-query scores of every operating point, the plain one first. ``stop`` is the reason if the trial
-    stops by its own rule, or None. ``calibration`` is that of the softmax head on dev, under that loss. ``labeled``
-    holds the scores of the points that use the pool's labels.
+    ``points`` holds per-query scores of every operating point, the plain one first. ``stop`` is the reason why the
+    trial stops by its own rule, or None. ``calibration`` is that of the softmax head on dev, or None without a head.
+    ``labeled`` holds the scores of the points that use the pool's labels.
     """
 
     step: int
@@ -169,7 +169,7 @@ class Workbench:
         return calibration_of(self.head, encoded.queries, evaluation.query_labels, evaluation.split)
 
     def describe(self, evaluation: EvaluationSet, scores: dict[PointKey, retrieval.Scores]) -> list[dict[str, Any]]:
-        """Return these points in the form of a ledger event, without trial and step, which the event has."""
+        """Return these points as in a ledger event, without trial and step, which the event already contains."""
         tuned = self.tuned()
         described = []
         for key, scores_of_point in scores.items():

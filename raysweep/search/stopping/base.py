@@ -32,7 +32,7 @@ class EarlyStopper(Protocol):
             trial: Trial number.
             examples_seen: Examples seen at this rung.
             standing: The trial's results so far.
-            ahead: Examples seen at each remaining rung. A trial without any only serves as a reference for others.
+            ahead: Examples seen at each remaining rung. If empty, the trial only serves as a reference for others.
             can_start: Whether a new trial could start instead.
         """
 

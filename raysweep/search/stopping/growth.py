@@ -5,12 +5,12 @@ the front per example of further training. The gain of a paused trial is predict
 other trials, moved over the same budgets (:mod:`raysweep.search.stopping.learning_curve`). The gain of a new trial is
 the mean over the latest trials, each measured against the front without that trial.
 
-While there are still new trials to start, only good trials resume, because early gains are mostly noise. The good trials are
-the best quarter after the first rung and, from any later budget b to the next budget c, the best b / c of the trials
-that reached b, so each stage gets about the same share of training. Once all trials have started, trials resume as long
-as they have an expected gain. Before the search ends, good trials with no expected gain resume too, because slow
-starters are easily underrated. Trials are only compared at equal budgets, and the ends of the front count as much as
-its middle.
+While there are new trials left to start, only good trials resume, because early gains are mostly noise. The good trials
+are the best quarter after the first rung and, from any later budget b to the next budget c, the best b / c of the
+trials that reached b, so each stage gets about the same share of training. Once all trials have started, trials resume
+as long as they have an expected gain. Before the search ends, good trials with no expected gain resume too, because
+slow starters are easily underrated. Trials are only compared at equal budgets, and the ends of the front count as much
+as its middle.
 """
 
 import bisect
@@ -31,7 +31,7 @@ from raysweep.search.stopping.learning_curve import Forecaster, LearningCurve
 NUM_CANDIDATES = 24  # best paused trials whose expected gains are kept up to date, besides those that have none yet
 
 
-MIN_RELATIVE_GAIN = 0.0001  # of the front's area: trials with a smaller expected gain do not resume
+MIN_RELATIVE_GAIN = 0.0001  # fraction of the front's area; trials with a smaller expected gain do not resume
 
 
 PROMOTED_ONE_IN = (
@@ -70,17 +70,17 @@ class _Trial:
     is_running: bool = True
     has_ended: bool = False
     expected_gain: float = math.inf  # last computed expected gain; infinite after a rung until it is computed
-    peers: _Peers = field(init=False)  # while it is paused
-    rank: tuple[float, int] = field(init=False)  # minus its area, and its number
+    peers: _Peers = field(init=False)  # set while the trial is paused
+    rank: tuple[float, int] = field(init=False)  # negated area, then trial number
 
     @property
     def is_paused(self) -> bool:
-        """Whether it could resume."""
+        """Whether the trial could resume."""
         return bool(self.curve.budgets_ahead) and not (self.is_running or self.has_ended)
 
     @property
     def has_next_rung(self) -> bool:
-        """Whether it is running, has completed a rung, and has another one ahead."""
+        """Whether the trial is running, has completed a rung, and has another one ahead."""
         return self.is_running and bool(self.curve.points) and bool(self.curve.budgets_ahead)
 
 
@@ -134,7 +134,7 @@ class _Trials:
 
 
 class Ranking:
-    """Numbers by value, the largest value first; ties go to the lower number."""
+    """Numbers sorted by value, largest first; ties go to the lower number."""
 
     def __init__(self) -> None:
         self._keys: dict[int, tuple[float, int]] = {}
@@ -156,9 +156,9 @@ class Growth:
     """The ``growth`` policy; see the module docstring.
 
     Args:
-        reference_point: Lower corner of hypervolumes, which constraints may have raised.
+        reference_point: Lower corner of hypervolumes, possibly raised by constraints.
         origin: P and S of an untrained trial, or None if unknown.
-        wider: Reference point until a point is above ``reference_point``.
+        wider: Reference point used until a point is above ``reference_point``.
         num_candidates: Maximum number of expected gains updated at once, besides those of trials that have none yet.
     """
 
@@ -174,12 +174,12 @@ class Growth:
         self.num_candidates = num_candidates
         self._forecaster = Forecaster(origin)
         self._trials = _Trials()
-        self._ranks: dict[int, list[tuple[float, int]]] = {}  # by budget: of all trials that reached it, ascending
+        self._ranks: dict[int, list[tuple[float, int]]] = {}  # keyed by budget: its trials' ranks, ascending
         self._worst_good: dict[_Peers, tuple[float, int]] = {}  # rank of the worst good trial
         self._by_area = Ranking()  # places of trials, ranked by their own area
-        self._places: dict[int, int] = {}  # by trial: its place in the order of first rungs
+        self._places: dict[int, int] = {}  # keyed by trial: its place in the order of first rungs
         self._can_start = True  # whether a new trial could start at the last rung
-        self._expected_gains: dict[bool, dict[int, float]] = {}  # current ones, by whether a new trial may start
+        self._expected_gains: dict[bool, dict[int, float]] = {}  # keyed by whether a new trial may start
         self._expected_gain_of_new: float | None = None
 
     @property
@@ -299,7 +299,7 @@ class Growth:
         return [number for number in self._trials.paused if not can_start or self._is_good(number)]
 
     def _first_to_resume(self, can_start: bool) -> int | None:
-        """Return the best trial; used until any trial has passed its first rung, since predictions need such a trial."""
+        """Return the best trial; used until any trial has completed two rungs, as predictions require."""
         if can_start and self._trials.running:
             return None
         return max(self._resumable(can_start), key=lambda trial: (self._area_of(trial), -trial), default=None)

@@ -15,7 +15,7 @@ class Prediction:
     """The predicted points (points, 2) of a curve at each of its remaining rungs."""
 
     points: list[Float64Array]
-    num_rates_learned: int  # rates that the prediction is based on; outdated if there are more
+    num_rates_learned: int  # number of rates that the prediction is based on; outdated once more are learned
 
 
 @dataclass
@@ -28,7 +28,7 @@ class LearningCurve:
     budgets_ahead: tuple[int, ...] = ()  # examples seen at its remaining rungs
     front: tuple[Pair, ...] = ()  # non-dominated points of all its rungs
     area: float = 0.0  # area under the front
-    prediction: Prediction | None = None  # of the remaining rungs
+    prediction: Prediction | None = None  # latest prediction for the remaining rungs
 
 
 class RateModel:
@@ -66,12 +66,12 @@ class RateModel:
 
 
 class Forecaster:
-    """A model of learning curves, from their own rates and from other trials' movement after the same budget."""
+    """A model that predicts learning curves from their own rates and other trials' movement after the same budget."""
 
     def __init__(self, origin: Pair | None) -> None:
         self._origin = origin  # P and S of an untrained trial, if known
-        self._rate_models: dict[int, RateModel] = {}  # by the budget after which they predict movement
-        self._nearest: dict[int, RateModel] = {}  # by any budget: the model with the nearest budget
+        self._rate_models: dict[int, RateModel] = {}  # keyed by the budget after which they predict movement
+        self._nearest: dict[int, RateModel] = {}  # keyed by any budget: the model with the nearest budget
         self._num_rates_learned = 0
 
     @property

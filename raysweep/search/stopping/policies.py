@@ -59,7 +59,7 @@ class Median(KeepAll):
     def __init__(self, first: int, min_others: int = 4) -> None:
         self.first = first
         self.min_others = min_others
-        self._objectives: dict[int, list[float]] = defaultdict(list)  # by examples seen
+        self._objectives: dict[int, list[float]] = defaultdict(list)  # keyed by examples seen
 
     def on_rung(
         self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], can_start: bool
@@ -83,16 +83,16 @@ class SuccessiveHalving:
 
     Milestones are ``first * factor ** i`` examples seen. A trial continues from a milestone if it is among the best 1 /
     ``factor`` of the trials that reached it, and pauses otherwise. It may become one of the best as more trials reach
-    the milestone, and then resumes from its checkpoint. So no trial continues just because there is nothing to compare
-    it with, and none is lost to an early judgment.
+    the milestone, and then resumes from its checkpoint. Thus no trial continues merely because there is nothing to
+    compare it with, and no trial is lost to an early judgment.
     """
 
     def __init__(self, first: int, factor: int) -> None:
         self.first, self.factor = first, factor
-        self._reached: dict[int, dict[int, Standing]] = defaultdict(dict)  # by milestone, then by trial
-        self._promoted: dict[int, set[int]] = defaultdict(set)  # by milestone: the trials that continued from it
-        self._best: dict[int, list[int]] = {}  # by milestone, until another trial reaches it
-        self._last_milestone: dict[int, int] = {}  # by trial
+        self._reached: dict[int, dict[int, Standing]] = defaultdict(dict)  # keyed by milestone, then by trial
+        self._promoted: dict[int, set[int]] = defaultdict(set)  # keyed by milestone: the trials that continued from it
+        self._best: dict[int, list[int]] = {}  # keyed by milestone, until another trial reaches it
+        self._last_milestone: dict[int, int] = {}  # keyed by trial
         self._ended: set[int] = set()
 
     def is_milestone(self, examples_seen: int) -> bool:
@@ -148,8 +148,8 @@ class SuccessiveHalving:
 class ParetoHalving(SuccessiveHalving):
     """Successive halving on the front, where the best trials are those in the first non-dominated layers.
 
-    A trial's layer is that of its best point. Within a layer, trials are ordered by falling area under their own front.
-    Trials without a feasible point, whose area is negative, come last.
+    A trial's layer is that of its best point. Within a layer, trials are sorted by the area under their own front,
+    largest first. Trials without a feasible point, whose area is negative, come last.
     """
 
     def ranking(self, reached: Mapping[int, Standing]) -> list[int]:
