@@ -17,7 +17,7 @@ _LATEX = str.maketrans(
         "<": r"\textless{}",
         ">": r"\textgreater{}",
         "|": r"\textbar{}",
-        "[": "{[}",  # a bracket or asterisk after a line break would be an option
+        "[": "{[}",  # after a line break, LaTeX would parse a bracket or asterisk as an option
         "*": "{*}",
         ABSENT: "--",
         "±": r"\(\pm\)",
@@ -87,14 +87,14 @@ def format_number(number: float, digits: int) -> str:
 
 
 def mark_best(numbers: "pd.Series[float]", digits: int) -> "pd.Series[bool]":
-    """Return which numbers are printed as the maximum is; none if all are missing."""
+    """Return a mask of the numbers that are printed the same as the maximum; all False if all are missing."""
     maximum = format_number(numbers.max(), digits)
     texts = numbers.map(lambda number: format_number(number, digits))
     return (texts == maximum) & numbers.notna()
 
 
 def to_markdown(layout: Layout) -> str:
-    """Return the caption, and the rows below it, with the best values in bold."""
+    """Return the caption, followed by the rows, with the best values in bold."""
     titles = tuple(escape_markdown(column.title) for column in layout.columns)
     cells = [column.format(escape_markdown, "**{}**") for column in layout.columns]
     text = frozenset(title for title, column in zip(titles, layout.columns, strict=True) if column.digits is None)
@@ -103,7 +103,7 @@ def to_markdown(layout: Layout) -> str:
 
 
 def to_latex(layout: Layout) -> str:
-    r"""Return a ``table`` for ``\input``, in a document that uses booktabs, with the best values in bold."""
+    r"""Return a ``table`` for ``\input`` in a document that uses booktabs, with the best values in bold."""
     import pandas as pd
 
     titles = [escape_latex(column.title) for column in layout.columns]

@@ -87,7 +87,7 @@ def _add_baselines(models: Sequence[ModelScores], points: "pd.DataFrame", split:
 
 
 def by_examples(models: Sequence[ModelScores], wanted: ScoredSplit | None = None) -> Layout:
-    """Return a layout with a row for each number N of examples per rung, and a group for each model and for all.
+    """Return a layout with a row for each number N of examples per rung, grouped by model, with a group for all models.
 
     Raises:
         NoLayoutError: If there are fewer than two values of N, or one is not a positive integer.
@@ -131,7 +131,7 @@ def by_rung(models: Sequence[ModelScores], wanted: ScoredSplit | None = None) ->
     """Return a layout with the best scores of each loss by rung, and a group for each model and loss.
 
     Raises:
-        NoLayoutError: If no configuration has a second rung, or none has a loss.
+        NoLayoutError: If no configuration completed a second rung, or none has a loss.
     """
     _check_losses(models)
     if all(len(configuration.rungs) == 1 for configuration in all_configurations(models)):
@@ -168,7 +168,7 @@ def by_rung(models: Sequence[ModelScores], wanted: ScoredSplit | None = None) ->
 def by_k(scores: "pd.DataFrame", measured: str = "") -> Layout:
     """Return a layout with a row for each k, and a group for each model and kind of rank weights.
 
-    ``scores`` has the columns of the layout's CSV file, and ``measured`` is a sentence on the data, or empty.
+    ``scores`` has the columns of the layout's CSV file, and ``measured`` is a sentence about the data, or empty.
 
     Raises:
         InputError: If a model has two different scores at one k.
@@ -267,7 +267,7 @@ def _proportion(scores: Scores) -> Proportion | None:
 
 
 def _describe_endings(points: "pd.DataFrame") -> str:
-    """Return a caption's note on configurations with fewer rungs than others of their model, "" without any."""
+    """Return a caption's note on configurations with fewer rungs than others of their model; may be empty."""
     configurations = points.drop_duplicates(["model", "position"])
     most_rungs = configurations.groupby("model", observed=True)["rung"].transform("max")
     num_short = int((configurations["rung"] < most_rungs).sum())

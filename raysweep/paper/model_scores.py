@@ -1,6 +1,6 @@
 """Scores of one model, a column of a layout.
 
-Runs and files are both converted to them.
+Both runs and files are converted to this form.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ _DISTINCTIONS = ("dataset", "reference", "retrieval", "origin", "place")
 
 @dataclass(frozen=True)
 class Counts:
-    """The number of queries that P is a mean over, and of retrieved sentences per query."""
+    """The number of queries over which P is averaged, and the number of retrieved sentences per query."""
 
     num_queries: int
     k: int
@@ -51,7 +51,7 @@ SplitScores = Mapping[ScoredSplit, Scores]
 
 @dataclass(frozen=True)
 class ScoredPoint:
-    """Scores of the tuned encoder of one configuration after one rung; ``values`` as in :class:`Configuration`."""
+    """Scores of the tuned encoder of one configuration after one rung; ``values`` is as in :class:`Configuration`."""
 
     values: Mapping[str, Any]
     rung: int
@@ -61,7 +61,7 @@ class ScoredPoint:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A trained configuration. ``values`` omits parameters that are None and has whole numbers as integers.
+    """A trained configuration. ``values`` omits parameters that are None and stores whole numbers as integers.
 
     ``rungs`` maps rung numbers, ascending, to the scores of the tuned encoder; there is at least one.
     """
@@ -85,8 +85,8 @@ class ModelScores:
     ``origin`` is the name of the run or file, and ``place`` its location. ``retrieval`` describes the retrieval
     settings, empty if unknown. ``names_split`` is False for a file without a column ``split``. ``setting`` contains
     everything besides the configuration that scores depend on, empty if unknown: scores with different settings never
-    share a column. ``baselines`` maps names to the encoders without a trial, the reference first. ``why_no_test`` is
-    the reason for leaving out the run's test scores.
+    share a column. ``baselines`` maps the names of encoders without a trial to their scores, the reference first.
+    ``why_no_test`` is the reason for leaving out the run's test scores.
     """
 
     model: str

@@ -105,8 +105,8 @@ def configuration_points(models: Sequence[ModelScores]) -> "pd.DataFrame":
     """Return a row for each configuration, rung and split.
 
     ``model`` is the name of the model's column, an ordered category; ``position`` orders configurations by name;
-    ``is_last`` marks each configuration's last rung; ``scores`` are those of ``polarity`` and ``similarity``, which
-    are x100, as their deviations ``polarity_std`` and ``similarity_std``.
+    ``is_last`` marks each configuration's last rung; ``scores`` are those from which ``polarity`` and
+    ``similarity`` are taken; these are x100, as are their deviations ``polarity_std`` and ``similarity_std``.
     """
     names = name_configurations(models)
     ordered = sorted(set(names), key=lambda name: (name.loss, name.order))
@@ -133,7 +133,7 @@ def configuration_points(models: Sequence[ModelScores]) -> "pd.DataFrame":
 
 
 def baseline_points(models: Sequence[ModelScores]) -> "pd.DataFrame":
-    """Return a row for each baseline and split, as :func:`configuration_points`, with its name in place of a loss."""
+    """Return a row for each baseline and split, like :func:`configuration_points`, with its name in place of a loss."""
     names = list(dict.fromkeys(name for model in models for name in model.baselines))
     rows = []
     for title, model in zip(column_names(models), models, strict=True):
@@ -169,12 +169,12 @@ def _as_frame(rows: Sequence[Mapping[str, Any]], models: Sequence[ModelScores]) 
 def choose_split(
     models: Sequence[ModelScores], points: "pd.DataFrame", wanted: ScoredSplit | None
 ) -> tuple[ScoredSplit, str]:
-    """Return the split of a layout of these points, and the sentence of its caption on split and retrieval.
+    """Return the split of a layout of these points, and the caption's sentence about split and retrieval.
 
-    The split is ``wanted``, or else test if all points have it, or dev.
+    The split is ``wanted`` if given; otherwise test if all points have test scores, else dev.
 
     Raises:
-        NoLayoutError: If no point has scores on it.
+        NoLayoutError: If no point has scores on that split.
     """
     num_points = len(points.drop_duplicates(["model", "position", "rung"]))
     is_on_test = points["split"] == "test"

@@ -59,9 +59,9 @@ class PublishedTable:
 
 
 def digest(texts: Iterable[str]) -> str:
-    """Return the SHA-256 of the ASCII letters and digits of texts, in any order.
+    """Return the SHA-256 of the ASCII letters and digits of texts, independent of their order.
 
-    Copies of a data set differ in spaces, quotes and accents.
+    Other characters are ignored because copies of a data set differ in spaces, quotes and accents.
     """
     bare = sorted(
         "".join(character for character in text.lower() if character.isascii() and character.isalnum())

@@ -2,8 +2,9 @@
 
 A file has the columns ``polarity`` and ``similarity``, in [0, 1] or x100, and one column per parameter. Optional columns:
 ``model`` and ``dataset``, each value of which becomes a column of layouts; one of BUDGETS, without which the scores are
-those after training; ``split``, ``kind`` and ``value``, as in recordings; DEVIATIONS; and COUNTS, the numbers of sentences
-that P is an unweighted share of, for tests that need them. ``num_examples`` is an alias of ``examples_per_rung``.
+those after training; ``split``, ``kind`` and ``value``, as in recordings; DEVIATIONS; and COUNTS, whose
+product is the number of sentences that P is an unweighted share of, for tests that need it. ``num_examples`` is an alias
+of ``examples_per_rung``.
 """
 
 import itertools
@@ -48,12 +49,12 @@ _NO_TRIAL = ("reference", *BASELINES)  # kinds of points, in the order of layout
 
 
 def read_run(run: Folder) -> ModelScores:
-    """Return the scores of the run in a folder, averaged over the replicates of a configuration on dev.
+    """Return the scores of the run in a folder; dev scores are means over the replicates of a configuration.
 
     Test scores are left out if only part of the front has them.
 
     Raises:
-        InputError: If the folder holds no run, or no rung is finished.
+        InputError: If the folder does not contain a run, or no rung is finished.
     """
     results = load(run)
     info = results.info
@@ -202,7 +203,7 @@ def _read_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def _row_points(rows: "pd.DataFrame", *, is_ordinal: bool) -> Iterator[ScoredPoint]:
-    """Yield the points of rows with rungs by epoch or step; if ``is_ordinal``, rungs are numbered from 1."""
+    """Yield the points of rows with a column ``rung``; if ``is_ordinal``, its values are replaced by ranks from 1."""
     names = [name for name in rows.columns if name not in _NO_PARAMETERS and not is_index(name)]
     configurations = rows[names].apply(as_objects)
     if is_ordinal:

@@ -129,7 +129,7 @@ def check_writable(to: Path) -> None:
 
 def _write(to: Path, made: Sequence[Layout], removed: Iterable[str]) -> dict[str, list[Path]]:
     """Write all files to a temporary folder, move them into place, and remove those of the ``removed`` layouts."""
-    contents: dict[str, dict[str, bytes]] = {}  # by layout, then file name
+    contents: dict[str, dict[str, bytes]] = {}  # keyed by layout, then file name
     for layout in made:
         files = {f"{layout.name}{suffix}": form(layout).encode() for suffix, form in _FORMATS.items()}
         if layout.draw is not None:

@@ -104,7 +104,7 @@ def _recorded_sweep(frame: "pd.DataFrame", where: Mapping[str, str]) -> Recorded
 
 
 def _select_rows(frame: "pd.DataFrame", column: str, wanted: str) -> "pd.DataFrame":
-    """Return the rows whose column has this value, and the reference's rows if the column does not tell them apart."""
+    """Return the rows with this value in the column, and the reference's rows unless the column distinguishes them."""
     check_columns(frame, [column])
     try:
         number = str(plain(float(wanted)))  # such as 1 for 1.0
@@ -203,7 +203,7 @@ def number_column(frame: "pd.DataFrame", column: str, *, is_optional: bool = Fal
 
 
 def reject_cells(column: "pd.Series[Any]", is_wrong: "pd.Series[bool]", allowed: str) -> None:
-    """Raise InputError for the first wrong cell; the index counts rows from 0, and messages from 1."""
+    """Raise InputError for the first wrong cell; the index numbers rows from 0, messages from 1."""
     if is_wrong.any():
         row = is_wrong.idxmax()
         raise InputError(f"row {row + 1}: {column.name} is {column[row]!s}; allowed: {allowed}")
@@ -215,7 +215,7 @@ def as_objects(column: "pd.Series[Any]") -> "pd.Series[Any]":
 
 
 def plain(value: Any) -> Scalar:
-    """Return a cell as YAML would have it; whole numbers stay integers although columns with gaps hold floats."""
+    """Return a cell as YAML would load it; whole numbers become integers, because columns with gaps hold floats."""
     value = value.item() if isinstance(value, np.generic) else value
     scalar: Scalar = int(value) if isinstance(value, float) and value.is_integer() else value
     return scalar

@@ -29,7 +29,7 @@ class RecordedRung:
 @dataclass(frozen=True)
 class RecordedTrial:
     values: Mapping[str, Scalar]
-    rungs: tuple[RecordedRung, ...]  # by ascending budget
+    rungs: tuple[RecordedRung, ...]  # sorted by ascending budget
 
 
 @dataclass(frozen=True)

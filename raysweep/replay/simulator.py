@@ -97,7 +97,7 @@ class Step:
 def replay(recording: RecordedSweep, peer: Peer, num_workers: int) -> Iterator[Step]:
     """Run the peer on the recording until nothing is left to do, and yield a step for every rung.
 
-    The budget spent includes each rung as soon as it ends, on any worker.
+    Each rung counts toward the budget spent as soon as it ends, on any worker.
     """
     free_trials = FreeTrials(recording)
     runs: dict[int, _Run] = {}
@@ -132,7 +132,7 @@ def replay(recording: RecordedSweep, peer: Peer, num_workers: int) -> Iterator[S
 
 @dataclass
 class _Run:
-    """A trial of the search that repeats a recorded trial."""
+    """A simulated trial that replays a recorded trial."""
 
     recorded: RecordedTrial
     num_finished: int = 0
@@ -242,7 +242,7 @@ class FreeTrials:
 class _NumberColumn:
     """A numeric parameter.
 
-    ``places``, shape (trials,), are the positions of the values within their range; nan without a value.
+    ``places``, shape (trials,), are the positions of the values within their range; NaN for trials without one.
     """
 
     scale: Scale
@@ -259,7 +259,7 @@ class _NumberColumn:
 class _ChoiceColumn:
     """A categorical parameter.
 
-    ``values`` has shape (trials,) and dtype object; None without a value.
+    ``values`` has shape (trials,) and dtype object; None for trials without a value.
     """
 
     values: npt.NDArray[np.object_]
@@ -274,7 +274,7 @@ _Column = _NumberColumn | _ChoiceColumn
 
 
 def _column(values: Sequence[Scalar]) -> _Column:
-    """Return the column of one parameter from its values in all recorded trials, None if a trial has no value."""
+    """Return the column of one parameter from its values in all recorded trials, None for trials without one."""
     present = [value for value in values if value is not None]
     count = len(present)
     scale = infer_scale(present)

@@ -123,15 +123,15 @@ def difference(front: CountedFront, other: CountedFront, level: float) -> AreaDi
 
 
 def _noise_of_queries(front: CountedFront, other: CountedFront) -> tuple[Noise, int]:
-    """Return the noise of the first front's points, the other's and the reference, and the number of the first's."""
+    """Return the noise of the first front's points, the other front's and the reference, and the first front's size."""
     scores = [front.scores, other.scores, front.reference]
     return Noise.of_queries(np.concatenate(scores), SEED), len(front.points)
 
 
 def _noise_with_seeds(front: CountedFront, other: CountedFront) -> tuple[Noise, int] | None:
-    """Return the noise over queries and seeds like :func:`_noise_of_queries`, of configurations instead of points.
+    """Return the same as :func:`_noise_of_queries`, but over queries and seeds, for configurations instead of points.
 
-    Return None if no configuration has a second run in either run, or if neither front has a point.
+    Return None if neither sweep ran a configuration more than once, or if neither front has a point.
     """
     runs, other_runs = front.runs, other.runs
     has_points = bool(front.points or other.points)

@@ -42,7 +42,7 @@ class ProbeComparison:
 
 
 def baselines_of(points: Iterable[Point]) -> tuple[Baseline, ...]:
-    """Return the baselines by kind: the probe's by increasing parameter, others in stored order."""
+    """Return the baselines grouped by kind: the probe's sorted by increasing parameter, others in stored order."""
     points_by_name: dict[tuple[str, float | None, str | None], list[Point]] = defaultdict(list)
     for point in points:
         if point.kind in BASELINES:
@@ -57,7 +57,7 @@ def baselines_of(points: Iterable[Point]) -> tuple[Baseline, ...]:
 
 
 def dominates(one: Point, other: Point) -> bool:
-    """Return whether a point is at least as good as another on the same split in both P and S, and better in one."""
+    """Return whether a point is at least as good as ``other`` on the same split in both P and S, and better in one."""
     as_good = one.polarity >= other.polarity and one.similarity >= other.similarity
     return as_good and (one.polarity > other.polarity or one.similarity > other.similarity)
 

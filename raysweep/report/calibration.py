@@ -50,7 +50,7 @@ def calibration_table(summary: Summary) -> TextTable:
 
 
 def calibration_lines(summary: Summary) -> Iterator[str]:
-    """Yield short lines for a terminal: the last ``MAX_LINES`` calibrations, and the number of others."""
+    """Yield short lines for a terminal: the last ``MAX_LINES`` calibrations, and the number of omitted ones."""
     calibrations = calibrations_of_front(summary)
     for calibration in calibrations[-MAX_LINES:]:
         place = f"trial {calibration.trial}, step {calibration.step}, on {calibration.split}"

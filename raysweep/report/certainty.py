@@ -154,7 +154,7 @@ def _assess(
 
 
 def _rows_of(stored: QueryScores, kind: str) -> list[int]:
-    """Return the rows of the points of a kind that do not come from a trial, by increasing value."""
+    """Return the rows of the points of a kind that no trial produced, sorted by increasing value."""
     return [row for row, name in enumerate(stored.names) if name[0] is None and name[2] == kind]
 
 

@@ -44,7 +44,7 @@ _ABSENT = ("none", "null")
 class Condition:
     """A condition on a point's field ``name``; ``text`` is the value as the user wrote it.
 
-    A missing value never satisfies an ordering, and only equals ``none``.
+    A missing value never satisfies an inequality, and only equals ``none``.
     """
 
     name: str
@@ -116,7 +116,7 @@ def _check_number(condition: Condition, values: Iterable[Any], *, is_score: bool
     """Check that a condition's value is a number that the field's ``values`` can be compared with.
 
     Raises:
-        InputError: If it is not, if the field holds strings, or if a score cannot have the value.
+        InputError: If it is not a number, if the field holds strings, or if a score cannot have the value.
     """
     name, text = condition.name, condition.text
     words = sorted({value for value in values if isinstance(value, str)})
@@ -222,7 +222,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The chosen points, best first, or the front by decreasing similarity. ``why_none`` explains an empty choice."""
+    """The chosen points, best first, or the front sorted by decreasing S. ``why_none`` explains an empty choice."""
 
     candidates: tuple[Candidate, ...]
     why_none: str = ""
@@ -270,7 +270,7 @@ def _rank(candidate: Candidate, by: str) -> tuple[bool, float, float]:
 
 
 def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
-    """Return the front's members by decreasing similarity, or all operating points by decreasing objective.
+    """Return the front's members sorted by similarity, or all operating points sorted by objective, highest first.
 
     Raises:
         InputError: If no trial finished a rung.

@@ -9,7 +9,7 @@ from raysweep.results.types import Point
 
 
 def probe_sentences(summary: Summary) -> list[str]:
-    """Return a sentence per split on which front and probe are scored.
+    """Return a sentence for each split on which both the front and the probe are scored.
 
     It states how many of the probe's points the front dominates, and the best of them.
     """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Colors = Mapping[str, str]  # by loss
+Colors = Mapping[str, str]  # keyed by loss
 
 KIND_MARKERS = {"plain": "o", "concat": "s", "class_concat": "^", "interpolate": "v"}
 OTHER_KIND = "h"
@@ -176,7 +176,7 @@ def _draw_trajectories(axis: "Axes", summary: Summary, colors: Colors) -> None:
     """Draw lines through the plain points of the best trials, in training order."""
     from matplotlib.collections import LineCollection
 
-    plain_points = defaultdict(list)  # by trial
+    plain_points = defaultdict(list)  # keyed by trial
     for point in summary.results.points:
         if point.split == "dev" and point.kind == "plain":
             plain_points[point.trial].append(point)
@@ -195,7 +195,7 @@ def _draw_trajectories(axis: "Axes", summary: Summary, colors: Colors) -> None:
 def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colors: Colors) -> None:
     points = summary.front.on(split)
     if split == "dev":
-        # In order of decreasing similarity, each step rises at the lower one, so both points dominate its corner.
+        # Points are sorted by decreasing S. Each step rises at the lower S, so both points dominate its corner.
         axis.step(*_xy(points), where="post", zorder=3, **FRONT)
     else:
         _draw_intervals(axis, summary, points)

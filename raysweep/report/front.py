@@ -20,7 +20,7 @@ class Member:
     is_knee: bool
     is_best: bool  # under the objective
     is_feasible: bool  # meets the constraints on dev and the measured guards
-    guards: Mapping[str, GuardScore] = field(default_factory=dict)  # by name
+    guards: Mapping[str, GuardScore] = field(default_factory=dict)  # keyed by name
 
     def on(self, split: ScoredSplit) -> Point | None:
         return self.dev if split == "dev" else self.test
@@ -28,7 +28,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Front:
-    """The members of a front by decreasing similarity on dev, where the front is chosen."""
+    """The members of a front, sorted by decreasing similarity on dev, where the front is chosen."""
 
     members: tuple[Member, ...]
 
@@ -59,7 +59,7 @@ class Front:
         return next((member for member in self.members if member.is_best), None)
 
     def why_partial(self, split: ScoredSplit) -> str:
-        """Return how many members are scored on a split if some are missing; empty if all or none are scored."""
+        """Return how many members are scored on a split if only some are; empty if all or none are."""
         num_scored = sum(member.on(split) is not None for member in self.members)
         if num_scored in (0, len(self.members)):
             return ""
@@ -105,7 +105,7 @@ def front_of(results: Results, points: Sequence[Point], criterion: Criterion) ->
     on_dev = front_points(points)
     if not on_dev:
         return Front(())
-    guards: dict[PointName, dict[str, GuardScore]] = defaultdict(dict)  # by encoder and name
+    guards: dict[PointName, dict[str, GuardScore]] = defaultdict(dict)  # keyed by encoder and name
     for score in results.guards:
         guards[score.trial, score.step, score.kind, score.value][score.guard] = score
 
@@ -116,7 +116,7 @@ def front_of(results: Results, points: Sequence[Point], criterion: Criterion) ->
         return is_guarded(point) and criterion.is_feasible(point)
 
     # Weights are not negative and retention is S over a constant, so one of the best points is on the front. The same
-    # holds among points that meet the constraints: a point that dominates one does too. Guards are only measured there.
+    # holds among points that meet the constraints: a point that dominates one does too. Only front members have guards.
     best = max(on_dev, key=lambda point: (is_guarded(point), criterion.rank(point)))
     eligible = [point for point in on_dev if is_feasible(point)] or on_dev
     balanced = eligible[knee([score_pair(point) for point in eligible])]

@@ -30,7 +30,7 @@ SEED = 0  # fixed, so that the trees give the same predictions for the same curv
 
 @dataclass(frozen=True)
 class Curve:
-    """The ``scores`` (rungs, t) of one trial by increasing step, with ``steps`` (rungs,) and ``examples`` seen (rungs,).
+    """The ``scores`` (rungs, t) of one trial in step order, with its ``steps`` (rungs,) and ``examples`` seen (rungs,).
 
     ``num_rungs`` is the number of rungs in the full trial; 0 if unknown.
     """
@@ -93,12 +93,12 @@ def _planned_rungs(curves: Sequence[Curve]) -> FloatArray:
 
 
 def _features(places: FloatArray, progress: FloatArray, rung_sizes: FloatArray, scores: FloatArray) -> FloatArray:
-    """Return the features that predict a gain, (rungs, d + 2 + t); ``rung_sizes`` are the examples of a rung."""
+    """Return the features that predict a gain, (rungs, d + 2 + t); ``rung_sizes`` are examples per rung."""
     return np.column_stack([places, progress, np.log(rung_sizes), scores])
 
 
 def _features_before_gains(curve: Curve, place: FloatArray, num_rungs: float) -> FloatArray:
-    """Return the features of a trial's rungs but the last, which has no gain; ``num_rungs`` is the planned number."""
+    """Return the features of a trial's rungs except the last, which has no gain, given the planned ``num_rungs``."""
     num_gains = len(curve.steps) - 1
     places = np.tile(place, (num_gains, 1))
     progress = curve.steps[:-1] / num_rungs
@@ -147,7 +147,7 @@ def importances(summary: Summary) -> Mapping[str, Mapping[str, float]]:
     over all parameters; variance that only interactions explain is left out. A target is a score on dev of each rung's
     best point under the objective, as in the table of trials. All trials are compared at equal budget, that of the
     longest ones: see :func:`scores_at_the_end`. A target has no shares if fewer than
-    ``MIN_TRIALS`` trials have a rung, or if no parameter varies or has an effect.
+    ``MIN_TRIALS`` trials completed a rung, or if no parameter varies or has an effect.
     """
     info = summary.results.info
     trials = [trial for trial in summary.trials if trial.rungs and _is_valid(trial, info)]

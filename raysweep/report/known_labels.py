@@ -1,4 +1,4 @@
-"""The front of points that use the labels of the pool, as a series of its own; it is not compared with the run's front."""
+"""The front of points that use the pool's labels, as a separate series; it is not compared with the run's front."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ _SCORES = ("P", "S", "retention")
 
 
 def known_labels_table(summary: Summary) -> TextTable:
-    """Return the non-dominated points of this kind on dev, by decreasing similarity; the table may have no rows."""
+    """Return a table of this front, selected on dev and sorted by decreasing similarity; it may have no rows."""
     scores = [f"{split} {score}" for split in SPLITS for score in _SCORES]
     rows = []
     for member in summary.labeled:
@@ -33,7 +33,7 @@ def known_labels_sentences(summary: Summary) -> list[str]:
 
 
 def known_labels_lines(summary: Summary) -> Iterator[str]:
-    """Yield the hypervolume of their front on each split on which they are scored, with its share of the oracle's."""
+    """Yield this front's hypervolume on each split on which its points are scored, with its share of the oracle's."""
     for split, area in summary.labeled_areas.items():
         share = "" if area.share is None else f", {show_share(area.share)} of the oracle's"
         yield f"with known pool labels, hypervolume on {split}: {show_area(area.front)}{share}"

@@ -1,4 +1,4 @@
-"""Repeated runs of configurations, with the per-query scores that are stored for them."""
+"""Repeated runs of configurations, with their stored per-query scores."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -20,8 +20,8 @@ class StoredRuns:
 
     def __init__(self, results: Results, dev: QueryScores) -> None:
         self._dev = dev
-        self._original: dict[int, int] = {}  # by counted trial
-        self._runs: dict[int, list[int]] = defaultdict(list)  # by original trial
+        self._original: dict[int, int] = {}  # keyed by counted trial
+        self._runs: dict[int, list[int]] = defaultdict(list)  # keyed by original trial
         for trial in results.trials:
             if counts(trial):
                 original = trial.trial if trial.replicate_of is None else trial.replicate_of
@@ -30,7 +30,7 @@ class StoredRuns:
 
     def replicated(self) -> list[Replicated]:
         """Return the stored points of configurations with at least two runs."""
-        points: dict[int, list[PointName]] = defaultdict(list)  # by original trial
+        points: dict[int, list[PointName]] = defaultdict(list)  # keyed by original trial
         for name in self._dev.names:
             trial = name[0]
             if trial is None or len(self._runs.get(trial, ())) < 2:
@@ -41,7 +41,7 @@ class StoredRuns:
         return [self._replicated(names, self._runs[original]) for original, names in points.items()]
 
     def repeated(self, members: Iterable[PointName]) -> dict[PointName, Replicated]:
-        """Return the members' configurations with at least two runs, one point each, by the point's name."""
+        """Return the members' configurations with at least two runs, one point each, keyed by the point's name."""
         replicated = {}
         for member in members:
             name, runs = self._place(member)
@@ -58,7 +58,7 @@ class StoredRuns:
         return [self._scored(points, runs, stored) for runs, points in points_by_runs.items()]
 
     def _place(self, member: PointName) -> tuple[PointName, list[int]]:
-        """Return the configuration's point that a member is a run of, and all its runs.
+        """Return the point of the configuration that a member is a run of, and all runs of that configuration.
 
         If any run's scores are missing, the member is treated as a single run: the stored runs would be the luckier
         ones.

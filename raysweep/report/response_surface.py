@@ -16,7 +16,7 @@ Hutter, H. Hoos, K. Leyton-Brown, "An Efficient Approach for Assessing Hyperpara
 from a random forest).
 
 If the effects of parameters are mostly additive, a Gaussian process learns more from a few hundred configurations than
-trees do: it explains 86% of the variance of P in the recording, boosted trees 77%, cross-validated.
+trees do: under cross-validation, it explains 86% of the variance of P in the recording, boosted trees 77%.
 """
 
 from collections.abc import Sequence
@@ -148,7 +148,7 @@ class _Kernel:
         return correlation
 
     def slope_by_log_length(self, number: int, some: FloatArray, others: FloatArray) -> FloatArray:
-        """Return the derivative of c of one axis by the logarithm of its length scale, (some, others)."""
+        """Return the derivative (some, others) of one axis's c with respect to the logarithm of its length scale."""
         if self.axes[number].is_levels:
             return np.zeros((len(some), len(others)))
         scaled = self._scaled(number, some, others)
@@ -189,7 +189,7 @@ class _Likelihood:
         return _Kernel(self._axes, optimum.x)
 
     def _loss(self, logs: FloatArray) -> tuple[float, FloatArray]:
-        """Return the negative logarithm and its derivative by ``logs``."""
+        """Return the negative logarithm of the likelihood and its derivative with respect to ``logs``."""
         kernel = _Kernel(self._axes, logs)
         pure = kernel.between(self._places, self._places)
         covariance = pure + kernel.noise * np.eye(len(pure))
@@ -206,7 +206,10 @@ class _Likelihood:
         return float(loss), slopes + from_prior / self._deviations
 
     def _slopes(self, kernel: _Kernel, pure: FloatArray, by_covariance: FloatArray) -> FloatArray:
-        """Return the derivative of the loss without the prior; ``by_covariance`` is the derivative by each entry of K."""
+        """Return the derivative of the loss without the prior.
+
+        ``by_covariance`` is the derivative with respect to each entry of K.
+        """
         of_pure = by_covariance * pure
         of_variance = of_pure.sum()
         of_noise = (kernel.noise - MIN_NOISE) * np.trace(by_covariance)

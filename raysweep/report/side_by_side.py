@@ -19,7 +19,7 @@ from raysweep.uncertainty.interval import LEVEL
 
 @dataclass(frozen=True)
 class Side:
-    """One of the compared runs; ``settings`` are those of its file, by dotted key."""
+    """One of the compared runs; ``settings`` are those of its file, with dotted keys."""
 
     label: str
     summary: Summary
@@ -45,7 +45,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Domination:
-    """The names of the points of ``other``'s front that the front of ``label`` dominates on a split, of ``num_points``."""
+    """The names of ``other``'s front points that the front of ``label`` dominates on a split, out of ``num_points``."""
 
     split: ScoredSplit
     label: str
@@ -56,7 +56,7 @@ class Domination:
 
 @dataclass(frozen=True)
 class SettingDifference:
-    """A setting, or a parameter of the best configurations, that differs between runs: its ``values`` by run."""
+    """A setting or a parameter of the best configurations that differs between runs; ``values`` has one per run."""
 
     name: str
     values: tuple[Any, ...]
@@ -69,9 +69,9 @@ class SideBySide:
     sides: tuple[Side, ...]
     splits: tuple[ScoredSplit, ...]
     reference_points: Mapping[ScoredSplit, Pair]
-    areas: Mapping[ScoredSplit, tuple[float, ...]]  # by run
+    areas: Mapping[ScoredSplit, tuple[float, ...]]  # one per run
     differences: tuple[AreaDifference, ...]  # between each run and the first
-    level: float  # simultaneous, of all differences' intervals
+    level: float  # joint confidence level of all differences' intervals
     dominations: tuple[Domination, ...]
     settings: tuple[SettingDifference, ...]
     best_configs: tuple[SettingDifference, ...]
@@ -114,7 +114,7 @@ def compare_runs(sides: Sequence[Side]) -> SideBySide:
     splits, notes = _comparable_splits(sides)
     reference_points = _reference_points(sides, splits)
     has_same_constraints = _have_same_constraints(sides)
-    fronts: dict[ScoredSplit, list[CountedFront]] = {}  # by run
+    fronts: dict[ScoredSplit, list[CountedFront]] = {}  # one per run
     for split, start in reference_points.items():
         fronts[split] = []
         for side in sides:

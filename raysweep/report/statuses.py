@@ -36,7 +36,7 @@ def standing(trial: Trial) -> str:
 
 
 def with_sign(kind: str) -> str:
-    """Return a status after its sign; any other kind of trial, such as ``replicates``, is returned as it is."""
+    """Return a status prefixed with its sign; other kinds of trials, such as ``replicates``, are returned unchanged."""
     if kind not in STATUS_STYLES:
         return kind
     return f"{STATUS_STYLES[kind].sign}\N{NO-BREAK SPACE}{kind}"

@@ -43,7 +43,7 @@ class Area:
 
 @dataclass(frozen=True)
 class TrialSummary:
-    """A trial with its rungs by increasing step, and its best dev point under the objective (None without a rung).
+    """A trial with its rungs in step order, and its best dev point under the objective (None before the first rung).
 
     A point that meets the constraints ranks above any that does not.
     """
@@ -66,20 +66,20 @@ class Summary:
     trials: tuple[TrialSummary, ...]
     references: Mapping[ScoredSplit, Point]
     objectives_by_split: Mapping[ScoredSplit, Objective]  # if the reference's scores are stored
-    oracles: Mapping[ScoredSplit, tuple[Point, ...]]  # by increasing bonus
+    oracles: Mapping[ScoredSplit, tuple[Point, ...]]  # sorted by increasing bonus
     areas: Mapping[ScoredSplit, Area]
     baselines: tuple[Baseline, ...]
-    probes: Mapping[ScoredSplit, ProbeComparison]  # splits on which probe and front are scored
+    probes: Mapping[ScoredSplit, ProbeComparison]  # splits on which both probe and front are scored
     account: Account
     bill: Bill
     labeled_front: Front  # of points that use the pool's labels, separate from ``front``
     labeled_areas: Mapping[ScoredSplit, Area]
     scores: Mapping[ScoredSplit, QueryScores] = field(default_factory=dict, repr=False, compare=False)  # per query
-    damage: Mapping[str, str] = field(default_factory=dict)  # error messages by missing result
+    damage: Mapping[str, str] = field(default_factory=dict)  # error messages, keyed by missing result
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """The members of the front, by decreasing similarity on dev."""
+        """The members of the front, sorted by decreasing similarity on dev."""
         return self.front.members
 
     @property
@@ -203,12 +203,12 @@ def _hypervolume(points: Iterable[Point], objective: Objective) -> float:
 
 
 def _trials(results: Results, criterion: Criterion) -> tuple[TrialSummary, ...]:
-    points_by_rung: dict[tuple[int, int], list[Point]] = defaultdict(list)  # on dev, by trial and step
+    points_by_rung: dict[tuple[int, int], list[Point]] = defaultdict(list)  # on dev, keyed by trial and step
     for point in results.points:
         if point.split == "dev" and point.trial is not None and point.step is not None:
             points_by_rung[point.trial, point.step].append(point)
     best_points = {rung: max(points, key=criterion.rank) for rung, points in points_by_rung.items()}
-    rungs_by_trial: dict[int, dict[int, Rung]] = defaultdict(dict)  # by trial and step; a rung's last record counts
+    rungs_by_trial: dict[int, dict[int, Rung]] = defaultdict(dict)  # keyed by trial and step; the last record counts
     for rung in results.rungs:
         if (rung.trial, rung.step) in best_points:
             rungs_by_trial[rung.trial][rung.step] = rung

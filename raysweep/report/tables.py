@@ -33,7 +33,7 @@ def show_pair(point: Point) -> str:
 
 
 def show_area(area: float) -> str:
-    """Format a hypervolume of scores in [0, 1] as that of scores x100, one decimal."""
+    """Format a hypervolume of scores in [0, 1] as that of scores x100, with one decimal."""
     return f"{1e4 * area:.1f}"
 
 
@@ -61,7 +61,7 @@ def short(value: Any) -> str:
 
 
 def describe(config: Mapping[str, Any], names: Iterable[str]) -> str:
-    """Return a configuration's parameters ``names`` on one line, omitting those that are missing or None."""
+    """Return the parameters ``names`` of a configuration on one line, omitting those that are missing or None."""
     terms = []
     for name in names:
         value = config.get(name)
@@ -71,7 +71,7 @@ def describe(config: Mapping[str, Any], names: Iterable[str]) -> str:
 
 
 def described(results: Results) -> dict[int, str]:
-    """Return the configuration of each trial by its number, limited to parameters that are searched or vary."""
+    """Return each trial's configuration, keyed by trial number and limited to parameters that are searched or vary."""
     varied = varied_parameters(results.trials, results.info.searched)
     return {trial.trial: describe(trial.config, varied) for trial in results.trials}
 
@@ -82,7 +82,7 @@ def kind_name(point: Point) -> str:
 
 
 def front_table(summary: Summary) -> TextTable:
-    """Return the front by decreasing similarity on dev; intervals of its scores are in :func:`certainty_table`."""
+    """Return the front, sorted by decreasing similarity on dev; intervals are in :func:`certainty_table`."""
     configurations = described(summary.results)
     guards = sorted({name for member in summary.members for name in member.guards})
     rows = []
@@ -133,7 +133,7 @@ def score_cells(point: Point | None, intervals: ScoreIntervals | None = None) ->
 
 
 def baseline_table(summary: Summary) -> TextTable:
-    """Return the baselines by kind: their scores on each split, and the number of front members that dominate them."""
+    """Return the baselines grouped by kind: scores on each split, and how many front members dominate them."""
     measured = {split for baseline in summary.baselines for split in baseline.points}
     splits = [split for split in SPLITS if split in measured]
     rows = []
@@ -156,7 +156,7 @@ def baseline_table(summary: Summary) -> TextTable:
 
 
 def area_table(summary: Summary) -> TextTable:
-    """Return, by split, the reference encoder's scores and the hypervolumes of the front and the oracle front."""
+    """Return a row per split: the reference encoder's scores, and the hypervolumes of front and oracle front."""
     rows = []
     for split in SPLITS:
         reference = summary.references.get(split)
@@ -185,7 +185,7 @@ def area_texts(area: Area, uncertainty: FrontUncertainty | None) -> tuple[str, s
 
 
 def certainty_table(summary: Summary) -> TextTable:
-    """Return the front by decreasing similarity on dev, with intervals; no rows if per-query scores are not stored."""
+    """Return the front with intervals, sorted by decreasing similarity on dev; no rows without per-query scores."""
     splits = [split for split in SPLITS if split in summary.uncertainty]
     rows = []
     for member in summary.members if splits else ():
@@ -219,7 +219,7 @@ def _difference_cell(difference: Difference) -> str:
 
 
 def trial_table(summary: Summary) -> TextTable:
-    """Return every trial by its number, with its best dev point under the objective.
+    """Return a row for each trial, sorted by number, with its best dev point under the objective.
 
     The objective is in parentheses if the point misses a constraint.
     """
@@ -281,7 +281,7 @@ def cost_table(summary: Summary) -> TextTable:
 
 
 def bill_table(summary: Summary) -> TextTable:
-    """Return the cost of nodes by type, while booting and up; it has no rows if the sweep had no prices."""
+    """Return the cost of nodes by type, with boot time and uptime; there are no rows if the sweep has no prices."""
     bill = summary.bill
     rows = []
     for node in bill.nodes:

@@ -32,7 +32,7 @@ MAX_COMMANDS = 3  # for more points, one command with a placeholder is printed
 
 
 def front_tables(summary: Summary) -> list[TextTable]:
-    """Return tables of the front for a terminal, without intervals, retention, accuracy, and without kinds if all are plain.
+    """Return tables of the front for a terminal, without intervals, retention, accuracy, or (if all are plain) kinds.
 
     If there are guard scores, a first, wider table includes them; the last one fits a terminal of 80 columns. The
     caption lists the configuration of each trial on the front and the number of members that are left out.
@@ -67,7 +67,7 @@ def _front_table(summary: Summary, *, with_guards: bool) -> TextTable:
 
 
 def _shown_rows(summary: Summary) -> list[int]:
-    """Return the indexes of the members shown in the table, in increasing order."""
+    """Return the indices of the members shown in the table, in ascending order."""
     num_members = len(summary.members)
     if num_members <= MAX_ROWS:
         return list(range(num_members))
@@ -109,7 +109,7 @@ def _caption_lines(summary: Summary, front: TextTable, num_shown: int, omitted_g
 def choice_tables(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> list[TextTable]:
     """Return tables of chosen points, each narrower than the one before.
 
-    They differ in whether they have intervals, and whether they have accuracy, guards and width.
+    They differ in whether they include intervals, and whether they include accuracy, guards and width.
     """
     return [
         _choice_table(summary, chosen, splits, intervals=intervals, details=details)

@@ -86,7 +86,7 @@ def _drop_sentence(score: str, drop: Drop) -> str:
 
 
 def _less(difference: float) -> str:
-    """Return a difference of dev less test in words."""
+    """Return a difference, dev minus test, in words."""
     rounded = round(difference, 3)
     return f"{show(abs(rounded))} {'higher' if rounded < 0 else 'lower'}"
 

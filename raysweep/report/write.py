@@ -22,7 +22,7 @@ from raysweep.results.settings_file import check_settings
 from raysweep.results.types import Point
 from raysweep.storage.folder import Folder, LocalFolder, as_folder
 
-Row = dict[str, Any]  # a table's cells by column
+Row = dict[str, Any]  # a table's cells, keyed by column
 
 SCORES = ("polarity", "polarity_std", "similarity", "similarity_std", "retention", "accuracy")
 
@@ -40,12 +40,12 @@ class Report:
 def write(place: Path | Folder, to: Path | None = None) -> Report:
     """Write a run's report, replacing an earlier one, to the run's folder ``report`` or to the folder ``to``.
 
-    All scores in its files are x100. Every file is complete before the first one is replaced, so a report that fails
+    All scores in its files are x100. Every file is complete before the first one is replaced, so a failed report
     leaves the earlier one unchanged. Damaged scores and readings are left out, and a note in the report lists them.
 
     Raises:
-        InputError: If ``place`` holds no run, if its settings changed since the sweep started, or if it is not
-            writable.
+        InputError: If ``place`` does not contain a run, if its settings changed since the sweep started, or if it is
+            not writable.
     """
     run = as_folder(place)
     report = run.within("report") if to is None else LocalFolder(to)

@@ -57,10 +57,10 @@ class HullArea:
 
 
 def _areas_of_concave(points: Float64Array) -> Float64Array:
-    """Return the areas (resamples,) of points (resamples, points, 2) that form their own concave hull, else NaN.
+    """Return the areas (resamples,) of points (resamples, points, 2) that form their own concave hull; NaN for others.
 
-    Areas are measured above 0. The oracle's points, by rising bonus, form their own hull in every resample, because
-    each maximizes ``S + bonus * P`` for every query.
+    Areas are measured above 0. Sorted by ascending bonus, the oracle's points form their own hull in every resample,
+    because each maximizes ``S + bonus * P`` for every query.
     """
     first = points[:, 0].prod(axis=-1)
     areas = first + _below_chords(points)
@@ -89,7 +89,7 @@ def _falls_and_turns_right(points: Float64Array) -> NDArray[np.bool_]:
 
 
 def _turns(widths: Float64Array, drops: Float64Array) -> Float64Array:
-    """Return the cross products of successive steps, above 0 if the line turns left."""
+    """Return the cross products of successive steps, positive if the line turns left."""
     down_after = widths[:, :-1] * drops[:, 1:]
     down_before = drops[:, :-1] * widths[:, 1:]
     return down_after - down_before
@@ -97,7 +97,7 @@ def _turns(widths: Float64Array, drops: Float64Array) -> Float64Array:
 
 @dataclass(frozen=True)
 class Share:
-    """The front's share of the oracle's hypervolume, or 0 if that is 0."""
+    """The front's share of the oracle's hypervolume, or 0 if the oracle's hypervolume is 0."""
 
     front: FrontArea
     oracle: HullArea

@@ -1,8 +1,8 @@
 """Configurations trained several times: their mean scores over queries and seeds, and the noise of these means.
 
-On splits other than dev, only the runs on the front are scored. They were selected partly for their lucky seeds: a run
-that is better than the others on dev is expected to keep only part of its lead elsewhere, and that expected luck is
-subtracted. Notation, following :mod:`.seeds`: r runs, of which m are scored on the split, and
+On splits other than dev, only the runs on the front are scored. They were selected partly because of lucky
+seeds: a run that is better than the others on dev is expected to keep part of its lead on other splits, and this part
+is subtracted as luck. Notation, following :mod:`.seeds`: r runs, of which m are scored on the split, and
 
     l           v_a / (v_a + v_e / n) on dev, the reliability of the differences between runs
     l (x_M - x) expected lead of the m runs over the mean run: the best linear prediction (Henderson, 1975)
@@ -98,7 +98,7 @@ class PointNoise:
     """Noise of one run's P and S due to its seed, per point.
 
     ``variance`` is the variance due to the seed, ``reliability`` the reliability of differences between runs; both
-    (points, 2). ``degrees`` is the minimum of the degrees of freedom.
+    (points, 2). ``degrees`` is the minimum of their degrees of freedom.
     """
 
     variance: Float64Array
@@ -124,7 +124,7 @@ def noise_text(*, has_seeds: bool) -> str:
 
 
 def _pooled(configurations: Sequence[Replicated], key: Hashable | None) -> list[RunNoise | None]:
-    """Return the pooled noise of P and of S, over the points of one key, or over all if it is None."""
+    """Return the pooled noise of P and of S, over the points with this key, or over all points if it is None."""
     noises = []
     for score in (0, 1):
         pooled = []

@@ -1,14 +1,14 @@
-"""Differences between points, and which of several exceed noise.
+"""Differences between points, and tests of which differences exceed noise.
 
-Points on the same queries are compared query by query. Papers on retrieval instead apply a two-proportion z-test to P; here
-it includes the design effect of sentences that share a query. With uniform rank weights, P is the share of n k retrieved
-sentences that have the query's label. The k sentences of a query are correlated, so they carry less information than k
-independent ones. Notation:
+Points scored on the same queries are compared query by query. Papers on retrieval instead apply a two-proportion
+z-test to P; the test here includes the design effect of sentences that share a query. With uniform rank weights, P is
+the share of n k retrieved sentences that have the query's label. The k sentences of a query are correlated, so they
+carry less information than k independent ones. Notation:
 
     p, n, k   P of a row, its queries, and the sentences retrieved for each
     s^2       variance of P over queries
     D         design effect (Kish, "Survey Sampling", 1965, chapter 5): s^2 over the binomial variance p (1 - p) / k
-    p_0       share of the sentences of both rows together
+    p_0       P over the sentences of both rows together
     z         (p_1 - p_2) / sqrt(p_0 (1 - p_0) (D_1 / (n_1 k_1) + D_2 / (n_2 k_2)))
 
 For independent sentences, D = 1 and z is the textbook statistic.
@@ -71,8 +71,8 @@ def _p_value(differences: Float64Array) -> float:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values adjusted by Holm's step-down method (1979), in the given order.
 
-    With probability 1 - alpha, all differences with an adjusted p-value below alpha are real. The i-th smallest of m is
-    multiplied by m - i + 1, and none is smaller than the one before it.
+    With probability 1 - alpha, all differences with an adjusted p-value below alpha are real. The i-th smallest of m
+    p-values is multiplied by m - i + 1, and raised to the previous adjusted p-value if that is larger.
     """
     count = len(p_values)
     adjusted = [1.0] * count
@@ -104,7 +104,7 @@ class Proportion:
 
     @property
     def design_effect(self) -> float | None:
-        """Design effect, or None if the deviation is unknown or 0, or all sentences agree."""
+        """Design effect, or None if the deviation is unknown or 0, or if P is 0 or 1."""
         binomial = self.share * (1 - self.share) / self.k
         if not self.deviation or not binomial:
             return None

@@ -28,8 +28,8 @@ class PointUncertainty(ScoreIntervals):
     """Uncertainty of a front member; the intervals reflect the sampling of queries.
 
     ``stability`` is the share of resamples of the queries in which the point is on the front of all points compared. It
-    is not the probability that the point is truly on the front: a point that got there by luck is there in most
-    resamples too. ``knee_share`` is the share of resamples in which it is the knee.
+    is not the probability that the point is truly on the front: a point that is on it by luck is also on it in
+    most resamples. ``knee_share`` is the share of resamples in which it is the knee.
     """
 
     stability: float
@@ -51,7 +51,7 @@ class Floor:
 
     @property
     def is_better(self) -> bool:
-        """Whether the upper bound of the difference is below 0, so the probe without training is better."""
+        """Whether the upper bound of the difference is below 0, so the probe on the untuned encoder is better."""
         return self.interval.high < 0
 
 
@@ -90,7 +90,7 @@ class FrontUncertainty:
 
 @dataclass(frozen=True)
 class FrontQueryScores:
-    """P and S (points, 2, queries) of all points used to judge a front on one split, with the role of each.
+    """P and S (points, 2, queries) of all points used to judge a front on one split, and their roles.
 
     ``members`` are the rows of the front, and ``counting`` are those that meet the constraints. ``rivals`` are the rows
     of all points produced by trials, members included. ``oracle`` and ``floor`` (the linear probe) may be empty, and
@@ -112,7 +112,7 @@ class FrontQueryScores:
 
     @property
     def judged(self) -> list[int]:
-        """Ascending rows of all points that are not just rivals."""
+        """Rows of all points that are not just rivals, in ascending order."""
         others = [] if self.reference is None else [self.reference]
         return sorted({*self.members, *self.oracle, *self.floor, *others})
 
@@ -194,7 +194,7 @@ def _score_intervals(front: FrontQueryScores) -> dict[PointName, ScoreIntervals]
 
 
 def _retentions(similarity: Float64Array, front: FrontQueryScores) -> Sequence[Interval | None]:
-    """Return the retentions for S (points, queries), each None if the reference's S is unknown."""
+    """Return the intervals of retention for S (points, queries), each None if the reference's S is unknown."""
     if front.reference is None:
         return [None] * len(similarity)
     ratios = interval.of_ratios(similarity, front.scores[front.reference, 1])

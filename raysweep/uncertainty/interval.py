@@ -30,7 +30,7 @@ class Interval:
         return self.low <= value <= self.high
 
     def within(self, low: float, high: float) -> "Interval":
-        """Return the interval clipped to a range that the score cannot leave."""
+        """Return the interval clipped to the range of possible scores."""
         return Interval(min(max(self.low, low), high), min(max(self.high, low), high))
 
 

@@ -28,9 +28,9 @@ def _best_before(scores: Float64Array) -> Float64Array:
 
 
 def dominated(members: Float64Array, others: Float64Array) -> NDArray[np.bool_]:
-    """Return a mask of ``members`` (resamples, members, 2) that one of ``others`` (resamples, others, 2) dominates.
+    """Return a mask of ``members`` (resamples, members, 2) dominated by any of ``others`` (resamples, others, 2).
 
-    Means of equal scores from two matrix products differ by rounding, and count as equal.
+    Means of equal scores from two matrix products may differ by rounding; they count as equal.
     """
     polarities = np.ascontiguousarray(others[..., 0])
     similarities = np.ascontiguousarray(others[..., 1])
@@ -63,7 +63,7 @@ def hypervolumes(points: Float64Array, references: Float64Array) -> Float64Array
 
 
 def _areas_above_zero(points: Float64Array) -> Float64Array:
-    """Return the areas as sums of strips by decreasing P; a strip's height is the increase in the best S so far."""
+    """Return the areas as sums of strips, from high to low P; a strip's height is the increase in the best S so far."""
     order = np.argsort(-points[..., 0], axis=-1)
     in_order = np.take_along_axis(points, order[..., None], axis=1)
     polarity, similarity = in_order[..., 0], in_order[..., 1]

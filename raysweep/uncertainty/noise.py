@@ -23,7 +23,7 @@ Functional = Callable[[Float64Array], Float64Array]
 
 @dataclass(frozen=True)
 class SeedSamples:
-    """Sampled effects of other seeds: deviations (resamples, points, 2), and the degrees of freedom of their size."""
+    """Sampled effects of other seeds: deviations (resamples, points, 2), and their variance's degrees of freedom."""
 
     deviations: Float64Array
     degrees: float

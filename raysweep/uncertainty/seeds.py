@@ -1,7 +1,7 @@
-"""Noise of seeds alongside noise of queries: crossed random effects, with the seed variance pooled over configurations.
+"""Seed noise alongside query noise: crossed random effects, with the seed variance pooled over configurations.
 
 Notation, after Searle, Casella and McCulloch, "Variance Components" (1992), chapter 4, for two crossed random factors
-without repetition, since each run is scored on the same queries:
+without replication, since each run is scored on the same queries:
 
     r, n        runs of a configuration, and queries
     x_sq        score of run s on query q: mean + a_s + b_q + e_sq, with variances v_a, v_b, v_e
@@ -11,7 +11,7 @@ without repetition, since each run is scored on the same queries:
     x..         overall mean, with variance v_a / r + v_b / n + v_e / (r n) = v_a / r + E[MS_q] / (r n)
 
 v_a is estimated by (MS_s - MS_e) / n and averaged over configurations, because two or three runs of one configuration
-contain almost no information about it. The degrees of freedom of the sum of two variances are Satterthwaite's (1946).
+contain almost no information about it. The degrees of freedom of the sum of two variances follow Satterthwaite (1946).
 """
 
 import math

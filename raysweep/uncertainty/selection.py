@@ -42,7 +42,7 @@ class Drop:
 
 
 def optimism(candidates: Float64Array, seed: int, select: Selection = non_dominated) -> Float64Array:
-    """Return the excess (2,) in P and S of selected points on the queries used to select them over other queries.
+    """Return the excess (2,) of selected points' P and S on the queries used for selection over those on other queries.
 
     ``candidates`` (points, 2, queries) are all points that may be selected. The excess is averaged over the selected
     points, then over folds.

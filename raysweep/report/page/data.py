@@ -52,7 +52,8 @@ def page_data(summary: Summary, readings: Readings | None = None) -> Json:
 def reading_values(readings: Readings, members: Iterable[Point], label_names: Sequence[str]) -> Json:
     """Return queries, the sentences retrieved by the reference and each member, and each sentence's text once.
 
-    ``retrieved`` has, by point and query, the indexes of sentences, best first, and their cosines under the reference.
+    ``retrieved`` holds, for each point and query, the indices of sentences, best first, and their cosines under the
+    reference.
     """
     point_names = {member.name: name_of_point(member) for member in members}
     stored = {name: key for name, key in point_names.items() if key in readings.retrieved}
@@ -89,7 +90,7 @@ class _Sentences:
         self.labels: list[str] = []
 
     def index(self, sentence: int) -> int:
-        """Return the index of a sentence, which is added if it is new."""
+        """Return the index of a sentence, adding the sentence if it is new."""
         if sentence not in self._indices:
             self._indices[sentence] = len(self.texts)
             self.texts.append(_text(self._readings.texts, sentence))

@@ -46,7 +46,7 @@ def figure(png: bytes, title: str) -> str:
 
 
 def _shrink(png: bytes) -> bytes:
-    """Reduce a PNG, which is made for print, to ``MAX_WIDTH_PIXELS`` and ``NUM_COLORS``: a tenth of the file size."""
+    """Shrink a PNG made for print to ``MAX_WIDTH_PIXELS`` and ``NUM_COLORS``, which cuts its size to a tenth."""
     from PIL import Image
 
     with Image.open(io.BytesIO(png)) as original:

@@ -20,7 +20,7 @@ TITLE = "Front members"
 
 
 def member_table(summary: Summary) -> str:
-    """Return the table by decreasing similarity on dev; the headings of its guard columns include the limits."""
+    """Return the table, sorted by decreasing similarity on dev; headings of guard columns include the limits."""
     content = front_table(summary)
     minima = {name: score.at_least for member in summary.members for name, score in member.guards.items()}
     columns = []
@@ -73,7 +73,7 @@ def _missed(name: str, score: float, minimum: float) -> str:
 
 
 def _guard_values(measured: GuardScore) -> Json:
-    """Return a guard's score of a member, and its limit, which is None if the sweep sets none."""
+    """Return a member's score under a guard, and the guard's limit, which is None if the sweep sets none."""
     return {
         "name": escape_controls(measured.guard),
         "metric": escape_controls(measured.metric),

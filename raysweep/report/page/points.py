@@ -83,7 +83,7 @@ class ShownPoints:
 
 
 def compared_points(summary: Summary, split: ScoredSplit) -> Json:
-    """Return the oracle by increasing bonus, the reference, the baselines and the constraints on a split.
+    """Return the oracle in order of increasing bonus, the reference, the baselines and the constraints on a split.
 
     Each is empty or None if it is not stored. The chart draws the constraints as lines.
     """

@@ -51,7 +51,7 @@ class Material:
     front_png: bytes
     progress_png: bytes
     origin: Origin = field(default_factory=Origin)
-    importances: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by target, by parameter
+    importances: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # keyed by target, then parameter
     readings: Readings | None = None
 
 
@@ -93,7 +93,7 @@ def sections(material: Material) -> list[str]:
 
 
 def _table_section(content: TableSection, name: str = "") -> str:
-    """Return a section. Links point to its ``name``, which by default derives from its title."""
+    """Return a section. Links point to its ``name``, which by default is derived from its title."""
     title = content.title
     if not content.table.rows:
         return ""
@@ -240,7 +240,7 @@ def _hyperparameters(summary: Summary) -> str:
 
 
 def importance_table(importances: Mapping[str, Mapping[str, float]]) -> str:
-    """Return a table of parameters by decreasing share of the objective's variance; empty if there are no shares."""
+    """Return a table of parameters, sorted by decreasing share of the objective's variance; empty without shares."""
     targets = ("objective", *TARGET_TITLES)
     names = dict.fromkeys(name for target in targets for name in importances.get(target, {}))  # ordered, distinct
     if not names:

@@ -101,7 +101,7 @@ def trial_values(summary: Summary, indices: Mapping[Point, int]) -> list[Json]:
 
 @dataclass(frozen=True)
 class Column:
-    """A column; the page's script identifies it by ``key``, a field of a trial or ``parameter`` and its index."""
+    """A column; the page's script identifies it by ``key``: a field of a trial, or ``parameter`` and an index."""
 
     key: str
     name: str
@@ -183,7 +183,7 @@ class RungCount:
 
 
 def rung_counts(trials: Sequence[TrialSummary]) -> list[RungCount]:
-    """Return the counts by increasing step, without replicates."""
+    """Return the counts in order of increasing step, excluding replicates."""
     counts: dict[int, RungCount] = {}
     for trial_summary in trials:
         if trial_summary.trial.replicate_of is not None:

@@ -67,7 +67,7 @@ class Clock:
 
     now: Callable[[], float] = time.monotonic
     _at: float = field(default=-1.0, init=False)  # time of the last timed event, in seconds of the sweep
-    _seen_at: float = field(default=0.0, init=False)  # when that event was first seen, by ``now``
+    _seen_at: float = field(default=0.0, init=False)  # when that event was first seen, in the time of ``now``
 
     def seconds(self, events: list[Event], *, is_running: bool) -> float:
         """Return the running time of a sweep with these events, or the time of its last event unless it ``is_running``."""
@@ -82,7 +82,7 @@ def look(run: Folder, ledger: GrowingLedger, clock: Clock) -> Moment:
     """Return the current state of a run.
 
     Raises:
-        InputError: If there is no run, if it is damaged, or if it ended before it started.
+        InputError: If there is no run, if it is damaged, or if it ended before the sweep started.
     """
     has_driver = is_held(run, LEDGER)  # checked first, so that a ledger without a driver is final when it is read
     try:

@@ -22,7 +22,7 @@ COLUMNS = ("", "trial", "rung", "kind", "P", "S", "retention", "configuration")
 TEXT_COLUMNS = ("", "kind", "configuration")
 
 GAP = 2  # characters between two columns
-MIN_CONFIGURATION = 10  # minimum characters for a configuration
+MIN_CONFIGURATION = 10  # minimum width of a configuration, in characters
 
 PLOT_HEIGHT = 16
 MIN_PLOT_HEIGHT = 8
@@ -102,10 +102,10 @@ def _trials_and_front(summary: Summary) -> Iterator[str]:
 
 
 def _table(summary: Summary, num_members: int, width: int) -> Table:
-    """Return a table of the front by decreasing similarity.
+    """Return a table of the front, sorted by decreasing similarity.
 
-    If members are left out, it shows the ends, the knee, the best, and then those nearest to the ends. Configurations
-    are cut if the table would be wider than ``width``.
+    If members are left out, it shows the ends, the knee, the best member, and then those nearest to the ends.
+    Configurations are cut if the table would be wider than ``width``.
     """
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, show_edge=False)
     for column in COLUMNS:
