@@ -1,7 +1,7 @@
 """Sweeps on Ray for sentence embeddings that preserve both class and meaning.
 
 ``raysweep.__all__`` is the public API. Each name is imported on first use, so that ``import raysweep`` is fast. The
-packages below are implementation: see the architecture page of the documentation.
+subpackages are implementation details; the architecture page of the documentation describes them.
 """
 
 from importlib import import_module

@@ -1,6 +1,7 @@
 """Shared exceptions.
 
-The user can fix the cause of an :class:`InputError`, so it ends with one clear message, exit code 2 and no traceback.
+The user can fix the cause of an :class:`InputError`, so the command exits with one clear message, code 2 and no
+traceback.
 """
 
 import difflib
@@ -13,7 +14,7 @@ class InputError(ValueError):
 
 
 class DamagedError(InputError):
-    """An unreadable stored file without which its run can still be shown."""
+    """A stored file that cannot be read; its run can still be shown without it."""
 
 
 class ReplayError(Exception):
@@ -23,7 +24,7 @@ class ReplayError(Exception):
 def exception_line(traceback: str) -> str:
     """Return the exception in a traceback's text, with the first line of its message.
 
-    Later lines are omitted, since they may be advice, as in CUDA errors. For a text without frames, return its last
+    Later lines are omitted, since they may be advice, as in CUDA errors. If the text has no frames, return its last
     line.
     """
     lines = traceback.rstrip().splitlines() or [""]

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 ABSENT = "–"  # noqa: RUF001 (an en dash reads as an empty cell)
 
-# Control characters except tabs and line ends are shown as their pictures. Those without a picture, line separators,
-# direction overrides (which display text in another order) and halves of surrogate pairs (which cannot be encoded) are
-# shown as the replacement character.
+# Control characters except tabs and line ends are shown as Unicode control pictures. Those without one, line
+# separators, direction overrides (which display text in a different order) and halves of surrogate pairs (which cannot
+# be encoded) are shown as the replacement character.
 _CONTROL_PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n\r"} | {0x7F: "\u2421"}
 _SEPARATORS_AND_DIRECTIONS = (*range(0x2028, 0x202F), *range(0x2066, 0x206A))
 _ESCAPED = {

@@ -82,7 +82,7 @@ class _StageClock:
         return f"{self.name}: {counted}, {pace}, {left} left"
 
     def _rate(self, done: int) -> float | None:
-        """Return the rows per second since the first completed rows, or None before there are more."""
+        """Return the rows per second since the first completed rows, or None until more rows are completed."""
         now = time.monotonic()
         if done and self.first_at is None:
             self.first_done, self.first_at = done, now
@@ -99,7 +99,7 @@ class _LastingConsole(Console):
 
 
 class ConsoleDisplay(Display):
-    """Display on a rich console; for commands this is standard error, which leaves standard output to results.
+    """Display on a rich console; for commands this is standard error, so that standard output contains only results.
 
     The status is a bar at the bottom of a terminal. Elsewhere, as in a log file, it is a line every
     ``seconds_between_lines``.
@@ -217,7 +217,7 @@ def quiet() -> Iterator[tuple[Display, Log]]:
         yield ConsoleDisplay(_LastingConsole(file=stream, emoji=False, **options)), log
     finally:
         log.close()
-        with contextlib.suppress(OSError):  # unwritten lines on a full disk
+        with contextlib.suppress(OSError):  # a full disk can leave lines unwritten
             stream.close()
         os.close(stdout)
         os.close(stderr)
@@ -225,7 +225,7 @@ def quiet() -> Iterator[tuple[Display, Log]]:
 
 
 def in_main_thread() -> bool:
-    """Return whether this is the main thread, which receives signals and alone may set their handlers."""
+    """Return whether this is the main thread, the only thread that receives signals and may set their handlers."""
     return threading.current_thread() is threading.main_thread()
 
 
@@ -233,7 +233,7 @@ def in_main_thread() -> bool:
 def undisturbed(when: bool = True) -> Iterator[None]:
     """Ignore Ctrl-C and SIGTERM in this context, for short work that must not be left incomplete.
 
-    Has no effect unless ``when`` is true, or outside the main thread, which alone may set signal handlers.
+    Has no effect if ``when`` is false, or outside the main thread, since only the main thread may set signal handlers.
     """
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, signal.SIG_IGN) for number in numbers] if when and in_main_thread() else []
@@ -252,7 +252,7 @@ class _Interruption:
 
 
 def interrupt() -> None:
-    """Raise KeyboardInterrupt from a signal handler; within :func:`uninterrupted`, only at its end."""
+    """Raise KeyboardInterrupt from a signal handler; within :func:`uninterrupted`, raise it when the context ends."""
     if not _Interruption.is_deferred:
         raise KeyboardInterrupt
     _Interruption.is_pending = True

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from raysweep.data.prepared import Prepared
 
 Overrides = Mapping[str, Any] | Iterable[tuple[str, Any]]
-"""Values by dotted key path. Strings are parsed as YAML, as on the command line; other values are used as is."""
+"""Values keyed by dotted key path. Strings are parsed as YAML, as on the command line; other values are used as is."""
 
 
 def load_sweep(space: str | Path, overrides: Overrides = ()) -> LoadedSweep:
     """Load a sweep by the name of a shipped space, such as ``"demo"``, or by its YAML file, with overrides.
 
-    Only the file is read. ``config`` of the result is the complete configuration, ``space`` the search space.
+    Only the file is read. The result's ``config`` is the complete configuration, and its ``space`` is the search space.
 
     Raises:
         InputError: If a value is invalid; the message names file, line or key, value and what is allowed.
@@ -76,14 +76,14 @@ def run_sweep(
 ) -> RunResults:
     """Run a complete sweep: prepare, search, and score the front on test. The results are stored in ``storage.runs``.
 
-    A KeyboardInterrupt ends the search; the results contain the finished rungs, and :func:`resume_run` continues. If
-    too many trials fail, the ``status`` of the results is ``failed``.
+    A KeyboardInterrupt ends the search; the results contain the finished rungs, and :func:`resume_run` continues the
+    run. If too many trials fail, the ``status`` of the results is ``failed``.
 
     Args:
         sweep: The sweep to run.
         warm_start: Folders or URIs of older runs, possibly with other data or models, from which the sampler learns.
-        on_progress: A callback that receives a :class:`raysweep.Progress` for each line and each status change, such
-            as ``print``.
+        on_progress: A callback, such as ``print``, that receives a :class:`raysweep.Progress` for each line and each
+            status change.
 
     Raises:
         InputError: If the sweep's file, data or encoder is invalid.
@@ -100,7 +100,7 @@ def run_sweep(
 def resume_run(
     folder: str | Path, overrides: Overrides = (), *, take_over: bool = False, on_progress: "OnProgress | None" = None
 ) -> RunResults:
-    """Resume a run that was interrupted, killed or reached its budget, with permitted changes.
+    """Resume a run that was interrupted or killed, or that reached its budget, with permitted changes.
 
     Args:
         folder: The folder or URI of the run.
@@ -178,7 +178,7 @@ def open_prepared(path: str | Path) -> "Prepared":
 
 
 def trial_config(**parameters: Any) -> TrialConfig:
-    """Return a trial's configuration; omitted parameters take their defaults, those of losses from the table of losses.
+    """Return a trial's configuration; omitted parameters, including those of the loss, take their defaults.
 
     Raises:
         InputError: If a value is invalid; the message names the parameter, its value and what is allowed.

@@ -1,4 +1,4 @@
-"""Progress of long-running work as a callback, for scripts and notebooks."""
+"""Progress of long-running work, reported to a callback, for scripts and notebooks."""
 
 import time
 from collections.abc import Callable

@@ -78,7 +78,7 @@ class RunResults:
 
     @property
     def front(self) -> pd.DataFrame:
-        """Return the front, selected on dev, with one row per member, by decreasing similarity.
+        """Return the front, selected on dev, with one row per member in order of decreasing similarity.
 
         ``point`` is the name for :func:`raysweep.export_point`. ``trial``, ``step``, ``kind``, ``value`` and ``width``
         identify the encoder. ``is_knee``, ``is_best`` (by the objective) and ``is_feasible`` (meets the constraints)
@@ -111,7 +111,7 @@ class RunResults:
     def trials(self) -> pd.DataFrame:
         """Return a row per trial: ``trial``, ``status``, ``reason``, costs, and its parameters as ``config_...``.
 
-        ``num_rungs`` is the maximum number of rungs; :attr:`rungs` has those that were reached.
+        ``num_rungs`` is the maximum number of rungs; :attr:`rungs` lists the rungs that were reached.
         """
         import pandas as pd
 
@@ -130,9 +130,9 @@ class RunResults:
 
     @property
     def calibrations(self) -> pd.DataFrame:
-        """Return a row per rung and split of trials with a softmax head: temperature, cross-entropy, calibration error.
+        """Return temperature, cross-entropy and calibration error per rung and split for trials with a softmax head.
 
-        ``cross_entropy_before`` and ``error_before`` are the values before temperature scaling. On test, only rungs of
+        ``cross_entropy_before`` and ``error_before`` are the values before temperature scaling. On test, only rungs on
         the front have a row.
         """
         return _frame(Calibration, self._stored.calibrations)

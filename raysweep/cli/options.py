@@ -68,7 +68,7 @@ def check_not_empty(flag: str, text: str) -> str:
 
 
 def parse_positive_integers(flag: str, text: str) -> list[int]:
-    """Parse positive integers that are separated by commas."""
+    """Parse positive integers separated by commas."""
     return [parse_positive_integer(flag, part) for part in text.split(",")]
 
 
@@ -95,7 +95,7 @@ def check_one_of(flag: str, text: str, allowed: Sequence[Choice]) -> Choice:
 
 
 def parse_where(arguments: Sequence[str]) -> dict[str, str]:
-    """Parse the options ``--where COLUMN=VALUE`` to values by column."""
+    """Parse the options ``--where COLUMN=VALUE`` into values keyed by column."""
     values: dict[str, str] = {}
     for text in arguments:
         column, equals, value = text.partition("=")

@@ -1,4 +1,4 @@
-"""YAML documents that know the line of every key, so that errors can name file, line and key."""
+"""YAML documents that record the line of every key, so that errors can name file, line and key."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -257,7 +257,7 @@ def join_key(key: str, problem: str) -> str:
 def unknown_key(key: str, allowed: Iterable[str], inner: Iterable[str] = ()) -> str:
     """Return the error message for an unknown key, with the nearest allowed key or ``inner`` path as a suggestion."""
     names = sorted(allowed)
-    paths: dict[str, str] = {}  # by last key
+    paths: dict[str, str] = {}  # keyed by the last key
     for path in inner:
         last = path.rpartition(".")[2]
         paths[last] = f"{paths[last]} or {path}" if last in paths else path

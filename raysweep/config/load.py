@@ -19,7 +19,7 @@ from raysweep.storage.location import is_file
 
 _SOURCES = ("data.train", "data.dev", "data.test")
 _PROMPTS = ("model.prompt", "reference.prompt", "examples.encoder.prompt", "baselines.setfit.prompt")
-_NULLS = ("~", "null", "Null", "NULL")  # YAML's
+_NULLS = ("~", "null", "Null", "NULL")  # YAML's spellings of null
 
 Override = tuple[str, str]
 """The dotted path of a key and the YAML value that replaces the one in the file."""
@@ -29,7 +29,7 @@ Override = tuple[str, str]
 class LoadedSweep:
     """A sweep's file with its overrides applied.
 
-    ``document`` knows the origin of each key, for error messages. ``warnings`` has one line for each setting without
+    ``document`` records the origin of each key, for error messages. ``warnings`` has one line for each setting without
     effect, and for each entry of the file's ``first`` that is missing from ``config`` or repeated.
     """
 

@@ -71,7 +71,7 @@ _SIAMESE_COSINE = "SiameseDistanceMetric.COSINE_DISTANCE"
 
 
 NEGATIVES = ("all", "other_class")
-"""Negatives of an anchor in ``multiple_negatives``: the other positives in the batch, all or only of other classes."""
+"""Negatives of an anchor in ``multiple_negatives``: all other positives in the batch, or only those of other classes."""
 
 
 LOSSES: Mapping[str, Loss] = MappingProxyType(

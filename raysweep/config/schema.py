@@ -1,7 +1,7 @@
 """JSON schema of a sweep's YAML file, for completion and validation in editors.
 
-The schema is generated from the models that read the file, so it covers every key. It does not enforce rules about
-several keys, such as which parameters belong to a loss.
+The schema is generated from the models that read the file, so it covers every key. It does not enforce rules that
+involve several keys, such as which parameters belong to a loss.
 """
 
 import re
@@ -103,7 +103,7 @@ def _parameter(name: str, field: Schema) -> Schema:
 
 
 def _allowed(name: str) -> Schema:
-    """Return the constraints that the model checks in code and its own schema lacks."""
+    """Return the constraints that the model checks in code and that its own schema lacks."""
     if name == "loss":
         return {"enum": list(LOSSES)}
     if name == "schedule":

@@ -46,7 +46,7 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Range:
-    """Any number from ``low`` to ``high``, both included, optionally on a logarithmic scale or integers only."""
+    """Any number from ``low`` to ``high``, inclusive, optionally on a logarithmic scale or restricted to integers."""
 
     low: float
     high: float
@@ -128,7 +128,7 @@ _MOST_MEMORY: Mapping[str, Callable[[list[Any]], Any]] = {
     "average_decay": max,
     "dropout": max,
 }
-"""The choice among a parameter's values that uses the most memory."""
+"""Functions that choose, from the values of a parameter, the one that uses the most memory."""
 
 
 @dataclass(frozen=True)
@@ -190,12 +190,12 @@ class Space:
         return tuple(name for name in dict.fromkeys(names_of(self.parameters)) if len(self.values(name)) > 1)
 
     def values(self, name: str) -> list[Any]:
-        """Return every value that a parameter may take; for a range, its two ends."""
+        """Return every value that a parameter may take; for a range, its two bounds."""
         return values_of(self.parameters, name)
 
 
 def num_configurations(parameters: Parameters) -> float:
-    """Return the number of different configurations, infinite if a parameter is a range."""
+    """Return the number of different configurations, or infinity if any parameter is a range."""
     count: float = 1
     for parameter in parameters.values():
         if isinstance(parameter, Range):
@@ -277,7 +277,7 @@ def find(parameters: Parameters, name: str) -> Iterator[Parameter]:
 
 
 def values_of(parameters: Parameters, name: str) -> list[Any]:
-    """Return every value that a parameter may take, anywhere in the space; for a range, its two ends."""
+    """Return every value that a parameter may take, anywhere in the space; for a range, its two bounds."""
     values: list[Any] = []
     for parameter in find(parameters, name):
         if isinstance(parameter, Fixed):

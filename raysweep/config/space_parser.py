@@ -202,7 +202,7 @@ _REQUIRED: dict[str, dict[str, Any]] = {
 def _check_losses(document: Document, parameters: Parameters) -> None:
     """Raise if a loss has parameters of other losses, or values outside its range.
 
-    Parameters of class probabilities are only allowed under softmax, unless they are 0.
+    Parameters that require class probabilities are allowed only under softmax, unless they are 0.
     """
     shared = {name: parameter for name, parameter in parameters.items() if name in LOSS_PARAMETERS}
     losses = parameters["loss"]
@@ -240,7 +240,7 @@ def _check_loss_parameter(document: Document, path: KeyPath, loss: str, values: 
 
 
 def _check_budgets(document: Document, config: SweepConfig, space: Space) -> None:
-    """Check that every trial is evaluated at the same numbers of examples, at which trials are compared."""
+    """Check that all trials are evaluated after the same numbers of examples, since they are compared at these."""
     path = ("space", "examples_per_rung")
     parameters = find(space.parameters, "examples_per_rung")
     if any(isinstance(parameter, Range) for parameter in parameters):

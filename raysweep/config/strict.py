@@ -14,7 +14,7 @@ class StrictModel(BaseModel):
 
 
 def explain(error: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str:
-    """Return a readable message for one of pydantic's validation errors of ``model``."""
+    """Return a readable message for one of pydantic's validation errors for ``model``."""
     value = error["input"]
     match error["type"]:
         case "extra_forbidden":
@@ -33,7 +33,7 @@ def explain(error: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str
 
 
 def allowed_values(message: str) -> str:
-    """Return the values that a message of pydantic allows: "greater than 0" for "Input should be greater than 0"."""
+    """Return the allowed values from a pydantic message: "greater than 0" from "Input should be greater than 0"."""
     _, _, allowed = message.replace("dictionary", "mapping").partition(" should ")
     return allowed.removeprefix("be ").removeprefix("have ") or message
 

@@ -523,7 +523,7 @@ class SweepConfig(StrictModel):
 
     @property
     def limits(self) -> list[str]:
-        """Return the limits of the search other than its trials, and the minimum scores, by the keys of the file."""
+        """Return the limits of the search, except the number of trials, and the minimum scores, each with its key."""
         plateau = self.early_stopping.plateau
         limits = {key: getattr(self.budget, key) for key in ("minutes", "cpu_hours", "gpu_hours", "money")}
         limits["plateau of trials"] = plateau and plateau.trials

@@ -170,9 +170,10 @@ class TrialConfig(StrictModel):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Return the values that differ from their defaults, which a trial's seed is derived from.
+        """Return the values that differ from their defaults, from which the trial's seed is derived.
 
-        A new parameter moves no seed, and neither does a default that is written out. So defaults never change.
+        Adding a parameter does not change any seed, nor does writing out a default. Defaults must therefore never
+        change.
         """
         defaults = {name: field.default for name, field in type(self).model_fields.items()}
         defaults |= loss_defaults(self.loss)
@@ -200,7 +201,7 @@ def loss_defaults(loss: str) -> dict[str, Any]:
 
 
 def trial_config(values: dict[str, Any]) -> TrialConfig:
-    """Return a validated trial configuration; omitted parameters of the loss take the defaults of the table of losses.
+    """Return a validated trial configuration; omitted parameters of the loss take their defaults from its table.
 
     Raises:
         InputError: If a value is invalid; the message names the parameter, its value and what is allowed.

@@ -14,7 +14,7 @@ _TARGETS = ("same_class_cosine", "other_class_cosine")  # of scored pairs
 
 
 class _Unused(NamedTuple):
-    """A setting, and another one that keeps it from having an effect."""
+    """A setting, and the other setting that prevents it from having an effect."""
 
     setting: KeyPath
     cause: KeyPath
@@ -24,8 +24,8 @@ class _Unused(NamedTuple):
 def warn_of_unused(document: Document, config: SweepConfig, space: Space) -> Iterator[str]:
     """Yield a warning for each setting that has no effect although the user may expect one.
 
-    Settings that are off or at their defaults do not count, nor do settings of the file if an override of the cause
-    has superseded them.
+    Settings that are off or at their defaults do not count. Neither do settings that have no effect because of an
+    override, unless they are overridden too.
     """
     in_config = (unused for unused in _find_unused(config, space) if _is_changed(config, unused.setting))
     for setting, cause, why in (*in_config, *_find_unused_in_space(space)):

@@ -23,7 +23,7 @@ BUCKET_SECONDS = 2.0  # the same in a bucket
 
 
 def parse_try(text: str) -> Request:
-    """Parse the YAML of ``--try`` to a request to try a configuration.
+    """Parse the YAML of ``--try`` into a request to try a configuration.
 
     Raises:
         InputError: If the text is not a mapping of plain, finite values.
@@ -74,7 +74,7 @@ def send(run: Folder, request: Request, seconds: float) -> Answer | None:
 
 
 def _find_in_ledger(run: Folder, identity: str) -> Answer:
-    """Return the answer to a request whose driver has ended, from the ledger.
+    """Look up in the ledger the answer to a request whose driver has ended.
 
     Raises:
         InputError: If the ledger does not contain the request.

@@ -53,7 +53,7 @@ class RequestQueue:
         return identity
 
     def pending(self) -> list[QueuedRequest]:
-        """Return the oldest unanswered requests by increasing ID, at most ``MAX_PER_POLL``."""
+        """Return the oldest unanswered requests in order of increasing ID, at most ``MAX_PER_POLL``."""
         names = sorted(name for name in self._run.names(FOLDER) if re.fullmatch(rf"{IDENTITY}\.json", name))
         requests: list[QueuedRequest] = []
         for name in filter(self._is_plain_file, names):
@@ -69,7 +69,7 @@ class RequestQueue:
         return requests
 
     def _is_plain_file(self, name: str) -> bool:
-        """Return whether a listed file is a plain file, unlike links, which may point outside the run, and pipes."""
+        """Return whether a listed file is a plain file, not a pipe or a link, which may point outside the run."""
         if isinstance(self._run, BucketFolder):
             return True
         path = self._run.path / FOLDER / name

@@ -25,7 +25,7 @@ class ReachedLimit(NamedTuple):
 
 @dataclass
 class CostTracker:
-    """Costs by trial, checked against the budget's limits."""
+    """The cost of each trial, checked against the budget's limits."""
 
     budget: BudgetConfig
     cpus: float  # per trial
@@ -33,7 +33,7 @@ class CostTracker:
     trials: dict[int, Cost] = field(default_factory=dict)
     total: Cost = field(default_factory=Cost)
     last_node: Node = field(default_factory=Node)  # the assumed node of a trial that has not reported its own
-    _named_as_free: set[str] = field(default_factory=set)  # node types with a warning
+    _named_as_free: set[str] = field(default_factory=set)  # node types already warned about
 
     def trial_cost(self, trial: int) -> Cost:
         """Return a trial's cost so far."""

@@ -8,7 +8,7 @@ from raysweep.config.sweep import ResourcesConfig
 
 FIRST_PAUSE_SECONDS = 2.0
 MAX_PAUSE_SECONDS = 30.0
-PATIENCE_SECONDS = 600.0  # maximum time of failing storage without a rung from any trial
+PATIENCE_SECONDS = 600.0  # maximum time for which storage may fail without a rung from any trial
 MIN_FAILED = 3  # minimum number of failed trials before their share is meaningful
 MAX_STARTS_ON_DEAD_NODES = 20  # in a row; after more, the trial is assumed to kill its nodes
 

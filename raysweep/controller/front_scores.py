@@ -95,7 +95,7 @@ class FrontScores:
             self._sweep.display.warn(f"test: trial {rung.trial} not scored at rung {rung.step} (reason={reason})")
 
     def lose(self, rung: FrontRung, loss: Loss) -> None:
-        """Queue a rung again after it lost its worker, or give it up after too many losses."""
+        """Queue a rung again after it lost its worker, or give up on it after too many losses."""
         if loss.blame == Blame.STORAGE:
             self._sweep.pause(loss.reason)
         if reason := self._failures.count((rung.trial, rung.step), loss):

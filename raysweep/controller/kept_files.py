@@ -2,8 +2,8 @@
 
 Scores are kept for points near the front and for the other runs of their configurations. Workers store one file per rung
 before they report the rung. A rung's file is removed once all its points are dropped; at the end of a session, the
-remaining points are packed into a few files. The front only grows, so a point that is no longer near it never will be
-again, and the time of this check does not matter.
+remaining points are packed into a few files. The front only advances, so a point that is no longer near it will
+never be near it again, and the time of this check does not matter.
 """
 
 import contextlib
@@ -144,9 +144,9 @@ class KeptScores:
     def __init__(self, run: Folder, num_queries: int) -> None:
         self._run = run
         self._num_queries = num_queries
-        self._near: dict[PointName, Pair] = {}  # P and S by name, three standard errors higher
-        self._repeats: set[PointName] = set()  # points of replicates, far from the front, with an original near it
-        self._original_of: dict[int, int] = {}  # original trials by replicate
+        self._near: dict[PointName, Pair] = {}  # P and S by name, raised by three standard errors
+        self._repeats: set[PointName] = set()  # points of replicates far from the front whose originals are near it
+        self._original_of: dict[int, int] = {}  # original trial of each replicate
         self._rungs: dict[Rung, _RungScores] = {}  # rungs with at least one kept point
         self._front: list[Pair] = []  # the front of the last comparison with all points
 
@@ -222,7 +222,7 @@ class KeptScores:
             self._remove(split, [file for file in files if not _is_part(file) and file not in needed])
 
     def pack(self, warn: Callable[[str], None]) -> None:
-        """Pack the kept scores into a few files. If the process is killed here, duplicates are left, which count once."""
+        """Pack the kept scores into a few files. If the process is killed here, duplicates remain but count once."""
         for split in _SPLITS:
             try:
                 self._pack(split)
@@ -252,7 +252,7 @@ class KeptScores:
                 batch_bytes = 0
         if batch:
             self._write_part(split, batch)
-        # Old parts go first: as long as other files remain, the next session packs again.
+        # Old parts are removed first: as long as other files remain, the next session packs again.
         self._remove(split, [file for file in packed_files if _is_part(file)])
         self._remove(split, [file for file in packed_files if not _is_part(file)])
 

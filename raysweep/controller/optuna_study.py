@@ -1,4 +1,4 @@
-"""An Optuna study of the sweep on disk, for ``optuna-dashboard RUN/study.journal``.
+"""An on-disk Optuna study of the sweep, for ``optuna-dashboard RUN/study.journal``.
 
 The study is a copy; the ledger is the source of truth.
 """

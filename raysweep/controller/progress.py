@@ -40,7 +40,7 @@ class Verdict(NamedTuple):
 
 
 class Progress:
-    """Progress by trial number, which it forwards to the scheduler and the study."""
+    """Progress keyed by trial number, which is also forwarded to the scheduler and the study."""
 
     def __init__(self, budget: BudgetConfig, scheduler: Scheduler, study: StudyFile) -> None:
         self.configs: dict[int, TrialConfig] = {}  # by trial, in order of start
@@ -66,7 +66,7 @@ class Progress:
         self.configs[trial.number] = config
         if trial.replicate_of is None:
             self.num_rungs[trial.number] = self._budget.rungs_of(config.examples_per_rung)
-        else:  # compared at an equal budget, under the schedule of a complete trial
+        else:  # a replicate ends at its original's last rung, under the schedule of a complete trial
             self.num_rungs[trial.number] = self.steps_done(trial.replicate_of)
         self._study.begin(trial)
 

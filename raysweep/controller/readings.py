@@ -64,7 +64,7 @@ class ReadingsWriter:
             self.run.keep(FILE, stored.without_texts().content())
 
     def _retrieved(self, front: Sequence[Point]) -> dict[PointName, Retrieved]:
-        """Return the retrieved sentences of the reference and the front, as far as they are known."""
+        """Return the retrieved sentences of the reference and the front that are known."""
         retrieved = self._stored_before() | self._read(REFERENCE_FILE)
         for folder in sorted({_folder_of(point) for point in front}):
             retrieved |= self._read(f"{folder}/{reading_file(self.split)}")
@@ -127,7 +127,7 @@ class ReadingsWriter:
 def most_different(ids: npt.NDArray[np.integer], seed: int) -> list[int]:
     """Return the rows of the ``MAX_SHOWN`` queries for which points retrieve the largest number of distinct sentences.
 
-    ``ids`` has the shape (points, queries, k). Ties are broken at random, by ``seed``.
+    ``ids`` has the shape (points, queries, k). Ties are broken at random, using ``seed``.
     """
     num_points, num_queries, k = ids.shape
     by_query = np.sort(ids.transpose(1, 0, 2).reshape(num_queries, num_points * k), axis=1)

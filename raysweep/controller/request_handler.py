@@ -20,7 +20,7 @@ ENDED = (TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED)
 
 
 class RequestHandler:
-    """A handler of requests. ``new_requests`` returns the new ones, and ``queue`` takes the answers."""
+    """A handler of requests. ``new_requests`` returns unhandled requests, and ``queue`` takes the answers."""
 
     def __init__(self, sweep: Sweep, queue: RequestQueue, new_requests: Callable[[], Iterable[QueuedRequest]]) -> None:
         self._sweep, self._queue, self._new_requests = sweep, queue, new_requests
@@ -141,7 +141,7 @@ class RequestHandler:
         return None
 
     def _problem_of_try(self, values: Mapping[str, object]) -> str | None:
-        """Return the problem unless a configuration is in the space and new, and trials are left to start."""
+        """Return the problem if a configuration is not in the space or not new, or if no trials are left to start."""
         scheduler = self._sweep.scheduler
         if not values:
             return "--try is empty; allowed: a mapping such as {loss: triplet, margin: 0.1}"

@@ -168,7 +168,8 @@ def check_links(run: Folder) -> None:
 def check_rungs(run: Folder, results: Results, examples_per_rung: Mapping[int, int]) -> None:
     """Raise ``InputError`` if the ledger lost rungs: a trial may have stored at most one rung that the ledger lacks.
 
-    A worker stores a rung's checkpoint and weights before the driver records the rung. ``examples_per_rung`` is by trial.
+    A worker stores a rung's checkpoint and weights before the driver records the rung. ``examples_per_rung`` is keyed by
+    trial.
     """
     ledger = ledger_location(run)
     num_rungs = dict.fromkeys(examples_per_rung, 0)
@@ -235,7 +236,7 @@ def read_state(place: str) -> RunState:
 
 
 def check_changes(before: SweepConfig, after: SweepConfig, run: str) -> None:
-    """Raise ``InputError`` with the list of settings that differ and may not, apart from the space."""
+    """Raise ``InputError`` with the list of settings, except the space, that differ but may not change."""
     differences = _differences(before.model_dump(mode="json"), after.model_dump(mode="json"))
     wrong = [f"{key} was {old!r} and is {new!r}" for key, old, new in differences if not _may_change(key)]
     if wrong:
@@ -323,7 +324,7 @@ def load_resumed(
     *,
     take_over: bool = False,
 ) -> tuple[LoadedSweep, Resumed]:
-    """Return the sweep and the state to resume a run with, and lock the run for this process.
+    """Lock a run for this process, and return its sweep and the state to resume from.
 
     The settings come from the file ``space``, by default the run's own, with ``overrides`` applied. ``say`` and
     ``take_over`` are as in :class:`Resumed`. If the run was moved, its artifacts are looked up next to it.

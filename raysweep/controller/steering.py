@@ -1,4 +1,4 @@
-"""The effective user requests to a running sweep."""
+"""The user requests to a running sweep that are in effect."""
 
 from dataclasses import dataclass, field
 

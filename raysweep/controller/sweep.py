@@ -1,7 +1,8 @@
-"""A running sweep: assigns trials and records rungs. Every event is in the ledger before it takes effect. No Ray.
+"""A running sweep: assigns trials and records rungs. Every event is in the ledger before it takes effect.
 
 :class:`raysweep.search.scheduler.Scheduler` decides which trials run and which are paused. This module manages the ledger,
 the weights on disk, the costs and the display. A sweep is resumed with :meth:`Sweep.replay`, which replays its ledger.
+Independent of Ray.
 """
 
 import contextlib
@@ -52,7 +53,7 @@ SLOWEST_RUNGS = 10  # time limit of a rung, as a multiple of the slowest rung so
 MIN_RUNG_LIMIT_SECONDS = 1800.0
 PAUSED = Verdict(TrialStatus.INTERRUPTED, "the sweep is paused")
 STOPPED = Verdict(TrialStatus.STOPPED, "requested with raysweep control")
-NODES_COUNTED_SECONDS = 300.0  # interval between events with node time, which is the most that a kill loses of the bill
+NODES_COUNTED_SECONDS = 300.0  # interval between events with node time; a kill loses at most this much of the bill
 
 
 @dataclass
@@ -92,7 +93,7 @@ class Sweep:
         self._failures = Failures(self.config.resources)
         self._slowest_rung_seconds = 0.0  # of this session
         self.short_of_memory: set[int] = set()  # trials that ran out of memory in this session
-        self._num_defects = 0  # trials that failed in this session, without diverged ones
+        self._num_defects = 0  # trials that failed in this session, except diverged ones
         self._started_at = time.monotonic()  # as if all sessions had run without a break
         self._stopped_at: float | None = None  # when the sweep's clock was stopped, on the monotonic clock
         self.meter = NodeMeter(self.config.budget)  # fed by the code that connects to a cluster
@@ -135,7 +136,7 @@ class Sweep:
 
     @property
     def front(self) -> list[Point]:
-        """Return the non-dominated points of all rungs on dev, by decreasing similarity."""
+        """Return the non-dominated points of all rungs on dev, in order of decreasing similarity."""
         return self.progress.front
 
     @property
@@ -346,7 +347,7 @@ class Sweep:
         self.show()
 
     def lose(self, number: int, loss: Loss) -> None:
-        """Queue a trial that lost its worker to resume from its checkpoint, or end it after too many losses.
+        """Queue a trial that lost its worker, to be resumed from its checkpoint, or end it after too many losses.
 
         A storage failure pauses the sweep.
 

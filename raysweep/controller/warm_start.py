@@ -32,7 +32,7 @@ class Observation:
     """An older trial with scores rescaled for the new sweep's sampler."""
 
     values: Mapping[str, Any]
-    fronts: Mapping[int, tuple[Pair, ...]]  # non-dominated points so far, by increasing number of examples seen
+    fronts: Mapping[int, tuple[Pair, ...]]  # non-dominated points so far, in order of examples seen
     status: TrialStatus  # completed or stopped
 
     @property
@@ -43,7 +43,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """The observations of older runs. ``first`` are indices of those to try before the sampler's first proposal."""
+    """The observations of older runs. ``first`` are indices of the ones to try before the sampler's first proposal."""
 
     observations: list[Observation]
     first: list[int]

@@ -20,7 +20,7 @@ KINDS: tuple[str, ...] = (
 
 @dataclass
 class Entry:
-    """The total cost of the trials of one of the KINDS, or of all. ``saved_seconds`` is the time saved by early stopping."""
+    """The total cost of all trials or of one of the KINDS. ``saved_seconds`` is the time saved by early stopping."""
 
     kind: str
     num_trials: int = 0
@@ -75,7 +75,7 @@ def build_account(results: Results) -> Account:
 
 
 def _rungs_done(results: Results) -> dict[int, int]:
-    """Return the number of finished rungs by trial."""
+    """Return the number of finished rungs of each trial."""
     num_rungs = {trial.trial: 0 for trial in results.trials}
     for rung in results.rungs:
         num_rungs[rung.trial] = max(rung.step, num_rungs[rung.trial])

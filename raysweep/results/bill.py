@@ -8,7 +8,10 @@ from raysweep.results.types import NodeTime, Results
 
 @dataclass(frozen=True)
 class Bill:
-    """The bill of a sweep. ``nodes`` are by type and price; ``trials`` is the money charged to trials for their shares."""
+    """The bill of a sweep.
+
+    ``nodes`` has one entry per type and price; ``trials`` is the money charged to trials for their shares.
+    """
 
     nodes: tuple[NodeTime, ...]
     trials: float

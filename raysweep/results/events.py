@@ -259,7 +259,7 @@ class ReplicatesAveraged(Event):
 class PointsScored(Event):
     """Operating points outside rungs were scored: the reference, the oracle, the baselines, or front members on test.
 
-    With front members, ``calibration`` is that of their rung's softmax head on test, and ``labeled`` are the rung's points
+    For front members, ``calibration`` is that of their rung's softmax head on test, and ``labeled`` are the rung's points
     that use the pool's labels.
     """
 
@@ -296,7 +296,7 @@ class GuardsMeasured(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class NodesCounted(Event):
-    """The cluster's node time since the last such event was recorded, including prepare, at the current prices."""
+    """The cluster's node time since the last such event, including ``prepare``, was recorded at the current prices."""
 
     kind = "nodes"
 
@@ -305,7 +305,7 @@ class NodesCounted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class StageBegan(Event):
-    """A stage after the search started, with ``count`` scores to come: of rungs on ``test`` or of members by ``guards``.
+    """A stage after the search started. It yields ``count`` scores: of rungs on test, or of front members by guards.
 
     The event is only used to display progress.
     """

@@ -146,7 +146,9 @@ def load_events(place: Path | Folder) -> list[Event]:
     """
     run = as_folder(place)
     try:
-        noted = read_noted(run)  # first: a running sweep renews the lease only after it has written the events
+        noted = read_noted(
+            run
+        )  # read before the ledger: a running sweep renews the lease only after it has written the events
         content = read_log(run, NAME)
     except FileNotFoundError:
         raise
@@ -171,7 +173,7 @@ class GrowingLedger:
 
     def __init__(self, run: Folder) -> None:
         self.run = run
-        self.events: list[Event] = []  # as of the last read
+        self.events: list[Event] = []  # events up to the last read
         self._content = b""
 
     def read(self) -> bool:

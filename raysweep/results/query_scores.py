@@ -235,7 +235,7 @@ def _parse_names(array: npt.NDArray[Any]) -> tuple[PointName, ...]:
 
 
 def near_front(points: Sequence[Point], front: Sequence[Point], num_queries: int) -> npt.NDArray[np.bool_]:
-    """Return a mask (points,) of the points within three standard errors of the front. Both are on dev.
+    """Return a mask (points,) of the points within three standard errors of the front, all on dev.
 
     The standard error of a score is its standard deviation over queries divided by the square root of their number.
     """
@@ -270,8 +270,8 @@ def kept_names(results: Results) -> set[PointName]:
 def load_query_scores(run: Folder, results: Results) -> Mapping[ScoredSplit, QueryScores]:
     """Return the stored scores of a run by split. ``results`` are those of the run.
 
-    The rows of a split are the reference, the oracle by bonus, the probe by value, then the trials' points by name, as far
-    as they are stored. On test, only members of the front have scores.
+    The rows of a split are the reference, the oracle's points sorted by bonus, the probe's points sorted by value, and
+    the trials' points sorted by name, if they are stored. On test, only members of the front have scores.
 
     Raises:
         DamagedError: If a file is damaged or its scores differ from those in the ledger.
@@ -284,7 +284,7 @@ def load_query_scores(run: Folder, results: Results) -> Mapping[ScoredSplit, Que
 def load_readable_scores(
     run: Folder, results: Results
 ) -> tuple[dict[ScoredSplit, QueryScores], dict[ScoredSplit, str]]:
-    """Return the scores like :func:`load_query_scores`, without damaged splits, and the error message of each of these."""
+    """Return the scores of the undamaged splits, and the error message for each damaged split."""
     kept = kept_names(results)
     readable: dict[ScoredSplit, QueryScores] = {}
     damage: dict[ScoredSplit, str] = {}

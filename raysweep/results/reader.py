@@ -115,10 +115,12 @@ class _Tables:
     rungs: list[Rung] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     labeled: list[Point] = field(default_factory=list)
-    means: dict[int, tuple[Mean, ...]] = field(default_factory=dict)  # by original; a later event replaces them
-    nodes: dict[tuple[str, float | None], NodeTime] = field(default_factory=dict)  # by type and price
-    guards: dict[tuple[object, ...], GuardScore] = field(default_factory=dict)  # by member and guard
-    calibrations: dict[tuple[object, ...], Calibration] = field(default_factory=dict)  # by rung and split
+    means: dict[int, tuple[Mean, ...]] = field(
+        default_factory=dict
+    )  # keyed by original trial; a later event replaces them
+    nodes: dict[tuple[str, float | None], NodeTime] = field(default_factory=dict)  # keyed by type and price
+    guards: dict[tuple[object, ...], GuardScore] = field(default_factory=dict)  # keyed by member and guard
+    calibrations: dict[tuple[object, ...], Calibration] = field(default_factory=dict)  # keyed by rung and split
     config_digests: list[str] = field(default_factory=list)
     stage: Stage | None = None
     status: str = "running"
@@ -271,5 +273,5 @@ class _Tables:
                 self.trials[number] = interrupted
 
     def all_means(self) -> tuple[Mean, ...]:
-        """Return the means of all trials with replicates, by increasing trial number."""
+        """Return the means of all trials with replicates, in order of trial number."""
         return tuple(mean for _, means in sorted(self.means.items()) for mean in means)

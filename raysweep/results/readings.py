@@ -9,7 +9,7 @@ is stored.
 ``sentence_ids``, ``sentence_labels`` (sentences,) of all retrieved sentences
 ``positions``                         (points, queries, k) indices into ``sentence_ids``, best first
 ``cosines``                           (points, queries, k) under the reference in multiples of 1/32767, int16
-``texts``                             JSON as bytes: texts by sentence id, ``{}`` if ``report.texts`` is false
+``texts``                             JSON as bytes: texts keyed by sentence id, ``{}`` if ``report.texts`` is false
 """
 
 import io
@@ -35,7 +35,7 @@ FOLDER = "readings"
 FILE = f"{FOLDER}/front.npz"
 
 REFERENCE_FILE = f"{FOLDER}/reference.npz"
-"""The file with the :class:`Reading` of the reference, relative to the run. Each rung of the front has a similar file."""
+"""The file, relative to the run, with the :class:`Reading` of the reference. Each rung on the front has a similar file."""
 
 REFERENCE: PointName = (None, None, "reference", None)
 
@@ -59,9 +59,9 @@ class Retrieved:
 class Readings:
     """The sentences that the reference and members of the front retrieve for the queries of a split.
 
-    ``query_labels`` (queries,) and ``labels``, by sentence id, are indices into the run's label names. ``shown`` are indices
-    of at most 48 queries, those with the most different readings first. ``texts`` are the original texts of the shown
-    queries and their retrieved sentences by sentence id, or empty if the run stores no texts.
+    ``query_labels`` (queries,) and ``labels``, keyed by sentence id, are indices into the run's label names. ``shown`` are
+    indices of at most 48 queries, those with the most different readings first. ``texts`` are the original texts of the
+    shown queries and of their retrieved sentences, keyed by sentence id; empty if the run stores no texts.
     """
 
     split: ScoredSplit

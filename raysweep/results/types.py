@@ -15,7 +15,7 @@ LOCAL = "local"  # node type if the cluster does not define any
 ScoredSplit = Literal["dev", "test"]
 
 BASELINES = ("probe", "setfit", "published")
-"""Kinds of baseline points, which no trial made and fronts are compared with; see :mod:`raysweep.ray_tune.baselines`."""
+"""Kinds of baseline points, made without trials, for comparison with fronts; see :mod:`raysweep.ray_tune.baselines`."""
 
 PointKey = tuple[str, float | None]  # kind and value of an operating point
 
@@ -41,7 +41,7 @@ class RunInfo:
     schema: int = SCHEMA
     constraints: Mapping[str, float] = field(default_factory=dict)  # minimum scores of a point, if set
     packages: Mapping[str, str] = field(default_factory=dict)  # package versions on the driver's machine, by name
-    guards: Mapping[str, float | None] = field(default_factory=dict)  # minimum of a front member by guard, if any
+    guards: Mapping[str, float | None] = field(default_factory=dict)  # minimum score of front members, keyed by guard
     prompt: str = ""  # prefix of every sentence embedded by the model
     reference_prompt: str = ""  # the same for the reference encoder
     searched: tuple[str, ...] = ()  # parameters with more than one value in the space
@@ -62,7 +62,7 @@ class RungProgress:
 
     @property
     def seconds_left(self) -> float:
-        """Return the estimated seconds until the rung's last example, without its evaluation."""
+        """Return the estimated seconds until the rung's last example, excluding the evaluation."""
         return (self.num_examples - self.num_seen) / self.examples_per_second
 
 
@@ -73,7 +73,7 @@ class Point:
     ``kind`` is one of :mod:`raysweep.evaluation.operating_points` (``plain`` is the unmodified tuned encoder; ``labeled``
     points use the pool's labels and are stored separately), ``reference`` (R itself), ``oracle`` (the limit that no encoder
     can exceed) or one of ``BASELINES``. ``value`` is the kind's parameter, or None. ``trial`` and ``step`` are None for
-    points that no trial made. ``width`` is the embedding's dimension, or None for the oracle. ``accuracy`` is the share of
+    points outside trials. ``width`` is the embedding's dimension, or None for the oracle. ``accuracy`` is the share of
     queries whose label wins the vote of the retrieved sentences, or None for the oracle and published scores. Standard
     deviations are 0 if only means are known. ``label`` distinguishes SetFit models and published scores, and is None for
     all other kinds.
@@ -109,7 +109,7 @@ def key_name(key: PointKey) -> str:
 
 
 def point_values(point: Point) -> dict[str, Any]:
-    """Return a point as stored in a ``rung`` event: without trial and step, which the event has, and without label."""
+    """Return a point as stored in a ``rung`` event: without label, and without trial and step, which are in the event."""
     values = dataclasses.asdict(point)
     del values["trial"], values["step"], values["label"]
     return json.loads(json.dumps(values, allow_nan=False))  # type: ignore[no-any-return]
@@ -131,7 +131,7 @@ def point_problem(values: Mapping[str, Any]) -> str | None:
 
 
 def objective(point: Point, polarity_weight: float, similarity: str) -> float:
-    """Return ``polarity_weight * P + (1 - polarity_weight) * S``, with retention for S if ``similarity`` is "retention"."""
+    """Return ``polarity_weight * P + (1 - polarity_weight) * S``, with retention as S if ``similarity`` is "retention"."""
     other = point.retention if similarity == "retention" else point.similarity
     return polarity_weight * point.polarity + (1 - polarity_weight) * other
 
@@ -167,7 +167,7 @@ class Calibration:
 
 
 def calibration_values(calibration: Calibration) -> dict[str, Any]:
-    """Return a calibration as stored in a ``rung`` event: without trial and step, which the event has."""
+    """Return a calibration as stored in a ``rung`` event: without trial and step, which are in the event."""
     values = dataclasses.asdict(calibration)
     del values["trial"], values["step"]
     return values
@@ -219,7 +219,7 @@ class Trial:
 class Mean:
     """Means and sample standard deviations of one operating point of a trial on dev over several runs."""
 
-    trial: int  # the original
+    trial: int  # the original trial
     step: int
     kind: str
     value: float | None

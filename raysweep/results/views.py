@@ -11,7 +11,7 @@ from raysweep.results.types import Calibration, Mean, Point, Results, Trial, Tri
 
 
 def resume_options(results: Results) -> str:
-    """Return the options that ``raysweep run --resume RUN`` needs to continue a sweep with this status."""
+    """Return the options that ``raysweep run --resume RUN`` needs, given the status of the sweep, to continue it."""
     more = {"budget": " --budget.KEY TOTAL", "plateau": " --early_stopping.plateau null"}
     return more.get(results.status, "")
 
@@ -36,7 +36,7 @@ def averaged(results: Results) -> list[Point]:
 
 def _mean_accuracies(results: Results) -> dict[tuple[int, int | None, str, float | None], float]:
     """Return the mean accuracies, if known, of each trial's points on dev over the counted runs of its configuration."""
-    original_of = {}  # original trials by counted run
+    original_of = {}  # original trial of each counted run
     for trial in results.trials:
         if counts(trial):
             original_of[trial.trial] = trial.trial if trial.replicate_of is None else trial.replicate_of
@@ -71,7 +71,7 @@ MAIN_PARAMETERS = ("loss", "margin", "scale", "learning_rate", "freezing", "batc
 
 
 def front_points(points: Iterable[Point]) -> list[Point]:
-    """Return the trials' non-dominated points on dev by decreasing similarity, which are the candidates for selection."""
+    """Return the candidates for selection: trials' non-dominated points on dev, in order of decreasing similarity."""
     candidates = [point for point in points if point.split == "dev" and point.trial is not None]
     kept = non_dominated([(point.polarity, point.similarity) for point in candidates])
     return sorted((candidates[i] for i in kept), key=lambda point: (-point.similarity, point.polarity))

@@ -58,7 +58,7 @@ class StorageError(OSError, InputError):
 
 @dataclass(frozen=True)
 class Stored:
-    """An object as read: its bytes, the tag of this version, and its modification time by the store's clock."""
+    """An object as read: its bytes, the tag of this version, and its modification time on the store's clock."""
 
     content: bytes
     tag: dict[str, str]
@@ -159,7 +159,7 @@ class Bucket:
         return self._persist_writing(put)
 
     def files(self, prefix: str = "") -> dict[str, FileStat]:
-        """Return the objects whose names begin with ``prefix/``, or all of them, by name, sorted."""
+        """Return the objects whose names begin with ``prefix/``, or all objects, keyed and sorted by name."""
 
         def list_files() -> dict[str, FileStat]:
             files = {}
@@ -172,7 +172,7 @@ class Bucket:
         return dict(sorted(files.items()))
 
     def sizes(self, prefix: str = "") -> dict[str, int]:
-        """Return the sizes of these objects in bytes."""
+        """Return the sizes in bytes of the objects that :meth:`files` returns."""
         return {name: stat.num_bytes for name, stat in self.files(prefix).items()}
 
     def size_of(self, name: str) -> int | None:
@@ -184,7 +184,7 @@ class Bucket:
         return num_bytes
 
     def delete(self, names: Iterable[str]) -> None:
-        """Remove those of the objects that exist."""
+        """Remove objects; missing ones are ignored."""
         present = list(names)
         if present:
             with suppress(FileNotFoundError):
@@ -318,7 +318,7 @@ def _profile_credentials() -> Any:
     try:
         from botocore.exceptions import BotoCoreError
         from obstore.auth.boto3 import Boto3CredentialProvider
-    except ImportError:  # no boto3
+    except ImportError:  # boto3 is not installed
         if is_named:
             names = " or ".join(name for name in _PROFILE_VARIABLES if name in os.environ)
             raise InputError(f"{names}: requires the package boto3: pip install 'raysweep[s3]'") from None

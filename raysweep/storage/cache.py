@@ -1,7 +1,7 @@
 """Local copies of artifacts in an object store, under their names. The least recently used copies are evicted.
 
 A copy is downloaded under a hidden name, ``.NAME.`` followed by eight hexadecimal digits, and renamed to such a name
-again before it is removed. So a killed process leaves partial copies under hidden names only.
+again before it is removed. A killed process therefore leaves partial copies only under hidden names.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from raysweep.storage.scratch import cache_folder
 
 LIMIT_VARIABLE = "RAYSWEEP_CACHE_GIB"
 DEFAULT_GIB = 50.0
-MANIFEST = "artifact.json"  # the file of an artifact that is stored last and removed first
+MANIFEST = "artifact.json"  # an artifact's file that is stored last and removed first
 
 _in_use: dict[Path, IO[bytes]] = {}  # shared locks, held until this process ends
 
@@ -119,7 +119,7 @@ def _make_room(place: Path, num_bytes: int) -> None:
 
 
 def _eviction_key(copy: Path) -> tuple[bool, float]:
-    """Return the sort key of copies, first to be removed first: partial copies, then the least recently used."""
+    """Return the sort key that orders copies for removal: partial copies, then the least recently used."""
     try:
         last_used = copy.stat().st_mtime
     except OSError:  # another process has removed it, or finished its download
@@ -128,7 +128,7 @@ def _eviction_key(copy: Path) -> tuple[bool, float]:
 
 
 def check_room(folder: Folder, names: Iterable[str]) -> None:
-    """Raise InputError if artifacts in an object store that trials use together are larger than the cache limit."""
+    """Raise InputError if the artifacts that trials use from an object store exceed the cache limit in total."""
     if isinstance(folder, LocalFolder):  # local artifacts are used in place
         return
     num_bytes = sum(sum(folder.sizes(name).values()) for name in set(names))

@@ -282,7 +282,7 @@ class BucketFolder:
         return {file[skip:]: stat for file, stat in files.items() if len(file) > skip}
 
     def object_name(self, name: str) -> str:
-        """Return the name in the bucket of ``name`` in this folder."""
+        """Return the object name, within the bucket, of ``name`` in this folder."""
         return "/".join(part for part in (self.prefix, name) if part)
 
     def _stored(self, name: str) -> dict[str, int]:

@@ -27,7 +27,7 @@ SECONDS = 120.0  # duration of a lease, counted from its arrival at the store
 USUAL_ATTEMPT_SECONDS = 60.0  # leases are proportionally longer if attempts at a request may take longer than this
 MAX_SECONDS = 86_400.0  # longer durations in a stored lease count as damaged
 RENEW_SECONDS = 20.0
-NOTICE_SECONDS = 5.0  # within which a holder stops after it finds its lease taken over
+NOTICE_SECONDS = 5.0  # within which a holder stops after it finds that its lease was taken over
 TURN_SECONDS = 30.0  # the longest that others wait for a turn whose holder was killed
 TURN_RENEW_SECONDS = 5.0
 CLOCK_SECONDS = 2.0  # maximum error of a store's times, which are rounded to seconds
@@ -59,7 +59,7 @@ class Lease:
     session: str = field(default_factory=lambda: uuid.uuid4().hex)
     note: dict[str, Any] | None = field(default_factory=dict)
     _tag: dict[str, str] = field(default_factory=dict, repr=False)
-    _held_until: float = field(default=0.0, repr=False)  # by the monotonic clock
+    _held_until: float = field(default=0.0, repr=False)  # on the monotonic clock
     _problem: StorageError | None = field(default=None, repr=False)  # why the last renewal failed
     _lost_to: str | None = field(default=None, repr=False)
     _stop: threading.Event = field(default_factory=threading.Event, repr=False)
@@ -69,7 +69,7 @@ class Lease:
         """Acquire the lease, and return the last holder's note, or None if the lease was damaged.
 
         If another process holds the lease, wait until it expires, and report the holder and the time. With
-        ``take_over``, take the lease away from the holder, which stops it.
+        ``take_over``, take the lease away from the holder, which then stops.
         """
         noted: dict[str, Any] | None = {}
         taken_from: str | None = None  # the previous holder, which may not have noticed yet
@@ -141,8 +141,8 @@ class Lease:
         """Return as soon as the lease lasts longer than a request may take; until then, wait for its renewal.
 
         Raises:
-            StorageError: If another process has taken the lease over, if it was removed, or if it cannot be renewed:
-                for as long as the bucket's patience, or for a permanent reason.
+            StorageError: If another process has taken the lease over, if it was removed, or if it cannot be renewed,
+                either permanently or for longer than the bucket's patience.
         """
         is_reported = False
         began = _clock()
@@ -218,7 +218,7 @@ def _say_nothing(text: str) -> None:
 
 
 def _clock() -> float:
-    """Return a monotonic time in seconds that includes the time when the machine is suspended."""
+    """Return a monotonic time in seconds that includes time during which the machine is suspended."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -233,7 +233,7 @@ def read_note(bucket: Bucket, name: str) -> dict[str, Any] | None:
 
 
 def is_live(bucket: Bucket, name: str) -> bool:
-    """Return whether a process holds a lease, or held it so recently that it may still do so.
+    """Return whether a process holds a lease, or held it so recently that it may still hold it.
 
     This compares with the local clock and writes nothing.
     """

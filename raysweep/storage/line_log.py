@@ -35,7 +35,7 @@ class LineLog(Protocol):
         """Return why this process no longer holds the log, or None if no other process has taken it over."""
 
     def open(self) -> bytes:
-        """Acquire the log for this process and return its content. No line changes.
+        """Acquire the log for this process and return its content. The lines do not change.
 
         Raises:
             InputError: If another process holds the log.
@@ -51,7 +51,7 @@ class LineLog(Protocol):
         """Move a truncated line, found in place of line ``number``, to ``NAME.unfinished``."""
 
     def note(self, values: dict[str, Any]) -> None:
-        """Record the progress of the work, for ``noted`` of the next process that opens the log."""
+        """Record the progress of the work, which the next process that opens the log reads as ``noted``."""
 
     def close(self) -> None:
         """Release the log for other processes."""
