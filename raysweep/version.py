@@ -20,7 +20,7 @@ PACKAGES = (
 
 
 def installed() -> dict[str, str]:
-    """Return the versions of Python and of the installed packages in ``PACKAGES``, by name."""
+    """Return the versions of Python and of the installed packages in ``PACKAGES``, keyed by name."""
     versions = {"Python": platform.python_version()}
     for name in PACKAGES:
         try:

@@ -218,7 +218,7 @@ class Document:
 
 
 def _find_key(name: str, mapping: Mapping[Any, Any]) -> Any:
-    """Return the key of the mapping whose text is ``name``, such as the number 16; ``name`` itself if it is missing."""
+    """Return the mapping's key with the text ``name``, such as the number 16, or ``name`` itself if the key is missing."""
     return next((key for key in mapping if str(key) == name), name)
 
 

@@ -1,6 +1,6 @@
 """Freezing levels: the parameters that each level freezes, derived from ``model.named_parameters()``.
 
-The levels are named as in the adiabatic-tuning paper. Each is a superset of the one before:
+The levels are named as in the adiabatic-tuning paper. Each is a superset of the previous one:
 
 ``none``         nothing
 ``emb.base``     the word, position (absolute or relative) and token type tables
@@ -82,7 +82,7 @@ def is_recognized(names: Sequence[str]) -> bool:
 
 
 def levels(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the levels of an encoder that leave something to train, each a superset of the one before.
+    """Return the levels of an encoder that leave something to train, each a superset of the previous one.
 
     Raises:
         InputError: If the encoder's structure is not recognized.

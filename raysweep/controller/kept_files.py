@@ -57,7 +57,7 @@ class WeightStore:
     def __init__(self, run: Path | Folder, limit: int) -> None:
         self._run = as_folder(run)
         self._limit = limit
-        self._sizes: dict[str, int] = {}  # bytes by folder
+        self._sizes: dict[str, int] = {}  # bytes, keyed by folder
 
     def select_stored(self, front: Sequence[Point]) -> list[Point]:
         """Return the points whose weights are stored."""
@@ -144,7 +144,7 @@ class KeptScores:
     def __init__(self, run: Folder, num_queries: int) -> None:
         self._run = run
         self._num_queries = num_queries
-        self._near: dict[PointName, Pair] = {}  # P and S by name, raised by three standard errors
+        self._near: dict[PointName, Pair] = {}  # P and S raised by three standard errors, keyed by name
         self._repeats: set[PointName] = set()  # points of replicates far from the front whose originals are near it
         self._original_of: dict[int, int] = {}  # original trial of each replicate
         self._rungs: dict[Rung, _RungScores] = {}  # rungs with at least one kept point
@@ -209,7 +209,7 @@ class KeptScores:
         return emptied
 
     def _original(self, name: PointName) -> PointName | None:
-        """Return the point that this one repeats with another seed, or None."""
+        """Return the point that this one repeats with a different seed, or None."""
         trial, step, kind, value = name
         original = None if trial is None else self._original_of.get(trial)
         return None if original is None else (original, step, kind, value)

@@ -16,7 +16,7 @@ class NodeMeter:
         self._budget = budget
         self._lock = threading.Lock()
         self._seen_at: float | None = None  # on the monotonic clock
-        self._up: Mapping[str, int] = {}  # node counts by type at the last observation
+        self._up: Mapping[str, int] = {}  # node counts at the last observation, keyed by type
         self._booting: Mapping[str, int] = {}
         self._up_seconds: dict[str, float] = defaultdict(float)
         self._boot_seconds: dict[str, float] = defaultdict(float)
@@ -33,7 +33,7 @@ class NodeMeter:
             self._up, self._booting = up, booting
 
     def take(self) -> tuple[NodeTime, ...]:
-        """Return the node time by type since the last call, up to the last observation."""
+        """Return the node time of each type since the last call, up to the last observation."""
         with self._lock:
             types = sorted({*self._up_seconds, *self._boot_seconds})
             times = []

@@ -72,7 +72,7 @@ class StudyFile:
         self._study.tell(number, values, OPTUNA_STATES[status])
 
     def _set_constraints(self, number: int, missed: dict[str, float]) -> None:
-        """Store by how much a trial's best point violates each constraint, replacing earlier values.
+        """Store the amounts by which a trial's best point violates the constraints, replacing earlier values.
 
         The values are a list, Optuna's format from before constraints had names. Optuna still reads it, and
         optuna-dashboard reads nothing else.
@@ -89,7 +89,7 @@ class StudyFile:
 
 
 def shortfalls(objective: Objective, point: Pair) -> dict[str, float]:
-    """Return by how much a point violates each constraint, in Optuna's convention: at most 0 if it is met."""
+    """Return the amount by which a point violates each constraint; as in Optuna, at most 0 if it is met."""
     polarity, similarity = point
     missed_by = {}
     if objective.min_polarity:

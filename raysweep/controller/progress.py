@@ -40,10 +40,10 @@ class Verdict(NamedTuple):
 
 
 class Progress:
-    """Progress keyed by trial number, which is also forwarded to the scheduler and the study."""
+    """The progress of each trial, keyed by number and forwarded to the scheduler and the study."""
 
     def __init__(self, budget: BudgetConfig, scheduler: Scheduler, study: StudyFile) -> None:
-        self.configs: dict[int, TrialConfig] = {}  # by trial, in order of start
+        self.configs: dict[int, TrialConfig] = {}  # keyed by trial, in order of start
         self.num_rungs: dict[int, int] = {}  # rungs of a completed trial
         self.front: list[Point] = []
         self.tested: set[PointName] = set()  # points scored on test by an earlier session

@@ -25,7 +25,7 @@ class RequestHandler:
     def __init__(self, sweep: Sweep, queue: RequestQueue, new_requests: Callable[[], Iterable[QueuedRequest]]) -> None:
         self._sweep, self._queue, self._new_requests = sweep, queue, new_requests
         self._served: set[str] = set()  # IDs of requests answered by this session
-        self._decided: dict[str, Answer] = {}  # answers not stored yet, by request ID
+        self._decided: dict[str, Answer] = {}  # answers not stored yet, keyed by request ID
         self._has_warned = False
 
     def serve(self) -> None:

@@ -11,7 +11,7 @@ class Steering:
 
     paused_at: float | None = None  # running time of the sweep in seconds; None if not paused
     workers: int | None = None  # maximum number of concurrent trials, if requested
-    stopping: dict[int, str] = field(default_factory=dict)  # IDs of stop requests by trial
+    stopping: dict[int, str] = field(default_factory=dict)  # IDs of stop requests, keyed by trial
     requests: set[str] = field(default_factory=set)  # IDs of executed requests
 
     @property

@@ -1,4 +1,4 @@
-"""Warm starts from older runs, which may use other data or another model.
+"""Warm starts from older runs, which may use different data or a different model.
 
 Scores are rescaled from the old reference encoder to the new one: P by its relative position between R's P and 1, S by its
 ratio to R's S. Older trials outside the new space are skipped.

@@ -91,7 +91,7 @@ class SessionStarted(Event):
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Parse the event. Raise ``InputError`` if the ledger has another schema version."""
+        """Parse the event. Raise ``InputError`` if the ledger has a different schema version."""
         if values.get("schema") != SCHEMA:
             raise InputError(f"written with schema {values.get('schema')}; this version reads {SCHEMA}")
         if not isinstance(values["config_digest"], str):
@@ -103,9 +103,9 @@ class SessionStarted(Event):
 class TrialStarted(Event):
     """A trial started with a new configuration, or as a replicate.
 
-    ``num_rungs`` is the number of rungs if the trial completes. A replicate repeats the trial ``replicate_of`` with another
-    seed, which is derived from ``run``, numbered from 1. ``origin`` is the origin of a requested configuration: its position
-    under ``first`` or the ID of a request.
+    ``num_rungs`` is the number of rungs if the trial completes. A replicate repeats the trial ``replicate_of`` with a
+    different seed, derived from the replicate's number ``run``, which starts at 1. ``origin`` is the origin of a requested
+    configuration: its position under ``first`` or the ID of a request.
     """
 
     kind = "trial"
@@ -389,7 +389,7 @@ def read_event(values: Mapping[str, Any]) -> Event:
     """Parse an event from the ledger's JSON object.
 
     Raises:
-        InputError: If the ledger has another schema version.
+        InputError: If the ledger has a different schema version.
         ValueError: If the event is invalid, with the reason.
     """
     kind = values["event"]

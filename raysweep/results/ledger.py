@@ -146,9 +146,8 @@ def load_events(place: Path | Folder) -> list[Event]:
     """
     run = as_folder(place)
     try:
-        noted = read_noted(
-            run
-        )  # read before the ledger: a running sweep renews the lease only after it has written the events
+        # The note is read before the ledger: a running sweep renews the lease only after it has written the events.
+        noted = read_noted(run)
         content = read_log(run, NAME)
     except FileNotFoundError:
         raise

@@ -268,7 +268,7 @@ def kept_names(results: Results) -> set[PointName]:
 
 
 def load_query_scores(run: Folder, results: Results) -> Mapping[ScoredSplit, QueryScores]:
-    """Return the stored scores of a run by split. ``results`` are those of the run.
+    """Return the stored scores of a run, keyed by split. ``results`` are the run's own.
 
     The rows of a split are the reference, the oracle's points sorted by bonus, the probe's points sorted by value, and
     the trials' points sorted by name, if they are stored. On test, only members of the front have scores.
@@ -332,7 +332,7 @@ def _load_split(run: Folder, split: ScoredSplit, results: Results, kept: Contain
 
 
 def _scored_points(results: Results, split: ScoredSplit, kept: Container[PointName]) -> dict[PointName, Point]:
-    """Return the ledger's points on a split whose scores may be stored, by name."""
+    """Return the ledger's points on a split whose scores may be stored, keyed by name."""
     scored = {}
     for point in results.points:
         name = name_of_point(point)
@@ -349,7 +349,7 @@ def _order(name: PointName) -> tuple[int, int, int, str, float]:
 
 
 def _contents(run: Folder, folder: str) -> dict[str, bytes]:
-    """Return the contents of a folder's files by name, which a running sweep may replace while they are read."""
+    """Return the contents of a folder's files, keyed by name; a running sweep may replace the files meanwhile."""
     for attempt in range(_TRIES):
         names = sorted(name for name in run.names(folder) if name.endswith(".npz") and not name.startswith("."))
         try:

@@ -134,7 +134,7 @@ class Reading:
 
     @property
     def retrieved(self) -> dict[PointName, Retrieved]:
-        """Return the retrieved sentences by point."""
+        """Return the retrieved sentences of each point."""
         rows = zip(self.names, self.ids, self.cosines, strict=True)
         return {name: Retrieved(ids, cosines) for name, ids, cosines in rows}
 
@@ -152,7 +152,7 @@ def reading_file(split: ScoredSplit) -> str:
 def load_readings(run: Folder, results: Results) -> Readings | None:
     """Return the stored readings of the reference and the front, or None before the end of the first session.
 
-    ``results`` are those of the run.
+    ``results`` are the run's own.
 
     Raises:
         DamagedError: If the file is damaged.

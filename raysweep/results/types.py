@@ -34,13 +34,13 @@ class RunInfo:
     polarity_weight: float
     similarity: str  # measure weighed against polarity in the objective: "similarity" or "retention"
     num_trials: int
-    num_queries: dict[str, int]  # by split
-    num_pool: dict[str, int]  # by split
+    num_queries: dict[str, int]  # keyed by split
+    num_pool: dict[str, int]  # keyed by split
     label_names: tuple[str, ...]
     seed: int
     schema: int = SCHEMA
     constraints: Mapping[str, float] = field(default_factory=dict)  # minimum scores of a point, if set
-    packages: Mapping[str, str] = field(default_factory=dict)  # package versions on the driver's machine, by name
+    packages: Mapping[str, str] = field(default_factory=dict)  # package versions on the driver's machine, keyed by name
     guards: Mapping[str, float | None] = field(default_factory=dict)  # minimum score of front members, keyed by guard
     prompt: str = ""  # prefix of every sentence embedded by the model
     reference_prompt: str = ""  # the same for the reference encoder
@@ -296,15 +296,15 @@ class Results:
     seconds: float
     has_failed_for_good: bool = False  # too many trials, or all, failed
     means: tuple[Mean, ...] = ()  # of trials with replicates
-    nodes: tuple[NodeTime, ...] = ()  # by type and price, if the sweep had prices
+    nodes: tuple[NodeTime, ...] = ()  # one per type and price, if the sweep had prices
     is_paused: bool = False  # by a user request
     workers: int | None = None  # maximum number of concurrent trials, if requested
     guards: tuple[GuardScore, ...] = ()  # of front members, if the sweep had guards
-    calibrations: tuple[Calibration, ...] = ()  # by rung and split
+    calibrations: tuple[Calibration, ...] = ()  # one per rung and split
     labeled: tuple[Point, ...] = ()  # points that use the pool's labels, excluded from ``points`` and from fronts
     stage: Stage | None = None  # current stage; None during the search and after the end
     has_driver: bool | None = None  # whether a process drives the run; None if not checked or unknown
-    config_digests: tuple[str, ...] = ()  # SHA-256 of the settings, by session
+    config_digests: tuple[str, ...] = ()  # SHA-256 of the settings of each session
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ class Folder(Protocol):
         """Return the stored files in a folder and its subfolders, by their names relative to it."""
 
     def sizes(self, name: str = "") -> dict[str, int]:
-        """Return the size in bytes of each of these files."""
+        """Return the size in bytes of each file that :meth:`files` returns."""
 
 
 def open_folder(place: str | Path, on_wait: Callable[[str], None] = print) -> Folder:
@@ -198,7 +198,7 @@ def _flush_one(path: Path) -> None:
     """Flush a file, or the names in a folder."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # do not block on a pipe
-    except FileNotFoundError:  # removed by another process that took the trial over
+    except FileNotFoundError:  # removed by another process that took over the trial
         return
     try:
         os.fsync(descriptor)

@@ -141,7 +141,7 @@ class Lease:
         """Return as soon as the lease lasts longer than a request may take; until then, wait for its renewal.
 
         Raises:
-            StorageError: If another process has taken the lease over, if it was removed, or if it cannot be renewed,
+            StorageError: If another process has taken over the lease, if it was removed, or if it cannot be renewed,
                 either permanently or for longer than the bucket's patience.
         """
         is_reported = False

@@ -32,7 +32,7 @@ class LineLog(Protocol):
 
     @property
     def lost(self) -> str | None:
-        """Return why this process no longer holds the log, or None if no other process has taken it over."""
+        """Return why this process no longer holds the log, or None if no other process has taken over."""
 
     def open(self) -> bytes:
         """Acquire the log for this process and return its content. The lines do not change.
@@ -68,7 +68,7 @@ def line_log(
     """Return the log ``name`` of a folder.
 
     ``say`` is called with a message while the log waits for a store or another process. ``take_over`` takes the log
-    from the process that holds it. ``on_lost`` is called, from another thread, if another process takes the log over.
+    from the process that holds it. ``on_lost`` is called, from another thread, if another process takes over the log.
     """
     if isinstance(folder, BucketFolder):
         return LineObjects(folder, name, say, take_over, on_lost)
