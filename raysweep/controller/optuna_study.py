@@ -52,7 +52,7 @@ class StudyFile:
         self._study.add_trial(begun)
 
     def rung(self, number: int, examples_seen: int, trial: TrialState, objective: Objective) -> None:
-        """Record a rung. ``trial`` has the trial's front so far."""
+        """Record a rung. ``trial.front`` is the trial's front so far."""
         stored = self._trial(number)
         if len(self._proposer.names) == 1:
             (value,) = self._proposer.values(trial.front)

@@ -1,7 +1,7 @@
 """Warm starts from older runs, which may use different data or a different model.
 
-Scores are rescaled from the old reference encoder to the new one: P by its relative position between R's P and 1, S by its
-ratio to R's S. Older trials outside the new space are skipped.
+Scores are rescaled from the old reference encoder to the new one: P keeps its relative position between the reference's
+P and 1, and S its ratio to the reference's S. Older trials outside the new space are skipped.
 """
 
 import json
@@ -43,7 +43,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """The observations of older runs. ``first`` are indices of the ones to try before the sampler's first proposal."""
+    """The observations of older runs. ``first`` holds the indices of those to try before the sampler's first proposal."""
 
     observations: list[Observation]
     first: list[int]
@@ -84,7 +84,7 @@ def _reference_scores(run: Results) -> Pair:
 
 
 def _finished_rungs(run: Results) -> Iterator[tuple[Trial, list[Rung]]]:
-    """Yield the usable trials with their rungs in order, without failed trials and replicates."""
+    """Yield each usable trial with its rungs in order, skipping failed trials and replicates."""
     for trial in run.trials:
         rungs = sorted((rung for rung in run.rungs if rung.trial == trial.trial), key=lambda rung: rung.step)
         if rungs and trial.status != TrialStatus.FAILED and trial.replicate_of is None:

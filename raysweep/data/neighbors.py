@@ -18,7 +18,7 @@ PRODUCTS_AT_ONCE = 2**18  # float64 products in memory at once when cosines are 
 class LabeledVectors:
     """Unit vectors (n, d), float32, with the labels (n,) and duplicate groups (n,) of their sentences.
 
-    Labels are any integers. Rows with the same number in ``duplicate_groups`` hold the same text and are never each
+    Labels can be any integers. Rows with the same number in ``duplicate_groups`` hold the same text and are never each
     other's neighbors.
     """
 

@@ -1,4 +1,4 @@
-"""Output of layouts and their figures into a folder, each file atomically."""
+"""Write layouts and their figures to a folder, replacing each file atomically."""
 
 import os
 import tempfile
@@ -38,9 +38,9 @@ def write_layouts(
     split: ScoredSplit | None = None,
     z_test: str | None = None,
 ) -> Written:
-    """Write every layout that runs and files support into a folder, replacing earlier ones.
+    """Write to a folder every layout that the runs and files support, replacing earlier ones.
 
-    A path is a recording, a file with published scores, or a file ``by_k.csv`` written by :func:`write_by_k`. ``where``
+    A path is a recording, a file with published scores, or a ``by_k.csv`` file written by :func:`write_by_k`. ``where``
     filters by values of ``model``, ``dataset`` and parameters. ``z_test`` is the row that others are tested against.
     Files of layouts that are left out are removed, so that all layouts in the folder except ``by_k`` are from one call.
 

@@ -40,7 +40,7 @@ class Axis:
 def axes_of(configs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Axis]:
     """Return an axis for each parameter that varies.
 
-    Strings, and numbers with few values, become levels of equal weight; other numbers become a range.
+    Strings, and numeric parameters with few distinct values, become levels of equal weight; others become a range.
 
     Some parameters only exist for some values of another one (a margin, for some losses). If such a parameter does not
     apply, its place is sampled from its values elsewhere, so it has no effect there and the other parameter gets all

@@ -13,7 +13,7 @@ from raysweep.uncertainty.configurations import Replicated, Scored
 
 
 class StoredRuns:
-    """The runs of a sweep by their configurations; ``dev`` holds their scores.
+    """A sweep's runs, grouped by configuration; ``dev`` holds their scores.
 
     A configuration's point is named after the point of its original trial.
     """

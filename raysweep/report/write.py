@@ -126,7 +126,7 @@ def _front_rows(summary: Summary) -> list[Row]:
 
 
 def _cost_rows(account: Account) -> list[Row]:
-    """Return a row per kind of trial and a last one for all trials; money is null without prices."""
+    """Return a row per kind of trial, then a total of all trials; money is null without prices."""
     rows: list[Row] = []
     for entry in (*account.entries, account.total):
         row = {
@@ -153,7 +153,7 @@ def _json(rows: Sequence[Row]) -> bytes:
     return ("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n").encode()
 
 
-# Types are stated because Arrow cannot infer one from a table without rows, or from a column whose every cell is null.
+# Types are explicit because Arrow cannot infer them from an empty table or an all-null column.
 _POINT_TYPES = {
     "trial": "int64",
     "step": "int64",

@@ -27,7 +27,7 @@ SUPPORTING_WEIGHTS = (
     0.5,
     0.7,
     0.9,
-)  # weights of P; those of S are 1 minus these. Each pair is a direction that selects a front's point
+)  # weights of P; those of S are 1 minus these. Each pair is a direction that selects one point on a front
 
 
 MAX_STEPS = 48  # maximum steps of the joint front in gain computations; neighbors of longer fronts are merged
@@ -37,7 +37,7 @@ NUM_ROWS_AT_EASE = 32  # with more rows, kernels are fitted less often, since fi
 
 
 class Acquisition(Protocol):
-    """A score of candidates to try next, based on the results of the trials in one space.
+    """Scores candidates to try next, based on the results of the trials in one space.
 
     The model is used once ``num_startup_trials`` have a value; before that, all choices are tried equally often.
     """

@@ -48,7 +48,7 @@ FixedParams = Mapping[str, Any]  # values that a proposal must have
 
 
 class MultiFidelitySampler(BaseSampler):
-    """An Optuna sampler for single-objective studies, minimized or maximized.
+    """An Optuna sampler for single-objective studies that minimize or maximize.
 
     It learns from the intermediate values that trials report (:meth:`optuna.Trial.report`), whether they complete, are
     pruned or still run, and from final values if there are no others. The unit of a step does not matter, but a trial
@@ -60,9 +60,9 @@ class MultiFidelitySampler(BaseSampler):
     (:func:`raysweep.search.conditional_space.infer_space`) unless ``space`` is given. Parameters that are still unknown
     are sampled at random. Values of enqueued trials are kept, and the sampler chooses the remaining ones.
 
-    With a ``reference_point``, it maximizes the hypervolume that the points of all trials dominate above it. Trials
-    report their points in the user attribute "raysweep:fronts", which maps each step to the list of points so far. A
-    point is a pair of scores, the higher the better.
+    With a ``reference_point``, the sampler maximizes the hypervolume that the points of all trials dominate above this
+    point. Trials report their points in the user attribute "raysweep:fronts", which maps each step to the list of
+    points so far. A point is a pair of scores, the higher the better.
 
     The same ``seed`` and trials give the same proposals.
 
@@ -218,7 +218,7 @@ class _Search:
         return self._choose(new or candidates, random)
 
     def _is_new(self, code: Code) -> bool:
-        """Return whether no trial has this configuration and it was not proposed before."""
+        """Return whether this configuration is new: no trial has it, and it was not proposed before."""
         return not (code in self.history.tried or code in self.history.running or code in self._proposed)
 
     def _choose(self, candidates: Sequence[Candidate], random: np.random.Generator) -> Params:

@@ -1,4 +1,4 @@
-"""Locations that users specify: a folder of a file system, ``s3://BUCKET/PREFIX`` or ``gs://BUCKET/PREFIX``.
+"""Locations that users specify: a folder on a file system, ``s3://BUCKET/PREFIX`` or ``gs://BUCKET/PREFIX``.
 
 Locations are strings. A URI may contain only the options that locate its store, spelled as in pyarrow:
 ``endpoint_override``, ``scheme`` and ``region``. It never contains keys.
@@ -66,7 +66,7 @@ def absolute(location: str) -> str:
 
 
 def _check_names(bucket: str, prefix: str) -> None:
-    """Raise ValueError for a bucket or prefix that no store allows and that would crash its client."""
+    """Raise ValueError for a bucket or prefix that no store accepts and that would crash the store's client."""
     if not _BUCKET.fullmatch(bucket):
         raise ValueError(f"the bucket is {bucket!r}; allowed: letters, digits, dots, dashes and underscores")
     if {".", ".."} & set(prefix.split("/")):

@@ -1,6 +1,6 @@
 """Trackers fed with a run's events, while a sweep runs or afterwards.
 
-While a sweep runs, each tracker has its own thread, so that one that fails or hangs delays nothing.
+While a sweep runs, each tracker has its own thread, so that a tracker that fails or hangs does not delay anything.
 """
 
 import contextlib
@@ -189,7 +189,7 @@ class SweepEvents:
         self._references: dict[ScoredSplit, Point] = {}
 
     def take(self, event: Event) -> None:
-        """Pass on the next event; raises any error of the tracker's client."""
+        """Pass on the next event; errors from the tracker's client propagate."""
         match event:
             case SessionStarted():
                 self._info = event.info

@@ -1,4 +1,4 @@
-"""Dropout layers: their rates, and masks that take a tenth of the time of torch's on a CPU."""
+"""Dropout layers: their rates, and masks that take a tenth as long to sample as torch's on a CPU."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -31,7 +31,7 @@ class Generator:
 
 
 class FastDropout(nn.Dropout):
-    """``nn.Dropout`` with masks from a :class:`Generator`; on a CPU torch samples its own one element at a time."""
+    """``nn.Dropout`` with masks from a :class:`Generator`; on a CPU, torch samples its masks one element at a time."""
 
     def __init__(self, rate: float, generator: Generator) -> None:
         super().__init__(rate)

@@ -1,8 +1,8 @@
 """Differences between points, and tests of which differences exceed noise.
 
-Points scored on the same queries are compared query by query. Papers on retrieval instead apply a two-proportion
-z-test to P; the test here includes the design effect of sentences that share a query. With uniform rank weights, P is
-the share of n k retrieved sentences that have the query's label. The k sentences of a query are correlated, so they
+Points scored on the same queries are compared query by query. Papers on retrieval instead apply a two-proportion z-test
+to P; the test here includes the design effect of sentences that share a query. With uniform rank weights, P is the
+share of the n k retrieved sentences that have the query's label. The k sentences of a query are correlated, so they
 carry less information than k independent ones. Notation:
 
     p, n, k   P of a row, its queries, and the sentences retrieved for each

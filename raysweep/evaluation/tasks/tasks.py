@@ -36,7 +36,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Labeled:
-    """Sentences and the names of their classes, of equal length."""
+    """Sentences and their class names, two lists of equal length."""
 
     texts: list[str]
     labels: list[str]
