@@ -93,7 +93,8 @@ class Progress:
         budgets_ahead: list[int] = []  # examples seen at each remaining rung
         if not rung.stop:
             examples_per_rung = self.configs[rung.trial].examples_per_rung
-            steps_ahead = range(rung.step + 1, self.num_rungs[rung.trial] + 1)
+            num_rungs = self.num_rungs[rung.trial]
+            steps_ahead = range(rung.step + 1, num_rungs + 1)
             budgets_ahead = [step * examples_per_rung for step in steps_ahead]
         return self._scheduler.rung(rung.trial, rung.examples_seen, pairs, budgets_ahead, names, rung.may_begin)
 

@@ -279,11 +279,14 @@ def _column(values: Sequence[Scalar]) -> _Column:
     count = len(present)
     scale = infer_scale(present)
     if scale is None:
-        likeness = sum((number / count) ** 2 for number in Counter(present).values())
+        shares = [number / count for number in Counter(present).values()]
+        likeness = sum(share**2 for share in shares)
         return _ChoiceColumn(np.array(values, dtype=object), _weight(1 - likeness))
     places = np.array([np.nan if value is None else scale(value) for value in values])
     ascending = np.sort([scale(value) for value in present])
-    mean_difference = float(2 * ((2 * np.arange(count) - count + 1) * ascending).sum() / count**2)  # over all pairs
+    coefficients = 2 * np.arange(count) - count + 1  # of the sum of differences over all pairs
+    sum_of_differences = (coefficients * ascending).sum()
+    mean_difference = float(2 * sum_of_differences / count**2)
     return _NumberColumn(scale, places, _weight(mean_difference))
 
 

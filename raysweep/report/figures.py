@@ -370,7 +370,12 @@ def _draw_side(axis: "Axes", side: Side, split: ScoredSplit, number: int) -> Non
     scores = [score_pair(point) for point in points]
     steps = [points[index] for index in non_dominated(scores)]
     steps.sort(key=lambda point: -point.similarity)
-    axis.step(*_xy(steps), where="post", color=color, linewidth=1.0, zorder=2)
-    axis.plot(*_xy(points), label=side.label, color=color, marker=marker, markersize=4.5, linestyle="none", zorder=3)
-    knees = [point for member in side.front.members if member.is_knee and (point := member.on(split))]
-    axis.scatter(*_xy(knees), color=color, zorder=5, **SIDE_KNEE)
+    x, y = _xy(steps)
+    axis.step(x, y, where="post", color=color, linewidth=1.0, zorder=2)
+    x, y = _xy(points)
+    axis.plot(x, y, label=side.label, color=color, marker=marker, markersize=4.5, linestyle="none", zorder=3)
+    for member in side.front.members:
+        knee = member.on(split) if member.is_knee else None
+        if knee:
+            x, y = _xy([knee])
+            axis.scatter(x, y, color=color, zorder=5, **SIDE_KNEE)
