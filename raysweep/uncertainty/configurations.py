@@ -17,7 +17,7 @@ import numpy as np
 
 from raysweep.metrics.arrays import Float64Array
 from raysweep.uncertainty import interval, seeds
-from raysweep.uncertainty.interval import LEVEL, Interval, ScoreIntervals
+from raysweep.uncertainty.interval import Interval, ScoreIntervals
 from raysweep.uncertainty.noise import Noise, SeedSamples
 from raysweep.uncertainty.resamples import RESAMPLES
 from raysweep.uncertainty.seeds import RunNoise, Variance
@@ -58,8 +58,9 @@ class Scored:
     @classmethod
     def by_all_runs(cls, configuration: Replicated) -> "Scored":
         """Return the configuration on dev, where all runs are scored."""
-        every = tuple(range(configuration.runs))
-        return cls(configuration, configuration.scores.mean(axis=0), (every,) * len(configuration.keys))
+        all_runs = tuple(range(configuration.runs))
+        means = configuration.scores.mean(axis=0)
+        return cls(configuration, means, (all_runs,) * len(configuration.keys))
 
 
 class SeedNoise:
@@ -129,15 +130,16 @@ def _pooled(configurations: Sequence[Replicated], key: Hashable | None) -> list[
     for score in (0, 1):
         pooled = []
         for configuration in configurations:
+            scores = configuration.scores[:, :, score]
             rows = [row for row, name in enumerate(configuration.keys) if key is None or name == key]
             if rows:
-                pooled.append([configuration.scores[:, row, score] for row in rows])
+                pooled.append([scores[:, row] for row in rows])
         noises.append(seeds.of_runs(pooled))
     return noises
 
 
 def intervals(
-    configurations: Sequence[Replicated], reference: Float64Array | None, noise: SeedNoise, level: float = LEVEL
+    configurations: Sequence[Replicated], reference: Float64Array | None, noise: SeedNoise
 ) -> list[list[ScoreIntervals]]:
     """Return the intervals of each configuration's points over queries and seeds.
 
@@ -148,13 +150,14 @@ def intervals(
         point_intervals = []
         for row, key in enumerate(configuration.keys):
             by_seeds = noise.of_mean(key, configuration.runs)
-            point_intervals.append(_of_point(configuration.scores[:, row], by_seeds, reference, level))
+            scores = configuration.scores[:, row]
+            point_intervals.append(_of_point(scores, by_seeds, reference))
         by_configuration.append(point_intervals)
     return by_configuration
 
 
 def _of_point(
-    scores: Float64Array, by_seeds: tuple[Variance, Variance], reference: Float64Array | None, level: float
+    scores: Float64Array, by_seeds: tuple[Variance, Variance], reference: Float64Array | None
 ) -> ScoreIntervals:
     """Return the intervals of one operating point.
 
@@ -162,33 +165,32 @@ def _of_point(
         scores: Scores (runs, 2, queries).
         by_seeds: Variances of mean P and mean S due to seeds.
         reference: Scores (2, queries) of the reference encoder.
-        level: Confidence level.
     """
-    polarity = _of_mean(scores[:, 0], by_seeds[0], level)
-    similarity = _of_mean(scores[:, 1], by_seeds[1], level)
+    polarity = _of_mean(scores[:, 0], by_seeds[0]).within(0, 1)
+    similarity = _of_mean(scores[:, 1], by_seeds[1]).within(-1, 1)
     retention = None
     if reference is not None and reference[1].mean():
-        retention = _of_retention(scores[:, 1], reference[1], by_seeds[1], level).within(-math.inf, 1)
-    return ScoreIntervals(polarity.within(0, 1), similarity.within(-1, 1), retention)
+        retention = _of_retention(scores[:, 1], reference[1], by_seeds[1]).within(-math.inf, 1)
+    return ScoreIntervals(polarity, similarity, retention)
 
 
-def _of_mean(scores: Float64Array, by_seeds: Variance, level: float) -> Interval:
+def _of_mean(scores: Float64Array, by_seeds: Variance) -> Interval:
     """Return the interval of the mean of ``scores`` (runs, queries)."""
     variance = seeds.of_queries(scores) + by_seeds
-    return interval.around(float(scores.mean()), variance.value, variance.degrees, level)
+    return interval.around(float(scores.mean()), variance.value, variance.degrees)
 
 
-def _of_retention(scores: Float64Array, unit: Float64Array, by_seeds: Variance, level: float) -> Interval:
+def _of_retention(scores: Float64Array, unit: Float64Array, by_seeds: Variance) -> Interval:
     """Return the interval of the ratio of S (runs, queries) to the reference's S (queries,).
 
-    The ratio is linearized as in :func:`.interval.of_ratio`.
+    The ratio is linearized as in :func:`.interval.of_ratios`.
     """
     mean_unit = float(unit.mean())
     ratio = float(scores.mean()) / mean_unit
     residuals = (scores - ratio * unit) / mean_unit
     of_seed = Variance(by_seeds.value / mean_unit**2, by_seeds.degrees)
     variance = seeds.of_queries(residuals) + of_seed
-    return interval.around(ratio, variance.value, variance.degrees, level)
+    return interval.around(ratio, variance.value, variance.degrees)
 
 
 def noise_of(trained: Trained, untrained: Float64Array, seed: int, resamples: int = RESAMPLES) -> Noise:
@@ -197,13 +199,17 @@ def noise_of(trained: Trained, untrained: Float64Array, seed: int, resamples: in
     ``untrained`` (points, 2, queries) holds the scores of the reference encoder and the oracle.
     """
     rng = np.random.default_rng([seed, 1])
-    effects = [_SeedEffect.of(configuration, trained.noise) for configuration in trained.configurations]
-    scores = [effect.without_luck for effect in effects]
+    scores = []
+    deviations = []
+    degrees = math.inf
+    for configuration in trained.configurations:
+        effect = _SeedEffect.of(configuration, trained.noise)
+        scores.append(effect.without_luck)
+        deviations.append(effect.sample_deviations(rng, resamples))
+        degrees = min(degrees, effect.degrees)
     scores.append(untrained)
-    deviations = [effect.sample_deviations(rng, resamples) for effect in effects]
     no_deviations = np.zeros((resamples, len(untrained), 2))
     deviations.append(no_deviations)
-    degrees = min(effect.degrees for effect in effects)
     by_queries = Noise.of_queries(np.concatenate(scores), seed, resamples)
     by_seeds = SeedSamples(np.concatenate(deviations, axis=1), degrees)
     return replace(by_queries, seeds=by_seeds)

@@ -38,21 +38,20 @@ class Difference:
     p_value: float
     adjusted: float
 
-    def is_real(self, level: float = LEVEL) -> bool:
+    def is_real(self) -> bool:
         """Return whether the difference exceeds noise.
 
-        Among all differences compared, the probability of any false positive is below 1 - level.
+        Among all differences compared, the probability of any false positive is below 1 - LEVEL.
         """
-        return self.adjusted < 1 - level
+        return self.adjusted < 1 - LEVEL
 
 
-def paired(differences: Sequence[Float64Array], level: float = LEVEL) -> tuple[Difference, ...]:
+def paired(differences: Sequence[Float64Array]) -> tuple[Difference, ...]:
     """Return the mean per-query differences (queries,) with paired t-tests, adjusted for their number."""
+    estimates = [float(difference.mean()) for difference in differences]
+    intervals = map(interval.of_mean, differences)
     p_values = [_p_value(difference) for difference in differences]
-    return tuple(
-        Difference(float(difference.mean()), interval.of_mean(difference, level), p_value, adjusted)
-        for difference, p_value, adjusted in zip(differences, p_values, holm(p_values), strict=True)
-    )
+    return tuple(map(Difference, estimates, intervals, p_values, holm(p_values)))
 
 
 def _p_value(differences: Float64Array) -> float:
@@ -134,7 +133,8 @@ def z_test(first: Proportion, second: Proportion) -> ZTest | None:
     effect = first.design_effect or second.design_effect
     second_effect = second.design_effect or effect
     num_same_label = first.share * first.num_sentences + second.share * second.num_sentences
-    pooled = num_same_label / (first.num_sentences + second.num_sentences)
+    num_sentences = first.num_sentences + second.num_sentences
+    pooled = num_same_label / num_sentences
     sentence_variance = pooled * (1 - pooled)
     if effect is None or second_effect is None or not sentence_variance:
         return None

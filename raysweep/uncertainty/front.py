@@ -1,6 +1,5 @@
 """Uncertainty of a front on one split, from the per-query scores of its members and of the points they compete with."""
 
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -181,15 +180,16 @@ def assess(front: FrontQueryScores, seed: int, resamples: int = RESAMPLES) -> Fr
 def _score_intervals(front: FrontQueryScores) -> dict[PointName, ScoreIntervals]:
     """Return the intervals of all points, computed in blocks."""
     intervals: dict[PointName, ScoreIntervals] = {}
-    for rows in _blocks(range(len(front.names))):
-        polarity = front.scores[rows, 0]
-        similarity = front.scores[rows, 1]
-        polarities = [mean.within(0, 1) for mean in interval.of_means(polarity)]
+    rows = range(len(front.names))
+    for block in _blocks(rows):
+        names = [front.names[row] for row in block]
+        scores = front.scores[block]
+        similarity = scores[:, 1]
+        polarities = [mean.within(0, 1) for mean in interval.of_means(scores[:, 0])]
         similarities = [mean.within(-1, 1) for mean in interval.of_means(similarity)]
         retentions = _retentions(similarity, front)
-        names = [front.names[row] for row in rows]
-        block = map(ScoreIntervals, polarities, similarities, retentions)
-        intervals |= zip(names, block, strict=True)
+        block_intervals = map(ScoreIntervals, polarities, similarities, retentions)
+        intervals |= zip(names, block_intervals, strict=True)
     return intervals
 
 
@@ -206,14 +206,16 @@ def _stability(front: FrontQueryScores, query_resamples: Resamples, judged: Floa
 
     There may be many thousands of rivals, so each block of them is compared with all members.
     """
-    members = judged[:, front.among_judged(front.members)]
+    positions = front.among_judged(front.members)
+    members = judged[:, positions]
     is_off = ~memberships(members)
     for rows in _blocks(front.other_rivals):
-        rivals = query_resamples.means(front.scores[rows])
+        scores = front.scores[rows]
+        rivals = query_resamples.means(scores)
         is_off |= dominated(members, rivals)
-    shares = np.mean(~is_off, axis=0)
+    shares = np.mean(~is_off, axis=0).tolist()
     names = [front.names[row] for row in front.members]
-    return dict(zip(names, shares.tolist(), strict=True))
+    return dict(zip(names, shares, strict=True))
 
 
 def _blocks(rows: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -234,11 +236,11 @@ def _knee_shares(front: FrontQueryScores, noise: Noise) -> dict[int, float]:
     return {row: count / len(knee_indices) for row, count in counts.items()}
 
 
-def _region(shares: Mapping[int, float], level: float = LEVEL) -> set[int]:
+def _region(shares: Mapping[int, float]) -> set[int]:
     region: set[int] = set()
     total = 0.0
     for row, share in sorted(shares.items(), key=lambda item: -item[1]):
-        if total >= level:
+        if total >= LEVEL:
             break
         region.add(row)
         total += share
@@ -264,26 +266,36 @@ class _Compared:
         untrained = front.scores[rows]
         resamples = len(noise.resampled)
         noise_with_seeds = noise_of(front.trained, untrained, seed, resamples)
-        sizes = [front.trained.num_points, 1, len(front.oracle), len(front.floor)]
-        ends = itertools.accumulate(sizes)
-        trained, (reference_row,), oracle, floor = (
-            range(end - size, end) for size, end in zip(sizes, ends, strict=True)
+        reference_row = front.trained.num_points
+        first_oracle = reference_row + 1
+        first_floor = first_oracle + len(front.oracle)
+        return cls(
+            noise=noise_with_seeds,
+            front=range(reference_row),
+            reference=reference_row,
+            oracle=range(first_oracle, first_floor),
+            floor=range(first_floor, first_floor + len(front.floor)),
         )
-        return cls(noise_with_seeds, trained, reference_row, oracle, floor)
 
 
-def _areas(front: FrontQueryScores, noise: Noise, seed: int) -> tuple[Interval | None, Interval | None, Floor | None]:
+def _areas(
+    front: FrontQueryScores, query_noise: Noise, seed: int
+) -> tuple[Interval | None, Interval | None, Floor | None]:
     """Return the intervals of hypervolume and share, and the floor."""
     if front.reference is None or not front.counting:
         return None, None, None
-    compared = _Compared.of(front, noise, front.reference, seed)
-    area = FrontArea(compared.front, compared.reference)
-    hypervolume = compared.noise.interval(area).within(0.0, np.inf)
+    compared = _Compared.of(front, query_noise, front.reference, seed)
+    noise = compared.noise
+    reference = compared.reference
+    area = FrontArea(compared.front, reference)
+    hypervolume = noise.interval(area).within(0.0, np.inf)
     share = floor = None
     if compared.oracle:
-        limit = HullArea(compared.oracle, compared.reference, front.least)
-        share = compared.noise.interval(Share(area, limit)).within(0.0, np.inf)
+        limit = HullArea(compared.oracle, reference, front.least)
+        share_of_limit = Share(area, limit)
+        share = noise.interval(share_of_limit).within(0.0, np.inf)
     if compared.floor:
-        gain = Gain(area, FrontArea(compared.floor, compared.reference))
-        floor = Floor(compared.noise.estimate(gain), compared.noise.interval(gain))
+        floor_area = FrontArea(compared.floor, reference)
+        gain = Gain(area, floor_area)
+        floor = Floor(noise.estimate(gain), noise.interval(gain))
     return hypervolume, share, floor

@@ -59,23 +59,18 @@ def t_quantile(degrees: float, level: float = LEVEL) -> float:
     return float(stdtrit(degrees, (1 + level) / 2))
 
 
-def of_mean(scores: Float64Array, level: float = LEVEL) -> Interval:
+def of_mean(scores: Float64Array) -> Interval:
     """Return the t-interval of the mean of ``scores`` (queries,)."""
-    return of_means(scores[None], level)[0]
+    return of_means(scores[None])[0]
 
 
-def of_means(scores: Float64Array, level: float = LEVEL) -> list[Interval]:
+def of_means(scores: Float64Array) -> list[Interval]:
     """Return the t-intervals of several points' means, for ``scores`` (points, queries)."""
-    return _all_around(scores.mean(axis=-1), scores, level)
+    return _all_around(scores.mean(axis=-1), scores)
 
 
-def of_ratio(scores: Float64Array, unit: Float64Array, level: float = LEVEL) -> Interval:
-    """Return the interval of the mean of ``scores`` over the mean of ``unit``, both (queries,) on the same queries."""
-    return of_ratios(scores[None], unit, level)[0]
-
-
-def of_ratios(scores: Float64Array, unit: Float64Array, level: float = LEVEL) -> list[Interval]:
-    """Return the intervals of :func:`of_ratio` for several points, for ``scores`` (points, queries).
+def of_ratios(scores: Float64Array, unit: Float64Array) -> list[Interval]:
+    """Return the intervals of the means of ``scores`` (points, queries) over the mean of ``unit`` (queries,).
 
     The ratio is linearized (Cochran, "Sampling Techniques", 1977, chapter 6), so a query's effect on numerator and
     denominator counts once.
@@ -85,14 +80,14 @@ def of_ratios(scores: Float64Array, unit: Float64Array, level: float = LEVEL) ->
         return [EVERYTHING] * len(scores)
     ratios = scores.mean(axis=-1) / mean_unit
     residuals = (scores - ratios[:, None] * unit) / mean_unit
-    return _all_around(ratios, residuals, level)
+    return _all_around(ratios, residuals)
 
 
-def _all_around(estimates: Float64Array, scores: Float64Array, level: float) -> list[Interval]:
+def _all_around(estimates: Float64Array, scores: Float64Array) -> list[Interval]:
     """Return t-intervals around the estimates, with the variances of the means of ``scores`` (points, queries)."""
     num_queries = scores.shape[-1]
     if num_queries < 2:
         return [EVERYTHING] * len(scores)
     variances = np.var(scores, axis=-1, ddof=1) / num_queries
     pairs = zip(estimates.tolist(), variances.tolist(), strict=True)
-    return [around(estimate, variance, num_queries - 1, level) for estimate, variance in pairs]
+    return [around(estimate, variance, num_queries - 1) for estimate, variance in pairs]

@@ -56,12 +56,13 @@ class Noise:
         """Return the interval of the functional's value at the points' true scores."""
         estimate = self.estimate(functional)
         values = functional(self.resampled)
+        mean = float(values.mean())
         variance = self._of_queries(values)
-        mean_by_queries = float(values.mean())
-        biases = [mean_by_queries - estimate]
+        biases = [mean - estimate]
         if self.seeds is not None:
-            moved = functional(self.resampled + self.seeds.deviations)
-            biases.append(float(moved.mean()) - mean_by_queries)
+            values_by_seeds = functional(self.resampled + self.seeds.deviations)
+            mean_by_seeds = float(values_by_seeds.mean())
+            biases.append(mean_by_seeds - mean)
             variance += self.seeds.variance(functional, self.means)
         corrected = estimate - sum(biases)
         squared_error = variance.value + sum(bias**2 for bias in biases)
@@ -69,7 +70,8 @@ class Noise:
 
     def _of_queries(self, values: Float64Array) -> Variance:
         """Return the variance due to queries, with the bootstrap's divisor n corrected to n - 1."""
-        spare = self.num_queries - 1
-        if spare < 1:
+        degrees = self.num_queries - 1
+        if degrees < 1:
             return Variance(np.inf, 0.0)
-        return Variance(float(values.var(ddof=1)) * self.num_queries / spare, spare)
+        variance = float(values.var(ddof=1)) * self.num_queries / degrees
+        return Variance(variance, degrees)

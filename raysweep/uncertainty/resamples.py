@@ -34,31 +34,31 @@ class Resamples:
 
     def _blocks(self) -> Iterator[Float64Array]:
         if self.count * self.num_queries <= _CELLS_AT_ONCE:
-            yield self._kept
+            yield self._table
         else:
-            yield from self._drawn()
+            yield from self._draw_blocks()
 
     @cached_property
-    def _kept(self) -> Float64Array:
-        return np.concatenate(list(self._drawn()))
+    def _table(self) -> Float64Array:
+        return np.concatenate(list(self._draw_blocks()))
 
-    def _drawn(self) -> Iterator[Float64Array]:
+    def _draw_blocks(self) -> Iterator[Float64Array]:
         """Yield blocks (rows, queries) of resamples, as each query's share of the resample."""
         rng = np.random.default_rng(self.seed)
         at_once = max(1, _CELLS_AT_ONCE // self.num_queries)
         for start in range(0, self.count, at_once):
             size = min(at_once, self.count - start)
-            drawn = rng.integers(self.num_queries, size=(size, self.num_queries))
-            yield _shares(drawn)
+            indices = rng.integers(self.num_queries, size=(size, self.num_queries))
+            yield _shares(indices)
 
 
-def _shares(drawn: NDArray[np.int64]) -> Float64Array:
-    """Return each query's share of each resample (resamples, queries), from the drawn query indices."""
-    size, num_queries = drawn.shape
+def _shares(indices: NDArray[np.int64]) -> Float64Array:
+    """Return each query's share of each resample (resamples, queries), from the indices of the drawn queries."""
+    size, num_queries = indices.shape
     first = num_queries * np.arange(size)
-    cells = drawn + first[:, None]
-    counts = np.bincount(cells.ravel(), minlength=drawn.size)
-    shares: Float64Array = counts.reshape(drawn.shape) / num_queries
+    cells = indices + first[:, None]
+    counts = np.bincount(cells.ravel(), minlength=indices.size)
+    shares: Float64Array = counts.reshape(indices.shape) / num_queries
     return shares
 
 

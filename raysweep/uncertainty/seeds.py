@@ -56,15 +56,15 @@ def of_queries(scores: Float64Array) -> Variance:
 
 @dataclass(frozen=True)
 class RunNoise:
-    """Variances of runs' means over the queries: ``seeds`` is v_a, due to seeds, and ``rest`` is v_e / n."""
+    """Variances of runs' means over the queries: ``seeds`` is v_a, due to seeds, and ``residual`` is v_e / n."""
 
     seeds: Variance
-    rest: float
+    residual: float
 
     @property
     def reliability(self) -> float:
         """Expected share of a run's lead over the others that is due to its seed and so persists on other queries."""
-        total = self.seeds.value + self.rest
+        total = self.seeds.value + self.residual
         return self.seeds.value / total if total else 0.0
 
 
@@ -77,17 +77,17 @@ def of_runs(configurations: Sequence[Sequence[Float64Array]]) -> RunNoise | None
     estimates: list[Float64Array] = []
     degrees: list[int] = []
     for points in configurations:
-        spare = len(points[0]) - 1
-        if spare:
+        num_replicates = len(points[0]) - 1
+        if num_replicates:
             parts = [_of_one(scores) for scores in points]
             estimates.append(np.mean(parts, axis=0))
-            degrees.append(spare)
+            degrees.append(num_replicates)
     if not estimates:
         return None
-    by_seed, rest = np.average(estimates, axis=0, weights=degrees).tolist()
+    by_seed, residual = np.average(estimates, axis=0, weights=degrees).tolist()
     not_negative = max(by_seed, 0.0)
     variance = Variance(not_negative, sum(degrees))
-    return RunNoise(variance, rest)
+    return RunNoise(variance, residual)
 
 
 def _of_one(scores: Float64Array) -> tuple[float, float]:
@@ -97,11 +97,11 @@ def _of_one(scores: Float64Array) -> tuple[float, float]:
     """
     runs, num_queries = scores.shape
     by_run = scores.mean(axis=1)
-    rest = scores - by_run[:, None] - scores.mean(axis=0) + scores.mean()
-    spare = (runs - 1) * max(num_queries - 1, 1)
-    mean_square = float(np.sum(rest**2)) / spare
-    of_rest = mean_square / num_queries
-    return float(by_run.var(ddof=1)) - of_rest, of_rest
+    residuals = scores - by_run[:, None] - scores.mean(axis=0) + scores.mean()
+    degrees = (runs - 1) * max(num_queries - 1, 1)
+    mean_square = float(np.sum(residuals**2)) / degrees
+    residual = mean_square / num_queries
+    return float(by_run.var(ddof=1)) - residual, residual
 
 
 def sample_deviations(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.pareto import non_dominated
 from raysweep.uncertainty import interval
-from raysweep.uncertainty.interval import LEVEL, Interval
+from raysweep.uncertainty.interval import Interval
 from raysweep.uncertainty.seeds import of_queries
 
 FOLDS = 10
@@ -54,50 +54,43 @@ def optimism(candidates: Float64Array, seed: int, select: Selection = non_domina
     rng = np.random.default_rng(seed)
     gains = []
     for _ in range(REPEATS):
-        dealt = rng.permutation(num_queries) % folds
-        gains += _gains_by_fold(candidates, dealt, folds, select)
+        fold_of_query = rng.permutation(num_queries) % folds
+        gains += _gains_by_fold(candidates, fold_of_query, folds, select)
     mean: Float64Array = np.mean(gains, axis=0)
     return mean
 
 
 def _gains_by_fold(
-    candidates: Float64Array, dealt: NDArray[np.int64], folds: int, select: Selection
+    candidates: Float64Array, fold_of_query: NDArray[np.int64], folds: int, select: Selection
 ) -> list[Float64Array]:
-    inside, outside = _means_by_fold(candidates, dealt, folds)
+    in_fold = fold_of_query[:, None] == np.arange(folds)
+    num_inside = in_fold.sum(axis=0)
+    num_outside = len(fold_of_query) - num_inside
+    sums = candidates @ in_fold.astype(np.float64)  # (points, 2, folds)
+    totals = sums.sum(axis=-1, keepdims=True)
+    means_inside = sums / num_inside
+    means_outside = (totals - sums) / num_outside
     gains = []
     for fold in range(folds):
-        selected = select(outside[fold])
-        gain = outside[fold][selected] - inside[fold][selected]
+        inside = means_inside[..., fold]
+        outside = means_outside[..., fold]
+        selected = select(outside)
+        gain = outside[selected] - inside[selected]
         gains.append(gain.mean(axis=0))
     return gains
 
 
-def _means_by_fold(candidates: Float64Array, dealt: NDArray[np.int64], folds: int) -> tuple[Float64Array, Float64Array]:
-    """Return the means (folds, points, 2) over the queries in each fold, and over all others."""
-    in_fold = dealt[:, None] == np.arange(folds)
-    num_inside = in_fold.sum(axis=0)
-    num_outside = len(dealt) - num_inside
-    sums = candidates @ in_fold.astype(np.float64)
-    totals = sums.sum(axis=-1, keepdims=True)
-    inside = sums / num_inside
-    outside = (totals - sums) / num_outside
-    return np.moveaxis(inside, -1, 0), np.moveaxis(outside, -1, 0)
-
-
-def split_drop(
-    dev: Float64Array, test: Float64Array, selection: float, reference: Interval | None = None, level: float = LEVEL
-) -> Drop:
+def split_drop(dev: Float64Array, test: Float64Array, selection: float, reference: Interval | None = None) -> Drop:
     """Return the drop of selected points with mean scores ``dev`` (queries,) and ``test`` (other queries,).
 
     ``selection`` is their mean :func:`optimism` in this score.
     """
-    difference = between_splits(dev, test, level)
     total = float(dev.mean() - test.mean())
-    return Drop(total, difference, selection, total - selection, reference)
+    return Drop(total, between_splits(dev, test), selection, total - selection, reference)
 
 
-def between_splits(dev: Float64Array, test: Float64Array, level: float = LEVEL) -> Interval:
+def between_splits(dev: Float64Array, test: Float64Array) -> Interval:
     """Return Welch's interval (1947) for the difference of two means over different queries."""
     estimate = float(dev.mean() - test.mean())
     variance = of_queries(dev[None]) + of_queries(test[None])
-    return interval.around(estimate, variance.value, variance.degrees, level)
+    return interval.around(estimate, variance.value, variance.degrees)

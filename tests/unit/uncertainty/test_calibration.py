@@ -1,4 +1,4 @@
-"""A short form of ``benchmarks.calibration``: few simulated sweeps, so that only gross errors show."""
+"""A short version of ``benchmarks.calibration`` with few simulated sweeps, which detects gross errors only."""
 
 import numpy as np
 import pytest
@@ -11,20 +11,20 @@ SMALL = calibration.SETTINGS[1]
 
 @pytest.mark.parametrize("case", ["queries", "2 runs"])
 def test_intervals_cover_the_truth_at_their_level(case: str) -> None:
-    found, _ = calibration.play(case, SMALL, sweeps=20, seed=0)
+    coverage, _ = calibration.play(case, SMALL, sweeps=20, seed=0)
     for name in ("P", "S", "retention"):
-        assert found[name] == pytest.approx(0.9, abs=0.08), name
+        assert coverage[name] == pytest.approx(0.9, abs=0.08), name
     for name in ("hypervolume", "share"):
-        assert found[name] >= 0.7, name  # 14 of 20 or fewer once in a hundred times
+        assert coverage[name] >= 0.7, name  # 14 of 20 or fewer once in a hundred times
 
 
 def test_areas_of_selected_runs_are_covered_on_both_splits() -> None:
-    """Through the report's own reading of replicates. Without seeds a third of them or fewer would."""
-    found, _ = calibration.play("3 runs, selected", SMALL, sweeps=12, seed=0)
+    """The report reads the replicates. Intervals without seed noise would cover at most a third of the areas."""
+    coverage, _ = calibration.play("3 runs, selected", SMALL, sweeps=12, seed=0)
     for split in ("dev", "test"):
         for name in ("hypervolume", "share"):
-            assert found[f"on {split}: {name}"] > 0.55, (split, name)  # 6 of 12 or fewer once in a thousand times
-    assert found["on test by queries alone: hypervolume"] < 0.7
+            assert coverage[f"on {split}: {name}"] > 0.55, (split, name)  # 6 of 12 or fewer once in a thousand times
+    assert coverage["on test by queries alone: hypervolume"] < 0.7
 
 
 def test_simulated_scores_have_the_stated_means() -> None:

@@ -1,4 +1,4 @@
-"""What is said of a front, against the same said resample by resample."""
+"""Uncertainty of a front, compared with computations resample by resample."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ NUM_QUERIES = 60
 
 @pytest.fixture(scope="module")
 def scores() -> np.ndarray:
-    """R, three points of an oracle, two of a floor, then four members and a rival (points, 2, queries)."""
+    """Return scores (points, 2, queries) of the reference, three oracle and two floor points, four members and a rival."""
     rng = np.random.default_rng(0)
     true = [(0.6, 0.47), (0.61, 0.47), (0.9, 0.46), (1.0, 0.44), (0.65, 0.465), (0.7, 0.45)]
     true += [(0.7, 0.46), (0.78, 0.45), (0.79, 0.448), (0.85, 0.40), (0.78, 0.449)]
@@ -30,16 +30,16 @@ MEMBERS = [6, 7, 8, 9]
 
 def front_of(scores: np.ndarray, **others: object) -> FrontQueryScores:
     names = [(row, 1, "plain", None) for row in range(len(scores))]
-    given: dict[str, object] = {"rivals": [*MEMBERS, 10], "reference": 0, "oracle": [1, 2, 3], "floor": [4, 5]}
-    return FrontQueryScores(names, scores, MEMBERS, **{"counting": MEMBERS, **given, **others})  # type: ignore[arg-type]
+    defaults: dict[str, object] = {"rivals": [*MEMBERS, 10], "reference": 0, "oracle": [1, 2, 3], "floor": [4, 5]}
+    return FrontQueryScores(names, scores, MEMBERS, **{"counting": MEMBERS, **defaults, **others})  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
-def found(scores: np.ndarray) -> FrontUncertainty:
+def uncertainty(scores: np.ndarray) -> FrontUncertainty:
     return assess(front_of(scores), seed=4, resamples=300)
 
 
-def test_stability_and_knee_are_counted_over_resamples(scores: np.ndarray, found: FrontUncertainty) -> None:
+def test_stability_and_knee_are_counted_over_resamples(scores: np.ndarray, uncertainty: FrontUncertainty) -> None:
     resampled = resampled_means(scores, seed=4, resamples=300)
     rivals = [*MEMBERS, 10]
     on_front = [{rivals[index] for index in non_dominated(row[rivals])} for row in resampled]
@@ -48,19 +48,19 @@ def test_stability_and_knee_are_counted_over_resamples(scores: np.ndarray, found
         front = [MEMBERS[index] for index in non_dominated(row[MEMBERS])]
         knees.append(front[knee(row[front])])
     for member in MEMBERS:
-        point = found.members[member, 1, "plain", None]
+        point = uncertainty.members[member, 1, "plain", None]
         assert point.stability == np.mean([member in front for front in on_front])
         assert point.knee_share == np.mean(np.array(knees) == member)
-    assert 0 < found.members[8, 1, "plain", None].stability < 1
-    region = [name[0] for name in found.knee_region]
-    shares = [found.members[name].knee_share for name in found.knee_region]
+    assert 0 < uncertainty.members[8, 1, "plain", None].stability < 1
+    region = [name[0] for name in uncertainty.knee_region]
+    shares = [uncertainty.members[name].knee_share for name in uncertainty.knee_region]
     assert shares == sorted(shares, reverse=True)
     assert sum(shares) >= 0.9 > sum(shares[:-1])
-    assert set(region) == {name[0] for name, point in found.members.items() if point.in_knee_region}
-    assert found.num_compared == 5
+    assert set(region) == {name[0] for name, point in uncertainty.members.items() if point.in_knee_region}
+    assert uncertainty.num_compared == 5
 
 
-def test_areas_are_bias_corrected_normal_intervals(scores: np.ndarray, found: FrontUncertainty) -> None:
+def test_areas_are_bias_corrected_normal_intervals(scores: np.ndarray, uncertainty: FrontUncertainty) -> None:
     resampled = resampled_means(scores, seed=4, resamples=300)
 
     def areas(means: np.ndarray) -> list[float]:
@@ -69,16 +69,16 @@ def test_areas_are_bias_corrected_normal_intervals(scores: np.ndarray, found: Fr
         return [front, front / limit, front - hypervolume(means[[4, 5]], begin)]
 
     drawn, estimates = np.array([areas(row) for row in resampled]), areas(scores.mean(axis=-1))
-    assert found.floor is not None and found.hypervolume is not None and found.share is not None
+    assert uncertainty.floor is not None and uncertainty.hypervolume is not None and uncertainty.share is not None
     for interval, values, estimate in zip(
-        (found.hypervolume, found.share, found.floor.interval), drawn.T, estimates, strict=True
+        (uncertainty.hypervolume, uncertainty.share, uncertainty.floor.interval), drawn.T, estimates, strict=True
     ):
         bias = values.mean() - estimate
         error = np.sqrt(values.var(ddof=1) * NUM_QUERIES / (NUM_QUERIES - 1) + bias**2)
         assert (interval.low + interval.high) / 2 == pytest.approx(estimate - bias)
         assert interval.half_width == pytest.approx(t_quantile(NUM_QUERIES - 1) * error)
-    assert found.floor.gain == pytest.approx(estimates[2])
-    assert found.floor.is_beaten == (found.floor.interval.low > 0)
+    assert uncertainty.floor.gain == pytest.approx(estimates[2])
+    assert uncertainty.floor.is_beaten == (uncertainty.floor.interval.low > 0)
 
 
 def test_missing_scores_yield_no_intervals(scores: np.ndarray) -> None:
@@ -94,8 +94,8 @@ def test_missing_scores_yield_no_intervals(scores: np.ndarray) -> None:
 
 def test_one_point_and_one_query(scores: np.ndarray) -> None:
     alone = dataclasses.replace(front_of(scores, rivals=[6], counting=[6]), members=[6])
-    found = assess(alone, seed=0, resamples=20)
-    (point,) = found.members.values()
+    uncertainty = assess(alone, seed=0, resamples=20)
+    (point,) = uncertainty.members.values()
     assert (point.stability, point.knee_share, point.in_knee_region) == (1, 1, True)
     one_query = assess(front_of(scores[..., :1]), seed=0, resamples=20)
     assert one_query.hypervolume is not None and one_query.hypervolume.low == 0

@@ -1,4 +1,4 @@
-"""Fronts of many resamples at once against the functions for one, which have brute-force tests of their own."""
+"""Fronts of many resamples at once, compared with the functions for a single front."""
 
 import numpy as np
 from hypothesis import given
@@ -18,17 +18,16 @@ POINTS = SHAPES.flatmap(lambda shape: arrays(np.float64, shape, elements=st.inte
 
 @given(POINTS)
 def test_members_are_those_of_each_resample(points: Float64Array) -> None:
-    found = memberships(points)
-    for row, members in zip(points, found, strict=True):
-        assert np.flatnonzero(members).tolist() == non_dominated(row)
+    for row, is_member in zip(points, memberships(points), strict=True):
+        assert np.flatnonzero(is_member).tolist() == non_dominated(row)
 
 
 @given(POINTS)
 def test_knees_are_those_of_each_resample(points: Float64Array) -> None:
-    raised = points + 0.3  # scores of a front lie above 0, which the product of a tie takes for granted
-    for row, found in zip(raised, knees(raised), strict=True):
+    raised = points + 0.3  # ties are broken by a product, which requires positive scores
+    for row, index in zip(raised, knees(raised), strict=True):
         front = non_dominated(row)
-        assert found == front[knee(row[front])]
+        assert index == front[knee(row[front])]
 
 
 @given(POINTS, st.floats(0, 0.7), st.floats(0, 0.7))
@@ -55,12 +54,12 @@ def test_areas_begin_at_the_reference_of_their_resample(
     np.testing.assert_allclose(Gain(of_front, of_front)(everything), 0)
 
 
-def test_an_oracle_is_its_own_hull() -> None:
-    """The short way for points that are concave already gives what the long one gives."""
+def test_oracle_is_its_own_hull() -> None:
+    """Concave points in ascending order take a shortcut, which gives the same area as the general computation."""
     bonus = np.linspace(0, 1, 12)
     oracle = np.stack([0.6 + 0.4 * bonus, 0.5 - 0.05 * bonus**2], axis=1)
-    repeated = np.concatenate([oracle, oracle[-1:]])  # great bonuses all retrieve the same
+    repeated = np.concatenate([oracle, oracle[-1:]])  # large bonuses retrieve the same sentences
     points = np.concatenate([[[0.6, 0.5]], repeated])[None]
     expected = hull_area(oracle, (0.6, 0.25))
     assert HullArea(range(1, 14), 0)(points) == [expected]
-    assert HullArea(range(13, 0, -1), 0)(points) == [expected]  # falling, so the long way
+    assert HullArea(range(13, 0, -1), 0)(points) == [expected]  # descending, so without the shortcut

@@ -1,4 +1,4 @@
-"""The paired bootstrap against one that draws queries one by one, and its moments against closed forms."""
+"""The paired bootstrap, compared with one that draws queries one by one; its moments, compared with closed forms."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ SCORES = RNG.uniform(size=(3, 2, 40))
 
 
 def test_each_resample_is_a_mean_over_drawn_queries() -> None:
-    """Scores that tell the queries apart: the means of their indicators are how often each was drawn."""
+    """The means of the queries' indicators are their shares of the resample."""
     num_queries = 7
     indicators = np.eye(num_queries)[:, None, :].repeat(2, axis=1)
     counts = resampled_means(indicators, seed=3, resamples=500) * num_queries
