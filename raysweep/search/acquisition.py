@@ -1,7 +1,7 @@
 """Acquisition functions over Gaussian processes, which aim to improve a single value or a whole front."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -64,14 +64,10 @@ class UpperConfidenceBound:
     def scores(self, history: History, candidates: Float64Array, random: np.random.Generator) -> Float64Array:
         training, rows = history.training_data(random)
         values = row_values(rows)
-        largest = np.abs(values).max() or 1.0
-        clipped = _clip_outliers(values / largest)  # the division avoids overflow
-        # Square roots, because many values are poor and few are good, and because an area grows with its side's square.
-        roots = np.sqrt(clipped - clipped.min())
-        standardized = (roots - roots.mean()) / (roots.std() + TINY)
-        posteriors = self._fitter.fit(training, standardized, random)
+        posteriors = self._fitter.fit(training, _standardize(values), random)
 
-        pending = as_array(list(history.pending.values()), candidates.shape[1])
+        num_axes = candidates.shape[1]
+        pending = as_array(history.pending.values(), num_axes)
         queries = Queries(training, pending, candidates)
         mean, deviation = predict(posteriors, queries)
         bound: Float64Array = mean + UCB_DEVIATIONS * deviation
@@ -99,7 +95,7 @@ class FrontImprovement:
     def scores(self, history: History, candidates: Float64Array, random: np.random.Generator) -> Float64Array:
         num_axes = candidates.shape[1]
         training, rows = history.training_data(random)
-        pending = as_array(list(history.pending.values()), num_axes)
+        pending = as_array(history.pending.values(), num_axes)
         rising = as_array(history.codes_with_values, num_axes)
         queries = Queries(training, pending, np.concatenate([rising, candidates]))
         points = representative_points(rows)
@@ -115,8 +111,10 @@ class FrontImprovement:
         if gains.any():
             return gains
         # How close the points are to exceeding the reference point, in standard deviations.
-        margins = (mean - np.array(self._reference_point)) / deviation
-        largest_margins: Float64Array = margins.min(axis=2).max(axis=1)
+        above = mean - np.array(self._reference_point)
+        margins = above / deviation
+        smaller_margins = margins.min(axis=2)  # of P and S
+        largest_margins: Float64Array = smaller_margins.max(axis=1)
         return largest_margins
 
     def _predict(
@@ -132,7 +130,8 @@ class FrontImprovement:
             center = clipped.mean(axis=0)
             unit = clipped.std(axis=0) + TINY
             values = (clipped - center) / unit
-            is_due = (self._num_predictions - objective) % period == 0  # P and S alternate if the period allows
+            turn = self._num_predictions - objective
+            is_due = turn % period == 0  # P and S alternate if the period allows
             posteriors = fitter.posteriors(training, values, random, is_due=is_due)
             mean, deviation = predict(posteriors[:num_posteriors], queries)
             means.append(center + unit * mean)
@@ -155,7 +154,7 @@ def representative_points(rows: Sequence[Row]) -> Float64Array:
     They are the points of the row's front that are farthest in each direction of SUPPORTING_WEIGHTS.
     """
     fronts = [row.front for row in rows if row.front is not None]
-    lengths = np.array([len(front) for front in fronts])[:, None]  # (fronts, 1)
+    lengths = np.array([[len(front)] for front in fronts])  # (fronts, 1)
     begins = np.cumsum(lengths, axis=0) - lengths
     points = np.concatenate(fronts)
     longest = lengths.max()
@@ -170,7 +169,8 @@ def representative_points(rows: Sequence[Row]) -> Float64Array:
     directions = np.stack([weights, 1 - weights])
     distances = padded_fronts @ directions  # (fronts, longest, directions)
     farthest = np.argmax(distances, axis=1)
-    return fill_failed(rows, points[begins + farthest])
+    representatives = points[begins + farthest]
+    return fill_failed(rows, representatives)
 
 
 def expected_gains(front: Steps, mean: Float64Array, deviation: Float64Array) -> Float64Array:
@@ -183,9 +183,10 @@ def expected_gains(front: Steps, mean: Float64Array, deviation: Float64Array) ->
     hypervolume improvement in the closed form of Emmerich, Deutz and Klinkenberg (2011).
     """
     order = np.argsort(mean[:, :, :1], axis=1)
-    sorted_mean = np.take_along_axis(mean, order, axis=1) - front.reference_point
+    sorted_mean = np.take_along_axis(mean, order, axis=1)
     sorted_deviation = np.take_along_axis(deviation, order, axis=1)
-    x, y = np.moveaxis(sorted_mean, 2, 0)
+    above = sorted_mean - front.reference_point
+    x, y = np.moveaxis(above, 2, 0)
     x_deviation, y_deviation = np.moveaxis(sorted_deviation, 2, 0)
     ends, step_heights = merge_steps(front, MAX_STEPS)
     begins = np.append(0.0, ends)  # of the front's steps, and of the area beyond them
@@ -197,7 +198,8 @@ def expected_gains(front: Steps, mean: Float64Array, deviation: Float64Array) ->
     added = np.diff(reached, axis=1, prepend=0.0)  # in addition to the previous point's width
     widths = np.maximum(added, 0.0)
     rises = _expected_excess(y, y_deviation, heights)
-    gains: Float64Array = (widths * rises).sum(axis=(1, 2))
+    areas = widths * rises
+    gains: Float64Array = areas.sum(axis=(1, 2))
     return gains
 
 
@@ -210,14 +212,17 @@ def merge_steps(front: Steps, max_steps: int) -> tuple[Float64Array, Float64Arra
     x, y = front.x, front.y
     if len(x) <= max_steps:
         return x, y
-    run = (x - x[0]) / x[-1]
-    fall = (y[0] - y) / y[0]
+    first_x, last_x, highest = x[0], x[-1], y[0]
+    run = (x - first_x) / last_x
+    fall = (highest - y) / highest
     length = run + fall  # along the front, up to each step
     share = length / length[-1]
     last_stretch = max_steps - 1
     stretches = np.minimum(max_steps * share, last_stretch).astype(np.int64)
-    firsts = np.flatnonzero(np.diff(stretches, prepend=-1))
-    lasts = np.append(firsts[1:], len(x)) - 1
+    increments = np.diff(stretches, prepend=-1)
+    firsts = np.flatnonzero(increments)
+    after_last = np.append(firsts[1:], len(x))
+    lasts = after_last - 1
     ends = x[lasts]
     step_areas = np.diff(x, prepend=0.0) * y
     areas = np.add.reduceat(step_areas, firsts)
@@ -235,9 +240,22 @@ def _expected_excess(mean: Float64Array, deviation: Float64Array, limits: Float6
     return np.maximum(excess, 0.0)  # rounding may produce negative values
 
 
-def as_array(codes: Sequence[Code], num_axes: int) -> Float64Array:
+def as_array(codes: Collection[Code], num_axes: int) -> Float64Array:
     """Return codes as an array (codes, axes), even if there are no codes or no axes."""
-    return np.array(codes, dtype=np.float64).reshape(len(codes), num_axes)
+    return np.array(list(codes), dtype=np.float64).reshape(len(codes), num_axes)
+
+
+def _standardize(values: Float64Array) -> Float64Array:
+    """Return the standardized square roots of the values' distances above the lowest, with outliers clipped.
+
+    Square roots, because many values are poor and few are good, and because an area grows with its side's square.
+    """
+    largest = np.abs(values).max() or 1.0
+    clipped = _clip_outliers(values / largest)  # the division avoids overflow
+    roots = np.sqrt(clipped - clipped.min())
+    unit = roots.std() + TINY
+    standardized: Float64Array = (roots - roots.mean()) / unit
+    return standardized
 
 
 def _clip_outliers(values: Float64Array) -> Float64Array:

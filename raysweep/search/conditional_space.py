@@ -101,35 +101,35 @@ class ConditionalSpace:
         """Return a configuration as numbers."""
         return tuple([axis.code(params[name]) if name in params else axis.absent for name, axis in self._axes])
 
-    def draw(self, random: np.random.Generator, given: Mapping[str, Any]) -> Params:
-        """Return a random configuration with the values ``given``, ignoring those of parameters that it lacks."""
-        return self._build(given, lambda parameter: parameter.axis.draw(random))
+    def draw(self, random: np.random.Generator, fixed: Mapping[str, Any]) -> Params:
+        """Return a random configuration with the values ``fixed``, ignoring those of parameters that it lacks."""
+        return self._build(fixed, lambda parameter: parameter.axis.draw(random))
 
-    def draw_near(self, known: Params, size: float, random: np.random.Generator, given: Mapping[str, Any]) -> Params:
-        """Return a configuration with about NUM_CHANGED of the values that are not ``given`` changed.
+    def draw_near(self, known: Params, size: float, random: np.random.Generator, fixed: Mapping[str, Any]) -> Params:
+        """Return a configuration with about NUM_CHANGED of the values that are not ``fixed`` changed.
 
         A number moves by a normal step of standard deviation ``size`` on its scale from 0 to 1. A choice is sampled
         anew, as are parameters that the known configuration lacks because they belong to another choice.
         """
-        num_changeable = max(len(known) - len(given), NUM_CHANGED)
+        num_changeable = max(len(known) - len(fixed), NUM_CHANGED)
         change_probability = NUM_CHANGED / num_changeable
 
-        def value_of(parameter: Parameter) -> Any:
+        def draw_value(parameter: Parameter) -> Any:
             if parameter.name not in known:
                 return parameter.axis.draw(random)
             value = known[parameter.name]
-            stays = random.random() >= change_probability
-            return value if stays else parameter.axis.draw_near(value, size, random)
+            is_changed = random.random() < change_probability
+            return parameter.axis.draw_near(value, size, random) if is_changed else value
 
-        return self._build(given, value_of)
+        return self._build(fixed, draw_value)
 
-    def _build(self, given: Mapping[str, Any], value_of: Callable[[Parameter], Any]) -> Params:
-        """Return a configuration with the values ``given``; ``value_of`` returns those of its other parameters."""
+    def _build(self, fixed: Mapping[str, Any], draw_value: Callable[[Parameter], Any]) -> Params:
+        """Return a configuration with the values ``fixed``; ``draw_value`` returns those of its other parameters."""
         params: Params = {}
         for parameter in self.parameters:
+            name = parameter.name
             if parameter.exists(params):
-                is_given = parameter.name in given
-                params[parameter.name] = given[parameter.name] if is_given else value_of(parameter)
+                params[name] = fixed[name] if name in fixed else draw_value(parameter)
         return params
 
     def is_complete(self, params: Params) -> bool:
@@ -156,12 +156,7 @@ def _parameters(parameters: Parameters, prefix: str, condition: OneOf | None) ->
     for name, parameter in parameters.items():
         full_name = prefix + name
         if isinstance(parameter, Range):
-            distribution: FloatDistribution | IntDistribution
-            if parameter.integer:
-                distribution = IntDistribution(int(parameter.low), int(parameter.high), log=parameter.log)
-            else:
-                distribution = FloatDistribution(parameter.low, parameter.high, log=parameter.log)
-            yield Parameter(full_name, distribution, condition)
+            yield Parameter(full_name, _range_distribution(parameter), condition)
         if isinstance(parameter, Choices):
             options = tuple(parameter.options)
             ordered = None
@@ -169,7 +164,14 @@ def _parameters(parameters: Parameters, prefix: str, condition: OneOf | None) ->
                 ordered = tuple(sorted(options, key=lambda level: level_depth(str(level))))
             yield Parameter(full_name, CategoricalDistribution(options), condition, ordered)
             for option, children in parameter.options.items():
-                yield from _parameters(children, f"{full_name}={option}.", OneOf(full_name, (option,)))
+                has_option = OneOf(full_name, (option,))
+                yield from _parameters(children, f"{full_name}={option}.", has_option)
+
+
+def _range_distribution(parameter: Range) -> FloatDistribution | IntDistribution:
+    if parameter.integer:
+        return IntDistribution(int(parameter.low), int(parameter.high), log=parameter.log)
+    return FloatDistribution(parameter.low, parameter.high, log=parameter.log)
 
 
 def _is_freezing_level(option: Scalar) -> bool:
@@ -201,28 +203,45 @@ def infer_space(trials: Sequence[SuggestedParams]) -> ConditionalSpace:
     counts = Counter(name for trial in trials for name in trial.distributions)
     # A parameter cannot depend on one that fewer trials have, so parents come first in this order.
     names = sorted(counts, key=lambda name: (-counts[name], name))
-    distributions: dict[str, BaseDistribution] = {}
-    for trial in trials:
-        for name, distribution in trial.distributions.items():
-            distributions[name] = _merge(distributions.get(name, distribution), distribution)
+    distributions = _merge_distributions(trials)
     parameters: list[Parameter] = []
     unexplained: set[str] = set()
     for name in names:
+        distribution = distributions[name]
         parents = [parameter.name for parameter in parameters if counts[parameter.name] > counts[name]]
         parents.sort(key=lambda parent: _RANKS[type(distributions[parent])])
         first = next(index for index, trial in enumerate(trials) if name in trial.params)
-        for considered in (trials, trials[first:]):
-            if all(name in trial.params for trial in considered):
-                parameters.append(Parameter(name, distributions[name]))
-                break
-            conditions = (_find_condition(parent, name, considered) for parent in parents)
-            condition = next((condition for condition in conditions if condition is not None), None)
-            if condition is not None:
-                parameters.append(Parameter(name, distributions[name], condition))
-                break
-        else:
+        parameter = _explain(name, distribution, parents, trials)
+        if parameter is None:
+            parameter = _explain(name, distribution, parents, trials[first:])
+        if parameter is None:
             unexplained.add(name)
+        else:
+            parameters.append(parameter)
     return ConditionalSpace(tuple(parameters), frozenset(unexplained))
+
+
+def _merge_distributions(trials: Sequence[SuggestedParams]) -> dict[str, BaseDistribution]:
+    """Return the distribution of each parameter, merged over the trials."""
+    merged: dict[str, BaseDistribution] = {}
+    for trial in trials:
+        for name, distribution in trial.distributions.items():
+            known = merged.get(name, distribution)
+            merged[name] = _merge(known, distribution)
+    return merged
+
+
+def _explain(
+    name: str, distribution: BaseDistribution, parents: Sequence[str], trials: Sequence[SuggestedParams]
+) -> Parameter | None:
+    """Return the parameter ``name`` with the condition that separates the trials with it from those without, if any."""
+    if all(name in trial.params for trial in trials):
+        return Parameter(name, distribution)
+    for parent in parents:
+        condition = _find_condition(parent, name, trials)
+        if condition is not None:
+            return Parameter(name, distribution, condition)
+    return None
 
 
 # Choices are tried before numbers: the more values a parameter has, the likelier it separates trials at random.
@@ -240,17 +259,33 @@ def _find_condition(parent: str, name: str, trials: Sequence[SuggestedParams]) -
         return None
     distribution = with_parent[0].distributions[parent]
     if isinstance(distribution, CategoricalDistribution):
-        indices = set(map(distribution.to_internal_repr, having))  # choices may be unhashable
-        indices_lacking = set(map(distribution.to_internal_repr, lacking))
-        if not indices.isdisjoint(indices_lacking):
-            return None
-        choices = tuple(distribution.choices[int(index)] for index in sorted(indices))
-        return OneOf(parent, choices)
-    if min(having) > max(lacking):
-        limit = (min(having) + max(lacking)) / 2
+        return _separate_choices(parent, distribution, having, lacking)
+    return _separate_numbers(parent, having, lacking)
+
+
+def _separate_choices(
+    parent: str, distribution: CategoricalDistribution, having: Sequence[Any], lacking: Sequence[Any]
+) -> OneOf | None:
+    """Return the condition that the parent has one of the choices ``having``, if they are not also ``lacking``."""
+    indices = set(map(distribution.to_internal_repr, having))  # choices may be unhashable
+    indices_lacking = set(map(distribution.to_internal_repr, lacking))
+    if not indices.isdisjoint(indices_lacking):
+        return None
+    choices = tuple(distribution.choices[int(index)] for index in sorted(indices))
+    return OneOf(parent, choices)
+
+
+def _separate_numbers(parent: str, having: Sequence[float], lacking: Sequence[float]) -> Above | None:
+    """Return the condition that the parent is above or below a limit between ``having`` and ``lacking``, if any."""
+    smallest = min(having)
+    largest = max(having)
+    smallest_lacking = min(lacking)
+    largest_lacking = max(lacking)
+    if smallest > largest_lacking:
+        limit = (smallest + largest_lacking) / 2
         return Above(parent, limit)
-    if max(having) < min(lacking):
-        limit = (max(having) + min(lacking)) / 2
+    if largest < smallest_lacking:
+        limit = (largest + smallest_lacking) / 2
         return Above(parent, limit, below=True)
     return None
 
@@ -271,7 +306,8 @@ def _merge(one: BaseDistribution, other: BaseDistribution) -> BaseDistribution:
         return one
     assert isinstance(one, FloatDistribution | IntDistribution)
     assert isinstance(other, FloatDistribution | IntDistribution)
-    low, high = min(one.low, other.low), max(one.high, other.high)
+    low = min(one.low, other.low)
+    high = max(one.high, other.high)
     log = one.log and other.log
     if isinstance(one, IntDistribution):
         return IntDistribution(int(low), int(high), log=log)

@@ -49,7 +49,7 @@ class Numbers:
     def __init__(self, distribution: FloatDistribution | IntDistribution) -> None:
         self._low, self._high = distribution.low, distribution.high
         self._is_integer = isinstance(distribution, IntDistribution)
-        # Each discrete value stands for the interval within half a step of it, so the ends are as likely as the rest.
+        # Each discrete value represents the interval within half a step, so the ends are as likely as other values.
         log_step = 1 if self._is_integer else None
         self._step = log_step if distribution.log else distribution.step
         self._scale = Scale(self._low, self._high, distribution.log)
@@ -138,7 +138,8 @@ def _positions(choices: Sequence[Any], ordered: Sequence[Any] | None) -> list[fl
         return None
     low, high = min(choices), max(choices)
     log = low > 0 and high / low >= LOG_RATIO
-    return [Scale(low, high, log)(choice) for choice in choices]
+    scale = Scale(low, high, log)
+    return [scale(choice) for choice in choices]
 
 
 def _is_number(choice: Any) -> bool:

@@ -88,7 +88,8 @@ class KernelParams:
         self._log_deviations = logs[-3:-1]
         self._log_drift = float(logs[-1])
 
-        self.rates = np.sqrt(5 * np.exp(-self._log_squared_lengths))  # scales of distances, sqrt(5 w)
+        precisions = np.exp(-self._log_squared_lengths)  # w
+        self.rates = np.sqrt(5 * precisions)  # scales of distances
         shares = np.exp(self._log_shares)
         sum_of_shares = max(shares.sum(), TINY)
         self.additive_variances = ADDITIVE_VARIANCE * shares / sum_of_shares
@@ -102,10 +103,10 @@ class KernelParams:
         """Logarithm of the prior density, without its constant."""
         lengths = (self._log_squared_lengths - LOG_SQUARED_LENGTH_MEAN) / LOG_SQUARED_LENGTH_DEVIATION
         deviations = (self._log_deviations - LOG_DEVIATION_MEANS) / LOG_DEVIATION_DEVIATION
-        of_shares = (ADDITIVE_SHAPE * self._log_shares - np.exp(self._log_shares)).sum()
         drift = (self._log_drift - LOG_DRIFT_MEAN) / LOG_DRIFT_DEVIATION
-        of_normals = -0.5 * ((lengths**2).sum() + (deviations**2).sum() + drift**2)
-        return float(of_shares + of_normals)
+        squares = np.sum(lengths**2) + np.sum(deviations**2) + drift**2
+        of_shares = np.sum(ADDITIVE_SHAPE * self._log_shares - np.exp(self._log_shares))
+        return float(of_shares - 0.5 * squares)
 
     @cached_property
     def log_prior_gradient(self) -> Float64Array:
@@ -119,11 +120,13 @@ class KernelParams:
     @classmethod
     def draw(cls, random: np.random.Generator, num_axes: int) -> "KernelParams":
         """Return a sample from the prior."""
-        log_shares = np.log(np.maximum(random.gamma(ADDITIVE_SHAPE, 1.0, num_axes), TINY))
+        shares = random.gamma(ADDITIVE_SHAPE, 1.0, num_axes)
+        log_shares = np.log(np.maximum(shares, TINY))
         log_squared_lengths = random.normal(LOG_SQUARED_LENGTH_MEAN, LOG_SQUARED_LENGTH_DEVIATION, num_axes)
         log_deviations = random.normal(LOG_DEVIATION_MEANS, LOG_DEVIATION_DEVIATION)
         log_drift = random.normal(LOG_DRIFT_MEAN, LOG_DRIFT_DEVIATION, 1)
-        return cls(np.concatenate([log_squared_lengths, log_shares, log_deviations, log_drift]))
+        logs = np.concatenate([log_squared_lengths, log_shares, log_deviations, log_drift])
+        return cls(logs)
 
     def moved(self, by: Float64Array) -> "KernelParams":
         """Return the parameters with ``by`` added to their logarithms."""
@@ -215,10 +218,11 @@ class TrainingSet:
     def distances(self) -> Float64Array:
         """Distances (axes, pairs) between the trials."""
         first, second = np.triu_indices(len(self.codes))
-        differences: Float64Array = np.ascontiguousarray((self.codes[first] - self.codes[second]).T)
-        for along_axis, is_categorical in zip(differences, self.categorical, strict=True):
+        differences = self.codes[first] - self.codes[second]
+        distances: Float64Array = np.ascontiguousarray(differences.T)
+        for along_axis, is_categorical in zip(distances, self.categorical, strict=True):
             make_distances(along_axis, is_categorical)
-        return differences
+        return distances
 
     @cached_property
     def pair_index(self) -> NDArray[np.int64]:
@@ -238,7 +242,8 @@ class TrainingSet:
     def summed_over_pairs(self, of_rows: Float64Array) -> Float64Array:
         """Return the sums (pairs,) of a matrix (rows, rows) over the entries of each pair."""
         num_pairs = self.distances.shape[1]
-        return np.asarray(np.bincount(self.pair_index.ravel(), of_rows.ravel(), num_pairs), dtype=np.float64)
+        sums = np.bincount(self.pair_index.ravel(), of_rows.ravel(), num_pairs)
+        return np.asarray(sums, dtype=np.float64)
 
 
 def inverse_of_lower(matrix: Float64Array) -> Float64Array:
@@ -247,12 +252,14 @@ def inverse_of_lower(matrix: Float64Array) -> Float64Array:
     if size <= LARGEST_BLOCK:
         return np.asarray(np.linalg.inv(matrix), dtype=np.float64)
     half = size // 2
-    first = inverse_of_lower(matrix[:half, :half])
-    second = inverse_of_lower(matrix[half:, half:])
+    head = slice(half)
+    tail = slice(half, size)
+    first = inverse_of_lower(matrix[head, head])
+    second = inverse_of_lower(matrix[tail, tail])
     inverse = np.zeros_like(matrix)
-    inverse[:half, :half] = first
-    inverse[half:, half:] = second
-    inverse[half:, :half] = -second @ (matrix[half:, :half] @ first)
+    inverse[head, head] = first
+    inverse[tail, tail] = second
+    inverse[tail, head] = -second @ (matrix[tail, head] @ first)
     return inverse
 
 
@@ -293,31 +300,29 @@ class Posterior:
         self.values = values
         self._training = training
         self._num_outputs = values.shape[1]
-        self._growth = params.slope * training.doublings  # s r, (rows,)
-        self._final_growth = params.slope * training.max_doublings  # s r at the budget that predictions are for
-        self._drift = params.drift * training.doublings  # u r, (rows,)
-        self._final_drift = params.drift * training.max_doublings
+        slope, drift = params.slope, params.drift
+        self._growth = slope * training.doublings  # s r, (rows,)
+        self._final_growth = slope * training.max_doublings  # s r at the budget that predictions are for
+        self._drift = drift * training.doublings  # u r, (rows,)
+        self._final_drift = drift * training.max_doublings
         # Factors of k due to budgets: at the largest budget, and for any two rows.
         self._final_factor = (1 + self._final_growth) ** 2 + self._final_drift**2
         factors = np.stack([1 + self._growth, self._drift])
         self._growth_covariance: Float64Array = factors.T @ factors  # (rows, rows)
 
-        num_pairs = training.distances.shape[1]
-        singles = singles_of(training.distances, params)
+        distances = training.distances
+        num_pairs = distances.shape[1]
+        singles = singles_of(distances, params)
         kernel_of_pairs = kernel(singles, (num_pairs,), params)
         self._kernel_of_rows = kernel_of_pairs[training.pair_index]  # k, (rows, rows)
 
         covariance = self._observed_covariance()
-        cholesky: Float64Array = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
+        cholesky = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
         inverse_root = inverse_of_lower(cholesky)
         self._inverse = inverse_root.T @ inverse_root  # faster than solving for one column per query
         self._alpha = np.asarray(self._inverse @ values, dtype=np.float64)
-        fit_of_outputs = float((values * self._alpha).sum())  # sum of y' alpha over the outputs
-        data_fit = -0.5 * fit_of_outputs / self._num_outputs
-        log_diagonal = np.log(np.diag(cholesky))
-        complexity = float(log_diagonal.sum())  # log |K| / 2
-        self.log_marginal_likelihood = data_fit - complexity
-        self.log_density = self.log_marginal_likelihood + params.log_prior  # of the kernel parameters, given the values
+        # Log density of the kernel parameters, given the values.
+        self.log_density = self._log_marginal_likelihood(cholesky) + params.log_prior
 
     def predict(self, queries: Queries) -> tuple[Float64Array, Float64Array]:
         """Return posterior mean (pending trials + candidates, outputs) and variance of g at the largest budget.
@@ -328,15 +333,16 @@ class Posterior:
         cross_covariance = self._cross_covariance(queries)
         solved = self._inverse @ cross_covariance
         mean = cross_covariance.T @ self._alpha
-        explained = (cross_covariance * solved).sum(axis=0)
-        prior_variance = (1 + ADDITIVE_VARIANCE) * self._final_factor + self._final_growth**2
+        explained = np.sum(cross_covariance * solved, axis=0)
+        offset_variance = self._final_growth**2  # of c r
+        prior_variance = (1 + ADDITIVE_VARIANCE) * self._final_factor + offset_variance
         variance: Float64Array = prior_variance - explained
         num_pending = queries.num_pending
         if not num_pending:
             return mean, variance
 
         kernel_from_pending = queries.kernel_from_pending(self.params)
-        prior_covariance = kernel_from_pending * self._final_factor + self._final_growth**2
+        prior_covariance = kernel_from_pending * self._final_factor + offset_variance
         of_pending = cross_covariance[:, :num_pending]
         covariance = prior_covariance - of_pending.T @ solved
         explained_by_pending = self._explained_by_pending(covariance)
@@ -384,13 +390,22 @@ class Posterior:
         by_drift = 2 * self._drift @ weighted @ self._drift
         return np.array([by_noise, by_slope, by_drift])
 
+    def _log_marginal_likelihood(self, cholesky: Float64Array) -> float:
+        """Return the mean of log p(y) over the outputs, given the Cholesky factor of K."""
+        fits = self.values * self._alpha
+        mean_fit = float(fits.sum() / self._num_outputs)  # y' alpha
+        log_diagonal = np.log(np.diag(cholesky))
+        complexity = float(log_diagonal.sum())  # log |K| / 2
+        return -0.5 * mean_fit - complexity
+
     def _observed_covariance(self) -> Float64Array:
         """Return K (rows, rows), with jitter on the diagonal that keeps the inversion stable."""
         covariance: Float64Array = self._kernel_of_rows * self._growth_covariance
         trace = float(np.trace(covariance))
         jitter = 1e-6 * trace / len(covariance)
         noise = 0.5 * self.params.noise_variance * self._training.noise_pattern
-        noise[np.diag_indices_from(noise)] += jitter
+        diagonal = np.diag_indices_from(noise)
+        noise[diagonal] += jitter
         covariance += np.outer(self._growth, self._growth)
         covariance += noise
         return covariance
@@ -412,9 +427,9 @@ class Posterior:
         num_pending = len(covariance)
         noise = self.params.noise_variance * np.eye(num_pending)
         observed = covariance[:, :num_pending] + noise
-        cholesky: Float64Array = np.asarray(np.linalg.cholesky(observed), dtype=np.float64)
+        cholesky = np.asarray(np.linalg.cholesky(observed), dtype=np.float64)
         whitened = inverse_of_lower(cholesky) @ covariance
-        explained: Float64Array = (whitened**2).sum(axis=0)
+        explained: Float64Array = np.sum(whitened**2, axis=0)
         return explained
 
 
@@ -470,7 +485,8 @@ class KernelFitter:
         """
         num_drawn = NUM_FRESH if self._last_params else NUM_DRAWN
         drawn = [KernelParams.draw(random, self._num_axes) for _ in range(num_drawn)]
-        candidates = [Posterior(params, training, values) for params in (*self._last_params, *drawn)]
+        candidate_params = [*self._last_params, *drawn]
+        candidates = [Posterior(params, training, values) for params in candidate_params]
         starts = _most_probable(candidates)
         ascended = _ascend(starts[0], training)
         best = _most_probable([ascended, *starts])
@@ -484,21 +500,24 @@ def _ascend(start: Posterior, training: TrainingSet) -> Posterior:
     The steps are those of Rprop (Riedmiller and Braun, 1993): the sign of each component of the gradient gives the
     direction, and the step size depends on whether the sign has changed. A gradient that is not finite ends the ascent.
     """
-    num_rows = len(training.trial_index)
-    num_steps = max(NUM_STEPS * NUM_ROWS_AT_LENGTH // max(NUM_ROWS_AT_LENGTH, num_rows), 2)
+    num_rows = max(len(training.trial_index), NUM_ROWS_AT_LENGTH)
+    num_steps = max(NUM_STEPS * NUM_ROWS_AT_LENGTH // num_rows, 2)
     best = current = start
     size = np.full(len(start.gradient), FIRST_STEP)
     last_gradient = np.zeros_like(size)
     for _ in range(num_steps):
-        if not np.isfinite(current.gradient).all():
+        gradient = current.gradient
+        if not np.isfinite(gradient).all():
             break
-        agreement = np.sign(current.gradient * last_gradient)  # -1 if the sign has changed, 1 if not
+        agreement = np.sign(gradient * last_gradient)  # -1 if the sign has changed, 1 if not
         factor = np.choose(agreement.astype(int) + 1, (0.5, 1.0, 1.2))
         size = np.clip(size * factor, SMALLEST_STEP, LARGEST_STEP)
-        last_gradient = np.where(agreement < 0, 0.0, current.gradient)  # parameters whose sign has changed do not move
-        moved = current.params.moved(size * np.sign(last_gradient))
+        last_gradient = np.where(agreement < 0, 0.0, gradient)  # parameters whose sign has changed do not move
+        step = size * np.sign(last_gradient)
+        moved = current.params.moved(step)
         current = Posterior(moved, training, start.values)
-        best = max(best, current, key=lambda posterior: posterior.log_density)
+        if current.log_density > best.log_density:
+            best = current
     return best
 
 

@@ -19,7 +19,7 @@ from raysweep.search.encoding import Params
 from raysweep.search.gaussian_process import TrainingSet
 
 # The model is fitted to about NUM_VALUES values, one or two steps per trial: half of the trials used are the best ones,
-# a quarter the latest, and the rest are sampled from the others.
+# a quarter the latest, and a quarter are sampled from the others.
 NUM_VALUES = 96
 BEST_SHARE = 1 / 2
 LATEST_SHARE = 1 / 4
@@ -94,7 +94,6 @@ class JointFront:
         self._owners = np.empty(0, dtype=np.int64)
         # Indices of the points on the joint front, in order of descending P.
         self._front: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        self._owners_on_front: set[int] = set()
         self._changed: dict[int, Float64Array] = {}  # trials' own fronts that are not merged yet
 
     def put(self, trial: int, points: Float64Array) -> None:
@@ -114,17 +113,6 @@ class JointFront:
         self._merge_changes()
         return self._owners[self._front]
 
-    def has(self, trial: int) -> bool:
-        """Return whether a point of the trial is on the front."""
-        self._merge_changes()
-        return trial in self._owners_on_front
-
-    def points_without(self, trial: int) -> Float64Array:
-        """Return the front (n, 2) of the other trials' points, in order of descending P."""
-        if not self.has(trial):
-            return self.points
-        return self._points[self._front_of(self._owners != trial)]
-
     def _merge_changes(self) -> None:
         """Merge the points of trials that have changed."""
         if not self._changed:
@@ -136,15 +124,15 @@ class JointFront:
 
         stays = ~np.isin(self._owners, changed)
         front = self._front_of(stays)
-        index_after = np.cumsum(stays) - 1
-        num_staying = int(stays.sum())
-        self._points = np.concatenate([self._points[stays], *new_points])
-        self._owners = np.concatenate([self._owners[stays], new_owners])
+        staying_points = self._points[stays]
+        staying_owners = self._owners[stays]
+        self._points = np.concatenate([staying_points, *new_points])
+        self._owners = np.concatenate([staying_owners, new_owners])
 
-        new = np.arange(num_staying, len(self._points))
-        self._front = self._join(index_after[front], new)
-        owners_on_front = self._owners[self._front]
-        self._owners_on_front = set(owners_on_front.tolist())
+        index_after = np.cumsum(stays) - 1
+        front_after = index_after[front]
+        new = np.arange(len(staying_owners), len(self._owners))
+        self._front = self._join(front_after, new)
         self._changed = {}
 
     def _front_of(self, stays: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -152,10 +140,13 @@ class JointFront:
         is_staying = stays[self._front]
         staying = self._front[is_staying]
         leaving = self._front[~is_staying]
+        leaving_points = self._points[leaving]
         polarity, similarity = self._points.T
         is_dominated = np.zeros(len(stays), dtype=np.bool_)  # by a leaving point, or equal to one
-        for leaving_polarity, leaving_similarity in self._points[leaving].tolist():
-            is_dominated |= (polarity <= leaving_polarity) & (similarity <= leaving_similarity)
+        for leaving_polarity, leaving_similarity in leaving_points.tolist():
+            is_left = polarity <= leaving_polarity
+            is_below = similarity <= leaving_similarity
+            is_dominated |= is_left & is_below
         candidates = np.flatnonzero(is_dominated & stays)
         return self._join(staying, candidates)
 
@@ -167,8 +158,8 @@ class JointFront:
         num_higher = np.searchsorted(-polarity, -other_polarity, side="right")
         highest_by_count = np.append(-np.inf, similarity)
         highest = highest_by_count[num_higher]
-        is_uncovered = other_similarity > highest
-        candidates = np.concatenate([front, others[is_uncovered]])
+        uncovered = others[other_similarity > highest]
+        candidates = np.concatenate([front, uncovered])
         on_front = front_indices(self._points[candidates])
         joint_front: NDArray[np.int64] = candidates[on_front]
         return joint_front
@@ -212,29 +203,38 @@ class History:
             elif trial.state.is_finished():
                 self._finish(trial, sign)
             elif trial.state == TrialState.RUNNING and number != current and trial.params:
-                results = self._read_results(trial, sign)
-                self.running.add(results.code)
-                if results.by_step:
-                    self.results[number] = results
-                    self._put_on_front(number, results)
-                else:
-                    self.pending[number] = results.code
+                self._read_running(trial, sign)
         self.num_with_values = sum(not results.has_failed for results in self.results.values())
         for number in self._on_front.keys() - self.results.keys():  # trials that the storage no longer shows
             del self._on_front[number]
             self._finished.pop(number, None)
             self.joint_front.put(number, np.empty((0, 2)))
 
+    def _read_running(self, trial: FrozenTrial, sign: int) -> None:
+        """Record the current results of a running trial."""
+        number = trial.number
+        results = self._read_results(trial, sign)
+        self.running.add(results.code)
+        if results.by_step:
+            self.results[number] = results
+            self._put_on_front(number, results)
+        else:
+            self.pending[number] = results.code
+
     def _finish(self, trial: FrozenTrial, sign: int) -> None:
         """Record a finished trial permanently, or leave it out if it did not suggest all parameters."""
+        number = trial.number
+        params = trial.params
         has_failed = trial.state == TrialState.FAIL
-        if not trial.params or not (has_failed or self._space.is_complete(trial.params)):
-            self._left_out.add(trial.number)
+        is_usable = has_failed or self._space.is_complete(params)
+        if not is_usable or not params:
+            self._left_out.add(number)
             return
         results = self._read_results(trial, sign)
-        self._finished[trial.number] = self.results[trial.number] = results
+        self._finished[number] = results
+        self.results[number] = results
         self.tried.add(results.code)
-        self._put_on_front(trial.number, results)
+        self._put_on_front(number, results)
 
     def _put_on_front(self, number: int, results: TrialResults) -> None:
         """Update the joint front with the points of the trial's latest step, if they changed."""
@@ -245,17 +245,23 @@ class History:
             self._on_front[number] = points
             self.joint_front.put(number, points)
 
-    def _read_results(self, trial: FrozenTrial, sign: int) -> TrialResults:
-        """Return a trial's results; it counts as failed if its latest value is not finite, as with NaN in Optuna."""
+    def _encode(self, trial: FrozenTrial) -> Code:
+        """Return the trial's code, stored until the trial suggests another parameter."""
         num_params, code = self._codes.get(trial.number, (-1, ()))
         if num_params != len(trial.params):
             code = self._space.code(trial.params)
             self._codes[trial.number] = (len(trial.params), code)
+        return code
+
+    def _read_results(self, trial: FrozenTrial, sign: int) -> TrialResults:
+        """Return a trial's results; it counts as failed if its latest value is not finite, as with NaN in Optuna."""
+        code = self._encode(trial)
         by_step = {step: sign * value for step, value in trial.intermediate_values.items()}
         if self._has_points:
+            results = TrialResults(trial.params, code, by_step)
             fronts = trial.user_attrs.get(FRONTS, {})
             try:
-                return _add_points(TrialResults(trial.params, code, by_step), fronts)
+                return _add_points(results, fronts)
             except (AttributeError, OverflowError, TypeError, ValueError):
                 raise ValueError(
                     f"trial {trial.number}: {FRONTS!r} is {reprlib.repr(fronts)}; allowed: by step, a list of points of two "
@@ -292,12 +298,7 @@ class History:
         first, last = min(steps), max(steps)
         numbers = sorted(self._choose_trials(random))
         chosen = [self.results[number] for number in numbers]
-        rows = []
-        for index, results in enumerate(chosen):
-            values = results.first_and_latest(last)
-            rows += [Row(index, step, value, results.fronts.get(step)) for step, value in values.items()]
-            if not values:  # a failed trial
-                rows.append(Row(index, first, None, None))
+        rows = _make_rows(chosen, first, last)
         offset = max(0, 1 - first)  # steps counted from 0 are shifted to start at 1, since 0 cannot be doubled
         budgets = np.array([row.step for row in rows]) + offset
         smallest, largest = first + offset, last + offset
@@ -315,15 +316,29 @@ class History:
         num_values = sum(len(results.ends) or 1 for results in self.results.values())
         count = NUM_VALUES * len(self.results) // num_values
         num_best = int(count * BEST_SHARE)
-        chosen = set(self.best(num_best))
         num_latest = int(count * LATEST_SHARE)
+        chosen = set(self.best(num_best))
         others = [number for number in self.results if number not in chosen]
-        latest, older = others[-num_latest:], others[:-num_latest]
+        latest = others[-num_latest:]
+        older = others[:-num_latest]
         chosen.update(latest)
         shuffled = random.permutation(older).tolist()
         num_sampled = count - len(chosen)
         chosen.update(shuffled[:num_sampled])
         return chosen
+
+
+def _make_rows(trials: Sequence[TrialResults], first: int, last: int) -> list[Row]:
+    """Return the rows of these trials, given the ``first`` and ``last`` step of all; a failed trial has one row."""
+    rows = []
+    for index, results in enumerate(trials):
+        values = results.first_and_latest(last)
+        for step, value in values.items():
+            front = results.fronts.get(step)
+            rows.append(Row(index, step, value, front))
+        if not values:
+            rows.append(Row(index, first, None, None))
+    return rows
 
 
 def _add_points(results: TrialResults, fronts: Mapping[Any, Any]) -> TrialResults:
@@ -337,7 +352,7 @@ def _add_points(results: TrialResults, fronts: Mapping[Any, Any]) -> TrialResult
             continue
         step = int(key)
         points = np.array(front, dtype=np.float64)
-        if points.ndim != 2 or points.shape[1] != 2:
+        if points.shape[1:] != (2,):
             raise ValueError("a point does not have two scores")
         if np.isfinite(points).all():
             points_by_step[step] = points
@@ -345,12 +360,14 @@ def _add_points(results: TrialResults, fronts: Mapping[Any, Any]) -> TrialResult
     for step, value in results.by_step.items():
         if step in points_by_step and math.isfinite(value):
             by_step[step] = value
-    return replace(results, by_step=by_step, fronts={step: points_by_step[step] for step in by_step})
+    fronts_by_step = {step: points_by_step[step] for step in by_step}
+    return replace(results, by_step=by_step, fronts=fronts_by_step)
 
 
 def row_values(rows: Sequence[Row]) -> Float64Array:
     """Return the value of each row, (rows, 1)."""
-    return fill_failed(rows, np.array([[row.value] for row in rows if row.value is not None]))
+    values = [[row.value] for row in rows if row.value is not None]
+    return fill_failed(rows, np.array(values))
 
 
 def fill_failed(rows: Sequence[Row], entries: Float64Array) -> Float64Array:
@@ -361,9 +378,11 @@ def fill_failed(rows: Sequence[Row], entries: Float64Array) -> Float64Array:
     has_failed = np.array([row.value is None for row in rows])
     if not has_failed.any():
         return entries
-    is_first = np.diff([row.trial for row in rows], prepend=-1) > 0
-    first_entries = entries[is_first[~has_failed]]
+    has_value = ~has_failed
+    trials = [row.trial for row in rows]
+    is_first = np.diff(trials, prepend=-1) > 0
+    first_entries = entries[is_first[has_value]]
     filled = np.empty((len(rows), *entries.shape[1:]))
     filled[has_failed] = np.quantile(first_entries, FAILED_QUANTILE, axis=0)
-    filled[~has_failed] = entries
+    filled[has_value] = entries
     return filled

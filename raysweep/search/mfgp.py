@@ -108,7 +108,7 @@ class MultiFidelitySampler(BaseSampler):
         """Return all known parameters that can have more than one value, conditional ones included."""
         self._raise_error_if_multi_objective(study)
         with self._lock:
-            search = self._search_of(study, [] if self._space else study.get_trials(deepcopy=False))
+            search = self._update_search(study, [] if self._space else study.get_trials(deepcopy=False))
             return dict(search.space.distributions) if search else {}
 
     def sample_relative(
@@ -119,16 +119,18 @@ class MultiFidelitySampler(BaseSampler):
             return {}
         with self._lock:
             trials = study.get_trials(deepcopy=False)
-            search = self._search_of(study, trials)
+            search = self._update_search(study, trials)
             if search is None:
                 return {}
             sign = 1 if study.direction == StudyDirection.MAXIMIZE else -1
             search.history.read(trials, sign, trial.number)
             self._warn_of_missing_points(trials, search.history)
-            known = {**trial.system_attrs.get("fixed_params", {}), **trial.params}
+            enqueued = trial.system_attrs.get("fixed_params", {})
+            known = {**enqueued, **trial.params}
             fixed = {name: value for name, value in known.items() if name in search.space.distributions}
             params = search.complete(fixed, self._random) if fixed else search.propose(self._random)
-        return {name: value for name, value in params.items() if name in search_space and name not in fixed}
+        new_names = search_space.keys() - fixed.keys()
+        return {name: value for name, value in params.items() if name in new_names}
 
     def _warn_of_missing_points(self, trials: Sequence[FrozenTrial], history: History) -> None:
         """Warn once if trials complete without points; their attribute may have the wrong name."""
@@ -151,32 +153,33 @@ class MultiFidelitySampler(BaseSampler):
         self._raise_error_if_multi_objective(study)
         return self._random_sampler.sample_independent(study, trial, param_name, param_distribution)
 
-    def _search_of(self, study: Study, trials: Sequence[FrozenTrial]) -> "_Search | None":
+    def _update_search(self, study: Study, trials: Sequence[FrozenTrial]) -> "_Search | None":
         """Return the search in the currently known space, or None if no space is known.
 
-        The search restarts if the space has changed.
+        The search restarts if the study or the space has changed.
         """
         if study.study_name != self._study_name:
             self._study_name = study.study_name
             self._search = None
             self._completed = {}
-        if self._space is not None:
-            self._search = self._search or _Search(self._space, self._reference_point)
-            return self._search
+        if self._space is None:
+            self._infer_search(trials)
+        elif self._search is None:
+            self._search = _Search(self._space, self._reference_point)
+        return self._search
+
+    def _infer_search(self, trials: Sequence[FrozenTrial]) -> None:
+        """Start a search in the space inferred from the trials, unless the current space explains all of them."""
         # Trials in other states may have ended before they suggested all their parameters.
         has_all = (TrialState.COMPLETE, TrialState.PRUNED)
-        new = {}
-        for trial in trials:
-            if trial.number not in self._completed and trial.state in has_all:
-                new[trial.number] = trial
-        self._completed.update(new)
-        if not self._completed:
-            return None
-        if self._search is None or not all(map(self._search.space.explains, new.values())):
-            numbers = sorted(self._completed)
-            space = infer_space([self._completed[number] for number in numbers])
+        new = [trial for trial in trials if trial.state in has_all and trial.number not in self._completed]
+        for trial in new:
+            self._completed[trial.number] = trial
+        is_outdated = self._search is None or not all(map(self._search.space.explains, new))
+        if self._completed and is_outdated:
+            in_order = [self._completed[number] for number in sorted(self._completed)]
+            space = infer_space(in_order)
             self._search = _Search(space, self._reference_point)
-        return self._search
 
 
 def _finite_pair(reference_point: Pair) -> Pair:
@@ -225,7 +228,8 @@ class _Search:
         """Return the best candidate, and mark it as proposed."""
         if not candidates:
             return {}
-        codes = as_array([code for _, code in candidates], len(self.space.free))
+        num_axes = len(self.space.free)
+        codes = as_array([code for _, code in candidates], num_axes)
         if self._uses_model:
             scores = self._acquisition.scores(self.history, codes, random)
             best = int(np.argmax(scores))
@@ -245,7 +249,8 @@ class _Search:
         If the acquisition starts in the middle, numbers near the middle of their ranges are more likely, and the first
         trial is the candidate nearest to the middle. Otherwise the first candidate is used, which is random.
         """
-        tried = as_array(self.history.codes, len(self.space.free))
+        num_axes = len(self.space.free)
+        tried = as_array(self.history.codes, num_axes)
         categorical = self.space.categorical
         is_alike = codes[:, None, categorical] == tried[:, categorical]
         num_alike = is_alike.sum(axis=(1, 2))
@@ -253,26 +258,29 @@ class _Search:
         if not self._acquisition.starts_in_middle:
             return int(least_tried[0])
         numbers = codes[np.ix_(least_tried, ~categorical)]
-        squared_distances = ((numbers - 0.5) ** 2).sum(axis=1)
-        if not self.history.codes:
-            return int(least_tried[np.argmin(squared_distances)])
+        distances = numbers - 0.5
+        squared_distances = np.sum(distances**2, axis=1)
+        if not len(tried):
+            nearest = np.argmin(squared_distances)
+            return int(least_tried[nearest])
         log_densities = -0.5 * squared_distances / STARTUP_DEVIATION**2
         weights = np.exp(log_densities - log_densities.max())  # prevents all weights from vanishing with many axes
         probabilities = weights / weights.sum()
-        return int(random.choice(least_tried, p=probabilities))
+        chosen = random.choice(least_tried, p=probabilities)
+        return int(chosen)
 
     def _renew_pool(self, random: np.random.Generator) -> None:
         """Replace the oldest candidates of the pool, and all that have been tried, with new random configurations."""
         num_staying = POOL_SIZE - NUM_RENEWED
         newest = self._pool[-num_staying:]
-        self._pool = [candidate for candidate in newest if self._is_new(candidate[1])]
-        competing = {code for _, code in self._pool}
-        for _ in range(POOL_SIZE - len(self._pool)):
-            candidate = self._draw({}, random)
-            _, code = candidate
-            if code not in competing and self._is_new(code):
-                competing.add(code)
-                self._pool.append(candidate)
+        self._pool = [(params, code) for params, code in newest if self._is_new(code)]
+        pool_codes = {code for _, code in self._pool}
+        num_missing = POOL_SIZE - len(self._pool)
+        for _ in range(num_missing):
+            params, code = self._draw({}, random)
+            if code not in pool_codes and self._is_new(code):
+                pool_codes.add(code)
+                self._pool.append((params, code))
 
     def _draw_near_best(self, fixed: FixedParams, random: np.random.Generator) -> list[Candidate]:
         """Return copies of good trials with some values changed and with the fixed values; none during startup."""
@@ -280,14 +288,15 @@ class _Search:
             return []
         smallest, largest = map(math.log, STEP_SIZES)
         copies: dict[Code, Params] = {}
-        competing = {code for _, code in self._pool}
-        for number in self._acquisition.to_refine(self.history, NUM_REFINED, random):
+        pool_codes = {code for _, code in self._pool}
+        numbers = self._acquisition.to_refine(self.history, NUM_REFINED, random)
+        for number in numbers:
             original = self.history.results[number].params
             for _ in range(NUM_COPIES):
                 size = math.exp(random.uniform(smallest, largest))
                 params = self.space.draw_near(original, size, random, fixed)
                 code = self.space.code(params)
-                if code not in competing and self._is_new(code):
+                if code not in pool_codes and self._is_new(code):
                     copies[code] = params
         return [(params, code) for code, params in copies.items()]
 

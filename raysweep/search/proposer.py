@@ -148,7 +148,7 @@ class ScalarizedStudy:
         self.scalarization = scalarization
         self.storage = RecentTrialsStorage(None if sampler == "mfgp" else MAX_SHOWN)
         self.study = optuna.create_study(
-            directions=["maximize" for _ in scalarization.names],
+            directions=["maximize"] * len(scalarization.names),
             sampler=make_sampler(sampler, seed, space, scalarization.reference_point_of_front),
             storage=self.storage,
         )
@@ -167,7 +167,8 @@ class ScalarizedStudy:
         self._num_trials += 1
         self._running.add(number)
         values = self._space.draw(trial)
-        return KnownTrial(trial.params, trial.distributions), values
+        known = KnownTrial(trial.params, trial.distributions)
+        return known, values
 
     def withdraw(self, number: int) -> None:
         """Remove a trial that does not run with the proposed values."""
@@ -185,18 +186,22 @@ class ScalarizedStudy:
         if number not in self._running:
             self._add(number, known, TrialState.PRUNED)
             return
-        trial_id = self.storage.get_trial_id_from_study_id_trial_number(self._study_id, self.numbers[number])
-        for examples_seen, value in self._intermediate_values(known).items():
+        number_in_study = self.numbers[number]
+        trial_id = self.storage.get_trial_id_from_study_id_trial_number(self._study_id, number_in_study)
+        values = self._intermediate_values(known)
+        for examples_seen, value in values.items():
             self.storage.set_trial_intermediate_value(trial_id, examples_seen, value)
-        for name, value in self._attributes(known).items():
-            self.storage.set_trial_user_attr(trial_id, name, value)
+        attributes = self._attributes(known)
+        for name, attribute in attributes.items():
+            self.storage.set_trial_user_attr(trial_id, name, attribute)
 
     def tell(self, number: int, known: KnownTrial, state: TrialState) -> None:
         """Report a trial's state, replacing any earlier report."""
         if number in self._running:
             self._running.remove(number)
-            self.study.tell(self.numbers[number], self._final_values(known, state), state)
-            self.storage.add_report(self.numbers[number], self._ranking_value(known))
+            number_in_study = self.numbers[number]
+            self.study.tell(number_in_study, self._final_values(known, state), state)
+            self.storage.add_report(number_in_study, self._ranking_value(known))
         elif known.fronts:
             self._add(number, known, state)
 
@@ -255,9 +260,10 @@ class Proposer:
         if sampler == "grid":
             self._queue.extend(space.grid())
             self.limit = len(self._queue)
+        scalarizations = _scalarizations(objective, aim, sampler)
         self.views = tuple(
             ScalarizedStudy(space, sampler, seed + 7919 * index, scalarization)
-            for index, scalarization in enumerate(_scalarizations(objective, aim, sampler))
+            for index, scalarization in enumerate(scalarizations)
         )
 
     @property
@@ -289,17 +295,24 @@ class Proposer:
 
     def ask(self, number: int, preset: Preset | None = None) -> dict[str, Any]:
         """Return the configuration of the sweep's trial ``number``, with the values of a preset if one is given."""
-        view = self.views[int(self._random.integers(len(self.views)))]
+        index = int(self._random.integers(len(self.views)))
+        view = self.views[index]
         params = {} if preset is None else dict(preset.params)
-        queued = next((queued for queued in self._queue if params.items() <= queued.items()), None)
-        if queued is not None:
-            self._queue.remove(queued)
-            params = queued
-        self._known[number], values = view.ask(number, params)
+        queued = self._take_from_queue(params)
+        known, values = view.ask(number, params if queued is None else queued)
+        self._known[number] = known
         for other in self.views:
             if other is not view:
-                other.begin(number, self._known[number])
+                other.begin(number, known)
         return values
+
+    def _take_from_queue(self, params: Params) -> Params | None:
+        """Remove and return the first queued configuration with these values, or None if no configuration matches."""
+        for queued in self._queue:
+            if params.items() <= queued.items():
+                self._queue.remove(queued)
+                return queued
+        return None
 
     def has_left(self, preset: Preset) -> bool:
         """Return whether a configuration with a preset's values can still be proposed; a grid may have none left."""
@@ -403,7 +416,8 @@ def make_sampler(
         return samplers.RandomSampler(seed=seed)
     sampler_class = find_sampler(name)
     try:
-        arguments = {"seed": seed} if "seed" in inspect.signature(sampler_class).parameters else {}
+        parameters = inspect.signature(sampler_class).parameters
+        arguments = {"seed": seed} if "seed" in parameters else {}
         with warnings.catch_warnings(action="ignore", category=optuna.exceptions.ExperimentalWarning):
             return sampler_class(**arguments)
     except Exception as error:  # missing arguments or packages, or anything else

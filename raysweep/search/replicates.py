@@ -5,6 +5,7 @@ have their own numbers. Points with the same name and examples seen are averaged
 not fail.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -111,7 +112,7 @@ class Replicates:
         runs = self._runs[original]
         return [run for number, run in runs.items() if run.counts or number == ending]
 
-    def next(self, rests: Callable[[int], bool], area: Area) -> int | None:
+    def next(self, is_at_rest: Callable[[int], bool], area: Area) -> int | None:
         """Return the original to replicate next, or None.
 
         Candidates are the configurations on the front of means. If all of these have the maximum number of runs, the
@@ -119,7 +120,7 @@ class Replicates:
         with the fewest runs come first; ties go to those that add the most area.
 
         Args:
-            rests: Returns whether a trial is paused, completed or stopped.
+            is_at_rest: Returns whether a trial is paused, completed or stopped.
             area: Returns the value of a front.
         """
         if self.num_started >= self.trials:
@@ -130,8 +131,8 @@ class Replicates:
         means = self._mean_points(fronts)
         for deviation in (np.zeros(2), self._deviation_of_a_run()):
             shifted = means.shifted(deviation)
-            owners = means.owners[_undominated(shifted, means.points)]
-            at_rest = [original for original in sorted(set(owners.tolist())) if rests(original)]
+            owners = np.unique(means.owners[_undominated(shifted, means.points)])
+            at_rest = [original for original in owners.tolist() if is_at_rest(original)]
             candidates = self._with_fewest_runs(at_rest)
             if candidates:
                 gains = {original: means.gain(original, shifted, area) for original in candidates}
@@ -161,18 +162,18 @@ class Replicates:
         Equal configurations have equal seeds, so one represents them all: the one with the most runs; ties go to the
         most examples seen, then to the first.
         """
-        equal: dict[Hashable, list[int]] = {}
+        equal: dict[Hashable, list[int]] = defaultdict(list)
         for original in self._runs:
             if self._front(original):
                 key = self._keys[original]
-                equal.setdefault(key, []).append(original)
-
-        def progress(original: int) -> tuple[int, int]:
-            runs = self._runs[original]
-            return len(runs), max(runs[original].points)
-
-        chosen = [max(originals, key=progress) for originals in equal.values()]
+                equal[key].append(original)
+        chosen = [max(originals, key=self._progress) for originals in equal.values()]
         return {original: self._front(original) for original in chosen}
+
+    def _progress(self, original: int) -> tuple[int, int]:
+        """Return the number of a configuration's runs, and the most examples that its original has seen."""
+        runs = self._runs[original]
+        return len(runs), max(runs[original].points)
 
     def _front(self, original: int) -> Front:
         if original not in self._fronts:
@@ -186,7 +187,8 @@ class Replicates:
         for original, runs in self._runs.items():
             if len(runs) == 1:
                 continue
-            for points in self.means(original).values():
+            means = self.means(original)
+            for points in means.values():
                 spreads += [scores.spread for scores in points.values() if scores.runs > 1]
         if not spreads:
             return np.zeros(2)
@@ -199,14 +201,15 @@ class Replicates:
 
         Run ``ending`` counts as if it had ended.
         """
-        pairs_by_budget: dict[int, dict[Any, list[Pair]]] = {}
+        pairs_by_budget: dict[int, dict[Any, list[Pair]]] = defaultdict(lambda: defaultdict(list))
         for run in self._counting_runs(original, ending):
             for examples_seen, points in run.points.items():
-                pairs_by_name = pairs_by_budget.setdefault(examples_seen, {})
+                pairs_by_name = pairs_by_budget[examples_seen]
                 for name, pair in points.items():
-                    pairs_by_name.setdefault(name, []).append(pair)
+                    pairs_by_name[name].append(pair)
         means = {}
-        for examples_seen, pairs_by_name in sorted(pairs_by_budget.items()):
+        for examples_seen in sorted(pairs_by_budget):
+            pairs_by_name = pairs_by_budget[examples_seen]
             means[examples_seen] = {name: MeanScores.of(pairs) for name, pairs in pairs_by_name.items()}
         return means
 

@@ -73,8 +73,10 @@ class RequestedConfigs:
 
     def has(self, preset: Preset) -> bool:
         """Return whether this exact configuration, with no parameter left to the sampler, is in the queue."""
+        if not preset.is_complete:
+            return False
         queued = [requested.preset for requested in (*self._requested, *self._first)]
-        return preset.is_complete and any(other.is_complete and other.params == preset.params for other in queued)
+        return any(other.is_complete and other.params == preset.params for other in queued)
 
     def take(self) -> RequestedConfig:
         """Remove and return the next one; the queue must not be empty."""
@@ -243,15 +245,11 @@ class Scheduler:
         Raises:
             InputError: If a score is not finite. The state is unchanged then, and the trial can only fail.
         """
+        _check_finite(number, examples_seen, points)
         trial = self.trials[number]
-        for polarity, similarity in points:
-            if not (math.isfinite(polarity) and math.isfinite(similarity)):
-                raise InputError(
-                    f"trial {number}, after {examples_seen:,} examples: a point scores P {polarity} and S {similarity}; "
-                    "allowed: finite numbers"
-                )
         trial.front = front_of([*trial.front, *points])
-        named_points = dict(zip(names or range(len(points)), points, strict=True))
+        point_names = names or range(len(points))
+        named_points = dict(zip(point_names, points, strict=True))
         self.replicates.rung(number, examples_seen, named_points)
         if trial.replicate_of is not None:
             return None
@@ -284,15 +282,11 @@ class Scheduler:
 
     def end(self, number: int, status: TrialStatus) -> None:
         """Mark the trial as completed, stopped or failed."""
-        trial, status = self.trials[number], TrialStatus(status)
-        failed = status == TrialStatus.FAILED
-        self.replicates.end(number, failed)
+        trial = self.trials[number]
+        status = TrialStatus(status)
+        self.replicates.end(number, status == TrialStatus.FAILED)
         if trial.replicate_of is not None:
-            trial.status = status
-            if not failed:
-                self._report_means(trial.replicate_of)
-                if self._is_at_rest(trial.replicate_of):
-                    self.proposer.tell(trial.replicate_of, self.trials[trial.replicate_of].status)
+            self._end_replicate(trial, trial.replicate_of, status)
             return
         if trial.status == TrialStatus.RUNNING:
             self.proposer.tell(number, status)
@@ -300,9 +294,18 @@ class Scheduler:
         trial.status = status
         self.early_stopper.end(number)
 
+    def _end_replicate(self, trial: TrialState, original: int, status: TrialStatus) -> None:
+        trial.status = status
+        if status == TrialStatus.FAILED:
+            return
+        self._report_means(original)
+        if self._is_at_rest(original):
+            self.proposer.tell(original, self.trials[original].status)
+
     def _report_means(self, original: int) -> None:
         """Replace the sampler's data on a configuration with the fronts of the means over its runs."""
-        for examples_seen, front in self.replicates.mean_fronts(original).items():
+        fronts = self.replicates.mean_fronts(original)
+        for examples_seen, front in fronts.items():
             self.proposer.report(original, examples_seen, front)
 
     def _rest(self, number: int, status: TrialStatus) -> None:
@@ -311,21 +314,38 @@ class Scheduler:
         if not self.front:
             return
         area = self.objective.area(self.front)
-        last_area = self._area_at_growth
-        min_growth = self.plateau.growth if self.plateau else 0.0
-        if last_area is None or area > last_area + min_growth * abs(last_area):
+        if self._has_grown(area):
             self._area_at_growth = area
             self._num_rests_at_growth = self._num_rests
+
+    def _has_grown(self, area: float) -> bool:
+        """Return whether the front's area is large enough to count as growth since the last time it grew."""
+        last_area = self._area_at_growth
+        if last_area is None:
+            return True
+        relative_growth = self.plateau.growth if self.plateau else 0.0
+        return area > last_area + relative_growth * abs(last_area)
+
+
+def _check_finite(number: int, examples_seen: int, points: Sequence[Pair]) -> None:
+    for polarity, similarity in points:
+        if not (math.isfinite(polarity) and math.isfinite(similarity)):
+            raise InputError(
+                f"trial {number}, after {examples_seen:,} examples: a point scores P {polarity} and S {similarity}; "
+                "allowed: finite numbers"
+            )
 
 
 def make_scheduler(config: SweepConfig, space: Space, reference: Pair, *, seed_offset: int = 0) -> Scheduler:
     """Return the scheduler of a new sweep, given P and S of the reference encoder on dev."""
-    constraints = config.objective.constraints.model_dump()
-    objective = Objective.of(config.objective.polarity_weight, config.objective.similarity, constraints, reference)
+    settings = config.objective
+    constraints = settings.constraints.model_dump()
+    objective = Objective.of(settings.polarity_weight, settings.similarity, constraints, reference)
+    first = [preset_of(space, values) for values in config.first]
     seed = (config.seed + seed_offset) % 2**32
     # An untrained trial scores like the reference encoder, unless the reference is a different encoder.
     untrained = reference if config.reference_encoder == config.model else None
-    proposer = Proposer(space, config.sampler, seed, objective, config.objective.proposals)
+    proposer = Proposer(space, config.sampler, seed, objective, settings.proposals)
     early_stopper = make_early_stopper(config.early_stopping, objective, untrained)
     return Scheduler(
         proposer=proposer,
@@ -334,5 +354,5 @@ def make_scheduler(config: SweepConfig, space: Space, reference: Pair, *, seed_o
         num_trials=config.budget.trials,
         plateau=config.early_stopping.plateau,
         replicates=Replicates(config.replicates.trials, config.replicates.runs),
-        requested=RequestedConfigs.of(preset_of(space, values) for values in config.first),
+        requested=RequestedConfigs.of(first),
     )

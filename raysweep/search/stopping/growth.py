@@ -45,7 +45,7 @@ NUM_LATEST = 12  # latest trials, from which the gain of a new one is estimated
 NUM_STARTED_FIRST = 3  # trials started before any resumes
 
 
-NUM_LARGEST = 32  # trials with the largest area; their fronts stand in for all fronts in the gain of a new trial
+NUM_LARGEST = 32  # trials with the largest area; their fronts represent all fronts in the gain of a new trial
 
 
 class _Peers(NamedTuple):
@@ -159,19 +159,11 @@ class Growth:
         reference_point: Lower corner of hypervolumes, possibly raised by constraints.
         origin: P and S of an untrained trial, or None if unknown.
         wider: Reference point used until a point is above ``reference_point``.
-        num_candidates: Maximum number of expected gains updated at once, besides those of trials that have none yet.
     """
 
-    def __init__(
-        self,
-        reference_point: Pair,
-        origin: Pair | None,
-        wider: Pair | None = None,
-        num_candidates: int = NUM_CANDIDATES,
-    ) -> None:
+    def __init__(self, reference_point: Pair, origin: Pair | None, wider: Pair | None = None) -> None:
         reference_points = dict.fromkeys((reference_point, wider or reference_point))
         self._fronts = [Staircase(point) for point in reference_points]
-        self.num_candidates = num_candidates
         self._forecaster = Forecaster(origin)
         self._trials = _Trials()
         self._ranks: dict[int, list[tuple[float, int]]] = {}  # keyed by budget: its trials' ranks, ascending
@@ -215,10 +207,10 @@ class Growth:
             worth_resuming = [trial for trial, gain in expected_gains.items() if self._is_worth_resuming(trial, gain)]
             # Good trials with no expected gain may be slow starters.
             candidates = worth_resuming or [trial for trial in candidates if self._is_good(trial)]
-        # Ties go to the trial with the larger area, then to the earlier one.
-        best = max(candidates, key=lambda trial: (expected_gains[trial], self._area_of(trial), -trial), default=None)
-        if best is None:
+        if not candidates:
             return None
+        # Ties go to the trial with the larger area, then to the earlier one.
+        best = max(candidates, key=lambda trial: (expected_gains[trial], self._area_of(trial), -trial))
         new_is_better = can_start and self._expected_gain_of_new_trial() > expected_gains[best]
         return None if new_is_better else best
 
@@ -238,8 +230,8 @@ class Growth:
     def _record_rung(self, number: int, examples_seen: int, standing: Standing, ahead: Sequence[int]) -> None:
         """Record a trial's rung; the trial is paused for now."""
         trial = self._trials.add(number)
-        points = np.asarray(standing.points, dtype=np.float64)
         curve = trial.curve
+        points = np.asarray(standing.points, dtype=np.float64)
         curve.budgets_ahead = tuple(ahead)
         self._forecaster.add_rung(curve, examples_seen, points)
         curve.front = standing.front
@@ -247,18 +239,25 @@ class Growth:
         trial.expected_gain = math.inf
         self._trials.pause(number)
         trial.rank = (-curve.area, number)
-        bisect.insort(self._ranks.setdefault(examples_seen, []), trial.rank)
         if ahead:
-            trial.peers = _Peers(examples_seen, len(curve.points) == 1, ahead[0])
+            is_first_rung = len(curve.points) == 1
+            trial.peers = _Peers(examples_seen, is_first_rung, ahead[0])
+        self._update_ranks(trial, examples_seen)
+        place = self._places.setdefault(number, len(self._places))
+        self._by_area.put(place, curve.area)
+        for front in self._fronts:
+            front.add_all(points)
+
+    def _update_ranks(self, trial: _Trial, budget: int) -> None:
+        """Rank a trial among those that reached this budget, and update which trials are good."""
+        ranks_at_budget = self._ranks.setdefault(budget, [])
+        bisect.insort(ranks_at_budget, trial.rank)
+        if trial.curve.budgets_ahead:
             self._worst_good[trial.peers] = trial.rank
         for peers in self._worst_good:
             ranks = self._ranks[peers.budget]
             num_good = max(1, peers.num_good(len(ranks)))
             self._worst_good[peers] = ranks[num_good - 1]
-        place = self._places.setdefault(number, len(self._places))
-        self._by_area.put(place, curve.area)
-        for front in self._fronts:
-            front.add_all(points)
 
     def _update_expected_gains(self) -> None:
         """Update all expected gains after an event. They are stored only here, so queries do not change state."""
@@ -267,11 +266,10 @@ class Growth:
             self._trials[trial].expected_gain = expected_gain
 
     def _compute_expected_gains(self, can_start: bool) -> dict[int, float]:
-        candidates = self._resumable(can_start)
-        candidates.sort(key=lambda number: (-self._trials[number].expected_gain, number))
-        last_gains = [self._trials[number].expected_gain for number in candidates]
-        num_unknown = sum(map(math.isinf, last_gains))
-        num_enough = self.num_candidates + num_unknown
+        last_gains = {number: self._trials[number].expected_gain for number in self._resumable(can_start)}
+        candidates = sorted(last_gains, key=lambda number: (-last_gains[number], number))
+        num_unknown = sum(map(math.isinf, last_gains.values()))
+        num_enough = NUM_CANDIDATES + num_unknown
         # If no trial is running or may start, the search ends unless a trial is worth resuming: check until one is.
         must_check_all = not can_start and not self._trials.has_running
         front = self._predict_front()
@@ -280,9 +278,11 @@ class Growth:
             if len(expected_gains) >= num_enough and not must_check_all:
                 break
             curve = self._trials[number].curve
-            rungs = zip(curve.budgets_ahead, self._forecaster.points_ahead(curve), strict=True)
-            expected_gains[number] = _largest_gain(front, rungs, curve.budgets[-1])
-            if self._is_worth_resuming(number, expected_gains[number]):
+            points_ahead = self._forecaster.points_ahead(curve)
+            rungs = zip(curve.budgets_ahead, points_ahead, strict=True)
+            gain = _largest_gain(front, rungs, curve.budgets[-1])
+            expected_gains[number] = gain
+            if self._is_worth_resuming(number, gain):
                 must_check_all = False
         return expected_gains
 
@@ -333,9 +333,10 @@ class Growth:
             if number in largest:
                 front = self._joint_front(other for other in largest if other != number)
             curve = self._trials[number].curve
-            rungs = zip(curve.budgets, curve.points, strict=True)
-            rungs_ahead = zip(curve.budgets_ahead, self._forecaster.points_ahead(curve), strict=True)
-            gains.append(_largest_gain(front, itertools.chain(rungs, rungs_ahead), 0))
+            budgets = (*curve.budgets, *curve.budgets_ahead)
+            points = (*curve.points, *self._forecaster.points_ahead(curve))
+            rungs = zip(budgets, points, strict=True)
+            gains.append(_largest_gain(front, rungs, 0))
         self._expected_gain_of_new = float(np.mean(gains))
         return self._expected_gain_of_new
 

@@ -15,6 +15,8 @@ from raysweep.metrics.pareto import layers
 from raysweep.search.stopping.base import EarlyStopper, Standing
 from raysweep.search.stopping.growth import Growth
 
+MIN_OTHERS = 4  # trials at a budget before the median rule stops any
+
 
 def make_early_stopper(rule: EarlyStoppingConfig, objective: Objective, reference: Pair | None) -> EarlyStopper:
     """Return a new policy of the configured kind.
@@ -53,12 +55,11 @@ class Median(KeepAll):
     """The median stopping rule (Golovin et al., Google Vizier, 2017) at equal budgets; it stops trials for good.
 
     From ``first`` examples on, a trial is stopped if its best objective so far is below the median of the other trials
-    at this budget, provided there are at least ``min_others`` of them.
+    at this budget, provided there are at least MIN_OTHERS of them.
     """
 
-    def __init__(self, first: int, min_others: int = 4) -> None:
+    def __init__(self, first: int) -> None:
         self.first = first
-        self.min_others = min_others
         self._objectives: dict[int, list[float]] = defaultdict(list)  # keyed by examples seen
 
     def on_rung(
@@ -68,7 +69,7 @@ class Median(KeepAll):
             return None
         others = self._objectives[examples_seen]
         num_others = len(others)
-        median = float(np.median(others)) if num_others >= self.min_others else -np.inf
+        median = float(np.median(others)) if num_others >= MIN_OTHERS else -np.inf
         others.append(standing.objective)
         if standing.objective >= median:
             return None
@@ -111,12 +112,14 @@ class SuccessiveHalving:
         reached = self._reached[examples_seen]
         reached[trial] = standing
         num_best = len(reached) // self.factor
-        best = self._best[examples_seen] = self.ranking(reached)[:num_best]
+        best = self.ranking(reached)[:num_best]
+        self._best[examples_seen] = best
         self._last_milestone[trial] = examples_seen
         if trial in best:
             self._promoted[examples_seen].add(trial)
             return None
-        return f"not among the best 1 in {self.factor} of {len(reached)} trials ({self._measure(standing)})"
+        measure = self._measure(standing)
+        return f"not among the best 1 in {self.factor} of {len(reached)} trials ({measure})"
 
     def next_to_resume(self, can_start: bool) -> int | None:
         for milestone in sorted(self._reached, reverse=True):
@@ -159,12 +162,14 @@ class ParetoHalving(SuccessiveHalving):
             points += standing.front
             owners += [trial] * len(standing.front)
         best_layers = dict.fromkeys(reached, len(points))  # worse than any layer, for trials without points
-        for trial, layer in zip(owners, layers(points).tolist(), strict=True):
+        point_layers = layers(points).tolist()
+        for trial, layer in zip(owners, point_layers, strict=True):
             best_layers[trial] = min(best_layers[trial], layer)
 
         def rank(trial: int) -> tuple[bool, int, float, int]:
             area = reached[trial].area
-            return area < 0, best_layers[trial], -area, trial
+            is_infeasible = area < 0
+            return is_infeasible, best_layers[trial], -area, trial
 
         return sorted(reached, key=rank)
 

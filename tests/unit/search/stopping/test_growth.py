@@ -98,7 +98,9 @@ def test_each_stage_resumes_fewer_trials_while_new_ones_are_left() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_search_does_not_end_while_a_paused_trial_has_an_expected_gain(seed: int) -> None:
+def test_search_does_not_end_while_a_paused_trial_has_an_expected_gain(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first forty trials are weak, and win ties because they are earlier."""
     samples = np.random.default_rng(seed).uniform(size=(80, 2))
     samples[:40, 0] *= 0.3
@@ -122,7 +124,7 @@ def test_search_does_not_end_while_a_paused_trial_has_an_expected_gain(seed: int
         if trial is None and len(seen) < 80:
             trial = len(seen)
     assert len(seen) == 80
-    policy.num_candidates = 1000
+    monkeypatch.setattr("raysweep.search.stopping.growth.NUM_CANDIDATES", 1000)
     policy.set_running(0, running=True)  # recomputes all expected gains
     policy.set_running(0, running=False)
     assert next_to_resume(policy, can_start=False) is None

@@ -101,14 +101,13 @@ def test_infeasible_trials_rank_after_feasible_ones() -> None:
 
 
 def test_median_rule_stops_trials_below_the_median_of_the_others() -> None:
-    rule = Median(10, min_others=3)
-    reasons = [
-        rule.on_rung(trial, 10, standing_with(value), (40,), True) for trial, value in enumerate((0.1, 0.2, 0.3))
-    ]
-    assert reasons == [None, None, None], "too few others"
-    assert rule.on_rung(3, 10, standing_with(0.19), (40,), True) is not None
-    assert rule.on_rung(4, 10, standing_with(0.2), (40,), True) is None
-    assert rule.on_rung(5, 5, standing_with(0.0), (40,), True) is None, "before the first budget"
+    rule = Median(10)
+    values = (0.1, 0.2, 0.3, 0.2)
+    reasons = [rule.on_rung(trial, 10, standing_with(value), (40,), True) for trial, value in enumerate(values)]
+    assert reasons == [None, None, None, None], "too few others"
+    assert rule.on_rung(4, 10, standing_with(0.19), (40,), True) is not None
+    assert rule.on_rung(5, 10, standing_with(0.2), (40,), True) is None
+    assert rule.on_rung(6, 5, standing_with(0.0), (40,), True) is None, "before the first budget"
     assert rule.next_to_resume(True) is None
 
 
