@@ -83,7 +83,7 @@ def count_parameters(model: dict[str, Any]) -> int:
     from raysweep.encoders import encoder
 
     loaded = encoder.load(EncoderConfig(**model))
-    return working_parameters([(name, parameter.numel()) for name, parameter in loaded.named_parameters()])
+    return working_parameters(loaded)
 
 
 def _restless(task: "Task") -> "Task":

@@ -2,7 +2,6 @@
 
 import copy
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +17,11 @@ from transformers import PrinterCallback, TrainerCallback
 
 from benchmarks.peers import Turns
 from benchmarks.sst2 import LEARNING_RATE, MARGIN
-from raysweep.config import freezing
 from raysweep.config.sweep import EncoderConfig, EvaluationConfig
 from raysweep.config.trial import TrialConfig, trial_config
 from raysweep.data.prepared import Prepared
 from raysweep.encoders import encoder
+from raysweep.encoders.structure import Structure
 from raysweep.encoders.tokens import Tokens
 from raysweep.evaluation import operating_points
 from raysweep.evaluation.evaluation_set import EvaluationSet
@@ -107,14 +106,14 @@ def stock(turns: Turns, task: Task) -> Scores | None:
     """Run the stock trainer with the same triplets, batches, schedule, loss and frozen parameters."""
     model = encoder.load(EncoderConfig(**task.prepared.model), device=task.device)
     initial = {name: value.detach().clone() for name, value in model.state_dict().items()}
-    names = [name for name, _ in model.named_parameters()]
-    frozen = freezing.frozen_names(names, task.freezing)
+    structure = Structure.of(model)
+    frozen = structure.frozen_names(task.freezing)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name not in frozen)
     # Frozen blocks rest from dropout, as raysweep's do: it would only add noise, and cost time.
     modules = dict(model.named_modules())
     dropouts = [name for name, module in modules.items() if isinstance(module, torch.nn.Dropout)]
-    for name in freezing.frozen_modules(names, dropouts, task.freezing):
+    for name in structure.frozen_modules(dropouts, task.freezing):
         modules[name].p = 0.0
     with tempfile.TemporaryDirectory() as folder:
         _trainer(model, task, task.triplets[: task.warm_up], folder).train()
@@ -215,7 +214,11 @@ def token_counts(prepared: Prepared, triplets: npt.NDArray[np.integer]) -> dict[
     return counts
 
 
-def working_parameters(names_and_sizes: Sequence[tuple[str, int]]) -> int:
-    """Parameters that multiply every token: without the embedding tables and a pooler that nothing reads."""
-    tables = freezing.frozen_names([name for name, _ in names_and_sizes], "emb.base")
-    return sum(size for name, size in names_and_sizes if name not in tables and ".pooler." not in name)
+def working_parameters(model: SentenceTransformer) -> int:
+    """Return the number of parameters that multiply every token: all but the tables and an unused pooler."""
+    tables = Structure.of(model).frozen_names("emb.base")
+    return sum(
+        parameter.numel()
+        for name, parameter in model.named_parameters()
+        if name not in tables and ".pooler." not in name
+    )

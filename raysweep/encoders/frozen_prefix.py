@@ -10,8 +10,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from raysweep.config.freezing import PrefixNames
 from raysweep.encoders import buckets, encoder
+from raysweep.encoders.structure import PrefixNames
 from raysweep.encoders.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ class Prefix:
         self._embeddings = [modules[name] for name in names.embeddings]
         self._blocks = [modules[name] for name in names.blocks]
         self._next_block = modules[names.next_block]
-        self._returns_tuple = [False] * len(self._blocks)  # known once a batch has been computed
+        # Per block, the length of the tuple it returns, 0 for a tensor; known once a batch has been computed.
+        self._tuple_lengths = [0] * len(self._blocks)
         self._width = encoder.hidden_width(model)
         every_sentence = np.arange(len(tokens))
         bytes_per_row = self._width * dtype.itemsize
@@ -158,7 +159,7 @@ class Prefix:
 
         def note_kind_of_output(index: int) -> Callable[..., None]:
             def note(module: nn.Module, args: Any, output: Any) -> None:
-                self._returns_tuple[index] = isinstance(output, tuple)
+                self._tuple_lengths[index] = len(output) if isinstance(output, tuple) else 0
 
             return note
 
@@ -191,8 +192,8 @@ class Prefix:
             hidden = torch.cat(cells)[None]
         modules = [*self._embeddings, *self._blocks]
         outputs: list[Any] = [hidden] * len(self._embeddings)
-        for returns_tuple in self._returns_tuple:
-            outputs.append((hidden,) if returns_tuple else hidden)
+        for length in self._tuple_lengths:
+            outputs.append((hidden, *[None] * (length - 1)) if length else hidden)
         for module, output in zip(modules, outputs, strict=True):
             module.forward = lambda *args, output=output, **kwargs: output
         try:

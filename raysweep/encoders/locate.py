@@ -83,6 +83,15 @@ class ModelSource:
         except (TypeError, KeyError):
             raise _damaged(path, "is not a list of modules") from None
 
+    @cached_property
+    def model_type(self) -> str | None:
+        """Return the type of the transformer in transformers' terms, such as ``bert``; None if there is none."""
+        folder = self.modules[0][0] if self.modules else self.folder
+        path = folder / "config.json"
+        config = _read_json(path) if path.is_file() else {}
+        model_type = config.get("model_type") if isinstance(config, dict) else None
+        return model_type if isinstance(model_type, str) else None
+
     @property
     def has_adapter(self) -> bool:
         """Return whether a module is a PEFT adapter, such as LoRA, whose base model is stored elsewhere."""

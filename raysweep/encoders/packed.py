@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from raysweep.encoders import encoder
+from raysweep.encoders.families import family_of
 from raysweep.encoders.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -24,11 +25,6 @@ if TYPE_CHECKING:
 
 ATTENTION = "raysweep_packed"  # the name of the attention per bucket in transformers
 
-
-# Architectures whose layers, except attention, process cells independently. Positions start at 0, or after the id of
-# the padding token.
-COUNTED_FROM_0 = {"bert"}
-COUNTED_FROM_PADDING = {"roberta", "xlm-roberta"}
 
 MODULES_BEHIND = {"Pooling", "Normalize", "Dense"}  # modules that read only a bucket's hidden states and mask
 
@@ -69,7 +65,7 @@ def is_packable(model: "SentenceTransformer") -> bool:
     recomputes = any(getattr(module, "gradient_checkpointing", False) for module in transformer.modules())
     return (
         model.device.type == "cpu"
-        and getattr(config, "model_type", None) in COUNTED_FROM_0 | COUNTED_FROM_PADDING
+        and _counts_from(config) is not None
         and getattr(config, "_attn_implementation", None) == "sdpa"
         and getattr(config, "position_embedding_type", "absolute") == "absolute"
         and not getattr(config, "is_decoder", False)
@@ -113,9 +109,15 @@ def _hidden(model: "SentenceTransformer", buckets: Sequence[_Bucket]) -> Tensor:
     return hidden
 
 
+def _counts_from(config: Any) -> str | None:
+    """Return where the architecture's positions start, or None if it does not support packed passes."""
+    family = family_of(getattr(config, "model_type", None))
+    return None if family is None else family.positions
+
+
 def _positions(config: Any, bucket: _Bucket) -> Tensor:
     """Return the position of each cell in its sentence, as the architecture counts them: (sentences, longest)."""
-    if config.model_type in COUNTED_FROM_0:
+    if _counts_from(config) == "0":
         _, longest = bucket.shape
         return torch.arange(longest).expand(bucket.shape)
     is_token = bucket.input_ids != config.pad_token_id

@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import safetensors
 
-from raysweep.config import freezing
 from raysweep.config.losses import mined_kinds
 from raysweep.config.space import Space
 from raysweep.config.sweep import DataConfig, EncoderConfig, SweepConfig
@@ -17,7 +15,7 @@ from raysweep.data.dataset import SPLITS
 from raysweep.data.prepared import Prepared
 from raysweep.encoders.encoder import names_in_memory
 from raysweep.encoders.locate import ModelSource, check_sweepable, check_tunable, locate
-from raysweep.errors import InputError
+from raysweep.encoders.structure import Structure
 from raysweep.metrics import retrieval
 from raysweep.prepare import ingest
 from raysweep.prepare.ingest import PiecesBySplit
@@ -138,7 +136,8 @@ class Plan:
         The encoder's tokens must have been built.
         """
         names = self.prepared.tokens_artifact.summary["parameter_names"]
-        check_freezing(self.space, names)
+        model_type = locate(self.config.model).model_type
+        check_freezing(self.space, Structure(model_type, names))
 
 
 def make_plan(config: SweepConfig, space: Space) -> Plan:
@@ -164,7 +163,7 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
     for encoder, source in located.items():
         check_sweepable(encoder, source)
     check_tunable(config.model, located[config.model])
-    _check_freezing_of_file(space, located[config.model].folder / "model.safetensors")
+    _check_freezing_of_files(space, located[config.model])
     encoders = {encoder: _Encoder.of(encoder, source) for encoder, source in located.items()}
     model, reference = encoders[config.model], encoders[config.reference_encoder]
 
@@ -187,31 +186,31 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
     return Plan(config, space, store, tuple(planner.stages.values()), prepared)
 
 
-def check_freezing(space: Space, parameter_names: Sequence[str]) -> None:
-    """Raise InputError if an encoder with these parameters does not fit the space.
+def check_freezing(space: Space, structure: Structure) -> None:
+    """Raise InputError if an encoder with this structure does not fit the space.
 
     It must have the space's freezing levels and, for layer_decay, blocks.
     """
     levels = space.values("freezing") or ["none"]
     for freeze_output_dense in space.values("freeze_output_dense") or [False]:
         for level in levels:
-            freezing.frozen_names(parameter_names, level, freeze_output_dense=freeze_output_dense)
+            structure.frozen_names(level, freeze_output_dense=freeze_output_dense)
     if any(decay != 1.0 for decay in space.values("layer_decay")):
-        freezing.heights(parameter_names)
+        structure.heights()
 
 
-def _check_freezing_of_file(space: Space, weights: Path) -> None:
+def _check_freezing_of_files(space: Space, source: ModelSource) -> None:
     """Check the freezing levels against the header of the weights file, long before anything is loaded."""
+    weights = source.folder / "model.safetensors"
     if not weights.is_file():
         return
     with safetensors.safe_open(weights, "numpy") as file:
         names = list(file.keys())
-    try:
-        check_freezing(space, names)
-    except InputError:
-        if freezing.is_recognized(names):
-            raise
-        check_freezing(space, names_in_memory(weights.parent) or names)
+    structure = Structure(source.model_type, names)
+    if not structure.is_complete:  # transformers may rename parameters as it loads them
+        names = names_in_memory(source.folder) or names
+        structure = Structure(source.model_type, names)
+    check_freezing(space, structure)
 
 
 class _Encoder(NamedTuple):

@@ -10,7 +10,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from raysweep.config import freezing
 from raysweep.config.losses import LOSSES
 from raysweep.config.trial import TrialConfig
 from raysweep.encoders import precision
@@ -75,7 +74,7 @@ class Training:
         return loss.to(self.device)
 
     def _build_optimizer(self) -> torch.optim.Optimizer:
-        heights = {} if self.config.layer_decay == 1.0 else freezing.heights(self.bench.parameter_names)
+        heights = {} if self.config.layer_decay == 1.0 else self.bench.structure.heights()
         return build_optimizer(self.config, self.parameters, heights)
 
     def _trained_parameters(self) -> dict[str, torch.nn.Parameter]:

@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from raysweep.config import freezing
 from raysweep.config.sweep import EncoderConfig, EvaluationConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.data.prepared import Prepared
 from raysweep.encoders import encoder
 from raysweep.encoders.encoder import BatchContext, no_context
 from raysweep.encoders.locate import locate_same
+from raysweep.encoders.structure import Structure
 from raysweep.encoders.tokens import Tokens
 from raysweep.evaluation import operating_points
 from raysweep.evaluation.calibration import calibration_of
@@ -86,7 +86,7 @@ class Workbench:
         self.model = model
         self.dropouts = Dropouts(model, model.device.type)
         self.initial = {name: value.detach().clone() for name, value in model.state_dict().items()}
-        self.parameter_names = [name for name, _ in model.named_parameters()]
+        self.structure = Structure.of(model)
         self.tokens = Tokens.open(self.prepared.tokens_artifact.folder)
         self._prefix: Prefix | None = None  # of the last trial with a cache
 
@@ -118,10 +118,10 @@ class Workbench:
     def freeze(self, config: TrialConfig) -> None:
         """Freeze parameters according to the trial's freezing level, and set its dropout."""
         level = config.freezing
-        frozen = freezing.frozen_names(self.parameter_names, level, freeze_output_dense=config.freeze_output_dense)
+        frozen = self.structure.frozen_names(level, freeze_output_dense=config.freeze_output_dense)
         for name, parameter in self.model.named_parameters():
             parameter.requires_grad_(name not in frozen)
-        frozen_modules = freezing.frozen_modules(self.parameter_names, self.dropouts.names, level)
+        frozen_modules = self.structure.frozen_modules(self.dropouts.names, level)
         self.dropouts.set(config.dropout, off=() if config.frozen_dropout else frozen_modules)
 
     def prefix(self, config: TrialConfig, arithmetic: str, num_reads: int) -> "Prefix | None":
@@ -138,7 +138,7 @@ class Workbench:
         if config.frozen_dropout or not self.cache_bytes or not reads_enough:
             return None
         modules = [name for name, _ in self.model.named_modules()]
-        names = freezing.prefix_names(self.parameter_names, modules, config.freezing)
+        names = self.structure.prefix_names(modules, config.freezing)
         if names is None:
             return None
         dtype = torch.bfloat16 if arithmetic == "bf16" else torch.float32

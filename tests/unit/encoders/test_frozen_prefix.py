@@ -7,42 +7,32 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raysweep.config.freezing import frozen_modules, frozen_names, prefix_names
 from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import encoder
+from raysweep.encoders.families import FAMILIES
 from raysweep.encoders.frozen_prefix import Prefix
+from raysweep.encoders.structure import Structure
 from raysweep.encoders.tokens import Tokens
 from raysweep.training.dropout import Dropouts
-from support.encoders import sentence_encoder
+from support.families import random_transformer, write_random_encoder
 
-SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
-TOKENS = {"pad_token_id": 0, "bos_token_id": 101, "eos_token_id": 102, "cls_token_id": 101, "sep_token_id": 102}
-ENCODERS = {
-    "Bert": SIZES,
-    "DistilBert": {"dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48},
-    "MPNet": SIZES,
-    "ModernBert": {**SIZES, **TOKENS, "local_attention": 8},
-    "Electra": {**SIZES, "embedding_size": 24},
-    "Roberta": SIZES,
-}
+CACHED = [
+    model_type
+    for family in FAMILIES.values()
+    if family.caches_prefix and not family.shares_blocks
+    for model_type in family.model_types
+]
 WIDTH = 32
 LENGTHS = (3, 25, 7, 7, 1, 12, 40, 2)  # some longer than ModernBERT's local attention
 
 
-@pytest.fixture(scope="module", params=ENCODERS)
+@pytest.fixture(scope="module", params=CACHED)
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> Any:
-    if not hasattr(transformers, f"{request.param}Model"):
-        pytest.skip(f"transformers has no {request.param}")
-    torch.manual_seed(1)
-    options = {"vocab_size": 30522, "max_position_embeddings": 64, **ENCODERS[request.param]}
-    config = getattr(transformers, f"{request.param}Config")(**options)
-    backbone = getattr(transformers, f"{request.param}Model")(config)
     folder = tmp_path_factory.mktemp(request.param)
-    return encoder.load(EncoderConfig(name=sentence_encoder(backbone, folder, demo_package.get_model_path())))
+    return encoder.load(EncoderConfig(name=write_random_encoder(request.param, folder, demo_package.get_model_path())))
 
 
 def tokens_of(lengths: tuple[int, ...]) -> Tokens:
@@ -51,8 +41,7 @@ def tokens_of(lengths: tuple[int, ...]) -> Tokens:
 
 
 def prefix_of(model: Any, level: str, tokens: Tokens, max_bytes: int = 1 << 20) -> Prefix:
-    parameters = [name for name, _ in model.named_parameters()]
-    names = prefix_names(parameters, [name for name, _ in model.named_modules()], level)
+    names = Structure.of(model).prefix_names([name for name, _ in model.named_modules()], level)
     assert names is not None
     return Prefix(model, names, tokens, max_bytes, torch.float32)
 
@@ -83,9 +72,9 @@ def test_replayed_embeddings_and_gradients_equal_ordinary_ones(model: Any, level
     prefix = prefix_of(model, level, tokens, int(share * sum(LENGTHS) * WIDTH * 4))
     ids = np.array([1, 0, 6, 3])
 
-    names = [name for name, _ in model.named_parameters()]
+    frozen = Structure.of(model).frozen_names(level)
     for name, parameter in model.named_parameters():
-        parameter.requires_grad_(name not in frozen_names(names, level))
+        parameter.requires_grad_(name not in frozen)
 
     def run(with_prefix: Prefix | None) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         model.zero_grad()
@@ -106,8 +95,7 @@ def test_replayed_embeddings_and_gradients_equal_ordinary_ones(model: Any, level
 def test_cached_states_are_not_computed_again(model: Any) -> None:
     tokens, ids = tokens_of(LENGTHS), np.array([1, 0, 6, 3])
     prefix = prefix_of(model, "emb+B0", tokens)
-    table = encoder.word_table(model)
-    assert table is not None
+    table = model[0].auto_model.get_input_embeddings()
     with torch.no_grad():
         first = encoder.forward(model, tokens, ids, prefix.replayed(ids))
         table.weight.neg_()  # cached states do not change
@@ -124,7 +112,7 @@ def test_cached_states_are_those_of_evaluation_mode(model: Any, level: str) -> N
     tokens, ids = tokens_of(LENGTHS), np.array([1, 1, 6])
     prefix = prefix_of(model, level, tokens)
     dropouts = Dropouts(model, "cpu")
-    dropouts.set(0.5, frozen_modules([name for name, _ in model.named_parameters()], dropouts.names, level))
+    dropouts.set(0.5, Structure.of(model).frozen_modules(dropouts.names, level))
     reached: list[torch.Tensor] = []
 
     def note(module: torch.nn.Module, args: Any, kwargs: Any) -> None:
@@ -157,9 +145,8 @@ def test_memory_stays_within_the_budget(lengths: list[int], max_bytes: int) -> N
 @cache
 def bert() -> Any:
     """Return a substitute for a sentence encoder; only its module names and width are read."""
-    config = transformers.BertConfig(vocab_size=30, **{**SIZES, "hidden_size": 16})
     transformer = torch.nn.Module()
-    transformer.auto_model = transformers.BertModel(config)
+    transformer.auto_model = random_transformer("bert", vocab_size=30, hidden_size=16)
     model = torch.nn.Sequential(transformer)
     model.device = torch.device("cpu")
     return model

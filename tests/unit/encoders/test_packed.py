@@ -7,38 +7,29 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import transformers
 
-from raysweep.config.freezing import prefix_names
 from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import encoder, packed
 from raysweep.encoders.buckets import CELLS_PER_PACK, packs, training_buckets
+from raysweep.encoders.families import FAMILIES
 from raysweep.encoders.frozen_prefix import Prefix
+from raysweep.encoders.structure import Structure
 from raysweep.encoders.tokens import Tokens
-from support.encoders import sentence_encoder
+from support.families import MODEL_TYPES, write_random_encoder
 
-SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
-PACKABLE = {"Bert": {}, "Roberta": {"pad_token_id": 1}, "XLMRoberta": {"pad_token_id": 1}}
-OTHERS = {
-    "DistilBert": {"dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48},
-    "MPNet": SIZES,
-    "Electra": {**SIZES, "embedding_size": 24},
-}
+PACKABLE = [model_type for family in FAMILIES.values() if family.positions for model_type in family.model_types]
+OTHERS = [model_type for model_type in MODEL_TYPES if model_type not in PACKABLE]
 BUCKETS = [np.array([6, 1]), np.array([5]), np.array([2, 3, 0, 7, 4])]  # padded, of one sentence, much padded
 LENGTHS = (3, 25, 7, 7, 1, 12, 40, 2)
 
 
-def model_of(name: str, folder: Any, demo_package: ModuleType, **values: Any) -> Any:
-    torch.manual_seed(1)
-    config = getattr(transformers, f"{name}Config")(vocab_size=30522, max_position_embeddings=64, **values)
-    backbone = getattr(transformers, f"{name}Model")(config)
-    return encoder.load(EncoderConfig(name=sentence_encoder(backbone, folder, demo_package.get_model_path())))
+def load_random(model_type: str, folder: Any, demo_package: ModuleType) -> Any:
+    return encoder.load(EncoderConfig(name=write_random_encoder(model_type, folder, demo_package.get_model_path())))
 
 
 @pytest.fixture(scope="module", params=PACKABLE)
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> Any:
-    folder = tmp_path_factory.mktemp(request.param)
-    return model_of(request.param, folder, demo_package, **SIZES, **PACKABLE[request.param])
+    return load_random(request.param, tmp_path_factory.mktemp(request.param), demo_package)
 
 
 @pytest.fixture
@@ -84,8 +75,7 @@ def test_packed_embeddings_and_gradients_equal_those_of_single_sentences(
 
 def test_packed_pass_starts_from_cached_states(model: Any, tokens: Tokens) -> None:
     model.eval()
-    parameters = [name for name, _ in model.named_parameters()]
-    names = prefix_names(parameters, [name for name, _ in model.named_modules()], "emb+B0")
+    names = Structure.of(model).prefix_names([name for name, _ in model.named_modules()], "emb+B0")
     assert names is not None
     prefix = Prefix(model, names, tokens, 1 << 20, torch.float32)
     table = encoder.word_table(model)
@@ -119,7 +109,7 @@ def test_packed_attention_applies_dropout(model: Any, tokens: Tokens) -> None:
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_architectures_are_not_packed(name: str, tmp_path: Any, demo_package: ModuleType) -> None:
-    assert not packed.is_packable(model_of(name, tmp_path, demo_package, **OTHERS[name]))
+    assert not packed.is_packable(load_random(name, tmp_path, demo_package))
 
 
 NOT_PACKABLE = [

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from raysweep.data.artifacts import Artifact
+from raysweep.encoders.structure import Structure
 from raysweep.errors import InputError
 from raysweep.prepare.build import prepare_here
 from raysweep.prepare.plan import ArtifactStage, Plan, check_freezing, make_plan
@@ -54,7 +55,7 @@ def test_freezing_is_checked_before_preparing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="'emb\\+B0-7': the encoder lacks it"):
         plan(tmp_path, model=folder, space__freezing="emb+B0-7")
     albert = transformers.AlbertModel(transformers.AlbertConfig(**sizes, num_attention_heads=2, embedding_size=6))
-    with pytest.raises(InputError, match="need an encoder built like one of BERT"):
+    with pytest.raises(InputError, match="blocks that share their weights.*none, emb.base, emb;"):
         plan(tmp_path, model=stored_encoder(tmp_path / "albert", albert), space__freezing="emb+B0")
     bert = transformers.BertModel(transformers.BertConfig(**sizes, num_attention_heads=2))
     with pytest.raises(InputError, match="'emb\\+B0-7': the encoder lacks it"):
@@ -147,8 +148,8 @@ def test_freezing_level_is_checked_by_the_weights_header(tmp_path: Path, tiny_en
 
 def test_layer_decay_is_checked_by_parameter_names(tmp_path: Path, tiny_encoder: str) -> None:
     space = plan(tmp_path, model=tiny_encoder, space__layer_decay="{choices: [1.0, 0.8]}").space
-    with pytest.raises(InputError, match=r"freezing and layer_decay need an encoder built like .* named conv\.weight"):
-        check_freezing(space, ["conv.weight"])
+    with pytest.raises(InputError, match=r"freezing and layer_decay .*'convbert'; allowed"):
+        check_freezing(space, Structure("convbert", ["conv.weight"]))
 
 
 def test_encoder_with_nan_embeddings_is_rejected(tmp_path: Path, tiny_encoder: str) -> None:

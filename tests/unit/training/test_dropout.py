@@ -7,7 +7,7 @@ import torch
 import transformers
 from torch import nn
 
-from raysweep.config.freezing import frozen_modules
+from raysweep.encoders.structure import Structure
 from raysweep.training.dropout import Dropouts, FastDropout, Generator
 
 
@@ -101,7 +101,7 @@ def test_rate_applies_to_attention_with_a_rate_attribute() -> None:
         dropouts.set(rate, off)
         assert (difference() > 0) == is_random
     names = [name for name, _ in model.named_parameters()]
-    assert "layers.0.attn" in frozen_modules(names, dropouts.names, "emb+B0a")
+    assert "layers.0.attn" in Structure("modernbert", names).frozen_modules(dropouts.names, "emb+B0a")
 
 
 def test_torch_layers_are_kept_on_other_devices() -> None:

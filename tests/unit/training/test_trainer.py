@@ -10,11 +10,11 @@ import scipy.special
 import scipy.stats
 import torch
 
-from raysweep.config.freezing import frozen_names
 from raysweep.config.losses import LOSSES
 from raysweep.config.sweep import EncoderConfig
 from raysweep.config.trial import TrialConfig, trial_config
 from raysweep.encoders import encoder, packed
+from raysweep.encoders.structure import Structure
 from raysweep.training import batches
 from raysweep.training import losses as criterion
 from raysweep.training.trainer import Training
@@ -72,8 +72,7 @@ def train_with_stock_trainer(
 
     config, prepared = ours.config, ours.bench.prepared
     model = encoder.load(EncoderConfig(**prepared.model))
-    names = [name for name, _ in model.named_parameters()]
-    frozen = frozen_names(names, config.freezing)
+    frozen = Structure.of(model).frozen_names(config.freezing)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name not in frozen)
     for module in model.modules():

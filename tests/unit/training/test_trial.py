@@ -34,17 +34,18 @@ def test_training_raises_polarity_on_the_demo(demo_bench: workbench.Workbench) -
 
 
 def test_only_parameters_that_are_not_frozen_change(tiny_bench: workbench.Workbench) -> None:
-    from raysweep.config.freezing import frozen_names
-
-    names = [name for name, _ in tiny_bench.model.named_parameters()]
-    frozen = frozen_names(names, "emb+B0-1", freeze_output_dense=True)
+    frozen = tiny_bench.structure.frozen_names("emb+B0-1", freeze_output_dense=True)
     list(engine.rungs(trial(freezing="emb+B0-1", freeze_output_dense=True), tiny_bench, seed=0, num_rungs=1))
     changed = {
         name for name, value in tiny_bench.model.named_parameters() if not torch.equal(value, tiny_bench.initial[name])
     }
     assert changed
     assert not changed & frozen
-    assert {name for name in names if name not in frozen and "pooler" not in name and "key.bias" not in name} <= changed
+    assert {
+        name
+        for name in tiny_bench.structure.names
+        if name not in frozen and "pooler" not in name and "key.bias" not in name
+    } <= changed
 
 
 def test_trial_does_not_depend_on_the_previous_one(tiny_bench: workbench.Workbench) -> None:
