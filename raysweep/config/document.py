@@ -69,9 +69,10 @@ def _read_keys_as_text(node: yaml.Node, is_choices: bool, seen: set[tuple[int, b
     The keys below `choices` are values of a parameter, so they may also be numbers and booleans. ``seen`` holds the
     visited nodes, each with its ``is_choices``, so that aliases are followed only once.
     """
-    if (id(node), is_choices) in seen:
+    visit = (id(node), is_choices)
+    if visit in seen:
         return
-    seen.add((id(node), is_choices))
+    seen.add(visit)
     if isinstance(node, yaml.SequenceNode):
         for item in node.value:
             _read_keys_as_text(item, is_choices, seen)
@@ -137,7 +138,7 @@ class Document:
         elif isinstance(node, yaml.SequenceNode):
             for index, item in enumerate(node.value):
                 child = (*path, index)
-                self.lines[child] = int(item.start_mark.line) + 1
+                self.lines[child] = _line_of(item)
                 self._note_lines(loader, item, child)
 
     def _count_value(self) -> None:
@@ -157,14 +158,14 @@ class Document:
 
     def _note_key(self, loader: _Loader, key_node: yaml.Node, path: KeyPath) -> KeyPath:
         key = loader.construct_object(key_node, deep=True)
-        line = int(key_node.start_mark.line) + 1
-        where = f"{self.source}: line {line}"
+        line = _line_of(key_node)
+        place = f"{self.source}: line {line}"
         if not isinstance(key, str | int | float | bool):
-            raise InputError(f"{where}: a key is {key!r}; allowed: plain text")
+            raise InputError(f"{place}: a key is {key!r}; allowed: plain text")
         child = (*path, str(key))
-        first = self.lines.get(child)
-        if first is not None:
-            raise InputError(f"{where}: {dotted(child)} is a duplicate key (first in line {first})")
+        if child in self.lines:
+            first_line = self.lines[child]
+            raise InputError(f"{place}: {dotted(child)} is a duplicate key (first in line {first_line})")
         self.lines[child] = line
         return child
 
@@ -179,17 +180,21 @@ class Document:
         for depth, name in enumerate(keys[:-1], 1):
             key = _find_key(name, target)
             value = target.get(key)
+            short_form = short_forms.get(keys[:depth])
             if value is None:
                 value = target[key] = {}
-            elif isinstance(value, str) and keys[:depth] in short_forms:
-                value = target[key] = {short_forms[keys[:depth]]: value}
+            elif isinstance(value, str) and short_form is not None:
+                value = target[key] = {short_form: value}
             if not isinstance(value, dict):
                 raise InputError(f"--{path}: {key} is {value!r}; allowed: a mapping")
             target = value
+        last = keys[-1]
         try:
-            target[_find_key(keys[-1], target)] = parse_value(text, is_choices=keys[-1] == CHOICES)
+            value = parse_value(text, is_choices=last == CHOICES)
         except InputError as error:
             raise InputError(f"--{path}: {error}") from None
+        key = _find_key(last, target)
+        target[key] = value
         self.overridden.add(keys)
 
     def has_override(self, key: str) -> bool:
@@ -203,7 +208,8 @@ class Document:
             return InputError(join_key(f"--{dotted(keys)}", message))
         place = self.source
         for length in range(len(keys), 0, -1):
-            if line := self.lines.get(keys[:length]):  # of the key or its nearest ancestor in the file
+            line = self.lines.get(keys[:length])  # of the key or its nearest ancestor in the file
+            if line is not None:
                 place += f": line {line}"
                 break
         problem = join_key(dotted(keys), message) if keys else message
@@ -220,6 +226,10 @@ class Document:
 def _find_key(name: str, mapping: Mapping[Any, Any]) -> Any:
     """Return the mapping's key with the text ``name``, such as the number 16, or ``name`` itself if the key is missing."""
     return next((key for key in mapping if str(key) == name), name)
+
+
+def _line_of(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
 
 
 def _yaml_error(path: Path, error: Exception) -> InputError:

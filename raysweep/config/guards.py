@@ -1,6 +1,7 @@
 """Guards: sentence-transformers evaluators that score front members on files named in the sweep's YAML."""
 
 import hashlib
+import itertools
 import re
 from collections.abc import Iterable
 from typing import Annotated, Literal
@@ -57,14 +58,13 @@ class GuardConfig(StrictModel):
 
     @model_validator(mode="after")
     def _check_files(self) -> "GuardConfig":
-        for kind, names in NEEDED.items():
-            for name in names:
-                is_given = getattr(self, name) is not None
-                if is_given != (kind == self.kind):
-                    problem = "is missing" if kind == self.kind else "is not allowed"
-                    raise ValueError(
-                        f"{name} {problem}; a guard of kind {self.kind} has {', '.join(NEEDED[self.kind])}"
-                    )
+        needed = NEEDED[self.kind]
+        for name in itertools.chain.from_iterable(NEEDED.values()):
+            is_given = getattr(self, name) is not None
+            is_needed = name in needed
+            if is_given != is_needed:
+                problem = "is missing" if is_needed else "is not allowed"
+                raise ValueError(f"{name} {problem}; a guard of kind {self.kind} has {', '.join(needed)}")
         return self
 
 

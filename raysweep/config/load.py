@@ -55,7 +55,8 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
     space = space_parser.parse(document, config)
     first, warnings_of_first = _check_first(document, config, space)
     warnings = (*warn_of_unused(document, config, space), *warnings_of_first)
-    return LoadedSweep(document, config.model_copy(update={"first": first}), space, warnings)
+    config = config.model_copy(update={"first": first})
+    return LoadedSweep(document, config, space, warnings)
 
 
 def _as_yaml(key: str, text: str) -> str:
@@ -63,28 +64,35 @@ def _as_yaml(key: str, text: str) -> str:
 
     A source may also be a YAML list. Sources and prompts may be quoted text or null.
     """
-    if key not in (*_SOURCES, *_PROMPTS) or text.strip() in _NULLS:
+    is_source = key in _SOURCES
+    is_prompt = key in _PROMPTS
+    if not (is_source or is_prompt) or text.strip() in _NULLS:
         return text
     try:
         value = parse_value(text)
     except InputError:
         value = None
-    begin = text.lstrip()[:1]
-    is_quoted = isinstance(value, str) and begin in ("'", '"')
-    is_flow = key in _SOURCES and isinstance(value, list | dict) and begin in ("[", "{")
-    return text if is_quoted or is_flow else json.dumps(text, ensure_ascii=False)
+    start = text.lstrip()
+    is_quoted = isinstance(value, str) and start.startswith(("'", '"'))
+    is_flow = isinstance(value, list | dict) and start.startswith(("[", "{"))
+    if is_quoted or (is_source and is_flow):
+        return text
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _check_combinations(document: Document, config: SweepConfig) -> None:
     """Check settings that depend on one another or on the parameters of trials."""
-    k, num_pool = config.evaluation.k, config.evaluation.num_pool
+    k = config.evaluation.k
+    num_pool = config.evaluation.num_pool
     if num_pool is not None and k > num_pool:
-        raise document.error(("evaluation", "k"), f"is {k}; allowed: at most evaluation.num_pool ({num_pool})")
+        problem = f"is {k}; allowed: at most evaluation.num_pool ({num_pool})"
+        raise document.error(("evaluation", "k"), problem)
     if problem := find_reserved_name(config.guards):
         raise document.error(("guards",), problem)
     for name, guard in config.guards.items():
-        if guard.kind == "retrieval" and guard.at_least is not None and guard.at_least < 0:
-            problem = f"is {guard.at_least:g}; allowed: 0 to 1, since nDCG is never below 0"
+        minimum = guard.at_least
+        if guard.kind == "retrieval" and minimum is not None and minimum < 0:
+            problem = f"is {minimum:g}; allowed: 0 to 1, since nDCG is never below 0"
             raise document.error(("guards", name, "at_least"), problem)
 
 
@@ -115,12 +123,13 @@ def _check_first(document: Document, config: SweepConfig, space: Space) -> tuple
                 raise document.error(("first", index, error.key), error.problem) from None
             warnings.append(f"first[{index}] is left out, because it is not in the overridden space: {error}")
             continue
-        if preset.is_complete and preset.params in complete:
+        if not preset.is_complete:
+            if values in first:
+                warnings.append(f"first[{index}] repeats an earlier entry; the sampler completes each of them")
+        elif preset.params in complete:
             raise document.error(("first", index), "is a duplicate, which would have the same scores")
-        if preset.is_complete:
+        else:
             complete.append(preset.params)
-        elif values in first:
-            warnings.append(f"first[{index}] repeats an earlier entry; the sampler completes each of them")
         first.append(values)
     return first, warnings
 

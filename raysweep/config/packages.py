@@ -35,11 +35,14 @@ def check(needs: Iterable[Need]) -> None:
 
 def needs_of_sweep(config: SweepConfig, space: Space) -> Iterator[Need]:
     """Yield the packages for preparing and searching; existing artifacts may need fewer."""
-    yield from needs_of_storage("storage.runs", config.storage.runs)
-    yield from needs_of_storage(config.storage.artifacts_key, config.storage.artifacts_location)
+    storage = config.storage
+    yield from needs_of_storage("storage.runs", storage.runs)
+    yield from needs_of_storage(storage.artifacts_key, storage.artifacts_location)
     for split in ("train", "dev", "test"):
-        source = getattr(config.data, split)
-        yield from needs_of_sources(f"data.{split}", [source] if isinstance(source, str) else source or [])
+        sources = getattr(config.data, split) or []
+        if isinstance(sources, str):
+            sources = [sources]
+        yield from needs_of_sources(f"data.{split}", sources)
     encoders = {"model": config.model, "reference": config.reference, "examples.encoder": config.examples.encoder}
     for key, encoder in encoders.items():
         yield from needs_of_encoder(key, encoder)
@@ -56,7 +59,8 @@ def needs_of_mining(config: SweepConfig, space: Space) -> Iterator[Need]:
 def needs_of_storage(key: str, place: str) -> Iterator[Need]:
     """Yield the packages for a folder or an object store."""
     if location.is_uri(place):
-        yield Need(key, "obstore", EXTRA_OF_SCHEME[place.partition("://")[0]])
+        scheme, _, _ = place.partition("://")
+        yield Need(key, "obstore", EXTRA_OF_SCHEME[scheme])
 
 
 def needs_of_sources(key: str, sources: Iterable[str]) -> Iterator[Need]:

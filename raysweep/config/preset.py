@@ -76,24 +76,26 @@ class _Reading:
 
 def _checked(name: str, parameter: Parameter, value: Any) -> Any:
     """Return the value as it is in the space; raise ParameterError if it is not there."""
+    shown = _shortened(repr(value))
     if isinstance(value, dict | list):
-        raise ParameterError(name, f"is {_shown(value)}; allowed: a plain value")
+        raise ParameterError(name, f"is {shown}; allowed: a plain value")
     match parameter:
         case Fixed():
             if not _is_same(parameter.value, value):
-                raise ParameterError(name, f"is {_shown(value)}; allowed: {parameter.value!r}, which the space fixes")
+                raise ParameterError(name, f"is {shown}; allowed: {parameter.value!r}, which the space fixes")
             return parameter.value
         case Range():
-            is_number = isinstance(value, int) if parameter.integer else isinstance(value, int | float)
-            if not is_number or isinstance(value, bool) or not parameter.low <= value <= parameter.high:
+            number_type = int if parameter.integer else (int, float)
+            is_number = isinstance(value, number_type) and not isinstance(value, bool)
+            if not is_number or not parameter.low <= value <= parameter.high:
                 kind = "a whole number" if parameter.integer else "a number"
-                raise ParameterError(name, f"is {_shown(value)}; allowed: {kind} from {parameter}")
+                raise ParameterError(name, f"is {shown}; allowed: {kind} from {parameter}")
             return int(value) if parameter.integer else float(value)
         case Choices():
             for option in parameter.options:
                 if _is_same(option, value):
                     return option
-            raise ParameterError(name, f"is {_shown(value)}; allowed: {parameter}")
+            raise ParameterError(name, f"is {shown}; allowed: {parameter}")
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -105,20 +107,20 @@ def _why_unused(space: Space, key: str, values: Mapping[str, Any]) -> str:
     """Return the reason why a value matches no parameter of the space, alone or together with the other values."""
     conditions = []
     for name, parameter in space.parameters.items():
-        options = parameter.options if isinstance(parameter, Choices) else {}
-        conditions += [f"{name}: {option}" for option, children in options.items() if key in names_of(children)]
+        if not isinstance(parameter, Choices):
+            continue
+        for option, children in parameter.options.items():
+            if key in names_of(children):
+                conditions.append(f"{name}: {option}")
     if conditions:
+        alternatives = " or ".join(conditions)
         configuration = ", ".join(f"{name}: {value}" for name, value in values.items())
         shown = _shortened("{" + configuration + "}")
-        return f"exists only under {' or '.join(conditions)}; the configuration is {shown}"
+        return f"exists only under {alternatives}; the configuration is {shown}"
     names = sorted(set(names_of(space.parameters)))
     if key not in TrialConfig.model_fields:
         return unknown_key(_shortened(key), names)
     return f"is not a parameter of this space; allowed: {', '.join(names)}"
-
-
-def _shown(value: Any) -> str:
-    return _shortened(repr(value))
 
 
 def _shortened(text: str) -> str:

@@ -71,7 +71,9 @@ def _without_titles(schema: Any) -> Any:
         return [_without_titles(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    omitted = {"default"} if "$ref" in schema else set()
+    omitted = set()
+    if "$ref" in schema:
+        omitted.add("default")
     if isinstance(schema.get("title"), str):
         omitted.add("title")
     return {key: _without_titles(value) for key, value in schema.items() if key not in omitted}

@@ -187,7 +187,8 @@ class Space:
     @property
     def searched(self) -> tuple[str, ...]:
         """Return the parameters that have more than one value, in the space's order."""
-        return tuple(name for name in dict.fromkeys(names_of(self.parameters)) if len(self.values(name)) > 1)
+        names = dict.fromkeys(names_of(self.parameters))
+        return tuple(name for name in names if len(self.values(name)) > 1)
 
     def values(self, name: str) -> list[Any]:
         """Return every value that a parameter may take; for a range, its two bounds."""
@@ -246,13 +247,15 @@ def _draw(parameters: Parameters, suggest: Suggester, prefix: str) -> Iterator[t
 def _combinations(parameters: Parameters, prefix: str) -> Iterator[dict[str, Scalar]]:
     axes = []
     for name, parameter in parameters.items():
+        full_name = prefix + name
         if isinstance(parameter, Range):
-            raise InputError(f"space: {prefix}{name} is a range; the grid sampler needs choices")
+            raise InputError(f"space: {full_name} is a range; the grid sampler needs choices")
         if isinstance(parameter, Choices):
             combinations = []
             for value, children in parameter.options.items():
-                for below in _combinations(children, f"{prefix}{name}={value}."):
-                    combinations.append({prefix + name: value, **below})
+                child_prefix = f"{full_name}={value}."
+                for combination in _combinations(children, child_prefix):
+                    combinations.append({full_name: value, **combination})
             axes.append(combinations)
     return _merged_product(axes)
 
@@ -303,13 +306,16 @@ def _branches_of(name: str, parameter: Parameter) -> Iterator[dict[str, Any]]:
     if isinstance(parameter, Fixed):
         yield {name: parameter.value}
     elif isinstance(parameter, Range):
-        ends = (parameter.low, parameter.high) if name in _DEPENDING else (parameter.low,)
+        ends = [parameter.low]
+        if name in _DEPENDING:
+            ends.append(parameter.high)
         for end in ends:
-            yield {name: int(end) if parameter.integer else end}
+            value = int(end) if parameter.integer else end
+            yield {name: value}
     elif parameter.conditional or name in (*_DECIDING, *_DEPENDING):
-        for value, children in parameter.options.items():
-            for below in branches(children):
-                yield {name: value, **below}
+        for option, children in parameter.options.items():
+            for branch in branches(children):
+                yield {name: option, **branch}
     else:
         first = next(iter(parameter.options))
         yield {name: first}

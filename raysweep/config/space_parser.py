@@ -45,8 +45,8 @@ def parse(document: Document, config: SweepConfig) -> Space:
     _check_losses(document, parameters)
     for values in branches(parameters):
         if values.get("learning_rate") is None:
-            conditions = ", ".join(f"{name} is {value}" for name, value in values.items())
-            raise document.error(("space",), f"learning_rate is missing if {conditions}")
+            conditions = [f"{name} is {value}" for name, value in values.items()]
+            raise document.error(("space",), f"learning_rate is missing if {', '.join(conditions)}")
         try:
             trial_config(values)
         except InputError as error:
@@ -83,12 +83,12 @@ def _check_grid(document: Document, path: KeyPath, parameters: Parameters) -> No
     """Raise if a parameter is a range; a grid needs choices."""
     for name, parameter in parameters.items():
         if isinstance(parameter, Range):
-            raise document.error(
-                (*path, name), f"is the range {parameter}; allowed with the sampler grid: a value or choices"
-            )
+            problem = f"is the range {parameter}; allowed with the sampler grid: a value or choices"
+            raise document.error((*path, name), problem)
         if isinstance(parameter, Choices):
             for option, children in parameter.options.items():
-                _check_grid(document, (*path, name, "choices", str(option)), children)
+                place = (*path, name, "choices", str(option))
+                _check_grid(document, place, children)
 
 
 def _parameters(document: Document, path: KeyPath, values: Mapping[str, Any]) -> Parameters:
@@ -103,9 +103,8 @@ def _parameter(document: Document, path: KeyPath, name: str, value: Any) -> Para
     if name not in TrialConfig.model_fields:
         raise document.error(path, unknown_key(name, TrialConfig.model_fields))
     if isinstance(value, list):
-        raise document.error(
-            path, f"is a list; allowed: a value, a range {{low, high, log}}, or choices: {{choices: {value}}}"
-        )
+        problem = f"is a list; allowed: a value, a range {{low, high, log}}, or choices: {{choices: {value}}}"
+        raise document.error(path, problem)
     if not isinstance(value, dict):
         return Fixed(_checked(document, path, name, value))
     if "choices" in value:
@@ -121,15 +120,16 @@ def _range(document: Document, path: KeyPath, name: str, value: dict[str, Any]) 
     log = value.get("log", False)
     if not isinstance(log, bool):
         raise document.error((*path, "log"), f"is {log!r}; allowed: true or false")
-    annotation = str(TrialConfig.model_fields[name].annotation)
-    integer = "int" in annotation and isinstance(low, int) and isinstance(high, int)
     if low >= high:
         raise document.error(path, f"is a range from {low} to {high}; allowed: low below high")
     if log and low <= 0:
         raise document.error((*path, "low"), f"is {low}; allowed: above 0 if log is true")
-    _checked(document, (*path, "low"), name, low)
-    _checked(document, (*path, "high"), name, high)
-    return Range(low, high, log, integer)
+    for key in ("low", "high"):
+        _checked(document, (*path, key), name, value[key])
+    annotation = str(TrialConfig.model_fields[name].annotation)
+    takes_integers = "int" in annotation
+    is_integer = takes_integers and isinstance(low, int) and isinstance(high, int)
+    return Range(low, high, log, is_integer)
 
 
 def _end(document: Document, path: KeyPath, value: dict[str, Any], name: str) -> int | float:
@@ -141,20 +141,22 @@ def _end(document: Document, path: KeyPath, value: dict[str, Any], name: str) ->
 
 def _choices(document: Document, path: KeyPath, name: str, value: Any) -> Choices:
     if not isinstance(value, dict | list) or not value:
-        raise document.error(path, f"is {value!r}; allowed: a list of values, or a mapping of values to parameters")
+        problem = f"is {value!r}; allowed: a list of values, or a mapping of values to parameters"
+        raise document.error(path, problem)
     if isinstance(value, list):
         items = [_checked(document, (*path, index), name, item) for index, item in enumerate(value)]
         if len(set(items)) < len(items):
             raise document.error(path, f"is {value}; allowed: different values")
         return Choices({item: {} for item in items})
     options: dict[Scalar, Parameters] = {}
-    for key, below in value.items():
+    for key, children in value.items():
         place = (*path, str(key))
-        if not isinstance(below, dict | None):
-            raise document.error(place, f"is {below!r}; allowed: the parameters under this choice, or {{}}")
-        children = _parameters(document, place, below or {})
+        if not isinstance(children, dict | None):
+            problem = f"is {children!r}; allowed: the parameters under this choice, or {{}}"
+            raise document.error(place, problem)
+        parameters = _parameters(document, place, children or {})
         option = _checked(document, place, name, key)
-        options[option] = children
+        options[option] = parameters
     return Choices(options)
 
 
@@ -170,13 +172,14 @@ def _checked(document: Document, path: KeyPath, name: str, value: Any) -> Any:
     """Return the value if it is valid for this parameter alone; combinations of parameters are checked later."""
     if value is None and name in LOSS_PARAMETERS:
         raise document.error(path, "is null; allowed: a value")
-    field = TrialConfig.model_fields[name]
-    annotation: Any = field.annotation
+    annotation: Any = TrialConfig.model_fields[name].annotation
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     try:
         value = adapter.validate_python(value, strict=True)
         if name not in LOSS_PARAMETERS and name != "loss":
-            required = {"decay": 0.95} if (name, value) == ("schedule", "exponential") else _REQUIRED.get(name, {})
+            required = _REQUIRED.get(name, {})
+            if (name, value) == ("schedule", "exponential"):
+                required = {"decay": 0.95}
             TrialConfig.model_validate({**_PROBE, **required, name: value})
     except ValidationError as error:
         first = error.errors()[0]
@@ -204,34 +207,27 @@ def _check_losses(document: Document, parameters: Parameters) -> None:
 
     Parameters that require class probabilities are allowed only under softmax, unless they are 0.
     """
-    shared = {name: parameter for name, parameter in parameters.items() if name in LOSS_PARAMETERS}
     losses = parameters["loss"]
     for loss in values_of(parameters, "loss"):
         children = losses.options[loss] if isinstance(losses, Choices) else {}
-        applicable = {**parameters, **children}
-        for name in CLASS_PARAMETERS:
-            is_used = name in applicable and any(values_of({name: applicable[name]}, name))
-            if is_used and not has_classes(loss):
-                problem = f"the loss {loss} has no class probabilities; move it to space.loss.choices.softmax"
-                raise document.error(_place_under_loss(loss, name, children), problem)
-        for name, parameter in {**shared, **children}.items():
+        for name, parameter in {**parameters, **children}.items():
+            path: KeyPath = ("space", "loss", "choices", loss, name) if name in children else ("space", name)
+            values = values_of({name: parameter}, name)
             if name in LOSS_PARAMETERS:
-                path = _place_under_loss(loss, name, children)
-                _check_loss_parameter(document, path, loss, values_of({name: parameter}, name))
-
-
-def _place_under_loss(loss: str, name: str, children: Parameters) -> KeyPath:
-    """Return the path of a parameter of trials with this loss: below the loss or on the top level."""
-    return ("space", "loss", "choices", loss, name) if name in children else ("space", name)
+                _check_loss_parameter(document, path, loss, values)
+            if name in CLASS_PARAMETERS and any(values) and not has_classes(loss):
+                problem = f"the loss {loss} has no class probabilities; move it to space.loss.choices.softmax"
+                raise document.error(path, problem)
 
 
 def _check_loss_parameter(document: Document, path: KeyPath, loss: str, values: list[Any]) -> None:
     name = str(path[-1])
-    allowed = LOSSES[loss].parameters
-    if name not in allowed:
-        losses = ", ".join(other for other in LOSSES if name in LOSSES[other].parameters)
-        raise document.error(path, f"the loss {loss} has no {name}; losses that have one: {losses}")
-    parameter = allowed[name]
+    parameters_of_loss = LOSSES[loss].parameters
+    if name not in parameters_of_loss:
+        losses = [other for other in LOSSES if name in LOSSES[other].parameters]
+        problem = f"the loss {loss} has no {name}; losses that have one: {', '.join(losses)}"
+        raise document.error(path, problem)
+    parameter = parameters_of_loss[name]
     for value in values:
         try:
             parameter.check(name, value)
@@ -244,9 +240,8 @@ def _check_budgets(document: Document, config: SweepConfig, space: Space) -> Non
     path = ("space", "examples_per_rung")
     parameters = find(space.parameters, "examples_per_rung")
     if any(isinstance(parameter, Range) for parameter in parameters):
-        raise document.error(
-            path, "is a range; allowed: a value or choices, so that trials can be compared at equal budgets"
-        )
+        problem = "is a range; allowed: a value or choices, so that trials can be compared at equal budgets"
+        raise document.error(path, problem)
     total = config.budget.examples_per_trial
     first = config.early_stopping.first_examples
     for size in possible_values(space, "examples_per_rung"):

@@ -20,7 +20,9 @@ def explain(error: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str
         case "extra_forbidden":
             *section, key = path
             known = _fields(tuple(section), model)
-            inner = [f"{name}.{field}" for name in known for field in _fields((*section, name), model)]
+            inner = []
+            for name in known:
+                inner += [f"{name}.{field}" for field in _fields((*section, name), model)]
             return unknown_key(str(key), known, inner)
         case "missing":
             return "is missing"
@@ -46,9 +48,12 @@ def _fields(path: KeyPath, model: type[BaseModel]) -> list[str]:
         if isinstance(key, int) or is_name:  # list indices and names in a mapping keep the item's models
             is_name = False
             continue
-        annotations = [model.model_fields[key].annotation for model in models if key in model.model_fields]
+        fields = [model.model_fields[key] for model in models if key in model.model_fields]
+        annotations = [field.annotation for field in fields]
         is_name = any(get_origin(annotation) is dict for annotation in annotations)
-        models = [inner for annotation in annotations for inner in _models(annotation)]
+        models = []
+        for annotation in annotations:
+            models += _models(annotation)
     return [name for model in models for name in model.model_fields]
 
 

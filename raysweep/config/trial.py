@@ -134,21 +134,22 @@ class TrialConfig(StrictModel):
 
     @model_validator(mode="after")
     def _check_loss(self) -> "TrialConfig":
-        if self.loss not in LOSSES:
-            raise ValueError(f"loss is {self.loss!r}; allowed: {', '.join(LOSSES)}")
-        parameters = LOSSES[self.loss].parameters
+        loss = self.loss
+        if loss not in LOSSES:
+            raise ValueError(f"loss is {loss!r}; allowed: {', '.join(LOSSES)}")
+        parameters = LOSSES[loss].parameters
         for name in LOSS_PARAMETERS:
             value = getattr(self, name)
             if name in parameters:
                 if value is None:
-                    raise ValueError(f"{name} is missing; the loss {self.loss} requires it")
-                parameters[name].check(f"{name} of the loss {self.loss}", value)
+                    raise ValueError(f"{name} is missing; the loss {loss} requires it")
+                parameters[name].check(f"{name} of the loss {loss}", value)
             elif value is not None:
-                raise ValueError(f"{name} is {value!r}, but the loss {self.loss} has no {name}")
+                raise ValueError(f"{name} is {value!r}, but the loss {loss} has no {name}")
         for name in CLASS_PARAMETERS:
             value = getattr(self, name)
-            if value and not has_classes(self.loss):
-                raise ValueError(f"{name} is {value:g}, but the loss {self.loss} has no class probabilities")
+            if value and not has_classes(loss):
+                raise ValueError(f"{name} is {value:g}, but the loss {loss} has no class probabilities")
         return self
 
     @model_validator(mode="after")
@@ -164,6 +165,10 @@ class TrialConfig(StrictModel):
             raise ValueError("decay is missing; the schedule exponential requires it, such as 0.95")
         if self.schedule != "exponential" and self.decay is not None:
             raise ValueError(f"decay is {self.decay:g}, but the schedule {self.schedule} has no decay")
+        return self
+
+    @model_validator(mode="after")
+    def _check_momentum(self) -> "TrialConfig":
         if self.optimizer == "adadelta" and self.momentum is not None:
             raise ValueError(f"momentum is {self.momentum:g}, but the optimizer adadelta has no momentum")
         return self
@@ -197,7 +202,9 @@ LOSS_PARAMETERS = tuple(sorted({name for loss in LOSSES.values() for name in los
 
 def loss_defaults(loss: str) -> dict[str, Any]:
     """Return the defaults of a loss's own parameters; none for an unknown loss."""
-    return {name: parameter.default for name, parameter in LOSSES[loss].parameters.items()} if loss in LOSSES else {}
+    if loss not in LOSSES:
+        return {}
+    return {name: parameter.default for name, parameter in LOSSES[loss].parameters.items()}
 
 
 def trial_config(values: dict[str, Any]) -> TrialConfig:
@@ -206,8 +213,9 @@ def trial_config(values: dict[str, Any]) -> TrialConfig:
     Raises:
         InputError: If a value is invalid; the message names the parameter, its value and what is allowed.
     """
+    defaults = loss_defaults(str(values.get("loss")))
     try:
-        return TrialConfig.model_validate({**loss_defaults(str(values.get("loss"))), **values})
+        return TrialConfig.model_validate({**defaults, **values})
     except ValidationError as error:
         first = error.errors()[0]
         path: KeyPath = tuple(first["loc"])

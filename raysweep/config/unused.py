@@ -27,8 +27,9 @@ def warn_of_unused(document: Document, config: SweepConfig, space: Space) -> Ite
     Settings that are off or at their defaults do not count. Neither do settings that have no effect because of an
     override, unless they are overridden too.
     """
-    in_config = (unused for unused in _find_unused(config, space) if _is_changed(config, unused.setting))
-    for setting, cause, why in (*in_config, *_find_unused_in_space(space)):
+    unused = [entry for entry in _find_unused(config, space) if _is_changed(config, entry.setting)]
+    unused += _find_unused_in_space(space)
+    for setting, cause, why in unused:
         is_replaced = document.is_overridden(cause) and not document.is_overridden(setting)
         if not is_replaced:
             yield str(document.error(setting, f"has no effect, since {why}"))
@@ -37,23 +38,25 @@ def warn_of_unused(document: Document, config: SweepConfig, space: Space) -> Ite
     if largest_batch > largest_rung:
         problem = f"is {largest_batch}, more than examples_per_rung ({largest_rung}), so each rung is a single batch"
         yield str(document.error(("space", "batch_size"), problem))
-    num_configs, num_trials = num_configurations(space.parameters), config.budget.trials
+    num_configs = num_configurations(space.parameters)
+    num_trials = config.budget.trials
     if config.sampler != "grid" and num_configs < num_trials:
-        plural = "" if num_configs == 1 else "s"
+        noun = "configuration" if num_configs == 1 else "configurations"
         problem = (
-            f"has {num_configs:g} configuration{plural}, fewer than budget.trials ({num_trials}), so some repeat with the "
-            "same scores; sampler: grid tries each once"
+            f"has {num_configs:g} {noun}, fewer than budget.trials ({num_trials}), so some repeat with the same scores; "
+            "sampler: grid tries each once"
         )
         yield str(document.error(("space",), problem))
 
 
 def _find_unused(config: SweepConfig, space: Space) -> Iterator[_Unused]:
     policy = config.early_stopping.policy
-    named = ("early_stopping", "policy")
+    cause = ("early_stopping", "policy")
+    why = f"early_stopping.policy is {policy}"
     if policy not in HALVING:
-        yield _Unused(("early_stopping", "reduction_factor"), named, f"early_stopping.policy is {policy}")
+        yield _Unused(("early_stopping", "reduction_factor"), cause, why)
     if policy not in (*HALVING, "median"):
-        yield _Unused(("early_stopping", "first_examples"), named, f"early_stopping.policy is {policy}")
+        yield _Unused(("early_stopping", "first_examples"), cause, why)
     if config.budget.examples_per_trial is not None:
         total = ("budget", "examples_per_trial")
         yield _Unused(("budget", "rungs"), total, "budget.examples_per_trial is given")
