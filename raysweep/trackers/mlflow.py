@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from raysweep.results.types import TrialStatus
-from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
+from raysweep.trackers.tracker import FRONT, FrontPage, Step, TrackedTrial, Tracker
 
 RUN, TRIAL, STATUS, REASON = "raysweep.run", "raysweep.trial", "raysweep.status", "raysweep.reason"  # tags
-FRONT = "front"  # replaces the trial number in the run that holds the front
 
 MAX_CHARACTERS = 500  # of a parameter or tag; accepted by every MLflow version
 
@@ -28,8 +27,6 @@ class MLflowTracker(Tracker):
     ``artifacts`` is where the files of a new experiment are stored; None lets the server decide.
     """
 
-    name = "mlflow"
-
     def __init__(self, uri: str | None, project: str, run: str, artifacts: Path | None = None) -> None:
         from mlflow.tracking import MlflowClient
 
@@ -37,10 +34,11 @@ class MLflowTracker(Tracker):
         self._run = run
         experiment = self._client.get_experiment_by_name(project)
         if experiment is not None:
-            self._experiment = str(experiment.experiment_id)
+            experiment_id = experiment.experiment_id
         else:
             location = None if artifacts is None else (artifacts / project).as_uri()
-            self._experiment = str(self._client.create_experiment(project, artifact_location=location))
+            experiment_id = self._client.create_experiment(project, artifact_location=location)
+        self._experiment = str(experiment_id)
         self._runs = self._find_runs()  # ids keyed by trial tag
         self._last_steps: dict[str, int] = {}  # by run
 
@@ -51,20 +49,25 @@ class MLflowTracker(Tracker):
         token: str | None = None
         while True:
             page = self._client.search_runs([self._experiment], query, max_results=1000, page_token=token)
-            run_ids |= {run.data.tags[TRIAL]: run.info.run_id for run in page}
+            for run in page:
+                trial = run.data.tags[TRIAL]
+                run_ids[trial] = run.info.run_id
             token = page.token
             if not token:
                 return run_ids
 
     def log_step(self, trial: TrackedTrial, step: Step) -> None:
         run_id = self._run_of(trial)
+        if step.number > self._last_step(run_id):
+            self._last_steps[run_id] = step.number
+            self._log_metrics(run_id, step.metrics, step.number)
+
+    def _last_step(self, run_id: str) -> int:
         if run_id not in self._last_steps:  # an earlier session's run
             history = self._client.get_metric_history(run_id, "examples_seen")
-            self._last_steps[run_id] = max((metric.step for metric in history), default=0)
-        if step.number <= self._last_steps[run_id]:
-            return
-        self._last_steps[run_id] = step.number
-        self._log_metrics(run_id, step.metrics, step.number)
+            logged_steps = [metric.step for metric in history]
+            self._last_steps[run_id] = max(logged_steps, default=0)
+        return self._last_steps[run_id]
 
     def _log_metrics(self, run_id: str, values: Mapping[str, float], step: int) -> None:
         from mlflow.entities import Metric
@@ -103,12 +106,12 @@ class MLflowTracker(Tracker):
         if FRONT not in self._runs:
             self._runs[FRONT] = self._create_run(FRONT, FRONT)
         run_id = self._runs[FRONT]
-        contents = {"front.md": front.markdown.encode(), "front.png": front.png}
         with tempfile.TemporaryDirectory() as folder:
-            for name, content in contents.items():
-                path = Path(folder, name)
-                path.write_bytes(content)
-                self._client.log_artifact(run_id, str(path))
+            table = Path(folder, "front.md")
+            table.write_bytes(front.markdown.encode())
+            picture = Path(folder, "front.png")
+            picture.write_bytes(front.png)
+            self._client.log_artifacts(run_id, folder)
         self._log_metrics(run_id, front.metrics, step=0)
         self._client.set_terminated(run_id, "FINISHED")
 

@@ -43,11 +43,11 @@ def check_trackers(config: TrackersConfig, runs: str) -> None:
     packages.check(packages.needs_of_trackers(config))
     if not location.is_uri(runs):
         return
-    folders = {"tensorboard": config.tensorboard, "wandb": config.wandb}
-    for name, settings in folders.items():
+    folder_trackers = {"tensorboard": config.tensorboard, "wandb": config.wandb}
+    for name, settings in folder_trackers.items():
         if settings is not None and settings.folder is None:
             raise InputError(f"trackers.{name}: folder is not set; runs in {runs} need a folder on this machine")
-    if config.mlflow is not None and config.mlflow.uri is None and URI_VARIABLE not in os.environ:
+    if config.mlflow is not None and not _has_uri(config.mlflow):
         raise InputError(f"trackers.mlflow: uri is not set; runs in {runs} need a uri or {URI_VARIABLE}")
 
 
@@ -80,10 +80,15 @@ def _open_mlflow(settings: MLflowConfig, to: Destination) -> Tracker:
     from raysweep.trackers.mlflow import MLflowTracker
 
     project = settings.project or to.sweep
-    if settings.uri is not None or URI_VARIABLE in os.environ:
+    if _has_uri(settings):
         return MLflowTracker(settings.uri, project, to.name)
     runs = _own_folder(to).parent
-    return MLflowTracker(f"sqlite:///{runs / 'mlflow.db'}", project, to.name, artifacts=runs / "mlflow-artifacts")
+    uri = f"sqlite:///{runs / 'mlflow.db'}"
+    return MLflowTracker(uri, project, to.name, artifacts=runs / "mlflow-artifacts")
+
+
+def _has_uri(settings: MLflowConfig) -> bool:
+    return settings.uri is not None or URI_VARIABLE in os.environ
 
 
 def _open_wandb(settings: WandbConfig, to: Destination) -> Tracker:

@@ -2,14 +2,14 @@
 
 import os
 import socket
+import struct
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
+from raysweep.trackers.tracker import FRONT, FrontPage, Step, TrackedTrial, Tracker
 
-FRONT = "front"
 EVENT_FILES = "events.out.tfevents.*"
 FILE_VERSION = "brain.Event:2"  # the first event of every file
 
@@ -20,8 +20,6 @@ class TensorBoardTracker(Tracker):
     Event files cannot be continued, so those of an earlier session are replaced by complete ones.
     """
 
-    name = "tensorboard"
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._writers: dict[str, _EventFile] = {}
@@ -31,12 +29,12 @@ class TensorBoardTracker(Tracker):
 
     def log_step(self, trial: TrackedTrial, step: Step) -> None:
         writer = self._writer_of(trial)
-        writer.add(_event(_scalars(step.metrics), step.number))
+        writer.add(_scalars(step.metrics), step.number)
 
     def log_status(self, trial: TrackedTrial) -> None:
         writer = self._writer_of(trial)
         text = f"{trial.status}: {trial.reason}" if trial.reason else str(trial.status)
-        writer.add(_event(_text("status", text), len(trial.steps)))
+        writer.add(_text("status", text), len(trial.steps))
 
     def _writer_of(self, trial: TrackedTrial) -> "_EventFile":
         """Return a trial's file, which starts with its configuration."""
@@ -44,20 +42,19 @@ class TensorBoardTracker(Tracker):
         writer = self._writer(trial.name)
         if is_new:
             bullets = [f"- {name}: {value}" for name, value in trial.settings.items()]
-            writer.add(_event(_text("configuration", "\n".join(bullets)), 0))
+            writer.add(_text("configuration", "\n".join(bullets)), step=0)
         return writer
 
     def log_front(self, front: FrontPage) -> None:
         from tensorboard.compat.proto.summary_pb2 import Summary
 
-        writer = self._writer(FRONT)
-        writer.add(_event(_text("front", front.markdown), 0))
-        width = int.from_bytes(front.png[16:20], "big")  # a PNG's first chunk holds its size in pixels
-        height = int.from_bytes(front.png[20:24], "big")
+        width, height = struct.unpack(">II", front.png[16:24])  # a PNG's first chunk holds its size in pixels
         image = Summary.Image(height=height, width=width, colorspace=4, encoded_image_string=front.png)
-        picture = Summary.Value(tag="front", image=image)
-        writer.add(_event(Summary(value=[picture]), 0))
-        writer.add(_event(_scalars(front.metrics), 0))
+        picture = Summary.Value(tag=FRONT, image=image)
+        writer = self._writer(FRONT)
+        writer.add(_text(FRONT, front.markdown), step=0)
+        writer.add(Summary(value=[picture]), step=0)
+        writer.add(_scalars(front.metrics), step=0)
 
     def _writer(self, name: str) -> "_EventFile":
         if name not in self._writers:
@@ -76,19 +73,18 @@ class _EventFile:
 
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}"
-        self.add(Event(wall_time=time.time(), file_version=FILE_VERSION))
+        self._write(Event(wall_time=time.time(), file_version=FILE_VERSION))
 
-    def add(self, event: Any) -> None:
+    def add(self, summary: Any, step: int) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+
+        self._write(Event(wall_time=time.time(), step=step, summary=summary))
+
+    def _write(self, event: Any) -> None:
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         with self._path.open("ab") as file:
             RecordWriter(file).write(event.SerializeToString())
-
-
-def _event(summary: Any, step: int) -> Any:
-    from tensorboard.compat.proto.event_pb2 import Event
-
-    return Event(wall_time=time.time(), step=step, summary=summary)
 
 
 def _scalars(metrics: Mapping[str, float]) -> Any:

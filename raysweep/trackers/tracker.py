@@ -3,9 +3,11 @@
 import abc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from raysweep.results.types import TrialStatus
+
+FRONT = "front"  # the tracked run that holds the front
 
 ENDED = (TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED)
 
@@ -62,8 +64,6 @@ class Tracker(abc.ABC):
     It skips data that an earlier session or process has already stored. The methods are called from one thread, in the
     order of the events, for all events of the run. They may raise any error of the client.
     """
-
-    name: ClassVar[str]
 
     @abc.abstractmethod
     def log_step(self, trial: TrackedTrial, step: Step) -> None:

@@ -3,7 +3,7 @@
 While a sweep runs, each tracker has its own thread, so that a tracker that fails or hangs does not delay anything.
 """
 
-import contextlib
+import itertools
 import queue
 import re
 import threading
@@ -42,8 +42,6 @@ FINISH_SECONDS = 60.0  # the end of a sweep waits this long for a tracker that m
 
 Warn = Callable[[str], None]
 
-_END = object()  # ends a tracker's thread
-
 
 class Tracking:
     """The trackers of a run's session.
@@ -68,7 +66,7 @@ class Tracking:
     def finish(self) -> None:
         """Close the trackers with the current front and warn about those that do not finish."""
         for feed in self._feeds:
-            feed.put(_END)
+            feed.put(None)
         for feed in self._feeds:
             feed.wait()
 
@@ -78,20 +76,20 @@ class _Feed:
 
     def __init__(self, name: str, opener: Callable[[], Tracker], run: Folder, warn: Warn) -> None:
         self._name, self._opener, self._run, self._warn = name, opener, run, warn
-        self._events: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._progress_at = time.monotonic()
         self._thread = threading.Thread(target=self._work, name=f"tracker-{name}", daemon=True)
         self._thread.start()
 
-    def put(self, event: object) -> None:
+    def put(self, event: Event | None) -> None:
+        """Queue the next event, or None to close the tracker."""
         if self._thread.is_alive():
             self._events.put(event)
 
     def _work(self) -> None:
         try:
             sweep_events = SweepEvents(self._opener(), self._run)
-            while (event := self._events.get()) is not _END:
-                assert isinstance(event, Event)
+            while (event := self._events.get()) is not None:
                 sweep_events.take(event)
                 self._note_progress()
             sweep_events.finish(self._note_progress)
@@ -141,7 +139,8 @@ def fill(config: TrackersConfig, run: Folder) -> Sequence[str]:
 
 
 def _one_line(error: Exception) -> str:
-    without_passwords = re.sub(r"://[^/\s@]*@", "://", " ".join(str(error).split()))
+    message = " ".join(str(error).split())
+    without_passwords = re.sub(r"://[^/\s@]*@", "://", message)
     return without_passwords[:300] or type(error).__name__
 
 
@@ -153,12 +152,10 @@ def merge_settings(run: Folder, names: Sequence[str], options: Mapping[str, str]
     Raises:
         InputError: If a name is unknown, no tracker has an option's key, or a value is invalid.
     """
-    unknown = [name for name in names if name not in TRACKERS]
-    if unknown:
-        raise InputError(f"--to is {unknown[0]!r}; allowed: {', '.join(TRACKERS)}")
-    stored = TrackersConfig()
-    with contextlib.suppress(ValidationError):
-        stored = TrackersConfig.model_validate(read_settings(run, load(run)).get("trackers", {}))
+    for name in names:
+        if name not in TRACKERS:
+            raise InputError(f"--to is {name!r}; allowed: {', '.join(TRACKERS)}")
+    stored = _stored_settings(run)
     values: dict[str, dict[str, Any]] = {}
     for name in names:
         config = getattr(stored, name)
@@ -166,16 +163,27 @@ def merge_settings(run: Folder, names: Sequence[str], options: Mapping[str, str]
     for key, value in options.items():
         receivers = [name for name in values if key in SETTINGS[name]]
         if not receivers:
-            allowed = dict.fromkeys(setting for name in names for setting in SETTINGS[name])
-            raise InputError(f"--{key}: unknown setting of {', '.join(names)}; allowed: {', '.join(allowed)}")
+            keys = itertools.chain.from_iterable(SETTINGS[name] for name in names)
+            allowed = ", ".join(dict.fromkeys(keys))
+            raise InputError(f"--{key}: unknown setting of {', '.join(names)}; allowed: {allowed}")
         for name in receivers:
             values[name][key] = value
     try:
         return TrackersConfig.model_validate(values)
     except ValidationError as error:
         first: dict[str, Any] = dict(error.errors()[0])
-        problem = explain(first, tuple(first["loc"]), TrackersConfig)
-        raise InputError(join_key(f"--{first['loc'][-1]}", problem)) from None
+        path = tuple(first["loc"])
+        problem = explain(first, path, TrackersConfig)
+        raise InputError(join_key(f"--{path[-1]}", problem)) from None
+
+
+def _stored_settings(run: Folder) -> TrackersConfig:
+    """Return the settings in the run's own file, or the defaults if it lists only names."""
+    settings = read_settings(run, load(run))
+    try:
+        return TrackersConfig.model_validate(settings.get("trackers", {}))
+    except ValidationError:
+        return TrackersConfig()
 
 
 class SweepEvents:
@@ -206,7 +214,8 @@ class SweepEvents:
                 self._tracker.log_step(trial, step)
         if isinstance(event, StatusChange):
             trial = self._trials[event.trial]
-            trial.status, trial.reason = event.status, event.reason
+            trial.status = event.status
+            trial.reason = event.reason
             if event.status != TrialStatus.RUNNING:
                 self._tracker.log_status(trial)
 
@@ -214,13 +223,14 @@ class SweepEvents:
         """Return the metrics of the rung's best point, of its plain point, and of the rung itself."""
         metrics = {"loss": rung.loss, "examples_seen": float(rung.examples_seen), "seconds": rung.seconds}
         if rung.points and self._info is not None:
-            best = max(rung.points, key=Criterion.of(self._info, self._references).rank)
+            criterion = Criterion.of(self._info, self._references)
+            best = max(rung.points, key=criterion.rank)
             metrics |= _scores(best)
             metrics["objective"] = self._info.objective(best)
-        plain_points = [point for point in rung.points if point.kind == "plain"]
-        for point in plain_points:
-            for name, score in _scores(point).items():
-                metrics[f"plain/{name}"] = score
+        for point in rung.points:
+            if point.kind == "plain":
+                for name, score in _scores(point).items():
+                    metrics[f"plain/{name}"] = score
         return metrics
 
     def finish(self, on_progress: Callable[[], None] = lambda: None) -> None:

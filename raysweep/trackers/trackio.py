@@ -4,9 +4,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
-
-FRONT = "front"
+from raysweep.trackers.tracker import FRONT, FrontPage, Step, TrackedTrial, Tracker
 
 
 class TrackioTracker(Tracker):
@@ -14,8 +12,6 @@ class TrackioTracker(Tracker):
 
     Only one run is open at a time: the last one that was logged to. A reopened run continues after its last step.
     """
-
-    name = "trackio"
 
     def __init__(self, project: str, run: str) -> None:
         self._project, self._run = project, run
@@ -49,8 +45,10 @@ class TrackioTracker(Tracker):
             picture = Path(folder, "front.png")
             picture.write_bytes(front.png)
             frame = pandas.DataFrame(list(front.rows), columns=list(front.columns))
-            table, image = trackio.Table(dataframe=frame), trackio.Image(str(picture))
-            run.log({"front": table, "picture": image, **front.metrics}, step=self._next_steps[FRONT])
+            table = trackio.Table(dataframe=frame)
+            image = trackio.Image(str(picture))
+            values = {"front": table, "picture": image, **front.metrics}
+            run.log(values, step=self._next_steps[FRONT])
             self._finish()
 
     def close(self) -> None:

@@ -6,9 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Literal
 
-from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
-
-FRONT = "front"
+from raysweep.trackers.tracker import FRONT, FrontPage, Step, TrackedTrial, Tracker
 
 
 class WandbTracker(Tracker):
@@ -18,13 +16,14 @@ class WandbTracker(Tracker):
     cannot be continued: each is written in full when its trial is over or the session ends, replacing an older one.
     """
 
-    name = "wandb"
-
     def __init__(self, project: str, run: str, folder: Path, mode: Literal["offline", "online"]) -> None:
         import wandb
 
         folder.mkdir(parents=True, exist_ok=True)
-        self._project, self._run, self._folder, self._mode = project, run, folder, mode
+        self._project = project
+        self._run = run
+        self._folder = folder
+        self._mode = mode
         self._open: dict[int, Any] = {}
         self._written: set[int] = set()
         self._settings = wandb.Settings(
@@ -68,7 +67,8 @@ class WandbTracker(Tracker):
             rows = [list(row) for row in front.rows]
             table = wandb.Table(columns=list(front.columns), data=rows)
             image = wandb.Image(str(picture))
-            run.log({"front": table, "picture": image, **front.metrics})
+            values = {"front": table, "picture": image, **front.metrics}
+            run.log(values)
             run.finish()
 
     def close_trial(self, trial: TrackedTrial) -> None:

@@ -40,8 +40,6 @@ TRIALS = [
 class Recorder(Tracker):
     """Records its calls."""
 
-    name = "recorder"
-
     def __init__(self) -> None:
         self.steps: list[tuple[int, Step]] = []
         self.statuses: list[tuple[int, str]] = []
