@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from raysweep.evaluation.evaluation_set import TrialDivergedError
-from raysweep.evaluation.operating_points import Head
-from raysweep.metrics.arrays import Float32Array, Float64Array
+from raysweep.evaluation.operating_points import Head, softmax
+from raysweep.metrics.arrays import Float32Array
 from raysweep.results.types import Calibration, ScoredSplit
 
 MIN_TEMPERATURE = 0.05
@@ -36,15 +36,18 @@ def fit_temperature(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.int
     label_logits = exact[np.arange(len(labels)), labels]
 
     def slope(inverse: float) -> float:
-        expected = (_softmax(inverse * exact) * exact).sum(axis=1)
+        weighted = softmax(inverse * exact) * exact
+        expected = weighted.sum(axis=1)
         return float((expected - label_logits).mean())
 
-    low, high = 1 / MAX_TEMPERATURE, 1 / MIN_TEMPERATURE  # of the inverse temperature
+    low = 1 / MAX_TEMPERATURE  # of the inverse temperature
+    high = 1 / MIN_TEMPERATURE
     if slope(high) <= 0:
         return MIN_TEMPERATURE
     if slope(low) >= 0:
         return MAX_TEMPERATURE
-    return float(1 / brentq(slope, low, high, xtol=_EXACT))
+    inverse_temperature = brentq(slope, low, high, xtol=_EXACT)
+    return float(1 / inverse_temperature)
 
 
 def cross_entropy(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.integer]) -> float:
@@ -66,9 +69,10 @@ def calibration_error(probabilities: npt.NDArray[np.floating], labels: npt.NDArr
     predicted = probabilities.argmax(axis=1)
     confidence = probabilities.max(axis=1).astype(np.float64)
     is_right = (predicted == labels).astype(np.float64)
-    gap = (is_right - confidence)[np.argsort(confidence, kind="stable")]
-    bins = np.array_split(gap, NUM_BINS)
-    return float(sum(abs(gaps.sum()) for gaps in bins) / len(gap))
+    ascending = np.argsort(confidence, kind="stable")
+    gaps = (is_right - confidence)[ascending]
+    bins = np.array_split(gaps, NUM_BINS)
+    return float(sum(abs(gaps_of_bin.sum()) for gaps_of_bin in bins) / len(gaps))
 
 
 def calibrated(head: Head, embeddings: Float32Array, labels: npt.NDArray[np.integer]) -> Head:
@@ -89,6 +93,8 @@ def calibration_of(
     """Return how well a head fits the labels (n,) of unit embeddings (n, width), with and without its temperature."""
     after = head.logits(embeddings).astype(np.float64)
     before = after * head.temperature
+    probabilities_before = softmax(before)
+    probabilities = softmax(after)
     return Calibration(
         trial=None,
         step=None,
@@ -96,12 +102,6 @@ def calibration_of(
         temperature=head.temperature,
         cross_entropy_before=cross_entropy(before, labels),
         cross_entropy=cross_entropy(after, labels),
-        error_before=calibration_error(_softmax(before), labels),
-        error=calibration_error(_softmax(after), labels),
+        error_before=calibration_error(probabilities_before, labels),
+        error=calibration_error(probabilities, labels),
     )
-
-
-def _softmax(logits: Float64Array) -> Float64Array:
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    probabilities: Float64Array = powers / powers.sum(axis=1, keepdims=True)
-    return probabilities

@@ -103,8 +103,8 @@ class EvaluationSet:
         cosines = [retrieval.cosines_of_retrieved(positions, queries, self.reference_pool) for positions in retrieved]
         return Reading(tuple(scores), self.pool[np.stack(retrieved)], np.stack(cosines).astype(np.float32))
 
-    def point(self, scores: retrieval.Scores, **where: Any) -> Point:
-        """Return the operating point with these scores; ``where`` gives trial, step, kind, value and width."""
+    def point(self, scores: retrieval.Scores, **identity: Any) -> Point:
+        """Return the operating point with these scores; ``identity`` gives trial, step, kind, value and width."""
         similarity = float(scores.similarity.mean())
         return Point(
             split=self.split,
@@ -114,5 +114,5 @@ class EvaluationSet:
             similarity_std=float(scores.similarity.std()),
             retention=similarity / float(self.reference_scores.similarity.mean()),
             accuracy=None if scores.accuracy is None else float(scores.accuracy.mean()),
-            **where,
+            **identity,
         )

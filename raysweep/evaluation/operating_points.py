@@ -22,7 +22,7 @@ is reported separately.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,12 +32,14 @@ from raysweep.encoders.encoder import BatchContext, embed, embedding_width, no_c
 from raysweep.encoders.tokens import Tokens
 from raysweep.evaluation.evaluation_set import EvaluationSet, TrialDivergedError
 from raysweep.metrics import retrieval
-from raysweep.metrics.arrays import Float32Array
+from raysweep.metrics.arrays import Float32Array, Float64Array
 from raysweep.results.types import PointKey
 
 if TYPE_CHECKING:
     import torch
     from sentence_transformers import SentenceTransformer
+
+FloatArray = TypeVar("FloatArray", Float32Array, Float64Array)
 
 
 @dataclass(frozen=True)
@@ -64,10 +66,14 @@ class Head:
 
     def probabilities(self, embeddings: Float32Array) -> Float32Array:
         """Return the class probabilities (n, classes) of unit embeddings (n, width)."""
-        logits = self.logits(embeddings)
-        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-        result: Float32Array = (powers / powers.sum(axis=1, keepdims=True)).astype(np.float32)
-        return result
+        return softmax(self.logits(embeddings))
+
+
+def softmax(logits: FloatArray) -> FloatArray:
+    """Return the class probabilities, (n, classes), of logits."""
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    probabilities: FloatArray = powers / powers.sum(axis=1, keepdims=True)
+    return probabilities
 
 
 @dataclass(frozen=True)
@@ -174,12 +180,14 @@ def score_encoded(
     shape = (num_queries, evaluation.k)
     retrieved = {key: np.empty(shape, np.int64) for key in keys}
     for start in range(0, num_queries, retrieval.QUERIES_PER_BLOCK):
-        block = slice(start, start + retrieval.QUERIES_PER_BLOCK)
+        stop = start + retrieval.QUERIES_PER_BLOCK
+        block = slice(start, stop)
         products = _Products.of(encoded, evaluation, block)
         positions_by_key = products.retrieve(keys, evaluation.k)
         for key, positions in positions_by_key.items():
             retrieved[key][block] = positions
-    scores = evaluation.score_several(list(retrieved.values()))
+    retrievals = list(retrieved.values())
+    scores = evaluation.score_several(retrievals)
     return dict(zip(retrieved, scores, strict=True))
 
 
@@ -207,11 +215,12 @@ class _Products:
             retrieved["plain", None] = retrieval.top_k(self.tuned, k)
         for kind in ("concat", "class_concat", LABELED):
             values = [value for key_kind, value in keys if key_kind == kind and value is not None]
-            if values:
-                added = self._added_term(kind)
-                positions_by_value = retrieval.top_k_of_sums(self.reference, added, values, k)
-                for value, positions in zip(values, positions_by_value, strict=True):
-                    retrieved[kind, value] = positions
+            if not values:
+                continue
+            added = self._added_term(kind)
+            positions_by_value = retrieval.top_k_of_sums(self.reference, added, values, k)
+            for value, positions in zip(values, positions_by_value, strict=True):
+                retrieved[kind, value] = positions
         return retrieved
 
     def _added_term(self, kind: str) -> Float32Array:

@@ -37,7 +37,8 @@ def score(config: EncoderConfig, sentences: Sentences, evaluations: Sequence[Eva
         InputError: If the encoder cannot be loaded, or an embedding is not finite.
     """
     source = locate(config)
-    model = encoder.load(config, device=encoder.best_device(), source=source)
+    device = encoder.best_device()
+    model = encoder.load(config, device=device, source=source)
     prompt = source.prompt_of(config)
     scores = {}
     for evaluation in evaluations:
@@ -45,6 +46,7 @@ def score(config: EncoderConfig, sentences: Sentences, evaluations: Sequence[Eva
         texts = sentences.texts(ids)
         embeddings = encoder.embed_texts(model, texts, prompt, arithmetic=config.precision)
         embeddings = encoder.finite(embeddings, config)
-        queries, pool = np.split(embeddings, [len(evaluation.queries)])
+        num_queries = len(evaluation.queries)
+        queries, pool = np.split(embeddings, [num_queries])
         scores[evaluation.split] = evaluation.score(queries, pool)
     return EncoderScores(scores, encoder.embedding_width(model))

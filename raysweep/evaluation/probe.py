@@ -9,6 +9,7 @@ from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.evaluation.operating_points import Encoded, Head, score_encoded
 from raysweep.metrics.arrays import Float32Array
 from raysweep.metrics.retrieval import Scores
+from raysweep.results.types import PointKey
 
 MAX_SENTENCES = 100_000
 """Maximum number of sentences for the fit; larger sets are sampled, to limit the driver's memory and time."""
@@ -46,18 +47,22 @@ def fit(embeddings: Float32Array, labels: npt.NDArray[np.integer]) -> Head | Non
 
     if len(np.unique(labels)) < 2:
         return None
-    regression = LogisticRegression(max_iter=MAX_STEPS).fit(embeddings, labels)
-    weight, bias = regression.coef_, regression.intercept_
+    regression = LogisticRegression(max_iter=MAX_STEPS)
+    regression.fit(embeddings, labels)
+    weight = regression.coef_
+    bias = regression.intercept_
     if len(weight) == 1:  # for two classes, the solver returns the logit of the second; the first one's is 0
         weight = np.vstack([np.zeros_like(weight), weight])
         bias = np.concatenate([[0.0], bias])
     scale = embeddings.shape[1] ** 0.5  # heads multiply by this factor
-    return Head((weight / scale).astype(np.float32), bias.astype(np.float32))
+    weight = weight / scale
+    return Head(weight.astype(np.float32), bias.astype(np.float32))
 
 
 def score(head: Head, evaluation: EvaluationSet, values: Sequence[float]) -> Mapping[float, Scores]:
     """Return the per-query scores of ``class_concat(g)`` of the reference encoder with this head, for each g."""
     queries, pool = evaluation.reference_queries, evaluation.reference_pool
     encoded = Encoded(queries, pool).under(head)
-    scores = score_encoded(encoded, evaluation, [("class_concat", value) for value in values])
+    keys: list[PointKey] = [("class_concat", value) for value in values]
+    scores = score_encoded(encoded, evaluation, keys)
     return {value: scores["class_concat", value] for value in values}

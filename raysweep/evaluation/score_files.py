@@ -59,11 +59,11 @@ class FileScores(TypedDict):
 
 @dataclass(frozen=True)
 class _Labeled:
-    """Rows of a source. ``spelled`` holds pairs of a label and one of its spellings."""
+    """Rows of a source. ``spellings`` holds pairs of a label and one of its spellings."""
 
     texts: list[str]
     labels: list[str]
-    spelled: set[tuple[str, str]] = field(default_factory=set)
+    spellings: set[tuple[str, str]] = field(default_factory=set)
 
     def take(self, rows: npt.NDArray[np.integer]) -> "_Labeled":
         return _Labeled([self.texts[row] for row in rows], [self.labels[row] for row in rows])
@@ -124,8 +124,9 @@ def _score(
     after_queries = [len(query_labels)]
     tuned_queries, tuned_pool = np.split(tuned, after_queries)
     reference_queries, reference_pool = np.split(frozen, after_queries)
-    numbers: dict[str, int] = {}
-    classes = np.array([numbers.setdefault(label, len(numbers)) for label in (*query_labels, *pool_labels)])
+    labels = query_labels + pool_labels
+    numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+    classes = np.array([numbers[label] for label in labels])
     query_classes, pool_classes = np.split(classes, after_queries)
     retrieved = retrieval.retrieve(tuned_queries, tuned_pool, max(settings.ks))
     cosines = retrieval.cosines_of_retrieved(retrieved, reference_queries, reference_pool)
@@ -133,20 +134,25 @@ def _score(
     for kind in settings.rank_weights:
         for k in settings.ks:
             weights = retrieval.rank_weights(kind, k)
-            scores = retrieval.score(retrieved[:, :k], cosines[:, :k], query_classes, pool_classes, weights)
-            assert scores.accuracy is not None
-            results.append(
-                {
-                    "k": k,
-                    "rank_weights": kind,
-                    "polarity_mean": 100 * float(scores.polarity.mean()),
-                    "polarity_std": 100 * float(scores.polarity.std()),
-                    "similarity_mean": 100 * float(scores.similarity.mean()),
-                    "similarity_std": 100 * float(scores.similarity.std()),
-                    "accuracy": 100 * float(scores.accuracy.mean()),
-                }
-            )
+            top = retrieved[:, :k]
+            top_cosines = cosines[:, :k]
+            scores = retrieval.score(top, top_cosines, query_classes, pool_classes, weights)
+            results.append(_average(k, kind, scores))
     return results
+
+
+def _average(k: int, kind: retrieval.RankWeights, scores: retrieval.Scores) -> FileScores:
+    """Return the statistics of per-query scores."""
+    assert scores.accuracy is not None
+    return {
+        "k": k,
+        "rank_weights": kind,
+        "polarity_mean": 100 * float(scores.polarity.mean()),
+        "polarity_std": 100 * float(scores.polarity.std()),
+        "similarity_mean": 100 * float(scores.similarity.mean()),
+        "similarity_std": 100 * float(scores.similarity.std()),
+        "accuracy": 100 * float(scores.accuracy.mean()),
+    }
 
 
 def _read(source: str, split: str, files: LabeledFiles) -> _Labeled:
@@ -154,7 +160,7 @@ def _read(source: str, split: str, files: LabeledFiles) -> _Labeled:
     for batch in sources.read(source, files.text_column, files.label_column, split=split):
         rows.texts.extend(batch.texts)
         rows.labels.extend(batch.labels)
-        rows.spelled.update(zip(batch.labels, batch.spellings, strict=True))
+        rows.spellings.update(zip(batch.labels, batch.spellings, strict=True))
     return rows
 
 
@@ -173,46 +179,52 @@ def _sample_pool(
 
 def _check_labels(files: LabeledFiles, train: _Labeled, queries: _Labeled, display: Display) -> None:
     """Reject labels for which polarity is undefined, and warn of suspicious ones."""
-    known = sorted(set(train.labels))
-    if len(known) == 1:
-        raise InputError(f"{files.train}: every row has the label {known[0]!r}; polarity needs at least two classes")
-    if merged := sources.describe_merged_labels(sorted(train.spelled | queries.spelled)):
+    train_labels = sorted(set(train.labels))
+    if len(train_labels) == 1:
+        only_label = train_labels[0]
+        raise InputError(f"{files.train}: every row has the label {only_label!r}; polarity needs at least two classes")
+    spellings = sorted(train.spellings | queries.spellings)
+    if merged := sources.describe_merged_labels(spellings):
         display.warn(merged)
-    first_labels: dict[str, str] = {}
-    conflicting = set()
+    first_labels: dict[str, str] = {}  # keyed by text
+    conflicting_texts = set()
     for text, label in zip(train.texts, train.labels, strict=True):
         if first_labels.setdefault(text, label) != label:
-            conflicting.add(text)
-    if conflicting:
-        display.warn(f"{files.train}: {len(conflicting)} texts have different labels; all rows are kept")
-    _check_query_labels(files, queries, known, display)
+            conflicting_texts.add(text)
+    if conflicting_texts:
+        num_texts = len(conflicting_texts)
+        display.warn(f"{files.train}: {num_texts} texts have different labels; all rows are kept")
+    _check_query_labels(files, queries, train_labels, display)
 
 
-def _check_query_labels(files: LabeledFiles, queries: _Labeled, known: list[str], display: Display) -> None:
+def _check_query_labels(files: LabeledFiles, queries: _Labeled, train_labels: list[str], display: Display) -> None:
     """Warn if some queries have labels that train lacks, whose polarity is 0; raise InputError if all do."""
-    train_labels = set(known)
-    unknown = [row for row, label in enumerate(queries.labels) if label not in train_labels]
-    if not unknown:
+    known = set(train_labels)
+    unknown_rows = [row for row, label in enumerate(queries.labels) if label not in known]
+    if not unknown_rows:
         return
-    first = unknown[0]
-    listed = ", ".join(map(repr, known[:10]))
-    if len(known) > 10:
+    first = unknown_rows[0]
+    listed = ", ".join(map(repr, train_labels[:10]))
+    if len(train_labels) > 10:
         listed += ", ..."
     example = f"row {first + 1}: label is {queries.labels[first]!r}; labels of train: {listed}"
+    num_unknown = len(unknown_rows)
     num_queries = len(queries.labels)
-    if len(unknown) == num_queries:
+    if num_unknown == num_queries:
         raise InputError(f"{files.test}: no row has a label of train: {example}")
-    display.warn(f"{files.test}: {len(unknown)} of {num_queries} rows have labels that are not in train: {example}")
+    display.warn(f"{files.test}: {num_unknown} of {num_queries} rows have labels that are not in train: {example}")
 
 
 def _embed(config: EncoderConfig, name: str, texts: list[str], display: Display, *, unit: bool = False) -> Float32Array:
     """Return embeddings whose inner products the model ranks by: normalized unless its similarity is ``dot``."""
     with display.stage(f"evaluate: {name}") as advance:
         source = locate(config)
-        model = encoder.load(config, device=encoder.best_device(), source=source)
-        by_cosine = model.similarity_fn_name != "dot"
+        device = encoder.best_device()
+        model = encoder.load(config, device=device, source=source)
+        prompt = source.prompt_of(config)
+        is_normalized = unit or model.similarity_fn_name != "dot"
         embeddings = encoder.embed_texts(
-            model, texts, source.prompt_of(config), arithmetic=config.precision, unit=unit or by_cosine, advance=advance
+            model, texts, prompt, arithmetic=config.precision, unit=is_normalized, advance=advance
         )
     if config.prompt is None and source.own_prompt:
         display.line(f"evaluate: {name}: prompt {source.own_prompt!r} (the model's own)")

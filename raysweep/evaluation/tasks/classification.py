@@ -83,8 +83,10 @@ class Classifier:
         is_right = np.zeros(num_rows, bool)
         folds = np.zeros(num_rows, np.intp)
         strengths: list[float] = []
-        for number, (fitted, tested) in enumerate(self._split(rows, self.num_folds)):
-            train, test = rows.take(fitted), rows.take(tested)
+        splits = self._split(rows, self.num_folds)
+        for number, (fitted, tested) in enumerate(splits):
+            train = rows.take(fitted)
+            test = rows.take(tested)
             predicted = self.test(train, None, test)
             is_right[tested] = predicted.is_right
             folds[tested] = number
@@ -122,8 +124,11 @@ class Classifier:
         mean = train.embeddings.mean(axis=0)
         centered = train.embeddings - mean
         scale = float(centered.std()) or 1.0
-        fitted, tested = centered / scale, (test.embeddings - mean) / scale
+        scaled_train = centered / scale
+        scaled_test = (test.embeddings - mean) / scale
         for strength in strengths:
-            regression = LogisticRegression(C=strength, max_iter=MAX_STEPS).fit(fitted, train.labels)
-            yield regression.predict(tested) == test.labels
+            regression = LogisticRegression(C=strength, max_iter=MAX_STEPS)
+            regression.fit(scaled_train, train.labels)
+            predicted = regression.predict(scaled_test)
+            yield predicted == test.labels
             self.on_fit()

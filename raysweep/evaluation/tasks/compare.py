@@ -65,21 +65,18 @@ class Embedded:
         Raises:
             InputError: If the encoder cannot be loaded, or an embedding is not finite.
         """
-        rows: dict[str, int] = {}
-        for sentence in sentences:
-            rows.setdefault(sentence, len(rows))
+        rows = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
         with display.stage(f"transfer: {config.name}") as advance:
             source = locate(config)
-            model = encoder.load(config, device=encoder.best_device(), source=source)
+            device = encoder.best_device()
+            model = encoder.load(config, device=device, source=source)
+            prompt = source.prompt_of(config)
             embeddings = encoder.embed_texts(
-                model,
-                list(rows),
-                source.prompt_of(config),
-                arithmetic=config.precision,
-                unit=False,
-                advance=advance,
+                model, list(rows), prompt, arithmetic=config.precision, unit=False, advance=advance
             )
-        return cls(encoder.finite(embeddings, config), rows, model.similarity_fn_name == "dot")
+        embeddings = encoder.finite(embeddings, config)
+        by_inner_product = model.similarity_fn_name == "dot"
+        return cls(embeddings, rows, by_inner_product)
 
     def of_sentences(self, sentences: Sequence[str]) -> Float32Array:
         """Return the embeddings of these sentences, (len(sentences), width)."""
@@ -92,8 +89,10 @@ class Embedded:
         products: Values = np.einsum("ij,ij->i", left, right)
         if self.by_inner_product:
             return products
-        lengths = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
-        cosines: Values = products / np.maximum(lengths, np.finfo(np.float64).tiny)
+        left_lengths = np.linalg.norm(left, axis=1)
+        right_lengths = np.linalg.norm(right, axis=1)
+        min_divisor = np.finfo(np.float64).tiny
+        cosines: Values = products / np.maximum(left_lengths * right_lengths, min_divisor)
         return cosines
 
 
@@ -152,10 +151,11 @@ def sentence_key(sentence: str) -> str:
     ascii_only = _NOT_ASCII.sub("", folded)
     if folded.isascii():
         return ascii_only
-    everything = "".join(filter(str.isalnum, folded))
-    letters = list(filter(str.isalpha, everything))
+    letters = list(filter(str.isalpha, folded))
     num_ascii = sum(map(str.isascii, letters))
-    return ascii_only if num_ascii > len(letters) / 2 else everything
+    if num_ascii > len(letters) / 2:
+        return ascii_only
+    return "".join(filter(str.isalnum, folded))
 
 
 def find_shared(data: TunedOn, sentences: Iterable[str], advance: Advance = lambda done, total, unit: None) -> set[str]:
@@ -166,7 +166,8 @@ def find_shared(data: TunedOn, sentences: Iterable[str], advance: Advance = lamb
     Raises:
         InputError: If the data cannot be read.
     """
-    keys = {sentence_key(sentence) for sentence in sentences} - {""}
+    keys = set(map(sentence_key, sentences))
+    keys.discard("")
     shared: set[str] = set()
     num_rows = 0
     for piece in data.pieces:
@@ -223,7 +224,7 @@ class Comparison:
 
 
 def compare(
-    models: Sequence[str], spelled: Sequence[str], tuned_on: Sequence[str], settings: Settings, display: Display
+    models: Sequence[str], specifications: Sequence[str], tuned_on: Sequence[str], settings: Settings, display: Display
 ) -> Comparison:
     """Score every model on every task, specified as in :mod:`raysweep.evaluation.tasks.tasks`.
 
@@ -232,13 +233,14 @@ def compare(
     Raises:
         InputError: Before anything is embedded, if a task, a source or a model cannot be read.
     """
+    configs = {}
     for name, count in Counter(models).items():
         if count > 1:
             raise InputError(f"MODEL: {name!r} is given {count} times; allowed: each model once")
-    configs = {name: EncoderConfig(name=name, prompt=settings.prompt, precision=settings.precision) for name in models}
-    _check_packages(configs, spelled, tuned_on)
+        configs[name] = EncoderConfig(name=name, prompt=settings.prompt, precision=settings.precision)
+    _check_packages(configs, specifications, tuned_on)
     folders = {name: locate(config).folder for name, config in configs.items()}
-    all_tasks = tasks.read(spelled, settings.columns, settings.num_folds)
+    all_tasks = tasks.read(specifications, settings.columns, settings.num_folds)
     for task in all_tasks:
         _warn(task, settings, display)
     tuning_data = _tuning_data(folders, tuned_on, settings, display)
@@ -259,12 +261,14 @@ def compare(
     return Comparison(settings, list(models), tuning_data, results)
 
 
-def _check_packages(configs: Mapping[str, EncoderConfig], spelled: Sequence[str], tuned_on: Sequence[str]) -> None:
+def _check_packages(
+    configs: Mapping[str, EncoderConfig], specifications: Sequence[str], tuned_on: Sequence[str]
+) -> None:
     needs: list[packages.Need] = []
     for config in configs.values():
         needs += packages.needs_of_encoder("MODEL", config)
-    for task in spelled:
-        needs += packages.needs_of_sources("--tasks", tasks.sources_of(task))
+    for specification in specifications:
+        needs += packages.needs_of_sources("--tasks", tasks.sources_of(specification))
     needs += packages.needs_of_sources("--tuned-on", tuned_on)
     packages.check(needs)
 
@@ -277,16 +281,17 @@ def _warn(task: Task, settings: Settings, display: Display) -> None:
         display.warn(f"{task.name}: {task.merged}")
     if not task.is_split:
         counts = Counter(task.tested.labels)
-        small = sorted(label for label, count in counts.items() if count < settings.num_folds)
-        if small:
-            display.warn(f"{task.name}: labels with fewer rows than folds: {', '.join(small)}")
+        rare_labels = sorted(label for label, count in counts.items() if count < settings.num_folds)
+        if rare_labels:
+            listed = ", ".join(rare_labels)
+            display.warn(f"{task.name}: labels with fewer rows than folds: {listed}")
         return
-    known = set(task.parts["train"].labels)
-    unknown = [label for label in task.tested.labels if label not in known]
-    if unknown:
-        display.warn(
-            f"{task.name}: {len(unknown)} rows of test have labels that are not in train, such as {unknown[0]!r}"
-        )
+    train_labels = set(task.parts["train"].labels)
+    unknown_labels = [label for label in task.tested.labels if label not in train_labels]
+    if unknown_labels:
+        num_rows = len(unknown_labels)
+        example = unknown_labels[0]
+        display.warn(f"{task.name}: {num_rows} rows of test have labels that are not in train, such as {example!r}")
 
 
 def _tuning_data(
@@ -295,7 +300,8 @@ def _tuning_data(
     """Return the sources ``tuned_on`` and, if available, those that the models themselves name, each once."""
     data_by_sources: dict[tuple[str, ...], TunedOn] = {}
     for source in tuned_on:
-        data_by_sources[(_absolute(source),)] = TunedOn((source,), settings.columns.text)
+        key: tuple[str, ...] = (_absolute(source),)
+        data_by_sources[key] = TunedOn((source,), settings.columns.text)
     for data in data_by_sources.values():
         data.check()
     for model, folder in folders.items():
@@ -315,7 +321,7 @@ def _tuning_data(
 
 def _problem(data: TunedOn) -> str:
     """Return why data that a model names cannot be read, or "" if it can be."""
-    if any(map(_is_elsewhere, data.source)):  # models are untrusted: they must not trigger network requests
+    if any(map(_is_remote, data.source)):  # models are untrusted: they must not trigger network requests
         return "not on this machine; to read it anyway, pass --tuned-on"
     try:
         data.check()
@@ -324,18 +330,19 @@ def _problem(data: TunedOn) -> str:
     return ""
 
 
-def _is_elsewhere(source: str) -> bool:
+def _is_remote(source: str) -> bool:
     return source.startswith("hub:") or is_uri(source)
 
 
 def _absolute(source: str) -> str:
-    is_path = source != "demo" and not _is_elsewhere(source)
+    is_path = source != "demo" and not _is_remote(source)
     return str(expand_home(source).absolute()) if is_path else source
 
 
 def _outcome(model: str, embedded: Embedded, task: Task, settings: Settings, display: Display) -> Outcome:
     if isinstance(task, ScoredPairs):
-        return Correlated(task.gold, embedded.similarities(task.first, task.second))
+        similarities = embedded.similarities(task.first, task.second)
+        return Correlated(task.gold, similarities)
     parts = _embedded_parts(task, embedded)
     num_done = 0
     with display.stage(f"transfer: {model} on {task.name}") as advance:
@@ -346,8 +353,8 @@ def _outcome(model: str, embedded: Embedded, task: Task, settings: Settings, dis
             advance(num_done, num_fits, "fits")
 
         classifier = Classifier(settings.num_folds, settings.seed, on_fit)
-        num_fits = classifier.num_fits(is_split="test" in parts, has_dev="dev" in parts)
-        if "test" in parts:
+        num_fits = classifier.num_fits(is_split=task.is_split, has_dev="dev" in parts)
+        if task.is_split:
             return classifier.test(parts["train"], parts.get("dev"), parts["test"])
         return classifier.cross_validate(parts["all"])
 

@@ -28,18 +28,28 @@ def table(compared: Comparison) -> TextTable:
     data_names = _short([data.name for data in compared.data])
     shared_columns = [f"in {name}" for name in data_names]
     columns = ("task", "score", "rows", *models, *shared_columns)
-    no_shares = [""] * len(data_names)
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for results in compared.results:
-        task = results.task
-        part = "test" if "test" in task.sentences else "all"
-        num_tested = len(task.sentences[part])
-        shares = [f"{overlap.num_shared[part]:,} of {num_tested:,}" for overlap in results.overlaps]
-        rows.append((task.name, _kind(results), *_cells(results, None), *shares))
-        for name, overlap in zip(data_names, results.overlaps, strict=True):
-            if not overlap.is_unseen.all():
-                rows.append((f"  not in {name}", "", *_cells(results, overlap.is_unseen), *no_shares))
+        rows += _task_rows(results, data_names)
     return TextTable(columns, tuple(rows), frozenset({"task", "score"}))
+
+
+def _task_rows(results: TaskResults, data_names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the row for all rows of a task, and one for those outside each tuning set that shares sentences."""
+    task = results.task
+    part = "test" if "test" in task.sentences else "all"
+    num_tested = len(task.sentences[part])
+    shares = []
+    for overlap in results.overlaps:
+        num_shared = overlap.num_shared[part]
+        shares.append(f"{num_shared:,} of {num_tested:,}")
+    cells = _cells(results, None)
+    yield (task.name, _kind(results), *cells, *shares)
+    no_shares = [""] * len(shares)
+    for name, overlap in zip(data_names, results.overlaps, strict=True):
+        if not overlap.is_unseen.all():
+            cells = _cells(results, overlap.is_unseen)
+            yield (f"  not in {name}", "", *cells, *no_shares)
 
 
 def _cells(results: TaskResults, rows: Flags | None) -> list[str]:
@@ -73,11 +83,12 @@ def as_csv(compared: Comparison) -> str:
     for results in compared.results:
         for model, outcome in results.outcomes.items():
             shared = {"task": results.task.name, "kind": _kind(results), "model": model}
-            score = _score_as_json(outcome.score())
-            rows.append({**shared, **score, "rows": "all", "fold_std": _fold_std(outcome)})
+            score = outcome.score()
+            rows.append({**shared, **_score_as_json(score), "rows": "all", "fold_std": _fold_std(outcome)})
             for overlap in results.overlaps:
-                score = _score_as_json(outcome.score(overlap.is_unseen))
-                rows.append({**shared, **score, "rows": f"not in {overlap.data.name}"})
+                score = outcome.score(overlap.is_unseen)
+                subset = f"not in {overlap.data.name}"
+                rows.append({**shared, **_score_as_json(score), "rows": subset})
     cells = [[row.get(column) for column in _CSV_COLUMNS] for row in rows]
     return csv_text(_CSV_COLUMNS, cells)
 
@@ -94,12 +105,13 @@ def _task_as_json(results: TaskResults) -> dict[str, Any]:
 
 def _scores_as_json(model: str, results: TaskResults) -> dict[str, Any]:
     outcome = results.outcomes[model]
+    strengths = list(outcome.strengths) if isinstance(outcome, Predicted) else None
     unseen = {overlap.data.name: outcome.score(overlap.is_unseen) for overlap in results.overlaps}
     return {
         "model": model,
         **_score_as_json(outcome.score()),
         "fold_std": _fold_std(outcome),
-        "strengths": list(outcome.strengths) if isinstance(outcome, Predicted) else None,
+        "strengths": strengths,
         "unseen": [{"data": name, **_score_as_json(score)} for name, score in unseen.items()],
     }
 

@@ -4,6 +4,7 @@ The source is either a ``.tsv`` file without a header, whose lines are gold scor
 by tabs and unquoted; or any table with a column for each. Pairs with an empty score are skipped.
 """
 
+import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ class ScoredPairs:
 class _Pair:
     """A row's location, for messages, and its values."""
 
-    where: str
+    place: str
     score: Any
     first: Any
     second: Any
@@ -116,15 +117,15 @@ def _lines(piece: sources.Piece) -> Iterator[_Pair]:
         if not line.strip():
             continue
         cells = line.split("\t")
-        where = f"{piece.name}: line {number}"
+        place = f"{piece.name}: line {number}"
         if len(cells) != 3:
             raise InputError(
-                f"{where} has {len(cells)} cells; allowed: 3 cells, a score and two sentences, separated by tabs"
+                f"{place} has {len(cells)} cells; allowed: 3 cells, a score and two sentences, separated by tabs"
             )
         score, first, second = cells
         sources.check_texts(piece.name, number, [first], "first sentence")
         sources.check_texts(piece.name, number, [second], "second sentence")
-        yield _Pair(where, score, first, second)
+        yield _Pair(place, score, first, second)
 
 
 def _rows_below_header(piece: sources.Piece, columns: PairColumns) -> Iterator[_Pair]:
@@ -169,13 +170,15 @@ def _rows(piece: sources.Piece, columns: PairColumns) -> Iterator[_Pair]:
 def _score(pair: _Pair, columns: PairColumns) -> float | None:
     """Return the gold score or None if empty, or raise InputError if it is not a number."""
     value = pair.score
-    if value is None or value != value or (isinstance(value, str) and not value.strip()):
+    is_nan = value != value
+    is_blank = isinstance(value, str) and not value.strip()
+    if value is None or is_nan or is_blank:
         return None
     is_number = isinstance(value, str | int | float | Decimal) and not isinstance(value, bool)
-    try:
-        score = float(value) if is_number else math.nan
-    except ValueError:
-        score = math.nan
+    score = math.nan
+    if is_number:
+        with contextlib.suppress(ValueError):
+            score = float(value)
     if not math.isfinite(score):
-        raise InputError(f"{pair.where}: {columns.score} is {value!r}; {_ALLOWED}")
+        raise InputError(f"{pair.place}: {columns.score} is {value!r}; {_ALLOWED}")
     return score

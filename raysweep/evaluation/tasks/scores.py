@@ -56,19 +56,23 @@ def spearman(gold: Values, predicted: Values) -> Score:
     correlation is undefined if either array is constant, the interval with fewer than 4 rows.
     """
     n = len(gold)
-    first, second = _centered_ranks(gold), _centered_ranks(predicted)
-    scale = np.linalg.norm(first) * np.linalg.norm(second)
+    gold_ranks = _centered_ranks(gold)
+    predicted_ranks = _centered_ranks(predicted)
+    scale = np.linalg.norm(gold_ranks) * np.linalg.norm(predicted_ranks)
     if not scale:
         return _undefined(n)
-    r = float(np.clip(first @ second / scale, -1, 1))
+    cosine = gold_ranks @ predicted_ranks / scale
+    r = float(np.clip(cosine, -1, 1))
     if n < 4:
         return Score(r, math.nan, math.nan, n)
     if abs(r) == 1:
         return Score(r, r, r, n)
     z = math.atanh(r)
-    standard_error = math.sqrt((1 + r**2 / 2) / (n - 3))
-    half_width = _Z * standard_error
-    return Score(r, math.tanh(z - half_width), math.tanh(z + half_width), n)
+    variance = (1 + r**2 / 2) / (n - 3)
+    half_width = _Z * math.sqrt(variance)
+    low = math.tanh(z - half_width)
+    high = math.tanh(z + half_width)
+    return Score(r, low, high, n)
 
 
 def _centered_ranks(values: Values) -> Values:

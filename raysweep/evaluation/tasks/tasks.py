@@ -70,43 +70,45 @@ class Classification:
 Task = Classification | ScoredPairs
 
 
-def read(spelled: Sequence[str], columns: Columns, num_folds: int) -> list[Task]:
+def read(specifications: Sequence[str], columns: Columns, num_folds: int) -> list[Task]:
     """Read the tasks, whose names must differ.
 
     Raises:
         InputError: If a task cannot be read or scored.
     """
-    tasks = [_read(specification, columns, num_folds) for specification in spelled]
+    tasks = [_read(specification, columns, num_folds) for specification in specifications]
     for name, count in Counter(task.name for task in tasks).items():
         if count > 1:
             raise InputError(f"--tasks: {count} tasks are called {name!r}; allowed: different names, as in NAME=FILE")
     return tasks
 
 
-def sources_of(spelled: str) -> list[str]:
+def sources_of(specification: str) -> list[str]:
     """Return the sources of a task's specification, without its name."""
-    match = _NAMED.fullmatch(spelled)
-    return (match["parts"] if match else spelled).split(",")
+    match = _NAMED.fullmatch(specification)
+    return (match["parts"] if match else specification).split(",")
 
 
-def _read(spelled: str, columns: Columns, num_folds: int) -> Task:
-    match = _NAMED.fullmatch(spelled)
-    listed = sources_of(spelled)
-    if len(listed) not in _PARTS or "" in listed:
-        raise InputError(f"--tasks is {spelled!r}; allowed: [NAME=]FILE, [NAME=]TRAIN,TEST and [NAME=]TRAIN,DEV,TEST")
+def _read(specification: str, columns: Columns, num_folds: int) -> Task:
+    match = _NAMED.fullmatch(specification)
+    task_sources = sources_of(specification)
+    if len(task_sources) not in _PARTS or "" in task_sources:
+        raise InputError(
+            f"--tasks is {specification!r}; allowed: [NAME=]FILE, [NAME=]TRAIN,TEST and [NAME=]TRAIN,DEV,TEST"
+        )
     pieces: dict[str, list[sources.Piece]] = {}
-    for part, source in zip(_PARTS[len(listed)], listed, strict=True):
+    for part, source in zip(_PARTS[len(task_sources)], task_sources, strict=True):
         pieces[part] = find_pieces(source, part)
-    name = match["name"].strip() if match else _name_of(listed[0])
-    has_pairs = [_holds_pairs(pieces_of_part[0], columns) for pieces_of_part in pieces.values()]
+    name = match["name"].strip() if match else _name_of(task_sources[0])
+    first_pieces = [pieces_of_part[0] for pieces_of_part in pieces.values()]
+    has_pairs = [_holds_pairs(piece, columns) for piece in first_pieces]
     if any(has_pairs):
-        if len(listed) > 1:
-            raise InputError(f"--tasks is {spelled!r}; allowed for scored pairs: one file per task, without a split")
+        if len(task_sources) > 1:
+            raise InputError(
+                f"--tasks is {specification!r}; allowed for scored pairs: one file per task, without a split"
+            )
         return scored_pairs.read(name, pieces["all"], columns.pairs)
-    spellings: set[tuple[str, str]] = set()
-    parts = {part: _labeled(pieces_of_part, columns, spellings) for part, pieces_of_part in pieces.items()}
-    merged = sources.describe_merged_labels(sorted(spellings))
-    task = Classification(name, parts, merged)
+    task = _read_labeled(name, pieces, columns)
     _check(task, num_folds)
     return task
 
@@ -130,27 +132,34 @@ def _holds_pairs(piece: sources.Piece, columns: Columns) -> bool:
     if scored_pairs.is_without_header(piece):
         return True
     present = sources.column_names(piece)
+    pair_columns = columns.pairs.names
     is_labeled = {columns.text, columns.label} <= set(present)
-    has_pairs = set(columns.pairs.names) <= set(present)
+    has_pairs = set(pair_columns) <= set(present)
     if is_labeled != has_pairs:
         return has_pairs
     if not present:
         raise InputError(f"{piece.name}: has no rows")
-    both, joined_by = ("both", "and") if is_labeled else ("neither", "nor")
     labeled = f"the columns of labeled sentences ({columns.text!r}, {columns.label!r})"
-    pairs = f"those of scored pairs ({', '.join(map(repr, columns.pairs.names))})"
+    pairs = f"those of scored pairs ({', '.join(map(repr, pair_columns))})"
+    kinds = f"both {labeled} and {pairs}" if is_labeled else f"neither {labeled} nor {pairs}"
     listed = ", ".join(map(repr, present))
-    raise InputError(f"{piece.name}: has {both} {labeled} {joined_by} {pairs}; the columns are {listed}")
+    raise InputError(f"{piece.name}: has {kinds}; the columns are {listed}")
 
 
-def _labeled(pieces: Sequence[sources.Piece], columns: Columns, spellings: set[tuple[str, str]]) -> Labeled:
-    """Read labeled sentences, and add each label with its spelling to ``spellings``."""
-    rows = Labeled([], [])
-    for batch in sources.read_pieces(pieces, columns.text, columns.label):
-        rows.texts.extend(batch.texts)
-        rows.labels.extend(batch.labels)
-        spellings.update(zip(batch.labels, batch.spellings, strict=True))
-    return rows
+def _read_labeled(name: str, pieces: Mapping[str, Sequence[sources.Piece]], columns: Columns) -> Classification:
+    """Read the labeled sentences of each part."""
+    parts: dict[str, Labeled] = {}
+    spellings: set[tuple[str, str]] = set()
+    for part, pieces_of_part in pieces.items():
+        rows = Labeled([], [])
+        batches = sources.read_pieces(pieces_of_part, columns.text, columns.label)
+        for batch in batches:
+            rows.texts.extend(batch.texts)
+            rows.labels.extend(batch.labels)
+            spellings.update(zip(batch.labels, batch.spellings, strict=True))
+        parts[part] = rows
+    merged = sources.describe_merged_labels(sorted(spellings))
+    return Classification(name, parts, merged)
 
 
 def _check(task: Classification, num_folds: int) -> None:
@@ -158,17 +167,19 @@ def _check(task: Classification, num_folds: int) -> None:
     fitted = task.parts["train" if task.is_split else "all"]
     counts = Counter(fitted.labels).most_common()
     if len(counts) == 1:
-        raise InputError(f"{task.name}: every row has the label {counts[0][0]!r}; a classifier needs two classes")
+        only_label, _ = counts[0]
+        raise InputError(f"{task.name}: every row has the label {only_label!r}; a classifier needs two classes")
     if not task.is_split and len(fitted.labels) < num_folds:
         raise InputError(f"{task.name}: has {len(fitted.labels)} rows, fewer than the {num_folds} folds")
     min_rows = max(num_folds, 2 * NUM_INNER_FOLDS)  # of two classes, so that all inner folds train on both
     if task.is_split:
         min_rows = 1 if "dev" in task.parts else NUM_INNER_FOLDS
-    second, num_rows = counts[1]
+    second_label, num_rows = counts[1]
     if num_rows < min_rows:
         raise InputError(
-            f"{task.name}: {second!r}, the second largest class, has {num_rows} rows; allowed: at least {min_rows}, so that "
-            "each fold has two classes"
+            f"{task.name}: {second_label!r}, the second largest class, has {num_rows} rows; allowed: at least {min_rows}, "
+            "so that each fold has two classes"
         )
-    if not set(task.tested.labels) & set(fitted.labels):
-        raise InputError(f"{task.name}: no row of test has a label of train; test has {task.tested.labels[0]!r}")
+    tested_labels = task.tested.labels
+    if set(fitted.labels).isdisjoint(tested_labels):
+        raise InputError(f"{task.name}: no row of test has a label of train; test has {tested_labels[0]!r}")
