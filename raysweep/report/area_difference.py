@@ -57,10 +57,11 @@ class CountedFront:
     @property
     def why_unknown(self) -> str:
         """The reason why per-query scores are missing for some points; empty if all points have them."""
-        damage = self.summary.damage.get(missing_intervals(self.split))
+        split, summary = self.split, self.summary
+        damage = summary.damage.get(missing_intervals(split))
         if damage is not None:
             return damage
-        stored = self.summary.scores.get(self.split)
+        stored = summary.scores.get(split)
         if stored is None or REFERENCE not in stored:
             return f"{self.label} does not store per-query scores"
         num_missing = sum(name not in stored for name in self.names)
@@ -137,14 +138,16 @@ def _noise_with_seeds(front: CountedFront, other: CountedFront) -> tuple[Noise, 
     has_points = bool(front.points or other.points)
     if runs is None or other_runs is None or not has_points:
         return None
-    seed_noise = SeedNoise([*runs.replicated(), *other_runs.replicated()])
+    replicated = [*runs.replicated(), *other_runs.replicated()]
+    seed_noise = SeedNoise(replicated)
     if not seed_noise.is_known:
         return None
-    first = runs.scored(front.names, front.stored)
-    second = other_runs.scored(other.names, other.stored)
-    trained = Trained([*first, *second], seed_noise)
-    num_first = sum(len(configuration.scores) for configuration in first)
-    return noise_of(trained, front.reference, SEED), num_first
+    configurations = runs.scored(front.names, front.stored)
+    num_first = sum(len(configuration.scores) for configuration in configurations)
+    configurations += other_runs.scored(other.names, other.stored)
+    trained = Trained(configurations, seed_noise)
+    noise = noise_of(trained, front.reference, SEED)
+    return noise, num_first
 
 
 def _are_same_queries(one: Float64Array, other: Float64Array) -> bool:

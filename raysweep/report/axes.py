@@ -47,12 +47,16 @@ def axes_of(configs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[
     the credit. A parameter that can be None independently of others has None as a level, or as a place below the range.
     """
     random = np.random.default_rng(SEED)
-    columns = {name: [config.get(name) for config in configs] for name in names}
+    columns = {}
+    for name in names:
+        columns[name] = [config.get(name) for config in configs]
     axes = []
     for name, column in columns.items():
-        if len(set(column)) > 1:
-            values = _fill_gaps(column, columns, random)
-            axes.append(_levels(name, values) if _are_levels(values) else _range(name, values))
+        if len(set(column)) < 2:
+            continue
+        values = _fill_gaps(column, columns, random)
+        axis = _levels(name, values) if _are_levels(values) else _range(name, values)
+        axes.append(axis)
     return axes
 
 
@@ -112,15 +116,16 @@ def _range(name: str, values: Sequence[Any]) -> Axis:
     None is below 0; its weight is the share of configurations that have it.
     """
     present = [value for value in values if value is not None]
-    low, high = min(present), max(present)
-    places = np.array([_place(value, low, high) for value in values])
+    low = min(present)
+    high = max(present)
+    places = [_place(value, low, high) for value in values]
     present_share = len(present) / len(values)
     cells = (np.arange(NUM_CELLS) + 0.5) / NUM_CELLS
     weights = np.full(NUM_CELLS, present_share / NUM_CELLS)
-    if len(present) < len(values):
+    if present_share < 1:
         cells = np.append(ABSENT, cells)
         weights = np.append(1 - present_share, weights)
-    return Axis(name, places, cells, weights, is_levels=False)
+    return Axis(name, np.array(places), cells, weights, is_levels=False)
 
 
 def _place(value: float | None, low: float, high: float) -> float:

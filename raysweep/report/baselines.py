@@ -43,7 +43,7 @@ class ProbeComparison:
 
 def baselines_of(points: Iterable[Point]) -> tuple[Baseline, ...]:
     """Return the baselines grouped by kind: the probe's sorted by increasing parameter, others in stored order."""
-    points_by_name: dict[tuple[str, float | None, str | None], list[Point]] = defaultdict(list)
+    points_by_name = defaultdict(list)
     for point in points:
         if point.kind in BASELINES:
             points_by_name[point.kind, point.value, point.label].append(point)
@@ -51,9 +51,13 @@ def baselines_of(points: Iterable[Point]) -> tuple[Baseline, ...]:
     for (kind, value, label), named_points in points_by_name.items():
         width = named_points[0].width
         points_by_split = {point.split: point for point in named_points}
-        baselines.append(Baseline(kind, value, label, width, points_by_split))
-    baselines.sort(key=lambda baseline: (BASELINES.index(baseline.kind), baseline.value or 0.0))
-    return tuple(baselines)
+        baseline = Baseline(kind, value, label, width, points_by_split)
+        baselines.append(baseline)
+    return tuple(sorted(baselines, key=_sort_key))
+
+
+def _sort_key(baseline: Baseline) -> tuple[int, float]:
+    return BASELINES.index(baseline.kind), baseline.value or 0.0
 
 
 def dominates(one: Point, other: Point) -> bool:
@@ -62,11 +66,16 @@ def dominates(one: Point, other: Point) -> bool:
     return as_good and (one.polarity > other.polarity or one.similarity > other.similarity)
 
 
+def is_dominated(point: Point, front: Iterable[Point]) -> bool:
+    """Return whether a point of the front on the same split dominates ``point``."""
+    return any(dominates(member, point) for member in front)
+
+
 def compare(
     probes: Sequence[Point], best: Point, front: Sequence[Point], objective: Callable[[Point], float], area: float
 ) -> ProbeComparison:
     """Compare the front's points with the probe's on one split; ``area`` is as in :class:`ProbeComparison`."""
-    dominated = [probe for probe in probes if any(dominates(member, probe) for member in front)]
+    dominated = [probe for probe in probes if is_dominated(probe, front)]
     dominating = [member for member in front if dominates(member, best)]
     return ProbeComparison(
         num_points=len(probes),

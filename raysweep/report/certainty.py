@@ -63,7 +63,8 @@ def certainty_of(
     known = {}
     for split, stored in scores.items():
         names = front.names_on(split)
-        if names and all(name in stored for name in names):
+        is_complete = all(name in stored for name in names)
+        if names and is_complete:
             known[split] = stored
     if not known:
         return NOTHING
@@ -73,17 +74,16 @@ def certainty_of(
     replicated: Means = {}
     if "dev" in known:
         dev = known["dev"]
-        added = optimism(stacked(dev, dev.names)[_trial_rows(dev)], seed)
+        scores_of_trials = stacked(dev, dev.names)[_trial_rows(dev)]
+        added = optimism(scores_of_trials, seed)
         runs = StoredRuns(results, dev)
         noise = SeedNoise(runs.replicated())
-        repeated = runs.repeated(front.names_on("dev"))
-        by_configuration = intervals(list(repeated.values()), _scores_of_reference(dev), noise)
-        replicated = {name: points[0] for name, points in zip(repeated, by_configuration, strict=True)}
+        replicated = _repeated_intervals(runs, noise, front, dev)
         trained = _trained(runs, noise, front, known, added)
-    fronts = {
-        split: _assess(stored, front, objectives.get(split), added, trained.get(split), seed)
-        for split, stored in known.items()
-    }
+    fronts = {}
+    for split, stored in known.items():
+        objective = objectives.get(split)
+        fronts[split] = _assess(stored, front, objective, added, trained.get(split), seed)
     compared_on: ScoredSplit = "test" if "test" in known else "dev"
     return Certainty(
         fronts=fronts,
@@ -92,6 +92,13 @@ def certainty_of(
         drops=_drops(known, front, added),
         replicated=replicated,
     )
+
+
+def _repeated_intervals(runs: StoredRuns, noise: SeedNoise, front: Front, dev: QueryScores) -> Means:
+    """Return the intervals on dev of members' configurations that ran more than once."""
+    repeated = runs.repeated(front.names_on("dev"))
+    by_configuration = intervals(list(repeated.values()), _scores_of_reference(dev), noise)
+    return {name: points[0] for name, points in zip(repeated, by_configuration, strict=True)}
 
 
 def _trained(
@@ -106,10 +113,12 @@ def _trained(
         return {}
     trained = {}
     for split, stored in known.items():
-        members = [name_of_point(point) for point in front.feasible_on(split)]
+        points = front.feasible_on(split)
+        members = [name_of_point(point) for point in points]
         scored = runs.scored(members, stored)
         if split == "dev":
-            scored = [replace(configuration, scores=configuration.scores - added[:, None]) for configuration in scored]
+            bias = added[:, None]
+            scored = [replace(configuration, scores=configuration.scores - bias) for configuration in scored]
         trained[split] = Trained(scored, noise)
     return trained
 
@@ -164,31 +173,34 @@ def _from_knee(stored: QueryScores, front: Front) -> dict[PointName, FromKnee]:
     knee = name_of_point(front.knee.dev)
     others = [name for name in front.names_on(stored.split) if name != knee]
     rows = stored.rows(others)
-    at = stored.index(knee)
-    in_polarity = stored.polarity[rows] - stored.polarity[at]
-    in_similarity = stored.similarity[rows] - stored.similarity[at]
-    differences = paired([*in_polarity, *in_similarity])
+    knee_row = stored.index(knee)
+    polarities = stored.polarity[rows] - stored.polarity[knee_row]
+    similarities = stored.similarity[rows] - stored.similarity[knee_row]
+    differences = paired([*polarities, *similarities])
     num_others = len(others)
-    from_knee = map(FromKnee, differences[:num_others], differences[num_others:])
-    return dict(zip(others, from_knee, strict=True))
+    from_knee = {}
+    for number, name in enumerate(others):
+        from_knee[name] = FromKnee(differences[number], differences[num_others + number])
+    return from_knee
 
 
 def _drops(known: Mapping[ScoredSplit, QueryScores], front: Front, added: Float64Array) -> dict[str, Drop]:
-    """Return the drops from dev to test of the members that are scored on both splits."""
+    """Return the drops from dev to test of the members' mean P and S; empty unless both splits are known."""
     if len(known) < 2:
         return {}
     dev, test = known["dev"], known["test"]
-    both = [name for name in front.names_on("dev") if name in front.names_on("test")]
-    on_dev: Float64Array = stacked(dev, both).mean(axis=0)
-    on_test: Float64Array = stacked(test, both).mean(axis=0)
-    reference_on_dev, reference_on_test = _scores_of_reference(dev), _scores_of_reference(test)
+    names = front.names_on("dev")
+    dev_means: Float64Array = stacked(dev, names).mean(axis=0)
+    test_means: Float64Array = stacked(test, names).mean(axis=0)
+    dev_reference = _scores_of_reference(dev)
+    test_reference = _scores_of_reference(test)
     drops = {}
     for score, name in enumerate(("P", "S")):
-        by_choosing = float(added[score])
-        of_reference = None
-        if reference_on_dev is not None and reference_on_test is not None:
-            of_reference = between_splits(reference_on_dev[score], reference_on_test[score])
-        drops[name] = split_drop(on_dev[score], on_test[score], by_choosing, of_reference)
+        selection_bias = float(added[score])
+        reference_drop = None
+        if dev_reference is not None and test_reference is not None:
+            reference_drop = between_splits(dev_reference[score], test_reference[score])
+        drops[name] = split_drop(dev_means[score], test_means[score], selection_bias, reference_drop)
     return drops
 
 

@@ -17,7 +17,7 @@ from raysweep.report.notes import why_no_intervals
 from raysweep.report.summary import Summary
 from raysweep.report.tables import short
 from raysweep.results.query_scores import PointName, name_of_point
-from raysweep.results.types import GuardScore, Point, ScoredSplit
+from raysweep.results.types import GuardScore, Point, Results, ScoredSplit
 from raysweep.uncertainty.interval import LEVEL
 
 Fields = Mapping[str, Any]  # a point's scores, identity and configuration, by name
@@ -38,6 +38,8 @@ _ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 
 _ABSENT = ("none", "null")
+
+_MAX_WORDS = 20  # strings that a message lists
 
 
 @dataclass(frozen=True)
@@ -66,10 +68,11 @@ class Condition:
         return self._equals(value) != (self.sign == "!=")
 
     def _equals(self, value: Any) -> bool:
+        lower_text = self.text.lower()
         if value is None:
-            return self.text.lower() in _ABSENT
+            return lower_text in _ABSENT
         if isinstance(value, bool):
-            return self.text.lower() == str(value).lower()
+            return lower_text == str(value).lower()
         if not is_number(value):
             return bool(self.text == value)
         if _NUMBER.fullmatch(self.text) is None:
@@ -101,9 +104,12 @@ def _read_condition(text: str, points: Collection[Fields], names: Sequence[str],
             f"--where is {text!r}; allowed: NAME, one of >= > <= < = !=, and a value, such as 'polarity >= 0.85'"
         )
     name, sign, value = match.groups()
-    condition = Condition(name, "=" if sign == "==" else sign, value)
+    if sign == "==":
+        sign = "="
+    condition = Condition(name, sign, value)
     if name not in names:
-        raise InputError(f"--where {text!r}: {name} is unknown{did_you_mean(name, names)}; allowed: {', '.join(names)}")
+        hint = did_you_mean(name, names)
+        raise InputError(f"--where {text!r}: {name} is unknown{hint}; allowed: {', '.join(names)}")
     values = [fields.get(name) for fields in points]
     is_score = name in scores
     is_absence = value.lower() in _ABSENT
@@ -118,36 +124,42 @@ def _check_number(condition: Condition, values: Iterable[Any], *, is_score: bool
     Raises:
         InputError: If it is not a number, if the field holds strings, or if a score cannot have the value.
     """
+    place = f"--where '{condition}'"
     name, text = condition.name, condition.text
-    words = sorted({value for value in values if isinstance(value, str)})
+    words = _words(values)
     if words:
-        allowed = ", ".join(words[:20])
-        raise InputError(f"--where '{condition}': {name} is text, so only = and != apply; allowed: {allowed}")
+        raise InputError(f"{place}: {name} is text, so only = and != apply; allowed: {', '.join(words)}")
     if _NUMBER.fullmatch(text) is None:
-        several = "; use a separate --where for each condition" if " " in text else ""
-        raise InputError(f"--where '{condition}': the value is {text!r}; allowed: a number{several}")
-    minimum, number = _MINIMA.get(name, -1.0), float(text)
+        hint = "; use a separate --where for each condition" if " " in text else ""
+        raise InputError(f"{place}: the value is {text!r}; allowed: a number{hint}")
+    number = float(text)
+    minimum = _MINIMA.get(name, -1.0)
     if is_score and not minimum <= number <= 1:
         hint = f"; {text} percent is {number / 100:g}" if 1 < number <= 100 else ""
-        raise InputError(f"--where '{condition}': {name} is {text}; allowed: [{minimum:g}, 1]{hint}")
+        raise InputError(f"{place}: {name} is {text}; allowed: [{minimum:g}, 1]{hint}")
+
+
+def _words(values: Iterable[Any]) -> list[str]:
+    """Return the distinct strings among a field's values in alphabetical order, as many as a message lists."""
+    words = {value for value in values if isinstance(value, str)}
+    return sorted(words)[:_MAX_WORDS]
 
 
 def why_none(conditions: Iterable[Condition], points: Collection[Fields]) -> str:
     """Return why no point meets all conditions: how many points meet each one, and the range of the fields."""
     reasons = []
     for condition in conditions:
+        name = condition.name
         num_meeting = sum(condition.is_met(fields) for fields in points)
-        values = [fields.get(condition.name) for fields in points]
+        values = [fields.get(name) for fields in points]
         numbers = [value for value in values if is_number(value)]
-        words = sorted({value for value in values if isinstance(value, str)})
-        content = f"is {' or '.join(words[:20])}" if words else "is missing"
+        content = "is missing"
         if numbers:
             content = f"ranges from {min(numbers):.4g} to {max(numbers):.4g}"
-        reasons.append(f"{num_meeting} of {len(points)} points meet {condition} ({condition.name} {content})")
+        elif words := _words(values):
+            content = f"is {' or '.join(words)}"
+        reasons.append(f"{num_meeting} of {len(points)} points meet {condition} ({name} {content})")
     return "; ".join(reasons)
-
-
-_WITH_INTERVALS = ("polarity", "similarity", "retention")
 
 
 @dataclass(frozen=True)
@@ -179,6 +191,9 @@ class Candidate:
 
     def on(self, split: ScoredSplit) -> Point | None:
         return self.dev if split == "dev" else self.test
+
+    def meets(self, conditions: Iterable[Condition]) -> bool:
+        return all(condition.is_met(self.fields) for condition in conditions)
 
     @cached_property
     def fields(self) -> Fields:
@@ -237,23 +252,12 @@ def choose(summary: Summary, selection: Selection) -> Chosen:
     if selection.knee and (selection.by or selection.top):
         raise InputError("--knee selects one point; it cannot be combined with --best or --top")
     candidates = candidates_of(summary, everything=selection.everything)
-    own_names = {name for candidate in candidates for name in candidate.own_fields}
-    measured = {score.guard for score in summary.results.guards}
-    guards = (measured | set(summary.results.info.guards)) - own_names
-    parameters = dict.fromkeys(name for trial in summary.results.trials for name in trial.config)
-    all_fields = [candidate.fields for candidate in candidates]
-    conditions = read_conditions(selection.conditions, all_fields, guards, parameters)
-    meeting = [
-        candidate for candidate in candidates if all(condition.is_met(candidate.fields) for condition in conditions)
-    ]
+    conditions = _conditions_on(candidates, selection.conditions, summary.results)
+    meeting = [candidate for candidate in candidates if candidate.meets(conditions)]
     if not meeting:
         return Chosen((), _why_none(summary, selection, conditions, candidates))
     if selection.knee:
-        eligible = [candidate for candidate in meeting if candidate.is_feasible] or meeting
-        scores = [score_pair(candidate.dev) for candidate in eligible]
-        front = non_dominated(scores)
-        index = knee([scores[number] for number in front])
-        return Chosen((eligible[front[index]],))
+        return Chosen((_knee_of(meeting),))
     if selection.by is None and selection.top is None:
         return Chosen(tuple(meeting))
     by = selection.by or "objective"
@@ -262,6 +266,24 @@ def choose(summary: Summary, selection: Selection) -> Chosen:
     if not ranked:
         raise InputError(f"--best is {by}, which no point has; allowed: {', '.join(BY)}")
     return Chosen(tuple(ranked[: selection.top or 1]))
+
+
+def _conditions_on(candidates: Sequence[Candidate], texts: Iterable[str], results: Results) -> list[Condition]:
+    """Parse conditions on candidates. Their names may also be guards and parameters that no candidate has."""
+    own_names = {name for candidate in candidates for name in candidate.own_fields}
+    guards = {score.guard for score in results.guards} | set(results.info.guards)
+    parameters = dict.fromkeys(name for trial in results.trials for name in trial.config)
+    all_fields = [candidate.fields for candidate in candidates]
+    return read_conditions(texts, all_fields, guards - own_names, parameters)
+
+
+def _knee_of(candidates: Sequence[Candidate]) -> Candidate:
+    """Return the knee of the candidates that meet the constraints, or of all candidates if none does."""
+    eligible = [candidate for candidate in candidates if candidate.is_feasible] or candidates
+    scores = [score_pair(candidate.dev) for candidate in eligible]
+    front = non_dominated(scores)
+    index = knee([scores[number] for number in front])
+    return eligible[front[index]]
 
 
 def _rank(candidate: Candidate, by: str) -> tuple[bool, float, float]:
@@ -278,8 +300,9 @@ def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
     results = summary.results
     members = {name_of_point(member.dev): member for member in summary.members}
     if not members:
+        num_trials = len(results.trials)
         num_failed = sum(trial.status == "failed" for trial in results.trials)
-        failed = f" ({num_failed} of {len(results.trials)} failed)" if num_failed else ""
+        failed = f" ({num_failed} of {num_trials} failed)" if num_failed else ""
         raise InputError(f"{results.folder}: has no points to choose from, because no trial finished a rung{failed}")
     configs = {trial.trial: trial.config for trial in results.trials}
     points = {name: member.dev for name, member in members.items()}
@@ -290,17 +313,22 @@ def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
     candidates = []
     for name, point in points.items():
         member = members.get(name)
-        is_feasible = objective is None or not objective.violation(score_pair(point))  # guards are not measured
+        if member is not None:
+            is_feasible = member.is_feasible
+        else:  # guards are not measured
+            is_feasible = objective is None or not objective.violation(score_pair(point))
         candidate = Candidate(
             dev=point,
             test=on_test.get(name),
             config=configs[point.trial or 0],
             objective=results.info.objective(point),
-            is_feasible=is_feasible if member is None else member.is_feasible,
+            is_feasible=is_feasible,
             member=member,
         )
         candidates.append(candidate)
-    return sorted(candidates, key=lambda candidate: _rank(candidate, "objective")) if everything else candidates
+    if everything:
+        candidates.sort(key=lambda candidate: _rank(candidate, "objective"))
+    return candidates
 
 
 def _points_by_name(summary: Summary, split: ScoredSplit) -> dict[PointName, Point]:
@@ -318,9 +346,11 @@ def _why_none(
     reason = f"no {group} meets all conditions: {why_none(conditions, all_fields)}"
     if selection.everything:
         return reason
-    others = [candidate.fields for candidate in candidates_of(summary, everything=True)]
-    num_others = sum(all(condition.is_met(fields) for condition in conditions) for fields in others)
-    return f"{reason}; --all finds {num_others} points that are not on the front" if num_others else reason
+    others = candidates_of(summary, everything=True)
+    num_others = sum(candidate.meets(conditions) for candidate in others)
+    if not num_others:
+        return reason
+    return f"{reason}; --all finds {num_others} points that are not on the front"
 
 
 def candidates_as_json(
@@ -334,15 +364,22 @@ def candidates_as_json(
     for candidate in chosen:
         point = candidate.dev
         marks = {"knee": candidate.is_knee, "best": candidate.is_best}
-        values: dict[str, Any] = {"point": point.name}
-        values |= {name: getattr(point, name) for name in ("trial", "step", "kind", "value", "width")}
-        values["objective"] = candidate.objective
-        values["is_feasible"] = candidate.is_feasible
-        values["marks"] = [mark for mark, applies in marks.items() if applies]
-        values |= {split: _scores_as_json(summary, candidate.on(split)) for split in splits}
-        values["guards"] = {name: measured.score for name, measured in candidate.guards.items()}
-        values["config"] = dict(candidate.config)
-        values["export"] = export_command(summary, point.name) if candidate.member else None
+        scores: dict[str, Any] = {split: _scores_as_json(summary, candidate.on(split)) for split in splits}
+        values = {
+            "point": point.name,
+            "trial": point.trial,
+            "step": point.step,
+            "kind": point.kind,
+            "value": point.value,
+            "width": point.width,
+            "objective": candidate.objective,
+            "is_feasible": candidate.is_feasible,
+            "marks": [mark for mark, applies in marks.items() if applies],
+            **scores,
+            "guards": {name: measured.score for name, measured in candidate.guards.items()},
+            "config": dict(candidate.config),
+            "export": export_command(summary, point.name) if candidate.member else None,
+        }
         objects.append(values)
     return objects
 
@@ -350,15 +387,20 @@ def candidates_as_json(
 def _scores_as_json(summary: Summary, point: Point | None) -> dict[str, Any] | None:
     if point is None:
         return None
-    scores: dict[str, Any] = {name: getattr(point, name) for name in BY if name != "objective"}
-    known = summary.intervals_of(point)
-    if known is None:
+    scores: dict[str, Any] = {
+        "polarity": point.polarity,
+        "similarity": point.similarity,
+        "retention": point.retention,
+        "accuracy": point.accuracy,
+    }
+    intervals = summary.intervals_of(point)
+    if intervals is None:
         return {**scores, "intervals": None, "why_no_intervals": why_no_intervals_of(summary, point)}
     bounds: dict[str, list[float] | None] = {}
-    for name in _WITH_INTERVALS:
-        interval = getattr(known, name)
-        is_finite = interval is not None and math.isfinite(interval.low + interval.high)
-        bounds[name] = [interval.low, interval.high] if is_finite else None
+    for name in ("polarity", "similarity", "retention"):
+        interval = getattr(intervals, name)
+        has_bounds = interval is not None and interval.is_finite
+        bounds[name] = [interval.low, interval.high] if has_bounds else None
     return {**scores, "intervals": {"level": LEVEL, **bounds}}
 
 

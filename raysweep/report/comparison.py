@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from raysweep.report.baselines import dominates
+from raysweep.report.baselines import is_dominated
 from raysweep.report.summary import SPLITS, Summary
 from raysweep.report.tables import kind_name, show_area, show_pair
 from raysweep.results.types import Point
@@ -16,15 +16,15 @@ def probe_sentences(summary: Summary) -> list[str]:
     sentences = []
     for split, probes in summary.probes.items():
         best, member = probes.best, probes.dominating
-        if member is None:
-            dominated = "no front member dominates it"
-        else:
+        dominated = "no front member dominates it"
+        if member is not None:
             name = f"{kind_name(member)} of trial {member.trial} at step {member.step}"
             dominated = f"{name} dominates it with {show_pair(member)}"
+        front_area = show_area(summary.areas[split].front)
         sentences.append(
             f"On {split}, the front dominates {probes.num_dominated} of the {probes.num_points} points of the probe, and "
-            f"its hypervolume is {show_area(summary.areas[split].front)}, compared with {show_area(probes.area)} for the "
-            f"probe. Its best point by the objective on dev is {kind_name(best)} with {show_pair(best)}; {dominated}."
+            f"its hypervolume is {front_area}, compared with {show_area(probes.area)} for the probe. "
+            f"Its best point by the objective on dev is {kind_name(best)} with {show_pair(best)}; {dominated}."
         )
     return sentences
 
@@ -34,8 +34,8 @@ def baseline_lines(summary: Summary) -> Iterator[str]:
     for split in SPLITS:
         probes = summary.probes.get(split)
         if probes is not None:
-            is_dominated = probes.dominating is not None
-            yield _line(kind_name(probes.best), probes.best, is_dominated)
+            best = probes.best
+            yield _line(kind_name(best), best, probes.dominating is not None)
         front = summary.front.on(split)
         if not front:
             continue
@@ -44,16 +44,15 @@ def baseline_lines(summary: Summary) -> Iterator[str]:
             point = baseline.points.get(split)
             if point is None:
                 continue
-            is_dominated = any(dominates(member, point) for member in front)
             if baseline.kind == "setfit":
-                yield _line(baseline.name, point, is_dominated)
+                yield _line(baseline.name, point, is_dominated(point, front))
             elif baseline.kind == "published":
                 num_published += 1
-                num_dominated += is_dominated
+                num_dominated += is_dominated(point, front)
         if num_published:
             yield f"published on {split}: {num_dominated} of {num_published} dominated by the front"
 
 
-def _line(name: str, point: Point, is_dominated: bool) -> str:
-    verdict = "dominated" if is_dominated else "not dominated"
+def _line(name: str, point: Point, dominated: bool) -> str:
+    verdict = "dominated" if dominated else "not dominated"
     return f"{name} on {point.split}: {show_pair(point)}, {verdict} by the front"

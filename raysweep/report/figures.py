@@ -4,11 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from raysweep.metrics.objective import Pair
 from raysweep.metrics.pareto import non_dominated
-from raysweep.report.front import score_pair
+from raysweep.report.front import Member, score_pair
 from raysweep.report.side_by_side import Side, SideBySide
 from raysweep.report.statuses import STATUS_STYLES, standing
 from raysweep.report.style import FAINT, INK, PALETTE, STYLE, add_legend, png
@@ -59,24 +57,21 @@ TITLES: Mapping[ScoredSplit, str] = {
 def front_figure(summary: Summary) -> bytes:
     """Plot P against S: all points and the front on dev, and the front on test if all members are scored there."""
     import matplotlib
-    from matplotlib.figure import Figure
 
+    splits = summary.complete_splits
+    titles = [TITLES[split] for split in splits]
+    if "test" in splits and "test" in summary.uncertainty:
+        level = summary.uncertainty["test"].level
+        titles[-1] += f", with {level:.0%} intervals"
     with matplotlib.rc_context(STYLE):
-        splits = summary.complete_splits
         width = 9.6 if len(splits) > 1 else 7.6
-        figure = Figure(figsize=(width, 5.4), layout="constrained")
-        axes = figure.subplots(1, len(splits), sharex=True, sharey=True, squeeze=False)[0]
+        figure, axes = _panels(titles, width, 5.4)
         for axis, split in zip(axes, splits, strict=True):
-            title = TITLES[split]
-            if split == "test" and split in summary.uncertainty:
-                title += f", with {summary.uncertainty[split].level:.0%} intervals"
-            axis.set_title(title, fontsize=9.5)
-            axis.set_xlabel("similarity S (x100)")
             _draw_limits(axis, summary, split)
-            axis.plot(*_xy(summary.labeled_front.on(split)), zorder=2.3, **LABELED)
+            x, y = _xy(summary.labeled_front.on(split))
+            axis.plot(x, y, zorder=2.3, **LABELED)
             _draw_baselines(axis, summary, split)
         dev_axis = axes[0]
-        dev_axis.set_ylabel("polarity P (x100)")
         if summary.members:
             colors = _loss_colors(summary)
             _draw_all_points(dev_axis, summary, colors)
@@ -87,6 +82,19 @@ def front_figure(summary: Summary) -> bytes:
             _label_as_empty(dev_axis)
         _add_front_legend(figure, summary)
         return png(figure)
+
+
+def _panels(titles: Sequence[str], width: float, height: float) -> tuple["Figure", Sequence["Axes"]]:
+    """Return a figure with a panel of P against S for each title."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes: Sequence[Axes] = figure.subplots(1, len(titles), sharex=True, sharey=True, squeeze=False)[0]
+    axes[0].set_ylabel("polarity P (x100)")
+    for axis, title in zip(axes, titles, strict=True):
+        axis.set_title(title, fontsize=9.5)
+        axis.set_xlabel("similarity S (x100)")
+    return figure, axes
 
 
 def progress_figure(summary: Summary) -> bytes:
@@ -101,7 +109,8 @@ def progress_figure(summary: Summary) -> bytes:
         evaluated = [trial for trial in summary.trials if trial.rungs]
         _draw_curves(axis, evaluated, colors)
         _draw_endings(axis, evaluated, colors)
-        _scale_to_examples(axis, sorted({rung.examples_seen for trial in evaluated for rung in trial.rungs}))
+        examples = {rung.examples_seen for trial in evaluated for rung in trial.rungs}
+        _scale_to_examples(axis, sorted(examples))
         axis.set_xlabel("training examples seen")
         axis.set_ylabel("objective on dev (x100)")
         if not evaluated:
@@ -137,10 +146,12 @@ def _draw_limits(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
     """Draw the oracle front (which no encoder can exceed), the reference encoder, and the constraints."""
     oracle = summary.oracles[split]
     if oracle:
-        axis.plot(*_xy(oracle), **ORACLE)
+        x, y = _xy(oracle)
+        axis.plot(x, y, **ORACLE)
     reference = summary.references.get(split)
     if reference is not None:
-        axis.scatter(*_xy([reference]), s=70, zorder=6, **REFERENCE)
+        x, y = _xy([reference])
+        axis.scatter(x, y, s=70, zorder=6, **REFERENCE)
     objective = summary.objectives_by_split.get(split)
     if objective is None:
         return
@@ -183,7 +194,8 @@ def _draw_trajectories(axis: "Axes", summary: Summary, colors: Colors) -> None:
     evaluated = [trial for trial in summary.trials if trial.best]
     ranked = sorted(evaluated, key=lambda trial: (trial.is_feasible, trial.objective), reverse=True)
     for trial in ranked[:MAX_JOINED]:
-        points = sorted(plain_points[trial.trial.trial], key=lambda point: point.step or 0)
+        points = plain_points[trial.trial.trial]
+        points.sort(key=lambda point: point.step or 0)
         if len(points) > 1:
             x, y = _xy(points)
             line = list(zip(x, y, strict=True))
@@ -196,7 +208,8 @@ def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colors: Colo
     points = summary.front.on(split)
     if split == "dev":
         # Points are sorted by decreasing S. Each step rises at the lower S, so both points dominate its corner.
-        axis.step(*_xy(points), where="post", zorder=3, **FRONT)
+        x, y = _xy(points)
+        axis.step(x, y, where="post", zorder=3, **FRONT)
     else:
         _draw_intervals(axis, summary, points)
     loss_by_trial = _loss_by_trial(summary)
@@ -206,13 +219,18 @@ def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colors: Colo
         if point is None:
             continue
         loss = loss_by_trial[point.trial or 0]
-        x, y = _xy([point])
-        face = colors[loss] if member.is_feasible else "white"
-        axis.scatter(x, y, marker=_kind_marker(point.kind), s=size, color=face, **MEMBER)
-        if member.is_best:
-            axis.scatter(x, y, s=120, zorder=5, **BEST)
-        if member.is_knee:
-            axis.scatter(x, y, s=190, zorder=7, **KNEE)
+        color = colors[loss] if member.is_feasible else "white"
+        _draw_member(axis, member, point, color, size)
+
+
+def _draw_member(axis: "Axes", member: Member, point: Point, color: str, size: int) -> None:
+    """Draw a member's ``point`` on a split, and the marks of the knee and the best point."""
+    x, y = _xy([point])
+    axis.scatter(x, y, marker=_kind_marker(point.kind), s=size, color=color, **MEMBER)
+    if member.is_best:
+        axis.scatter(x, y, s=120, zorder=5, **BEST)
+    if member.is_knee:
+        axis.scatter(x, y, s=190, zorder=7, **KNEE)
 
 
 def _draw_intervals(axis: "Axes", summary: Summary, points: Iterable[Point]) -> None:
@@ -222,11 +240,13 @@ def _draw_intervals(axis: "Axes", summary: Summary, points: Iterable[Point]) -> 
         if intervals is None:
             continue
         x, y = 100 * point.similarity, 100 * point.polarity
-        across = [[100 * intervals.similarity.low, 100 * intervals.similarity.high], [y, y]]
-        upright = [[x, x], [100 * intervals.polarity.low, 100 * intervals.polarity.high]]
-        for line in (across, upright):
-            if np.isfinite(line).all():
-                axis.plot(*line, **CROSS)
+        similarity, polarity = intervals.similarity, intervals.polarity
+        if similarity.is_finite:
+            ends = [100 * similarity.low, 100 * similarity.high]
+            axis.plot(ends, [y, y], **CROSS)
+        if polarity.is_finite:
+            ends = [100 * polarity.low, 100 * polarity.high]
+            axis.plot([x, x], ends, **CROSS)
 
 
 def _add_front_legend(figure: "Figure", summary: Summary) -> None:
@@ -242,7 +262,8 @@ def _add_front_legend(figure: "Figure", summary: Summary) -> None:
         axis.plot([], [], label="oracle front (limit)", **ORACLE)
     if summary.labeled:
         axis.plot([], [], label="with known pool labels", **LABELED)
-    for kind in dict.fromkeys(baseline.kind for baseline in summary.baselines):
+    kinds = [baseline.kind for baseline in summary.baselines]
+    for kind in dict.fromkeys(kinds):
         _label_marker(axis, BASELINE_NAMES[kind], size=BASELINE_SIZES[kind], **BASELINE_STYLES[kind])
     add_legend(figure)
 
@@ -258,9 +279,10 @@ def _label_front(axis: "Axes", summary: Summary) -> None:
         _label_marker(axis, "misses a constraint", size=34, marker="o", color="white", edgecolors=INK)
     axis.plot([], [], label="front on dev", **FRONT)
     for member in summary.members:
-        name = f"trial {member.dev.trial}"
-        if member.dev.kind != "plain":
-            name += f", {kind_name(member.dev)}"
+        point = member.dev
+        name = f"trial {point.trial}"
+        if point.kind != "plain":
+            name += f", {kind_name(point)}"
         if member.is_knee:
             _label_marker(axis, f"knee ({name})", size=85, **KNEE)
         if member.is_best:
@@ -287,24 +309,29 @@ def _draw_curves(axis: "Axes", trials: Sequence[TrialSummary], colors: Colors) -
     from matplotlib.collections import LineCollection
 
     alpha = 0.25 if len(trials) > MANY_TRIALS else 0.7
-    curves_by_loss: dict[str, list[list[Pair]]] = defaultdict(list)
+    curves_by_loss = defaultdict(list)
     for trial in trials:
-        curves_by_loss[_loss_of(trial)].append(_curve(trial))
+        loss = _loss_of(trial)
+        curves_by_loss[loss].append(_curve(trial))
     for loss, curves in sorted(curves_by_loss.items()):
-        axis.plot([], [], color=colors[loss], label=loss)
-        axis.add_collection(LineCollection(curves, colors=colors[loss], linewidths=0.9, alpha=alpha))
+        color = colors[loss]
+        axis.plot([], [], color=color, label=loss)
+        lines = LineCollection(curves, colors=color, linewidths=0.9, alpha=alpha)
+        axis.add_collection(lines)
 
 
 def _draw_endings(axis: "Axes", trials: Sequence[TrialSummary], colors: Colors) -> None:
     """At the end of each curve, draw a marker that shows how the trial ended."""
     size = 10 if len(trials) > MANY_TRIALS else 26
     for status, style in STATUS_STYLES.items():
-        ends_by_loss: dict[str, list[Pair]] = defaultdict(list)
-        for trial in trials:
-            if standing(trial.trial) == status:
-                ends_by_loss[_loss_of(trial)].append(_curve(trial)[-1])
-        if ends_by_loss:
+        ended = [trial for trial in trials if standing(trial.trial) == status]
+        if ended:
             _label_marker(axis, style.legend, size=26, marker=style.marker, color=INK)
+        ends_by_loss = defaultdict(list)
+        for trial in ended:
+            loss = _loss_of(trial)
+            *_, end = _curve(trial)
+            ends_by_loss[loss].append(end)
         for loss, ends in ends_by_loss.items():
             x, y = zip(*ends, strict=True)
             axis.scatter(x, y, marker=style.marker, s=size, color=colors[loss], zorder=3)
@@ -333,16 +360,13 @@ COMPARISON_TITLES = {"dev": "Dev: the fronts", "test": "Test: the fronts chosen 
 def comparison_figure(comparison: SideBySide) -> bytes:
     """Plot P against S for each run's front, with one panel per compared split; stars mark the knees."""
     import matplotlib
-    from matplotlib.figure import Figure
 
     splits = comparison.splits
+    titles = [COMPARISON_TITLES[split] for split in splits]
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(9.6 if len(splits) > 1 else 6.4, 5.0), layout="constrained")
-        axes = figure.subplots(1, len(splits), sharex=True, sharey=True, squeeze=False)[0]
-        axes[0].set_ylabel("polarity P (x100)")
+        width = 9.6 if len(splits) > 1 else 6.4
+        figure, axes = _panels(titles, width, 5.0)
         for axis, split in zip(axes, splits, strict=True):
-            axis.set_title(COMPARISON_TITLES[split], fontsize=9.5)
-            axis.set_xlabel("similarity S (x100)")
             _draw_common_limits(axis, comparison, split)
             for number, side in enumerate(comparison.sides):
                 _draw_side(axis, side, split, number)
@@ -374,8 +398,8 @@ def _draw_side(axis: "Axes", side: Side, split: ScoredSplit, number: int) -> Non
     axis.step(x, y, where="post", color=color, linewidth=1.0, zorder=2)
     x, y = _xy(points)
     axis.plot(x, y, label=side.label, color=color, marker=marker, markersize=4.5, linestyle="none", zorder=3)
-    for member in side.front.members:
-        knee = member.on(split) if member.is_knee else None
-        if knee:
-            x, y = _xy([knee])
-            axis.scatter(x, y, color=color, zorder=5, **SIDE_KNEE)
+    knee = side.front.knee
+    knee_point = None if knee is None else knee.on(split)
+    if knee_point is not None:
+        x, y = _xy([knee_point])
+        axis.scatter(x, y, color=color, zorder=5, **SIDE_KNEE)

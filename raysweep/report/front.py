@@ -119,7 +119,8 @@ def front_of(results: Results, points: Sequence[Point], criterion: Criterion) ->
     # holds among points that meet the constraints: a point that dominates one does too. Only front members have guards.
     best = max(on_dev, key=lambda point: (is_guarded(point), criterion.rank(point)))
     eligible = [point for point in on_dev if is_feasible(point)] or on_dev
-    balanced = eligible[knee([score_pair(point) for point in eligible])]
+    scores = [score_pair(point) for point in eligible]
+    balanced = eligible[knee(scores)]
     on_test = {name_of_point(point): point for point in points if point.split == "test" and point.trial is not None}
     members = []
     for point in on_dev:

@@ -47,7 +47,9 @@ class Curve:
     def with_start(self, untrained: FloatArray) -> "Curve":
         """Return a curve that starts at step 0 with the scores (t,) before any training."""
         scores = np.vstack([untrained, self.scores])
-        return Curve(scores, np.append(0.0, self.steps), np.append(0.0, self.examples), self.num_rungs)
+        steps = np.append(0.0, self.steps)
+        examples = np.append(0.0, self.examples)
+        return Curve(scores, steps, examples, self.num_rungs)
 
 
 def scores_at_the_end(curves: Sequence[Curve], places: FloatArray, untrained: FloatArray | None = None) -> FloatArray:
@@ -69,14 +71,16 @@ def scores_at_the_end(curves: Sequence[Curve], places: FloatArray, untrained: Fl
     gains = _Gains.fit(curves, places, planned)
     if gains is None:
         return scores
-    ends = np.round(planned * np.max(steps / planned))
+    largest_share = np.max(steps / planned)
+    ends = np.round(planned * largest_share)
     rung_sizes = np.array([curve.examples_per_rung for curve in curves])
-    while np.any(steps < ends):
-        unfinished = np.flatnonzero(steps < ends)
+    unfinished = np.flatnonzero(steps < ends)
+    while len(unfinished):
         progress = steps[unfinished] / planned[unfinished]
         features = _features(places[unfinished], progress, rung_sizes[unfinished], scores[unfinished])
         scores[unfinished] += gains.predict(features)
         steps[unfinished] += 1
+        unfinished = np.flatnonzero(steps < ends)
     return scores
 
 
@@ -122,15 +126,19 @@ class _Gains:
         """Fit the model; return None if no trial has scores at two steps."""
         from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 
-        features = np.concatenate([*map(_features_before_gains, curves, places, planned)])
+        features_by_trial = list(map(_features_before_gains, curves, places, planned))
+        features = np.concatenate(features_by_trial)
         if not len(features):
             return None
-        gains = np.concatenate([np.diff(curve.scores, axis=0) for curve in curves])
-        forest = ExtraTreesRegressor(50, min_samples_leaf=2, random_state=SEED).fit(features, gains)
+        gains_by_trial = [np.diff(curve.scores, axis=0) for curve in curves]
+        gains = np.concatenate(gains_by_trial)
+        forest = ExtraTreesRegressor(50, min_samples_leaf=2, random_state=SEED)
+        forest.fit(features, gains)
         boosted = []
         for gain in gains.T:
             trees = HistGradientBoostingRegressor(max_depth=3, min_samples_leaf=5, random_state=SEED)
-            boosted.append(trees.fit(features, gain))
+            trees.fit(features, gain)
+            boosted.append(trees)
         return cls(forest, boosted)
 
     def predict(self, features: FloatArray) -> FloatArray:
@@ -152,20 +160,12 @@ def importances(summary: Summary) -> Mapping[str, Mapping[str, float]]:
     info = summary.results.info
     trials = [trial for trial in summary.trials if trial.rungs and _is_valid(trial, info)]
     configs = [trial.trial.config for trial in trials]
-    names = varied_parameters(trial.trial for trial in trials) if len(trials) >= MIN_TRIALS else ()
+    names = varied_parameters(trial.trial for trial in trials)
     axes = axes_of(configs, names)
-    if not axes:
+    if not axes or len(trials) < MIN_TRIALS:
         return {target: {} for target in TARGETS}
     places = np.column_stack([axis.places for axis in axes])
-    curves = []
-    for trial in trials:
-        curve = Curve(
-            scores=np.array([_scores(point, info) for point in trial.best_points]),
-            steps=np.array([rung.step for rung in trial.rungs], dtype=np.float64),
-            examples=np.array([rung.examples_seen for rung in trial.rungs], dtype=np.float64),
-            num_rungs=trial.trial.num_rungs,
-        )
-        curves.append(curve)
+    curves = [_curve(trial, info) for trial in trials]
     reference = summary.references.get("dev")
     untrained = None
     if reference is not None and info.model == info.reference:  # the trials tune R, so they start at its scores
@@ -180,6 +180,20 @@ def _is_valid(trial: TrialSummary, info: RunInfo) -> bool:
     progress = [number for rung in trial.rungs for number in (rung.step, rung.examples_seen)]
     objectives = [info.objective(point) for point in trial.best_points]
     return min(progress) > 0 and all(map(math.isfinite, [*progress, *objectives]))
+
+
+def _curve(trial: TrialSummary, info: RunInfo) -> Curve:
+    """Return the scores of each rung's best point."""
+    rungs = trial.rungs
+    scores = [_scores(point, info) for point in trial.best_points]
+    steps = [rung.step for rung in rungs]
+    examples = [rung.examples_seen for rung in rungs]
+    return Curve(
+        scores=np.array(scores),
+        steps=np.array(steps, dtype=np.float64),
+        examples=np.array(examples, dtype=np.float64),
+        num_rungs=trial.trial.num_rungs,
+    )
 
 
 def _scores(point: Point, info: RunInfo) -> tuple[float, float, float]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from raysweep.output import TextTable
 from raysweep.report.summary import SPLITS, Summary
-from raysweep.report.tables import kind_name, score_cells, show_area, show_share
+from raysweep.report.tables import identity_cells, score_cells, show_area, show_share
 
 KNOWN_LABELS_TEXT = (
     "If the labels of the pool are known, a sentence can be scored by cos_R plus g times the query's predicted probability "
@@ -17,14 +17,16 @@ _SCORES = ("P", "S", "retention")
 
 def known_labels_table(summary: Summary) -> TextTable:
     """Return a table of this front, selected on dev and sorted by decreasing similarity; it may have no rows."""
-    scores = [f"{split} {score}" for split in SPLITS for score in _SCORES]
     rows = []
     for member in summary.labeled:
-        cells = [str(member.dev.trial), str(member.dev.step), kind_name(member.dev)]
+        row = identity_cells(member.dev)
         for split in SPLITS:
-            cells += score_cells(member.on(split))[: len(_SCORES)]
-        rows.append(tuple(cells))
-    return TextTable(("trial", "step", "kind", *scores), tuple(rows), frozenset({"kind"}))
+            scores = score_cells(member.on(split))
+            row += scores[: len(_SCORES)]
+        rows.append(tuple(row))
+    score_columns = [f"{split} {score}" for split in SPLITS for score in _SCORES]
+    columns = ("trial", "step", "kind", *score_columns)
+    return TextTable(columns, tuple(rows), frozenset({"kind"}))
 
 
 def known_labels_sentences(summary: Summary) -> list[str]:
@@ -35,8 +37,10 @@ def known_labels_sentences(summary: Summary) -> list[str]:
 def known_labels_lines(summary: Summary) -> Iterator[str]:
     """Yield this front's hypervolume on each split on which its points are scored, with its share of the oracle's."""
     for split, area in summary.labeled_areas.items():
-        share = "" if area.share is None else f", {show_share(area.share)} of the oracle's"
-        yield f"with known pool labels, hypervolume on {split}: {show_area(area.front)}{share}"
+        text = f"with known pool labels, hypervolume on {split}: {show_area(area.front)}"
+        if area.share is not None:
+            text += f", {show_share(area.share)} of the oracle's"
+        yield text
     if why := summary.labeled_front.why_partial("test"):
         reason = "weights are stored only for rungs with a point on the ordinary front"
         yield f"with known pool labels, no hypervolume on test: {why}; {reason}"

@@ -18,10 +18,12 @@ def markdown(summary: Summary) -> str:
         escape_markdown(objective_text(info)),
         "",
     ]
-    lines += [f"> {escape_markdown(note)}\n>" for note in notes(summary)]
+    for note in notes(summary):
+        lines.append(f"> {escape_markdown(note)}\n>")
     lines += _section("Front", front_table(summary), SCORES_TEXT)
     lines += _section("Certainty", certainty_table(summary), CERTAINTY_TEXT, *trust_sentences(summary))
-    for section in (*evaluation_sections(summary), *cost_sections(summary)):
+    sections = evaluation_sections(summary) + cost_sections(summary)
+    for section in sections:
         lines += _section(section.title, section.table, *section.paragraphs)
     lines += _section("Settings", settings_table(summary))
     lines += _section("Trials", trial_table(summary))
@@ -43,5 +45,7 @@ def _section(title: str, table: TextTable, *paragraphs: str) -> list[str]:
     """Return a heading, paragraphs and a table; empty if the table has no rows."""
     if not table.rows:
         return []
-    text = "\n\n".join(paragraphs)
-    return ["", f"## {title}", "", *([text, ""] if text else []), *markdown_lines(table)]
+    lines = ["", f"## {title}", ""]
+    for text in paragraphs:
+        lines += [text, ""]
+    return lines + markdown_lines(table)

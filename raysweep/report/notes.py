@@ -30,12 +30,14 @@ def ending_notes(results: Results) -> Iterator[str]:
         return
     if results.status != "completed":
         ending = _ENDINGS.get(results.status, results.status)
-        reason = f": {results.reason.rstrip('.')}" if results.reason else ""
-        yield f"The sweep {ending}{reason}."
-    paused = _count(results, TrialStatus.PAUSED)
-    if paused:
-        more = resume_options(results)
-        yield f"{paused} of {len(results.trials)} trials are paused: raysweep run --resume RUN{more} may resume them."
+        if results.reason:
+            ending += f": {results.reason.rstrip('.')}"
+        yield f"The sweep {ending}."
+    num_paused = _count(results, TrialStatus.PAUSED)
+    if num_paused:
+        num_trials = len(results.trials)
+        options = resume_options(results)
+        yield f"{num_paused} of {num_trials} trials are paused: raysweep run --resume RUN{options} may resume them."
 
 
 def running_or_killed(results: Results) -> str:
@@ -88,7 +90,9 @@ def _on_missing_results(summary: Summary) -> Iterator[str]:
             yield f"The reference encoder's scores on {split} are not stored, so there is no hypervolume on {split}."
         if not summary.oracles[split]:
             yield f"The oracle front on {split} is not stored, so the front is not compared with its limit on {split}."
-    for split in summary.complete_splits if summary.members else ():
+    if not summary.members:
+        return
+    for split in summary.complete_splits:
         why = why_no_intervals(summary, split)
         if why and missing_intervals(split) not in summary.damage:  # which already has a note
             yield f"Intervals on {split} are missing: {why}."
@@ -111,12 +115,12 @@ def why_no_intervals(summary: Summary, split: ScoredSplit) -> str:
 
 
 def _on_failures(results: Results) -> Iterator[str]:
-    failed = _count(results, TrialStatus.FAILED)
-    if failed:
+    num_failed = _count(results, TrialStatus.FAILED)
+    if num_failed:
         place = "the table of trials gives the reasons"
         if any(trial.traceback for trial in results.trials):
             place += ", and Failures has the tracebacks"
-        yield f"{failed} of {len(results.trials)} trials failed; {place}."
+        yield f"{num_failed} of {len(results.trials)} trials failed; {place}."
 
 
 def _count(results: Results, status: TrialStatus) -> int:

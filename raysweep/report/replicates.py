@@ -23,22 +23,27 @@ class StoredRuns:
         self._original: dict[int, int] = {}  # keyed by counted trial
         self._runs: dict[int, list[int]] = defaultdict(list)  # keyed by original trial
         for trial in results.trials:
-            if counts(trial):
-                original = trial.trial if trial.replicate_of is None else trial.replicate_of
-                self._original[trial.trial] = original
-                self._runs[original].append(trial.trial)
+            if not counts(trial):
+                continue
+            original = trial.trial if trial.replicate_of is None else trial.replicate_of
+            self._original[trial.trial] = original
+            self._runs[original].append(trial.trial)
 
     def replicated(self) -> list[Replicated]:
         """Return the stored points of configurations with at least two runs."""
-        points: dict[int, list[PointName]] = defaultdict(list)  # keyed by original trial
+        points = defaultdict(list)  # keyed by original trial
         for name in self._dev.names:
             trial = name[0]
-            if trial is None or len(self._runs.get(trial, ())) < 2:
+            if trial not in self._runs:
                 continue
             point, runs = self._place(name)
             if len(runs) > 1:
                 points[trial].append(point)
-        return [self._replicated(names, self._runs[original]) for original, names in points.items()]
+        replicated = []
+        for original, names in points.items():
+            runs = self._runs[original]
+            replicated.append(self._replicated(names, runs))
+        return replicated
 
     def repeated(self, members: Iterable[PointName]) -> dict[PointName, Replicated]:
         """Return the members' configurations with at least two runs, one point each, keyed by the point's name."""
@@ -54,7 +59,8 @@ class StoredRuns:
         points_by_runs: dict[tuple[int, ...], dict[PointName, list[int]]] = defaultdict(lambda: defaultdict(list))
         for member in members:
             name, runs = self._place(member)
-            points_by_runs[tuple(runs)][name].append(runs.index(_trial(member)))
+            index = runs.index(_trial(member))
+            points_by_runs[tuple(runs)][name].append(index)
         return [self._scored(points, runs, stored) for runs, points in points_by_runs.items()]
 
     def _place(self, member: PointName) -> tuple[PointName, list[int]]:
@@ -71,19 +77,23 @@ class StoredRuns:
         return member, [trial]
 
     def _replicated(self, points: Sequence[PointName], runs: Iterable[int]) -> Replicated:
-        scores = [stacked(self._dev, [(run, *name[1:]) for name in points]) for run in runs]
-        return Replicated(tuple(name[2:] for name in points), np.stack(scores))
+        scores = []
+        for run in runs:
+            names = [(run, *name[1:]) for name in points]
+            scores.append(stacked(self._dev, names))
+        kinds = tuple(name[2:] for name in points)
+        return Replicated(kinds, np.stack(scores))
 
     def _scored(self, points: dict[PointName, list[int]], runs: Sequence[int], stored: QueryScores) -> Scored:
         configuration = self._replicated(list(points), runs)
         if stored.split == "dev":
             return Scored.by_all_runs(configuration)
         means = []
-        for name, chosen in points.items():
-            names = [(runs[index], *name[1:]) for index in chosen]
+        for name, indices in points.items():
+            names = [(runs[index], *name[1:]) for index in indices]
             scores = stacked(stored, names)
             means.append(scores.mean(axis=0))
-        chosen_runs = tuple(map(tuple, points.values()))
+        chosen_runs = tuple(tuple(indices) for indices in points.values())
         return Scored(configuration, np.stack(means), chosen_runs)
 
 

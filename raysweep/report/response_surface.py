@@ -68,16 +68,18 @@ class Surface:
         self._center = float(scores.mean())
         self._scale = float(scores.std())
         standardized = (scores - self._center) / self._scale
-        drawn = np.random.default_rng(SEED).permutation(len(scores))
+        random = np.random.default_rng(SEED)
+        shuffled = random.permutation(len(scores))
 
-        tried = drawn[:MAX_TRIED]
-        likelihood = _Likelihood(axes, _places(axes, tried), standardized[tried])
+        tried = shuffled[:MAX_TRIED]
+        tried_places = _places(axes, tried)
+        likelihood = _Likelihood(axes, tried_places, standardized[tried])
         self._kernel = likelihood.maximize()
 
-        used = drawn[:MAX_USED]
+        used = shuffled[:MAX_USED]
         self._places = _places(axes, used)
-        noise = self._kernel.noise * np.eye(len(used))
-        covariance = self._kernel.between(self._places, self._places) + noise
+        covariance = self._kernel.between(self._places, self._places)
+        covariance += self._kernel.noise * np.eye(len(used))
         self._alpha = np.linalg.solve(covariance, standardized[used])
 
     def at(self, places: Sequence[FloatArray]) -> FloatArray:
@@ -87,17 +89,20 @@ class Surface:
 
     def main_effects(self) -> FloatArray:
         """Return the variance (d,) along each axis of the mean over all other axes, weighting cells by ``weights``."""
-        factors = []
+        factors, means = [], []
         for number, axis in enumerate(self._axes):
-            factors.append(self._kernel.factor(number, axis.cells, self._places[number]))  # (G, n)
-        weights = [axis.weights for axis in self._axes]
-        means = np.stack(list(map(np.matmul, weights, factors)))
+            factor = self._kernel.factor(number, axis.cells, self._places[number])  # (G, n)
+            factors.append(factor)
+            means.append(axis.weights @ factor)
+        means_by_axis = np.stack(means)  # (d, n)
         effects = []
-        for number, (factor, shares) in enumerate(zip(factors, weights, strict=True)):
-            over_others = np.delete(means, number, axis=0).prod(axis=0)
-            along = factor @ (over_others * self._alpha)
-            deviations = along - shares @ along
-            effects.append(shares @ deviations**2)
+        for number, axis in enumerate(self._axes):
+            other_means = np.delete(means_by_axis, number, axis=0)
+            over_others = other_means.prod(axis=0)
+            along = factors[number] @ (over_others * self._alpha)
+            deviations = along - axis.weights @ along
+            effect = axis.weights @ deviations**2
+            effects.append(effect)
         scale = self._scale * self._kernel.variance
         return scale**2 * np.array(effects)
 
@@ -192,7 +197,8 @@ class _Likelihood:
         """Return the negative logarithm of the likelihood and its derivative with respect to ``logs``."""
         kernel = _Kernel(self._axes, logs)
         pure = kernel.between(self._places, self._places)
-        covariance = pure + kernel.noise * np.eye(len(pure))
+        noise = kernel.noise * np.eye(len(pure))
+        covariance = pure + noise
         inverse = np.linalg.inv(covariance)
         _, log_determinant = np.linalg.slogdet(covariance)
         alpha = inverse @ self._scores
@@ -203,25 +209,27 @@ class _Likelihood:
         from_prior = (logs - self._means) / self._deviations
         penalty = from_prior @ from_prior
         loss = (misfit + log_determinant + penalty) / 2
-        return float(loss), slopes + from_prior / self._deviations
+        slopes += from_prior / self._deviations
+        return float(loss), slopes
 
     def _slopes(self, kernel: _Kernel, pure: FloatArray, by_covariance: FloatArray) -> FloatArray:
         """Return the derivative of the loss without the prior.
 
         ``by_covariance`` is the derivative with respect to each entry of K.
         """
-        of_pure = by_covariance * pure
-        of_variance = of_pure.sum()
-        of_noise = (kernel.noise - MIN_NOISE) * np.trace(by_covariance)
-        of_strengths, of_lengths = [], []
+        pure_slopes = by_covariance * pure
+        variance_slope = pure_slopes.sum()
+        noise_slope = (kernel.noise - MIN_NOISE) * np.trace(by_covariance)
+        strength_slopes, length_slopes = [], []
         for number, places in enumerate(self._places):
             strength = kernel.strengths[number]
             correlation = kernel.correlation(number, places, places)
-            of_correlation = strength * of_pure / (1 + strength * correlation)
-            of_share = strength / (1 + strength) * of_variance
-            of_strength = (of_correlation * correlation).sum()
-            of_strengths.append(of_strength - of_share)
+            unscaled_factor = 1 + strength * correlation
+            correlation_slopes = strength * pure_slopes / unscaled_factor
+            share_slope = strength / (1 + strength) * variance_slope
+            strength_slope = (correlation_slopes * correlation).sum()
+            strength_slopes.append(strength_slope - share_slope)
             by_length = kernel.slope_by_log_length(number, places, places)
-            of_length = (of_correlation * by_length).sum()
-            of_lengths.append(of_length)
-        return np.array([of_variance, of_noise, *of_strengths, *of_lengths])
+            length_slope = (correlation_slopes * by_length).sum()
+            length_slopes.append(length_slope)
+        return np.array([variance_slope, noise_slope, *strength_slopes, *length_slopes])

@@ -1,6 +1,6 @@
 """Several runs compared: hypervolumes above one reference point, dominated points, and differing settings."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any
@@ -9,7 +9,7 @@ from raysweep.errors import InputError
 from raysweep.metrics.objective import Pair
 from raysweep.metrics.pareto import hypervolume
 from raysweep.report.area_difference import MAX_DIFFERENCE, AreaDifference, CountedFront, difference
-from raysweep.report.baselines import dominates
+from raysweep.report.baselines import is_dominated
 from raysweep.report.front import Front, score_pair
 from raysweep.report.notes import running_or_killed
 from raysweep.report.summary import SPLITS, Summary
@@ -70,8 +70,7 @@ class SideBySide:
     splits: tuple[ScoredSplit, ...]
     reference_points: Mapping[ScoredSplit, Pair]
     areas: Mapping[ScoredSplit, tuple[float, ...]]  # one per run
-    differences: tuple[AreaDifference, ...]  # between each run and the first
-    level: float  # joint confidence level of all differences' intervals
+    differences: tuple[AreaDifference, ...]  # between each run and the first; all intervals hold jointly with ``LEVEL``
     dominations: tuple[Domination, ...]
     settings: tuple[SettingDifference, ...]
     best_configs: tuple[SettingDifference, ...]
@@ -89,9 +88,11 @@ def labels(locations: Sequence[str]) -> list[str]:
         if path in paths[:number]:
             raise InputError(f"{locations[number]}: is given twice; allowed: different runs")
     length = 1
-    while len(set(_last_parts(paths, length))) < len(paths):
+    names = _last_parts(paths, length)
+    while len(set(names)) < len(paths):
         length += 1
-    return _last_parts(paths, length)
+        names = _last_parts(paths, length)
+    return names
 
 
 def _last_parts(paths: Sequence[str], length: int) -> list[str]:
@@ -108,35 +109,29 @@ def compare_runs(sides: Sequence[Side]) -> SideBySide:
     if len(sides) < 2:
         raise InputError(f"compare: the number of runs is {len(sides)}; allowed: at least 2")
     _check_same_task(sides)
-    if not any(side.front.members for side in sides):
-        folders = ", ".join(side.summary.results.folder for side in sides)
-        raise InputError(f"{folders}: there are no fronts to compare, because no trial finished a rung")
+    _check_any_front(sides)
     splits, notes = _comparable_splits(sides)
     reference_points = _reference_points(sides, splits)
     has_same_constraints = _have_same_constraints(sides)
-    fronts: dict[ScoredSplit, list[CountedFront]] = {}  # one per run
+    fronts = {}
+    areas = {}
     for split, start in reference_points.items():
-        fronts[split] = []
-        for side in sides:
-            points = side.front.feasible_on(split) if has_same_constraints else side.front.on(split)
-            area = hypervolume([score_pair(point) for point in points], start)
-            fronts[split].append(CountedFront(side.label, side.summary, split, points, area))
-    pairs = [(front, first) for first, *others in fronts.values() for front in others]
-    with_members = [(front, first) for front, first in pairs if front.summary.members and first.summary.members]
-    level = 1 - (1 - LEVEL) / len(with_members) if with_members else LEVEL  # Bonferroni
+        fronts[split] = [_counted_front(side, split, start, feasible_only=has_same_constraints) for side in sides]
+        areas[split] = tuple(front.area for front in fronts[split])
     best_names = tuple(side.best.name if side.best else None for side in sides)
     best_points = SettingDifference("best point", best_names)
+    settings = [side.settings for side in sides]
     versions = [{"version": side.summary.results.info.version} for side in sides]
+    best_configs = [side.best_config for side in sides]
     return SideBySide(
         sides=tuple(sides),
         splits=splits,
         reference_points=reference_points,
-        areas={split: tuple(front.area for front in by_run) for split, by_run in fronts.items()},
-        differences=tuple(difference(front, first, level) for front, first in with_members),
-        level=LEVEL,
+        areas=areas,
+        differences=_differences(fronts.values()),
         dominations=tuple(_dominations(sides, splits)),
-        settings=(*_differing([side.settings for side in sides]), *_differing(versions)),
-        best_configs=(best_points, *_differing([side.best_config for side in sides])),
+        settings=(*_differing(settings), *_differing(versions)),
+        best_configs=(best_points, *_differing(best_configs)),
         notes=(*_notes(sides, splits), *notes),
     )
 
@@ -156,12 +151,20 @@ def _check_same_task(sides: Sequence[Side]) -> None:
     for side in sides[1:]:
         info = side.summary.results.info
         for field_name, name in names.items():
-            value, allowed = getattr(info, field_name), getattr(expected, field_name)
+            value = getattr(info, field_name)
+            allowed = getattr(expected, field_name)
             if value != allowed:
                 raise InputError(
                     f"{side.label}: {name} is {value}; allowed: {allowed}, as in {first.label}, because scores are only "
                     "comparable with the same dataset, reference encoder, k and rank weights"
                 )
+
+
+def _check_any_front(sides: Sequence[Side]) -> None:
+    """Raise ``InputError`` if no run has a front."""
+    if not any(side.front.members for side in sides):
+        folders = ", ".join(side.summary.results.folder for side in sides)
+        raise InputError(f"{folders}: there are no fronts to compare, because no trial finished a rung")
 
 
 def _comparable_splits(sides: Sequence[Side]) -> tuple[tuple[ScoredSplit, ...], list[str]]:
@@ -174,16 +177,18 @@ def _comparable_splits(sides: Sequence[Side]) -> tuple[tuple[ScoredSplit, ...], 
     comparable = tuple(split for split in SPLITS if not reasons[split])
     if not comparable:
         raise InputError(f"the runs cannot be compared: {reasons['dev']}")
-    return comparable, [f"Not compared on {split}: {reason}." for split, reason in reasons.items() if reason]
+    notes = [f"Not compared on {split}: {reason}." for split, reason in reasons.items() if reason]
+    return comparable, notes
 
 
 def _why_incomparable(sides: Sequence[Side], split: ScoredSplit) -> str:
     """Return why the runs cannot be compared on a split; empty if they can."""
     with_front = [side for side in sides if side.front.members]
     for side in with_front:
+        if why := side.front.why_partial(split):
+            return f"{why} in {side.label}"
         if not side.front.on(split):
-            why = side.front.why_partial(split)
-            return f"{why} in {side.label}" if why else f"the front of {side.label} is not scored on {split}"
+            return f"the front of {side.label} is not scored on {split}"
     first, *others = with_front
     for side in others:
         if why := _why_other_data(side, first, split):
@@ -196,14 +201,17 @@ def _why_other_data(side: Side, first: Side, split: ScoredSplit) -> str:
     info, first_info = side.summary.results.info, first.summary.results.info
     units = {"num_queries": "queries", "num_pool": "sentences in the retrieval pool"}
     for field_name, unit in units.items():
-        number, first_number = getattr(info, field_name).get(split), getattr(first_info, field_name).get(split)
+        number = getattr(info, field_name).get(split)
+        first_number = getattr(first_info, field_name).get(split)
         if number != first_number:
             return f"on {split}, {side.label} has {number} {unit}, and {first.label} has {first_number}"
-    point, first_point = side.summary.references.get(split), first.summary.references.get(split)
+    point = side.summary.references.get(split)
+    first_point = first.summary.references.get(split)
     if point is None or first_point is None:
         return ""
-    distance = max(abs(point.polarity - first_point.polarity), abs(point.similarity - first_point.similarity))
-    if distance <= MAX_DIFFERENCE:
+    polarity_distance = abs(point.polarity - first_point.polarity)
+    similarity_distance = abs(point.similarity - first_point.similarity)
+    if max(polarity_distance, similarity_distance) <= MAX_DIFFERENCE:
         return ""
     return (
         f"on {split}, the reference encoder scores {_scores(point)} in {side.label} and {_scores(first_point)} in "
@@ -238,16 +246,40 @@ def _reference_points(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> d
     return points
 
 
+def _counted_front(side: Side, split: ScoredSplit, start: Pair, *, feasible_only: bool) -> CountedFront:
+    """Return the points of a run's front that count, and their hypervolume above ``start``."""
+    points = side.front.feasible_on(split) if feasible_only else side.front.on(split)
+    scores = [score_pair(point) for point in points]
+    area = hypervolume(scores, start)
+    return CountedFront(side.label, side.summary, split, points, area)
+
+
+def _differences(fronts: Iterable[Sequence[CountedFront]]) -> tuple[AreaDifference, ...]:
+    """Return the difference between each run and the first, with intervals that hold jointly with ``LEVEL``.
+
+    ``fronts`` holds a sequence per split, with a front per run.
+    """
+    pairs = []
+    for first, *others in fronts:
+        for front in others:
+            if front.summary.members and first.summary.members:
+                pairs.append((front, first))
+    if not pairs:
+        return ()
+    level = 1 - (1 - LEVEL) / len(pairs)  # Bonferroni
+    return tuple(difference(front, first, level) for front, first in pairs)
+
+
 # Points and settings
 
 
 def _dominations(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> Iterator[Domination]:
     for split in splits:
         for side, other in permutations(sides, 2):
-            front, other_front = side.front.on(split), other.front.on(split)
+            front = side.front.on(split)
+            other_front = other.front.on(split)
             if front and other_front:
-                dominated = [point for point in other_front if any(dominates(member, point) for member in front)]
-                names = tuple(point.name for point in dominated)
+                names = tuple(point.name for point in other_front if is_dominated(point, front))
                 yield Domination(split, side.label, other.label, names, len(other_front))
 
 

@@ -8,6 +8,8 @@ from raysweep.output import ABSENT, TextTable, escape_markdown, markdown_lines
 from raysweep.report.side_by_side import SettingDifference, SideBySide
 from raysweep.report.tables import short, show, show_area
 from raysweep.report.texts import CORRECTED
+from raysweep.results.types import Point
+from raysweep.uncertainty.interval import LEVEL
 
 FIGURE = "compare.png"
 
@@ -17,16 +19,18 @@ MAX_NAMES = 5  # of points per table cell; JSON lists all
 def run_table(comparison: SideBySide) -> TextTable:
     """Return a row per run: its trials, its front, and its hypervolume on each split."""
     columns = ["run", "status", "trials", "front"]
-    for split, (polarity, similarity) in comparison.reference_points.items():
-        columns.append(f"{split} hypervolume above ({show(polarity)}, {show(similarity)})")
+    for split, reference_point in comparison.reference_points.items():
+        scores = ", ".join(map(show, reference_point))
+        columns.append(f"{split} hypervolume above ({scores})")
     rows = []
     for number, side in enumerate(comparison.sides):
         results = side.summary.results
         num_members = len(side.front.members)
-        areas = [by_run[number] for by_run in comparison.areas.values()]
-        area_cells = [show_area(area) if num_members else ABSENT for area in areas]
-        num_trials = str(len(results.trials))
-        rows.append((side.label, results.status, num_trials, str(num_members), *area_cells))
+        row = [side.label, results.status, str(len(results.trials)), str(num_members)]
+        for areas in comparison.areas.values():
+            area = areas[number]
+            row.append(show_area(area) if num_members else ABSENT)
+        rows.append(tuple(row))
     return TextTable(tuple(columns), tuple(rows), frozenset({"run", "status"}))
 
 
@@ -34,17 +38,19 @@ def difference_table(comparison: SideBySide) -> TextTable:
     """Return by how much each hypervolume exceeds the first run's, with intervals."""
     rows = []
     for difference in comparison.differences:
+        interval = difference.interval
         bounds = noise = ABSENT
-        if difference.interval is not None:
-            low, high = difference.interval.low, difference.interval.high
-            bounds = f"{show_area(low)} to {show_area(high)}"
+        if interval is not None:
+            bounds = f"{show_area(interval.low)} to {show_area(interval.high)}"
             noise = difference.noise
         labels = f"{difference.label} - {difference.other}"
         estimate = show_area(difference.estimate)
-        rows.append((difference.split, labels, estimate, bounds, noise))
-    level = f"{100 * comparison.level:.0f}%"
-    heading = f"simultaneous {level} interval" if len(comparison.differences) > 1 else f"{level} interval"
-    columns = ("split", "hypervolumes", "difference", f"{heading}, {CORRECTED}", "over")
+        row = (difference.split, labels, estimate, bounds, noise)
+        rows.append(row)
+    heading = f"{LEVEL:.0%} interval, {CORRECTED}"
+    if len(comparison.differences) > 1:
+        heading = f"simultaneous {heading}"
+    columns = ("split", "hypervolumes", "difference", heading, "over")
     return TextTable(columns, tuple(rows), frozenset({"split", "hypervolumes", "over"}))
 
 
@@ -58,9 +64,10 @@ def domination_table(comparison: SideBySide) -> TextTable:
             names.append(f"{num_others} more")
         labels = f"{domination.label} over {domination.other}"
         count = f"{len(domination.names)} of {domination.num_points}"
-        rows.append((domination.split, labels, count, ", ".join(names) or ABSENT))
-    text = frozenset({"split", "domination", "points"})
-    return TextTable(("split", "domination", "dominated", "points"), tuple(rows), text)
+        listed = ", ".join(names) or ABSENT
+        rows.append((domination.split, labels, count, listed))
+    columns = ("split", "domination", "dominated", "points")
+    return TextTable(columns, tuple(rows), frozenset({"split", "domination", "points"}))
 
 
 def _by_run(comparison: SideBySide, heading: str, differences: tuple[SettingDifference, ...]) -> TextTable:
@@ -104,7 +111,7 @@ def _explain_intervals(comparison: SideBySide) -> str:
     else:
         text += " and do not include training seeds"
     if len(comparison.differences) > 1:
-        text += f"; together they hold with {100 * comparison.level:.0f}% (Bonferroni)"
+        text += f"; together they hold with {LEVEL:.0%} (Bonferroni)"
     return f"{text}."
 
 
@@ -130,7 +137,7 @@ def as_json(comparison: SideBySide) -> dict[str, Any]:
             "other": difference.other,
             "estimate": difference.estimate,
             "interval": None if interval is None else [interval.low, interval.high],
-            "level": comparison.level,
+            "level": LEVEL,
             "over": None if interval is None else difference.noise,
             "why_no_interval": difference.why_none or None,
         }
@@ -154,14 +161,9 @@ def _run_as_json(comparison: SideBySide, number: int) -> dict[str, Any]:
     side = comparison.sides[number]
     results = side.summary.results
     areas = {split: areas[number] if side.front.members else None for split, areas in comparison.areas.items()}
-    fronts: dict[str, list[dict[str, Any]]] = {}
+    fronts = {}
     for split in comparison.splits:
-        fronts[split] = []
-        for point in side.front.on(split):
-            values: dict[str, Any] = {"point": point.name}
-            for name in ("polarity", "similarity", "retention"):
-                values[name] = getattr(point, name)
-            fronts[split].append(values)
+        fronts[split] = [_point_as_json(point) for point in side.front.on(split)]
     return {
         "label": side.label,
         "run": results.folder,
@@ -169,4 +171,13 @@ def _run_as_json(comparison: SideBySide, number: int) -> dict[str, Any]:
         "num_trials": len(results.trials),
         "hypervolume": areas,
         "front": fronts,
+    }
+
+
+def _point_as_json(point: Point) -> dict[str, Any]:
+    return {
+        "point": point.name,
+        "polarity": point.polarity,
+        "similarity": point.similarity,
+        "retention": point.retention,
     }

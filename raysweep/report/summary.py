@@ -1,7 +1,7 @@
 """The summary of a run's stored results: the front, its knee, best point and size, and the outcome of each trial."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -86,6 +86,11 @@ class Summary:
     def labeled(self) -> tuple[Member, ...]:
         """The members of the separate front of points that use the pool's labels."""
         return self.labeled_front.members
+
+    @property
+    def guards(self) -> list[str]:
+        """The names of the guards under which members are scored, in alphabetical order."""
+        return sorted({name for member in self.members for name in member.guards})
 
     @cached_property
     def certainty(self) -> Certainty:
@@ -192,22 +197,19 @@ def _probes(baselines: Sequence[Baseline], front: Front, criterion: Criterion) -
         if not front_points or split not in best:
             continue
         points = [probe[split] for probe in probes if split in probe]
-        feasible = filter(criterion.is_feasible, points)
+        feasible = [point for point in points if criterion.is_feasible(point)]
         area = _hypervolume(feasible, objective)
         comparisons[split] = compare(points, best[split], front_points, criterion.info.objective, area)
     return comparisons
 
 
-def _hypervolume(points: Iterable[Point], objective: Objective) -> float:
-    return hypervolume([score_pair(point) for point in points], objective.reference_point)
+def _hypervolume(points: Sequence[Point], objective: Objective) -> float:
+    scores = [score_pair(point) for point in points]
+    return hypervolume(scores, objective.reference_point)
 
 
 def _trials(results: Results, criterion: Criterion) -> tuple[TrialSummary, ...]:
-    points_by_rung: dict[tuple[int, int], list[Point]] = defaultdict(list)  # on dev, keyed by trial and step
-    for point in results.points:
-        if point.split == "dev" and point.trial is not None and point.step is not None:
-            points_by_rung[point.trial, point.step].append(point)
-    best_points = {rung: max(points, key=criterion.rank) for rung, points in points_by_rung.items()}
+    best_points = _best_points(results, criterion)
     rungs_by_trial: dict[int, dict[int, Rung]] = defaultdict(dict)  # keyed by trial and step; the last record counts
     for rung in results.rungs:
         if (rung.trial, rung.step) in best_points:
@@ -215,17 +217,32 @@ def _trials(results: Results, criterion: Criterion) -> tuple[TrialSummary, ...]:
     summaries = []
     for trial in sorted(results.trials, key=lambda trial: trial.trial):
         by_step = rungs_by_trial[trial.trial]
-        rungs = tuple(by_step[step] for step in sorted(by_step))
-        points = tuple(best_points[trial.trial, rung.step] for rung in rungs)
-        objectives = tuple(criterion.info.objective(point) for point in points)
-        summary = TrialSummary(trial, rungs, points, objectives)
-        if points:
-            best = max(points, key=criterion.rank)
-            summary = replace(
-                summary,
-                best=best,
-                objective=criterion.info.objective(best),
-                is_feasible=criterion.is_feasible(best),
-            )
-        summaries.append(summary)
+        rungs = [by_step[step] for step in sorted(by_step)]
+        points = [best_points[trial.trial, rung.step] for rung in rungs]
+        summaries.append(_trial_summary(trial, rungs, points, criterion))
     return tuple(summaries)
+
+
+def _best_points(results: Results, criterion: Criterion) -> dict[tuple[int, int], Point]:
+    """Return the best dev point of each rung, keyed by trial and step."""
+    points_by_rung = defaultdict(list)
+    for point in results.points:
+        if point.split == "dev" and point.trial is not None and point.step is not None:
+            points_by_rung[point.trial, point.step].append(point)
+    return {rung: max(points, key=criterion.rank) for rung, points in points_by_rung.items()}
+
+
+def _trial_summary(
+    trial: Trial, rungs: Sequence[Rung], best_points: Sequence[Point], criterion: Criterion
+) -> TrialSummary:
+    objectives = [criterion.info.objective(point) for point in best_points]
+    summary = TrialSummary(trial, tuple(rungs), tuple(best_points), tuple(objectives))
+    if not best_points:
+        return summary
+    best = max(best_points, key=criterion.rank)
+    return replace(
+        summary,
+        best=best,
+        objective=criterion.info.objective(best),
+        is_feasible=criterion.is_feasible(best),
+    )

@@ -2,11 +2,12 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from raysweep.output import ABSENT, TextTable
 from raysweep.report.baselines import dominates
+from raysweep.report.certainty import FromKnee
 from raysweep.report.front import Member
 from raysweep.report.statuses import standing, with_sign
 from raysweep.report.summary import SPLITS, Area, Summary, TrialSummary
@@ -81,16 +82,21 @@ def kind_name(point: Point) -> str:
     return point.kind if point.value is None else f"{point.kind}({point.value:g})"
 
 
+def identity_cells(point: Point) -> list[str]:
+    """Return the trial, step and kind of a point."""
+    return [str(point.trial), str(point.step), kind_name(point)]
+
+
 def front_table(summary: Summary) -> TextTable:
     """Return the front, sorted by decreasing similarity on dev; intervals are in :func:`certainty_table`."""
     configurations = described(summary.results)
-    guards = sorted({name for member in summary.members for name in member.guards})
+    guards = summary.guards
     rows = []
     for member in summary.members:
         point = member.dev
-        configuration = configurations.get(point.trial or 0, ABSENT)
         marks = " ".join(member_marks(member))
-        row = [marks, str(point.trial), str(point.step), kind_name(point), str(point.width), configuration]
+        configuration = configurations.get(point.trial or 0, ABSENT)
+        row = [marks, *identity_cells(point), str(point.width), configuration]
         for split in summary.splits:
             row += score_cells(member.on(split))
         row += [guard_cell(member.guards.get(name)) for name in guards]
@@ -145,14 +151,19 @@ def baseline_table(summary: Summary) -> TextTable:
             front = summary.front.on(split)
             intervals = None if point is None else summary.intervals_of(point)
             row += score_cells(point, intervals)
-            if point is None or not front:
-                row.append(ABSENT)
-            else:
-                num_dominating = sum(dominates(member, point) for member in front)
-                row.append(f"{num_dominating} of {len(front)}" if num_dominating else "none")
+            row.append(_domination_cell(point, front))
         rows.append(tuple(row))
-    columns = [f"{split} {name}" for split in splits for name in (*_SCORES, "dominated by")]
-    return TextTable(("baseline", "width", *columns), tuple(rows), frozenset({"baseline"}))
+    columns = ["baseline", "width"]
+    columns += [f"{split} {name}" for split in splits for name in (*_SCORES, "dominated by")]
+    return TextTable(tuple(columns), tuple(rows), frozenset({"baseline"}))
+
+
+def _domination_cell(point: Point | None, front: Sequence[Point]) -> str:
+    """Return how many points of the front dominate a baseline's point."""
+    if point is None or not front:
+        return ABSENT
+    num_dominating = sum(dominates(member, point) for member in front)
+    return f"{num_dominating} of {len(front)}" if num_dominating else "none"
 
 
 def area_table(summary: Summary) -> TextTable:
@@ -160,17 +171,17 @@ def area_table(summary: Summary) -> TextTable:
     rows = []
     for split in SPLITS:
         reference = summary.references.get(split)
+        if reference is None:
+            continue
+        start = front = oracle = share = ABSENT
         area = summary.areas.get(split)
-        if reference is not None:
-            scores = (show(reference.polarity), show(reference.similarity))
-            areas = (ABSENT,) * 4
-            if area is not None:
-                start_polarity, start_similarity = area.reference_point
-                start = f"({show(start_polarity)}, {show(start_similarity)})"
-                front, share = area_texts(area, summary.uncertainty.get(split))
-                oracle = ABSENT if area.oracle is None else show_area(area.oracle)
-                areas = (start, front, oracle, share)
-            rows.append((split, *scores, *areas))
+        if area is not None:
+            polarity, similarity = area.reference_point
+            start = f"({show(polarity)}, {show(similarity)})"
+            front, share = area_texts(area, summary.uncertainty.get(split))
+            oracle = ABSENT if area.oracle is None else show_area(area.oracle)
+        row = (split, show(reference.polarity), show(reference.similarity), start, front, oracle, share)
+        rows.append(row)
     columns = ("split", "P of R", "S of R", "hypervolume above (P, S)", "front", "oracle front", "share")
     return TextTable(columns, tuple(rows), frozenset({"split"}))
 
@@ -186,30 +197,39 @@ def area_texts(area: Area, uncertainty: FrontUncertainty | None) -> tuple[str, s
 
 def certainty_table(summary: Summary) -> TextTable:
     """Return the front with intervals, sorted by decreasing similarity on dev; no rows without per-query scores."""
-    splits = [split for split in SPLITS if split in summary.uncertainty]
+    certainty = summary.certainty
+    splits = [split for split in SPLITS if split in certainty.fronts]
     rows = []
     for member in summary.members if splits else ():
         point = member.dev
         name = name_of_point(point)
-        row = [str(point.trial), str(point.step), kind_name(point)]
+        row = identity_cells(point)
         for split in splits:
-            uncertainty = summary.uncertainty[split].members.get(name)
+            uncertainty = certainty.fronts[split].members.get(name)
             row += _interval_cells(uncertainty)
-            if uncertainty is None:
-                row += [ABSENT, ABSENT]
-            else:
-                mark = " ★" if uncertainty.in_knee_region else ""
-                row += [f"{uncertainty.stability:.0%}", f"{uncertainty.knee_share:.0%}{mark}"]
-        from_knee = summary.certainty.from_knee.get(name)
-        if from_knee is None:
-            row += [ABSENT, ABSENT]
-        else:
-            row += [_difference_cell(from_knee.polarity), _difference_cell(from_knee.similarity)]
+            row += _stability_cells(uncertainty)
+        row += _difference_cells(certainty.from_knee.get(name))
         rows.append(tuple(row))
-    columns = [f"{split} {name}" for split in splits for name in ("P", "S", "retention", "stability", "knee")]
-    compared_on = summary.certainty.compared_on
-    differences = (f"{compared_on} P minus knee's", f"{compared_on} S minus knee's")
-    return TextTable(("trial", "step", "kind", *columns, *differences), tuple(rows), frozenset({"kind"}))
+    columns = ["trial", "step", "kind"]
+    columns += [f"{split} {name}" for split in splits for name in ("P", "S", "retention", "stability", "knee")]
+    compared_on = certainty.compared_on
+    columns += [f"{compared_on} P minus knee's", f"{compared_on} S minus knee's"]
+    return TextTable(tuple(columns), tuple(rows), frozenset({"kind"}))
+
+
+def _stability_cells(uncertainty: PointUncertainty | None) -> tuple[str, str]:
+    """Return the stability and the knee share."""
+    if uncertainty is None:
+        return ABSENT, ABSENT
+    mark = " ★" if uncertainty.in_knee_region else ""
+    return f"{uncertainty.stability:.0%}", f"{uncertainty.knee_share:.0%}{mark}"
+
+
+def _difference_cells(from_knee: FromKnee | None) -> tuple[str, str]:
+    """Return the differences of P and S from the knee's."""
+    if from_knee is None:
+        return ABSENT, ABSENT
+    return _difference_cell(from_knee.polarity), _difference_cell(from_knee.similarity)
 
 
 def _difference_cell(difference: Difference) -> str:
@@ -289,11 +309,13 @@ def bill_table(summary: Summary) -> TextTable:
         if node.price_per_hour is not None:
             price = f"{node.price_per_hour:g}"
             money = f"{node.boot_money + node.up_money:,.2f}"
-        rows.append((node.type, _hours(node.boot_seconds), _hours(node.up_seconds), price, money))
+        row = (node.type, _hours(node.boot_seconds), _hours(node.up_seconds), price, money)
+        rows.append(row)
     if rows:
         boot_seconds = sum(node.boot_seconds for node in bill.nodes)
         up_seconds = sum(node.up_seconds for node in bill.nodes)
-        rows.append(("all", _hours(boot_seconds), _hours(up_seconds), ABSENT, f"{bill.total:,.2f}"))
+        total = ("all", _hours(boot_seconds), _hours(up_seconds), ABSENT, f"{bill.total:,.2f}")
+        rows.append(total)
     columns = ("nodes of type", "hours booting", "hours up", "price an hour", "money")
     return TextTable(columns, tuple(rows), frozenset({"nodes of type"}))
 
@@ -307,22 +329,24 @@ def mean_table(summary: Summary) -> TextTable:
 
     The configurations' intervals are included if per-query scores are stored.
     """
+    results = summary.results
     replicated = summary.certainty.replicated
     means: dict[PointName, Mean] = {}
-    for mean in summary.results.means:
+    for mean in results.means:
         means[mean.trial, mean.step, mean.kind, mean.value] = mean
-    originals = {trial.trial: trial.replicate_of for trial in summary.results.trials}
+    originals = {trial.trial: trial.replicate_of for trial in results.trials}
     rows = []
     for member in summary.members:
         point = member.dev
         assert point.trial is not None
         original = originals[point.trial]
-        name = (point.trial if original is None else original, point.step, point.kind, point.value)
+        trial = point.trial if original is None else original
+        name = (trial, point.step, point.kind, point.value)
         if name not in means:
             continue
         mean = means[name]
-        row = [str(point.trial), str(point.step), kind_name(point), show(point.polarity), show(point.similarity)]
-        row.append(str(mean.runs))
+        row = identity_cells(point)
+        row += [show(point.polarity), show(point.similarity), str(mean.runs)]
         row.append(f"{show(mean.polarity)} ± {show(mean.polarity_spread)}")
         row.append(f"{show(mean.similarity)} ± {show(mean.similarity_spread)}")
         if replicated:
@@ -356,15 +380,18 @@ def settings_table(summary: Summary) -> TextTable:
     status: str = results.status
     if results.reason:
         status += f" ({results.reason})"
+    trials = trial_counts(summary)
     counts = Counter(standing(trial) for trial in results.trials)
-    listed = ", ".join(f"{count} {name}" for name, count in counts.items())
-    varied = varied_parameters(results.trials, info.searched)
-    config = results.trials[0].config if results.trials else {}
-    common = [f"{name} {short(value)}" for name, value in config.items() if name not in varied and value is not None]
+    if counts:
+        listed = [f"{count} {name}" for name, count in counts.items()]
+        trials += f": {', '.join(listed)}"
+    seconds = f"{results.seconds:,.0f}" if results.seconds else ABSENT
+    constraints = constraints_text(info) or ABSENT
+    packages = [f"{name} {version}" for name, version in info.packages.items()]
     rows = (
         ("status", status),
-        ("trials", f"{trial_counts(summary)}: {listed}" if listed else trial_counts(summary)),
-        ("seconds", f"{results.seconds:,.0f}" if results.seconds else ABSENT),
+        ("trials", trials),
+        ("seconds", seconds),
         ("dataset", info.dataset),
         ("labels", ", ".join(info.label_names)),
         ("queries", _by_split(info.num_queries)),
@@ -375,13 +402,25 @@ def settings_table(summary: Summary) -> TextTable:
         ("prompt of R", shown_prompt(info.reference_prompt)),
         ("retrieval", f"k = {info.k}, {info.rank_weights} rank weights"),
         ("objective", objective_formula(info)),
-        ("constraints", constraints_text(info) or ABSENT),
-        ("common to all trials", ", ".join(common) or ABSENT),
+        ("constraints", constraints),
+        ("common to all trials", _common_parameters(results)),
         ("seed", str(info.seed)),
         ("raysweep", info.version),
-        ("packages", ", ".join(map(" ".join, info.packages.items())) or ABSENT),
+        ("packages", ", ".join(packages) or ABSENT),
     )
     return TextTable(("setting", "value"), rows, frozenset({"setting", "value"}))
+
+
+def _common_parameters(results: Results) -> str:
+    """Return the parameters that have the same value in all trials."""
+    if not results.trials:
+        return ABSENT
+    varied = varied_parameters(results.trials, results.info.searched)
+    terms = []
+    for name, value in results.trials[0].config.items():
+        if name not in varied and value is not None:
+            terms.append(f"{name} {short(value)}")
+    return ", ".join(terms) or ABSENT
 
 
 def shown_prompt(prompt: str) -> str:

@@ -1,6 +1,6 @@
 """Tables and lines for a terminal: the front, chosen points, and compared runs."""
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 
 from raysweep.output import TextTable
 from raysweep.report.calibration import calibration_lines
@@ -11,6 +11,7 @@ from raysweep.report.summary import SPLITS, Summary
 from raysweep.report.tables import (
     area_texts,
     describe,
+    described,
     front_table,
     guard_cell,
     mark_names,
@@ -37,32 +38,35 @@ def front_tables(summary: Summary) -> list[TextTable]:
     If there are guard scores, a first, wider table includes them; the last one fits a terminal of 80 columns. The
     caption lists the configuration of each trial on the front and the number of members that are left out.
     """
-    has_guards = any(member.guards for member in summary.members)
-    wider = [_front_table(summary, with_guards=True)] if has_guards else []
+    wider = [_front_table(summary, with_guards=True)] if summary.guards else []
     return [*wider, _front_table(summary, with_guards=False)]
 
 
 def _front_table(summary: Summary, *, with_guards: bool) -> TextTable:
     front = front_table(summary)
-    omitted = {f"{split} {score}" for split in SPLITS for score in ("retention", "accuracy")} | {"configuration"}
-    if all(member.dev.kind == "plain" for member in summary.members):
+    omitted = {"configuration"}
+    for split in SPLITS:
+        omitted |= {f"{split} retention", f"{split} accuracy"}
+    is_plain = all(member.dev.kind == "plain" for member in summary.members)
+    if is_plain:
         omitted |= {"kind", "width"}
-    guards = {name for member in summary.members for name in member.guards}
-    if not with_guards:
-        omitted |= guards
+    omitted_guards = [] if with_guards else summary.guards
+    omitted.update(omitted_guards)
     columns = [column for column in front.columns if column not in omitted]
-    shown_rows = _shown_rows(summary)
     rows = []
-    for number in shown_rows:
+    for number in _shown_rows(summary):
         cells = dict(zip(front.columns, front.rows[number], strict=True))
-        cells["mark"] = "\n".join(member_marks(summary.members[number]))
+        marks = member_marks(summary.members[number])
+        cells["mark"] = "\n".join(marks)
         rows.append(tuple(cells[column] for column in columns))
+    run_name = summary.results.info.name
+    caption_lines = _caption_lines(summary, len(rows), omitted_guards)
     return TextTable(
         columns=tuple(columns),
         rows=tuple(rows),
         text=front.text,
-        title=f"Front of {summary.results.info.name}, scores x100",
-        caption="\n".join(_caption_lines(summary, front, len(shown_rows), guards & omitted)),
+        title=f"Front of {run_name}, scores x100",
+        caption="\n".join(caption_lines),
     )
 
 
@@ -77,18 +81,18 @@ def _shown_rows(summary: Summary) -> list[int]:
     return sorted(marked | spread)
 
 
-def _caption_lines(summary: Summary, front: TextTable, num_shown: int, omitted_guards: Set[str]) -> Iterator[str]:
-    if num_shown < len(summary.members):
-        yield f"{num_shown} of {len(summary.members)} members; raysweep show lists all of them"
+def _caption_lines(summary: Summary, num_shown: int, omitted_guards: Sequence[str]) -> Iterator[str]:
+    results = summary.results
+    num_members = len(summary.members)
+    if num_shown < num_members:
+        yield f"{num_shown} of {num_members} members; raysweep show lists all of them"
     if omitted_guards:
-        yield f"scores of {', '.join(sorted(omitted_guards))} are in the report, or in a wider terminal"
-    configuration_at = front.columns.index("configuration")
-    configurations = {}
-    for member, row in zip(summary.members, front.rows, strict=True):
-        configurations[member.dev.trial or 0] = row[configuration_at]
-    for trial, configuration in sorted(configurations.items()):
-        yield f"trial {trial}: {configuration}"
-    if limits := limits_text(summary.results):
+        yield f"scores of {', '.join(omitted_guards)} are in the report, or in a wider terminal"
+    configurations = described(results)
+    trials = {member.dev.trial or 0 for member in summary.members}
+    for trial in sorted(trials):
+        yield f"trial {trial}: {configurations[trial]}"
+    if limits := limits_text(results):
         yield f"constraints: {limits}"
     for split, reference in summary.references.items():
         yield f"R on {split}: {show_pair(reference)}"
@@ -126,23 +130,30 @@ def _choice_table(
     intervals: bool,
     details: bool,
 ) -> TextTable:
-    score_names = ["P", "S", "retention", *(["accuracy"] if details else [])]
-    guards = sorted({name for candidate in chosen for name in candidate.guards}) if details else []
+    score_names = ["P", "S", "retention"]
+    guards: list[str] = []
+    if details:
+        score_names.append("accuracy")
+        guards = sorted({name for candidate in chosen for name in candidate.guards})
     rows = []
     for candidate in chosen:
         marks = mark_names(is_knee=candidate.is_knee, is_best=candidate.is_best, is_feasible=candidate.is_feasible)
         cells = [candidate.dev.name, " ".join(marks), show(candidate.objective)]
         for split in splits:
             point = candidate.on(split)
-            known = summary.intervals_of(point) if point and intervals else None
-            cells += score_cells(point, known)[: len(score_names)]
+            point_intervals = summary.intervals_of(point) if point and intervals else None
+            scores = score_cells(point, point_intervals)
+            cells += scores[: len(score_names)]
         cells += [guard_cell(candidate.guards.get(name)) for name in guards]
         if details:
             cells.append(str(candidate.dev.width))
         rows.append(tuple(cells))
-    scores = [f"{split}\n{name}" for split in splits for name in score_names]
-    columns = ("point", "mark", "objective", *scores, *guards, *(["width"] if details else []))
-    return TextTable(columns, tuple(rows), frozenset({"point", "mark"}))
+    columns = ["point", "mark", "objective"]
+    columns += [f"{split}\n{name}" for split in splits for name in score_names]
+    columns += guards
+    if details:
+        columns.append("width")
+    return TextTable(tuple(columns), tuple(rows), frozenset({"point", "mark"}))
 
 
 def choice_lines(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> Iterator[str]:
@@ -153,23 +164,21 @@ def choice_lines(summary: Summary, chosen: Sequence[Candidate], splits: Sequence
         yield f"trial {trial}: {describe(config, varied)}"
     yield _explain_scores(summary, chosen, splits)
     yield from _missing_intervals(summary, chosen, splits)
-    for guard in summary.results.info.guards:  # measured after the search
-        num_missing = sum(guard not in member.guards for member in summary.members)
-        if num_missing:
-            yield f"{num_missing} of the {len(summary.members)} front members are not scored under {guard} yet."
-    members = [candidate.dev.name for candidate in chosen if candidate.member]
-    blank = ["POINT"]
-    for name in members if len(members) <= MAX_COMMANDS else blank:
+    yield from _missing_guards(summary)
+    names = [candidate.dev.name for candidate in chosen if candidate.member]
+    has_few = len(names) <= MAX_COMMANDS
+    for name in names if has_few else ["POINT"]:
         yield f"export: {export_command(summary, name)}"
-    if len(members) < len(chosen):
+    if len(names) < len(chosen):
         yield "Only points on the front can be exported, because only their weights are stored."
 
 
 def _explain_scores(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> str:
     text = "Scores x100, chosen on dev"
-    if any(split in summary.uncertainty for split in splits):
+    splits_with_intervals = summary.uncertainty.keys() & set(splits)
+    if splits_with_intervals:
         text += f"; brackets hold {LEVEL:.0%} intervals over queries, if the terminal is wide enough"
-    if "dev" in splits and "dev" in summary.uncertainty:
+    if "dev" in splits_with_intervals:
         text += "; on dev they are corrected for selection bias"
     if "test" in splits and not any(candidate.test for candidate in chosen):
         text += "; none of these points is scored on test"
@@ -180,7 +189,16 @@ def _missing_intervals(summary: Summary, chosen: Sequence[Candidate], splits: Se
     """Yield a line per split on which points have no intervals."""
     for split in splits:
         points = [point for candidate in chosen if (point := candidate.on(split))]
-        without = [point for point in points if summary.intervals_of(point) is None]
-        if without:
-            owners = "" if len(without) == len(points) else f" of {len(without)} points"
-            yield f"Intervals{owners} on {split} are missing: {why_no_intervals_of(summary, without[0])}."
+        unknown = [point for point in points if summary.intervals_of(point) is None]
+        if unknown:
+            owners = "" if len(unknown) == len(points) else f" of {len(unknown)} points"
+            yield f"Intervals{owners} on {split} are missing: {why_no_intervals_of(summary, unknown[0])}."
+
+
+def _missing_guards(summary: Summary) -> Iterator[str]:
+    """Yield a line per guard under which some members are not scored yet; guards are measured after the search."""
+    num_members = len(summary.members)
+    for guard in summary.results.info.guards:
+        num_missing = sum(guard not in member.guards for member in summary.members)
+        if num_missing:
+            yield f"{num_missing} of the {num_members} front members are not scored under {guard} yet."

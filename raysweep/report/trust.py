@@ -39,12 +39,14 @@ def trust_sentences(summary: Summary) -> list[str]:
     """Return entries of one or two sentences; empty if per-query scores are not stored."""
     sentences = []
     for split, front in summary.uncertainty.items():
-        if front.floor is not None:
-            sentences.append(_floor_sentence(split, front.floor, front.noise))
-    where = summary.certainty.compared_on
-    if where is not None:
-        sentences.append(_knee_sentence(summary, where))
-    sentences += [_drop_sentence(score, drop) for score, drop in summary.certainty.drops.items()]
+        floor = front.floor
+        if floor is not None:
+            sentences.append(_floor_sentence(split, floor, front.noise))
+    certainty = summary.certainty
+    if certainty.compared_on is not None:
+        sentences.append(_knee_sentence(summary, certainty.compared_on))
+    for score, drop in certainty.drops.items():
+        sentences.append(_drop_sentence(score, drop))
     return sentences
 
 
@@ -61,27 +63,31 @@ def _floor_sentence(split: ScoredSplit, floor: Floor, noise: str) -> str:
 
 def _knee_sentence(summary: Summary, split: ScoredSplit) -> str:
     front = summary.uncertainty[split]
-    names = {name_of_point(member.dev): member.dev.name for member in summary.members}
-    region = front.knee_region
-    shares = [(names[name], front.members[name].knee_share) for name in region]
-    if len(shares) == 1:
-        ((name, share),) = shares
+    points = [member.dev for member in summary.members]
+    names = {name_of_point(point): point.name for point in points}
+    region = [(names[name], front.members[name].knee_share) for name in front.knee_region]
+    if len(region) == 1:
+        name, share = region[0]
         return f"On {split}, the knee is {name} in {share:.0%} of the resamples."
-    listed = [f"{name} ({share:.0%})" for name, share in shares[:MAX_NAMES]]
-    num_others = len(shares) - len(listed)
+    texts = [f"{name} ({share:.0%})" for name, share in region[:MAX_NAMES]]
+    num_others = len(region) - len(texts)
     if num_others:
-        listed.append(f"{num_others} more")
-    return f"On {split}, the knee is one of {len(shares)} members, by share of resamples: {', '.join(listed)}."
+        texts.append(f"{num_others} more")
+    listed = ", ".join(texts)
+    return f"On {split}, the knee is one of {len(region)} members, by share of resamples: {listed}."
 
 
 def _drop_sentence(score: str, drop: Drop) -> str:
-    within = f" (90% interval: {_less_within(drop.total_interval)})" if drop.total_interval.is_finite else ""
+    within = ""
+    if drop.total_interval.is_finite:
+        within = f" (90% interval: {_less_within(drop.total_interval)})"
     text = (
         f"On average, {score} of the front's members is {_less(drop.total)} on test than on dev{within}. Selection on dev "
         f"accounts for {_less(drop.selection)}; the remainder, {_less(drop.shift)}, is a shift between the splits or noise."
     )
-    if drop.reference is not None and drop.reference.is_finite:
-        text += f" {score} of R, which was not selected, is {_less_within(drop.reference)} on test than on dev."
+    reference = drop.reference
+    if reference is not None and reference.is_finite:
+        text += f" {score} of R, which was not selected, is {_less_within(reference)} on test than on dev."
     return text
 
 

@@ -20,7 +20,7 @@ MAX_TOTAL_CHARACTERS = 1_200_000  # of all sentences of a page; further queries 
 COSINE_STEPS = 1000  # cosines are stored in multiples of 1/1000
 
 
-def page_data(summary: Summary, readings: Readings | None = None) -> Json:
+def page_data(summary: Summary, readings: Readings | None) -> Json:
     """Return the page's data. Scores are x100, and control characters in user texts are escaped."""
     results = summary.results
     info = results.info
@@ -115,9 +115,12 @@ def _leading_queries(readings: Readings, points: Iterable[PointName]) -> list[in
     total = 0
     queries: list[int] = []
     for query in readings.shown:
-        sentences = {int(sentence) for retrieved in retrievals for sentence in retrieved.ids[query]}
+        sentences: set[int] = set()
+        for retrieved in retrievals:
+            sentences.update(map(int, retrieved.ids[query]))
         added = sentences - embedded
-        total += sum(len(_text(readings.texts, sentence)) for sentence in added)
+        texts = [_text(readings.texts, sentence) for sentence in added]
+        total += sum(map(len, texts))
         if queries and total > MAX_TOTAL_CHARACTERS:
             break
         embedded |= added

@@ -52,8 +52,9 @@ def _shrink(png: bytes) -> bytes:
     with Image.open(io.BytesIO(png)) as original:
         picture = original.convert("RGB")
     if picture.width > MAX_WIDTH_PIXELS:
-        height = max(1, round(picture.height * MAX_WIDTH_PIXELS / picture.width))
-        picture = picture.resize((MAX_WIDTH_PIXELS, height), Image.Resampling.LANCZOS)
+        height = round(picture.height * MAX_WIDTH_PIXELS / picture.width)
+        size = (MAX_WIDTH_PIXELS, max(1, height))
+        picture = picture.resize(size, Image.Resampling.LANCZOS)
     palette_picture = picture.quantize(NUM_COLORS, dither=Image.Dither.NONE)
     buffer = io.BytesIO()
     palette_picture.save(buffer, format="png", optimize=True)

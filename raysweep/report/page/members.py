@@ -1,6 +1,7 @@
 """The front's members: their table, and their values for the page's charts and card."""
 
 import dataclasses
+import re
 from collections.abc import Iterator
 
 from raysweep.output import escape_controls
@@ -28,13 +29,19 @@ def member_table(summary: Summary) -> str:
         minimum = minima.get(column)
         limit = "" if minimum is None else f" ≥\N{NO-BREAK SPACE}{show(minimum)}"
         columns.append(column + limit)
-    return table(dataclasses.replace(content, columns=tuple(columns)), TITLE, "members")
+    with_limits = dataclasses.replace(content, columns=tuple(columns))
+    return table(with_limits, TITLE, "members")
 
 
 def member_values(member: Member, index: int, summary: Summary) -> Json:
     """Return the values of one front member; ``index`` is that of its point among the shown points."""
     point = member.dev
-    folder = f"{summary.results.info.name}-{point.name}".replace(":", "-").replace("/", "-").replace("=", "-")
+    folder = re.sub("[:/=]", "-", f"{summary.results.info.name}-{point.name}")
+    command = export_command(summary, point.name, folder)
+    guards = [member.guards[name] for name in sorted(member.guards)]
+    intervals = {}
+    for split in summary.splits:
+        intervals[split] = _intervals(member, summary.uncertainty.get(split))
     return {
         "point": index,
         "name": point.name,
@@ -43,9 +50,9 @@ def member_values(member: Member, index: int, summary: Summary) -> Json:
         "width": point.width,
         "test": None if member.test is None else scores_of(member.test),
         "misses": list(_missed_limits(member, summary)),
-        "guards": [_guard_values(member.guards[name]) for name in sorted(member.guards)],
-        "command": escape_controls(export_command(summary, point.name, folder)),
-        "intervals": {split: _intervals(member, summary.uncertainty.get(split)) for split in summary.splits},
+        "guards": [_guard_values(measured) for measured in guards],
+        "command": escape_controls(command),
+        "intervals": intervals,
     }
 
 
@@ -53,15 +60,17 @@ def _missed_limits(member: Member, summary: Summary) -> Iterator[str]:
     """Yield the constraints and guards that a member misses, such as ``P ≥ 70.0 (66.5)``."""
     point = member.dev
     reference = summary.references.get("dev")
-    constraints = {} if reference is None else summary.results.info.constraints
-    for name, minimum in constraints.items():
-        unit = reference.similarity if reference and name == "retention" else 1.0
-        score = point.polarity if name == "polarity" else point.similarity
-        if score < minimum * unit:  # same comparison as in the sweep's objective
-            yield _missed(SYMBOLS.get(name, name), score / unit, minimum)
-    for name, measured in sorted(member.guards.items()):
+    if reference is not None:
+        for name, minimum in summary.results.info.constraints.items():
+            score = point.polarity if name == "polarity" else point.similarity
+            unit = reference.similarity if name == "retention" else 1.0
+            if score < minimum * unit:  # same comparison as in the sweep's objective
+                symbol = SYMBOLS.get(name, name)
+                yield _missed(symbol, score / unit, minimum)
+    for guard, measured in sorted(member.guards.items()):
         if measured.at_least is not None and not measured.is_met:
-            yield _missed(f"guard {escape_controls(name)}", measured.score, measured.at_least)
+            name = f"guard {escape_controls(guard)}"
+            yield _missed(name, measured.score, measured.at_least)
 
 
 def _missed(name: str, score: float, minimum: float) -> str:

@@ -48,16 +48,17 @@ class ShownPoints:
     def of(cls, summary: Summary) -> "ShownPoints":
         """Return up to ``MAX_POINTS`` points: the front, each trial's best, and an even sample of the others."""
         stored = [point for point in summary.results.points if point.split == "dev" and point.trial is not None]
-        if len(stored) <= MAX_POINTS:
-            return cls(tuple(stored), len(stored))
+        num_stored = len(stored)
+        if num_stored <= MAX_POINTS:
+            return cls(tuple(stored), num_stored)
         required_ids = {id(member.dev) for member in summary.members}
         required_ids |= {id(trial.best) for trial in summary.trials}
         indices = {index for index, point in enumerate(stored) if id(point) in required_ids}
         num_others = max(0, MAX_POINTS - len(indices))
-        evenly_spaced = np.linspace(0, len(stored) - 1, num_others, dtype=np.int64)
+        evenly_spaced = np.linspace(0, num_stored - 1, num_others, dtype=np.int64)
         indices.update(evenly_spaced.tolist())
-        points = [stored[index] for index in sorted(indices)]
-        return cls(tuple(points), len(stored))
+        points = tuple(stored[index] for index in sorted(indices))
+        return cls(points, num_stored)
 
     @property
     def indices(self) -> dict[Point, int]:
@@ -66,12 +67,17 @@ class ShownPoints:
     def columns(self) -> Json:
         """Return each field as a list; ``kind`` is an index into ``kinds``."""
         points = self.points
-        examples = {point.key: point for point in points}
-        kinds = sorted(examples, key=lambda key: (key[0], key[1] or 0.0))
-        kind_indices = {key: index for index, key in enumerate(kinds)}
+        point_by_key = {point.key: point for point in points}
+        keys = sorted(point_by_key, key=lambda key: (key[0], key[1] or 0.0))
+        kinds = []
+        kind_indices = {}
+        for index, key in enumerate(keys):
+            point = point_by_key[key]
+            kinds.append({"kind": point.kind, "name": kind_name(point)})
+            kind_indices[key] = index
         return {
             "stored": self.num_stored,
-            "kinds": [{"kind": examples[key].kind, "name": kind_name(examples[key])} for key in kinds],
+            "kinds": kinds,
             "trial": [point.trial for point in points],
             "step": [point.step for point in points],
             "kind": [kind_indices[point.key] for point in points],
@@ -92,13 +98,16 @@ def compared_points(summary: Summary, split: ScoredSplit) -> Json:
     for baseline in summary.baselines:
         point = baseline.points.get(split)
         if point is not None:
-            baselines.append({"kind": baseline.kind, "name": escape_controls(baseline.name), **scores_of(point)})
+            name = escape_controls(baseline.name)
+            baselines.append({"kind": baseline.kind, "name": name, **scores_of(point)})
     objective = summary.objectives_by_split.get(split)
     minimum: Json = {"p": None, "s": None}
     if objective is not None:
-        minimum = {"p": scaled(objective.min_polarity or None), "s": scaled(objective.min_similarity or None)}
+        minimum["p"] = scaled(objective.min_polarity or None)
+        minimum["s"] = scaled(objective.min_similarity or None)
+    oracle = [[scaled(point.similarity), scaled(point.polarity)] for point in summary.oracles[split]]
     return {
-        "oracle": [[scaled(point.similarity), scaled(point.polarity)] for point in summary.oracles[split]],
+        "oracle": oracle,
         "reference": None if reference is None else scores_of(reference),
         "baselines": baselines,
         "minimum": minimum,

@@ -1,7 +1,7 @@
 """The page's sections. Tables and sentences need no script; chart elements are empty until the script fills them."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from raysweep.output import ABSENT, TextTable, escape_html
 from raysweep.report.front import Member
@@ -50,9 +50,9 @@ class Material:
     summary: Summary
     front_png: bytes
     progress_png: bytes
-    origin: Origin = field(default_factory=Origin)
-    importances: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # keyed by target, then parameter
-    readings: Readings | None = None
+    origin: Origin
+    importances: Mapping[str, Mapping[str, float]]  # keyed by target, then parameter
+    readings: Readings | None
 
 
 def header(summary: Summary) -> str:
@@ -129,32 +129,39 @@ def tiles(summary: Summary) -> str:
         detail = "worker time"
         if total.saved_seconds:
             detail += f"; early stopping saved about {total.saved_seconds:,.0f}"
-        all_tiles.append(Tile("trial-seconds", f"{total.cost.seconds:,.0f}", detail))
+        seconds = f"{total.cost.seconds:,.0f}"
+        all_tiles.append(Tile("trial-seconds", seconds, detail))
+    all_tiles += _area_tiles(summary)
+    content = "".join(tile.render() for tile in all_tiles)
+    return f'<dl class="tiles">{content}</dl>'
+
+
+def _area_tiles(summary: Summary) -> Iterator[Tile]:
+    """Yield a tile of the front's share of the oracle's hypervolume for each split."""
     for split, area in summary.areas.items():
-        uncertainty = summary.uncertainty.get(split)
         detail = f"front {show_area(area.front)}"
+        uncertainty = summary.uncertainty.get(split)
         if uncertainty is not None and uncertainty.share is not None:
             interval = show_interval(uncertainty.share, show_share)
             detail = f"{interval} {CORRECTED}; {detail}"
-        all_tiles.append(Tile(f"share of the oracle's hypervolume, {split}", show_share(area.share), detail))
-    content = "".join(tile.render() for tile in all_tiles)
-    return f'<dl class="tiles">{content}</dl>'
+        yield Tile(f"share of the oracle's hypervolume, {split}", show_share(area.share), detail)
 
 
 def _member_tiles(member: Member) -> Iterator[Tile]:
     """Yield tiles of the knee and of the best point, which may be the same member."""
     point = member.test or member.dev
+    names = f"P / S on {point.split}"
+    scores = _score_pair(point)
     detail = f"trial {point.trial}, step {point.step}"
     if member.test:
         detail = f"{_score_pair(member.dev)} on dev, where it was chosen; {detail}"
     if member.is_knee:
-        yield Tile(f"knee, P / S on {point.split}", _score_pair(point), detail)
+        yield Tile(f"knee, {names}", scores, detail)
     if member.is_best:
-        yield Tile(f"best objective, P / S on {point.split}", _score_pair(point), detail)
+        yield Tile(f"best objective, {names}", scores, detail)
 
 
 def _score_pair(point: Point) -> str:
-    """Format P and S."""
     return f"{show(point.polarity)} / {show(point.similarity)}"
 
 
@@ -172,14 +179,18 @@ def script_element(name: str, text: str = "", keys: str = "") -> str:
 
 def _front(material: Material) -> str:
     summary = material.summary
-    picture = f"<noscript>{figure(material.front_png, 'Polarity against similarity')}</noscript>"
+    image = figure(material.front_png, "Polarity against similarity")
+    picture = f"<noscript>{image}</noscript>"
     if not summary.members:
         return section("front", "Front", paragraph("No rung finished, so the front is empty."), picture)
-    text = f"Sorted by decreasing similarity on dev, where the front was chosen. {SCORES_TEXT}"
+    hint = "Hover over a mark to see its configuration, and click it to pin it."
     keys = "left and right arrows move along the front, up and down arrows through the rungs of a trial"
-    chart = script_element("front-chart", "Hover over a mark to see its configuration, and click it to pin it.", keys)
-    members = details(f"{TITLE} ({len(summary.members)})", member_table(summary), is_open=True)
-    return section("front", "Front", chart, picture, members, paragraph(text, "soft"))
+    chart = script_element("front-chart", hint, keys)
+    title = f"{TITLE} ({len(summary.members)})"
+    members = details(title, member_table(summary), is_open=True)
+    text = f"Sorted by decreasing similarity on dev, where the front was chosen. {SCORES_TEXT}"
+    explanation = paragraph(text, "soft")
+    return section("front", "Front", chart, picture, members, explanation)
 
 
 def _readings(material: Material) -> str:
@@ -245,13 +256,15 @@ def importance_table(importances: Mapping[str, Mapping[str, float]]) -> str:
     names = dict.fromkeys(name for target in targets for name in importances.get(target, {}))  # ordered, distinct
     if not names:
         return ""
-    head = "".join(f'<th scope="col">{title}</th>' for title in TARGET_TITLES.values())
+    heads = [f'<th scope="col">{title}</th>' for title in ("parameter", *TARGET_TITLES.values())]
     rows = []
     for name in names:
-        shares = [importances.get(target, {}).get(name) for target in TARGET_TITLES]
-        cells = "".join(_share_cell(share) for share in shares)
-        rows.append(f'<tr><th scope="row">{escape_html(name)}</th>{cells}</tr>')
-    content = f'<thead><tr><th scope="col">parameter</th>{head}</tr></thead><tbody>{"".join(rows)}</tbody>'
+        cells = [f'<th scope="row">{escape_html(name)}</th>']
+        for target in TARGET_TITLES:
+            shares = importances.get(target, {})
+            cells.append(_share_cell(shares.get(name)))
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    content = f"<thead><tr>{''.join(heads)}</tr></thead><tbody>{''.join(rows)}</tbody>"
     return scroll_box(f'<table class="fit bars">{content}</table>', "Importance, table")
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from raysweep.report.page.markup import scroll_box, wrap_terms
 from raysweep.report.page.points import Json, scaled
 from raysweep.report.statuses import STATUS_STYLES, standing, with_sign
 from raysweep.report.summary import Summary, TrialSummary
-from raysweep.report.tables import objective_cell, short, show
+from raysweep.report.tables import objective_cell, score_cells, short, show
 from raysweep.results.types import Point, Trial
 from raysweep.results.views import varied_parameters
 
@@ -41,10 +41,13 @@ def parameters(trials: Sequence[Trial]) -> list[Json]:
         numbers = [value for value in present if not isinstance(value, str)]
         parameter: Json = {"name": escape_controls(name)}
         if numbers and len(numbers) == len(present):
-            is_log = min(numbers) > 0 and max(numbers) > LOG_RATIO * min(numbers)
-            parameter |= {"kind": "number", "log": is_log}
+            low, high = min(numbers), max(numbers)
+            parameter["kind"] = "number"
+            parameter["log"] = low > 0 and high > LOG_RATIO * low
         else:
-            parameter |= {"kind": "category", "values": sorted({str(value) for value in present})}
+            categories = {str(value) for value in present}
+            parameter["kind"] = "category"
+            parameter["values"] = sorted(categories)
         described.append(parameter)
     return described
 
@@ -129,37 +132,46 @@ def trial_table(summary: Summary) -> str:
     """Return the table in its scrolling box, with a column per varied parameter; rows are those of ``summary.trials``."""
     trials = [trial_summary.trial for trial_summary in summary.trials]
     names = varied_parameters(trials)
-    columns = list(FIRST)
-    for index, name in enumerate(names):
-        is_text = any(isinstance(trial.config.get(name), str | bool) for trial in trials)
-        columns.append(Column(f"parameter {index}", name, is_text))
-    heads = [
-        f'<th scope="col" class="{column.style}" data-key="{column.key}">{escape_html(column.name)}</th>'
-        for column in columns
-    ]
+    columns = [*FIRST, *_parameter_columns(trials, names)]
+    heads = []
+    for column in columns:
+        attributes = f'scope="col" class="{column.style}" data-key="{column.key}"'
+        heads.append(f"<th {attributes}>{escape_html(column.name)}</th>")
     rows = [_trial_row(trial_summary, names, columns) for trial_summary in summary.trials]
     body = f"<thead><tr>{''.join(heads)}</tr></thead><tbody>{''.join(rows)}</tbody>"
     box = scroll_box(f'<table id="trial-sheet">{body}</table>', "Table of trials", is_long=True)
     return f'<div class="late">{box}</div>' if len(trials) > MANY_TRIALS else box
 
 
+def _parameter_columns(trials: Sequence[Trial], names: Iterable[str]) -> Iterator[Column]:
+    for index, name in enumerate(names):
+        values = [trial.config.get(name) for trial in trials]
+        is_text = any(isinstance(value, str | bool) for value in values)
+        yield Column(f"parameter {index}", name, is_text)
+
+
 def _trial_row(trial_summary: TrialSummary, names: Sequence[str], columns: Sequence[Column]) -> str:
     trial, rungs = trial_summary.trial, trial_summary.rungs
     examples = f"{rungs[-1].examples_seen:,}" if rungs else ABSENT
-    values = [trial.config.get(name) for name in names]
-    best = trial_summary.best
-    scores = (ABSENT,) * 3 if best is None else (show(best.polarity), show(best.similarity), show(best.retention))
+    objective = objective_cell(trial_summary)
+    polarity, similarity, retention, _ = score_cells(trial_summary.best)
     texts = [
-        objective_cell(trial_summary),
-        *scores,
+        objective,
+        polarity,
+        similarity,
+        retention,
         str(len(rungs)),
         examples,
         f"{trial.seconds:,.0f}",
-        *(ABSENT if value is None else short(value) for value in values),
     ]
-    cells = [str(trial.trial), _status_cell(trial), *(wrap_terms(text) for text in texts)]
-    row = [f'<td class="{column.style}">{cell}</td>' for column, cell in zip(columns, cells, strict=True)]
-    return f"<tr>{''.join(row)}</tr>"
+    for name in names:
+        value = trial.config.get(name)
+        texts.append(ABSENT if value is None else short(value))
+    cells = [str(trial.trial), _status_cell(trial), *map(wrap_terms, texts)]
+    tagged_cells = []
+    for column, cell in zip(columns, cells, strict=True):
+        tagged_cells.append(f'<td class="{column.style}">{cell}</td>')
+    return f"<tr>{''.join(tagged_cells)}</tr>"
 
 
 def _status_cell(trial: Trial) -> str:
@@ -186,15 +198,16 @@ def rung_counts(trials: Sequence[TrialSummary]) -> list[RungCount]:
     """Return the counts in order of increasing step, excluding replicates."""
     counts: dict[int, RungCount] = {}
     for trial_summary in trials:
-        if trial_summary.trial.replicate_of is not None:
+        trial, rungs = trial_summary.trial, trial_summary.rungs
+        if trial.replicate_of is not None:
             continue
-        count = None
-        for rung, objective in zip(trial_summary.rungs, trial_summary.objectives, strict=True):
+        for rung, objective in zip(rungs, trial_summary.objectives, strict=True):
             count = counts.setdefault(rung.step, RungCount(rung.step))
             count.examples_seen.append(rung.examples_seen)
             count.objectives.append(objective)
-        if count is not None:
-            count.endings[standing(trial_summary.trial)] += 1
+        if rungs:
+            last_count = counts[rungs[-1].step]
+            last_count.endings[standing(trial)] += 1
     return [counts[step] for step in sorted(counts)]
 
 
@@ -205,23 +218,29 @@ def stopping_table(summary: Summary) -> TextTable:
     rows = []
     for count in counts:
         first, last = min(count.examples_seen), max(count.examples_seen)
-        row = (
+        row = [
             str(count.step),
             f"{first:,}" if first == last else f"{first:,} to {last:,}",
             str(len(count.objectives)),
             show(max(count.objectives)),
-            *(str(count.endings[status] or ABSENT) for status in endings),
-        )
-        rows.append(row)
-    columns = ("rung", "examples", "trials", "best objective", *(f"last: {with_sign(status)}" for status in endings))
-    return TextTable(columns, tuple(rows), frozenset())
+        ]
+        for status in endings:
+            row.append(str(count.endings[status] or ABSENT))
+        rows.append(tuple(row))
+    columns = ["rung", "examples", "trials", "best objective"]
+    columns += [f"last: {with_sign(status)}" for status in endings]
+    return TextTable(tuple(columns), tuple(rows), frozenset())
 
 
 def stopping_text(summary: Summary) -> str:
     """Return sentences about the trained share of the planned rungs and the time saved."""
-    trials = [trial_summary for trial_summary in summary.trials if trial_summary.trial.replicate_of is None]
-    num_planned = sum(trial_summary.trial.num_rungs or len(trial_summary.rungs) for trial_summary in trials)
-    num_trained = sum(len(trial_summary.rungs) for trial_summary in trials)
+    num_planned = num_trained = 0
+    for trial_summary in summary.trials:
+        trial = trial_summary.trial
+        if trial.replicate_of is None:
+            num_rungs = len(trial_summary.rungs)
+            num_trained += num_rungs
+            num_planned += trial.num_rungs or num_rungs
     sentences = []
     if num_planned:
         share = num_trained / num_planned

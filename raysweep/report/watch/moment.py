@@ -94,12 +94,14 @@ def look(run: Folder, ledger: GrowingLedger, clock: Clock) -> Moment:
     if has_driver is False:
         load_events(run)  # the ledger is final, so it must contain every event that the run's other files depend on
     events = ledger.events
-    if has_driver and not any(isinstance(event, SessionStarted) for event in events):
+    has_started = any(isinstance(event, SessionStarted) for event in events)
+    if has_driver and not has_started:
         return Moment(None, has_driver)
     results = build_results(events, run, has_driver)
     is_clock_stopped = results.is_paused or (results.stage is not None and results.stage.name == "guards")
     is_running = has_driver is True and results.status == "running" and not is_clock_stopped
-    return Moment(results, has_driver, clock.seconds(events, is_running=is_running))
+    seconds = clock.seconds(events, is_running=is_running)
+    return Moment(results, has_driver, seconds)
 
 
 def changes(run: Folder, seconds: float, sleep: Callable[[float], None] = time.sleep) -> Iterator[Moment]:

@@ -52,17 +52,19 @@ def scatter(layers: Sequence[Layer], width: int, height: int) -> list[str]:
     points = [point for layer in layers for point in layer.points]
     if not points:
         return []
-    polarities = [polarity for polarity, _ in points]
-    similarities = [similarity for _, similarity in points]
-    rows = Axis.of(polarities, max(2, height - NUM_LABEL_LINES))
-    columns = Axis.of(similarities, max(8, width - LABEL_WIDTH - 2))
-    low, high = _format(columns.low), f"{_format(columns.high)} S"
-    gap = " " * max(1, columns.num_cells - len(low) - len(high))
+    polarities, similarities = zip(*points, strict=True)
+    num_rows = max(2, height - NUM_LABEL_LINES)
+    num_columns = max(8, width - LABEL_WIDTH - 2)
+    rows = Axis.of(polarities, num_rows)
+    columns = Axis.of(similarities, num_columns)
+    low = _format(columns.low)
+    high = f"{_format(columns.high)} S"
+    gap = " " * max(1, num_columns - len(low) - len(high))
     margin = " " * LABEL_WIDTH
     return [
         "P".rjust(LABEL_WIDTH),
         *_lines(layers, rows, columns),
-        f"{margin} +{'-' * columns.num_cells}",
+        f"{margin} +{'-' * num_columns}",
         f"{margin}  {low}{gap}{high}",
     ]
 
@@ -75,10 +77,14 @@ def _lines(layers: Sequence[Layer], rows: Axis, columns: Axis) -> list[str]:
     cells = [[" "] * columns.num_cells for _ in range(rows.num_cells)]
     for layer in layers:
         for polarity, similarity in layer.points:
-            row = cells[rows.cell(polarity)]
-            row[columns.cell(similarity)] = layer.sign
-    upwards = [f"{label:>{LABEL_WIDTH}} |{''.join(row)}" for label, row in zip(labels, cells, strict=True)]
-    return [line.rstrip() for line in reversed(upwards)]
+            row = rows.cell(polarity)
+            column = columns.cell(similarity)
+            cells[row][column] = layer.sign
+    lines = []
+    for label, characters in zip(labels, cells, strict=True):
+        line = f"{label:>{LABEL_WIDTH}} |{''.join(characters)}"
+        lines.append(line.rstrip())
+    return lines[::-1]
 
 
 def _format(score: float) -> str:

@@ -12,7 +12,7 @@ from raysweep.output import escape_line
 from raysweep.report.front import Member
 from raysweep.report.statuses import STATUS_STYLES
 from raysweep.report.summary import Summary, summarize
-from raysweep.report.tables import described, kind_name, show, show_area, show_share
+from raysweep.report.tables import described, identity_cells, show, show_area, show_share
 from raysweep.report.watch.moment import Moment
 from raysweep.report.watch.scatter import Layer, Pair, scatter
 from raysweep.results.types import Point
@@ -61,13 +61,16 @@ class View:
 
     def render(self, width: int, height: int | None = None) -> RenderableType:
         """Return the complete view, limited to ``height`` lines if that is given and leaves enough room."""
+        summary = self._summary
         parts: list[RenderableType] = [Text(self.line)]
-        if self._summary is not None:
-            parts.append(Text(""))
-            if self._summary.members:
-                parts += _front(self._summary, width, height)
-            if self.moment.ending:
-                parts += [Text(""), Text(escape_line(self.moment.ending))]
+        if summary is None:
+            return Group(*parts)
+        parts.append(Text(""))
+        if summary.members:
+            parts += _front(summary, width, height)
+        if self.moment.ending:
+            ending = escape_line(self.moment.ending)
+            parts += [Text(""), Text(ending)]
         return Group(*parts)
 
 
@@ -88,17 +91,20 @@ def _trials_and_front(summary: Summary) -> Iterator[str]:
     num_begun = sum(trial.replicate_of is None for trial in results.trials)
     counts = Counter(str(trial.status) for trial in results.trials)
     texts = [f"{counts[status]} {status}" for status in reversed(list(STATUS_STYLES)) if counts[status]]
-    yield f"{num_begun} of {num_trials} trials begun: {', '.join(texts) or 'none'}"
+    listed = ", ".join(texts) or "none"
+    yield f"{num_begun} of {num_trials} trials begun: {listed}"
     if results.workers is not None:
         yield f"at most {results.workers} at a time"
-    for member in summary.members:
-        if member.is_best:
-            scores = f"P {show(member.dev.polarity)} S {show(member.dev.similarity)}"
-            yield f"front {len(summary.members)}, best by the objective at {scores}"
+    best = summary.front.best
+    if best is not None:
+        scores = f"P {show(best.dev.polarity)} S {show(best.dev.similarity)}"
+        yield f"front {len(summary.members)}, best by the objective at {scores}"
     area = summary.areas.get("dev")
     if area is not None:
-        share = "" if area.share is None else f", {show_share(area.share)} of the oracle's"
-        yield f"hypervolume {show_area(area.front)}{share}"
+        text = f"hypervolume {show_area(area.front)}"
+        if area.share is not None:
+            text += f", {show_share(area.share)} of the oracle's"
+        yield text
 
 
 def _table(summary: Summary, num_members: int, width: int) -> Table:
@@ -112,13 +118,14 @@ def _table(summary: Summary, num_members: int, width: int) -> Table:
         is_text = column in TEXT_COLUMNS
         table.add_column(column, justify="left" if is_text else "right", no_wrap=True)
     configurations = described(summary.results)
-    rows = [_cells(member, configurations) for member in _select_members(summary.members, num_members)]
+    members = _select_members(summary.members, num_members)
+    rows = [_cells(member, configurations) for member in members]
     *other_columns, _ = zip(COLUMNS, *rows, strict=True)
     other_width = sum(max(map(len, column)) + GAP for column in other_columns)
     table.columns[-1].max_width = max(MIN_CONFIGURATION, width - other_width)
     for row in rows:
         table.add_row(*map(Text, row))
-    num_omitted = len(summary.members) - num_members
+    num_omitted = len(summary.members) - len(members)
     if num_omitted > 0:
         empty = [""] * (len(COLUMNS) - 1)
         table.add_row(*empty, f"and {num_omitted} more")
@@ -132,8 +139,8 @@ def _cells(member: Member, configurations: Mapping[int, str]) -> list[str]:
     configuration = configurations.get(point.trial or 0, "")
     marks = {"★": member.is_knee, "◆": member.is_best}
     mark = "".join(sign for sign, applies in marks.items() if applies)
-    names = (mark, str(point.trial), str(point.step), kind_name(point))
-    return [escape_line(cell) for cell in (*names, *map(show, scores), configuration)]
+    cells = [mark, *identity_cells(point), *map(show, scores), configuration]
+    return [escape_line(cell) for cell in cells]
 
 
 def _select_members(members: Sequence[Member], num_members: int) -> list[Member]:
