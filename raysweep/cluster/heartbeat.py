@@ -78,7 +78,8 @@ class HeartbeatRecorder:
         now = time.monotonic()
         silences: dict[str, Silence] = {}
         for trial_id, (record, received_at) in self._records.items():
-            silences[trial_id] = Silence(record, now - received_at + record.quiet_seconds)
+            seconds = now - received_at + record.quiet_seconds
+            silences[trial_id] = Silence(record, seconds)
         return silences
 
 
@@ -175,7 +176,8 @@ class HeartbeatWatch:
             if now - self._queried_at >= self._listener.heartbeat_seconds:
                 self._query, self._queried_at = self._listener.actor.silences.remote(), now
             return {}
-        if not ray.wait([self._query], timeout=0)[0]:
+        answered, _ = ray.wait([self._query], timeout=0)
+        if not answered:
             return {}
         query, self._query = self._query, None
         try:
@@ -200,7 +202,8 @@ class FrozenWatch:
         if check is None:
             self._checks[record.process] = _on_its_node(is_idle, record)
             return False
-        if not ray.wait([check], timeout=0)[0]:
+        answered, _ = ray.wait([check], timeout=0)
+        if not answered:
             return False
         del self._checks[record.process]
         try:
@@ -234,7 +237,7 @@ def _read_counters(pid: int) -> tuple[list[str], str] | None:
 
 
 def kill(record: HeartbeatRecord) -> Any:
-    """Kill a process on its node, whatever it is doing, and return the Ray task without waiting for it.
+    """Kill a process on its node, even if it is frozen, and return the Ray task without waiting for it.
 
     Does nothing if the process or the node has ended.
     """
@@ -252,7 +255,8 @@ def kill_all(listener: Listener) -> None:
     """Kill all processes with recent heartbeats and wait until they have ended or prove unreachable."""
     # The cluster may be gone, and the exception that is already being raised is more informative.
     with contextlib.suppress(Exception):
-        silences: dict[str, Silence] = ray.get(listener.actor.silences.remote(), timeout=KILL_SECONDS)
+        query = listener.actor.silences.remote()
+        silences: dict[str, Silence] = ray.get(query, timeout=KILL_SECONDS)
         recent_seconds = HEARTBEATS_IN_SILENCE * listener.heartbeat_seconds
         tasks = []
         for silence in silences.values():

@@ -174,7 +174,8 @@ def mark_as_draining(node_id: str, seconds: int) -> bool:
     raylet: Any = ray._raylet
     reason = messages.DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
     until_milliseconds = int(1000 * (time.time() + seconds))
-    client = raylet.GcsClient(address=ray.get_runtime_context().gcs_address)
+    gcs_address = ray.get_runtime_context().gcs_address
+    client = raylet.GcsClient(address=gcs_address)
     is_accepted, _ = client.drain_node(node_id, reason, "the cloud takes the machine away", until_milliseconds)
     return bool(is_accepted)
 
@@ -195,5 +196,6 @@ class DrainWatch:
             with contextlib.suppress(Exception):  # Ray's control plane did not answer; try again later
                 if ray.is_initialized():
                     deadlines: dict[str, int] = ray._private.state.state.get_draining_nodes()  # by node
-                    self._is_draining = ray.get_runtime_context().get_node_id() in deadlines
+                    node_id = ray.get_runtime_context().get_node_id()
+                    self._is_draining = node_id in deadlines
         return self._is_draining

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,6 +59,12 @@ class NodeSize(NamedTuple):
     cpus: float
     gpus: float
     memory_bytes: float = 0.0
+
+    @classmethod
+    def of(cls, amounts: Mapping[str, float]) -> "NodeSize":
+        """Return the size of a node with these amounts of Ray's resources."""
+        cpus, gpus, memory_bytes = (float(amounts.get(resource, 0)) for resource in ("CPU", "GPU", "memory"))
+        return cls(cpus, gpus, memory_bytes)
 
 
 class NodeGroup(NamedTuple):
@@ -168,9 +175,10 @@ class Capacity:
         """
         cpus, gpus = self._size_of_trial(resources)
         trial = Request(cpus, gpus, 1, int(resources.cache_gib * 2**30))
-        num_fitting = sum(times_on(node, trial) for node in self.nodes)
+        num_fitting = _count_on(self.nodes, trial)
         if not num_fitting:
-            largest = max(self.nodes, key=lambda node: (node.gpus, node.cpus) if gpus else (node.cpus, node.gpus))
+            compared = ("gpus", "cpus") if gpus else ("cpus", "gpus")
+            largest = max(self.nodes, key=attrgetter(*compared))
             raise InputError(
                 f"resources: a trial requests {cpus:g} CPUs and {gpus:g} GPUs, but the largest possible node has "
                 f"{largest.cpus:g} and {largest.gpus:g}; lower resources.cpus_per_trial or resources.gpus_per_trial"
@@ -189,10 +197,9 @@ class Capacity:
             return request
         memory_bytes = min(needed_bytes, int(max(sizes)))
         count = request.count
-        num_without_memory = sum(times_on(node, request) for node in fitting)
-        if count <= num_without_memory:  # otherwise more nodes are to come
-            num_with_memory = sum(times_on(node, request, memory_bytes) for node in fitting)
-            count = min(count, num_with_memory)
+        if count <= _count_on(fitting, request):  # otherwise more nodes are to come
+            max_count = _count_on(fitting, request, memory_bytes)
+            count = min(count, max_count)
         return replace(request, memory_bytes=memory_bytes, count=count)
 
     def _size_of_trial(self, resources: ResourcesConfig) -> tuple[float, float]:
@@ -239,6 +246,11 @@ def times_on(node: NodeSize, request: Request, memory_bytes: int = 0) -> int:
     return min(_times_in(available, requested) for available, requested in amounts if requested)
 
 
+def _count_on(nodes: Sequence[NodeSize], request: Request, memory_bytes: int = 0) -> int:
+    """Return how many workers of a request fit on all nodes at a time."""
+    return sum(times_on(node, request, memory_bytes) for node in nodes)
+
+
 def _times_in(available: float, requested: float) -> int:
     """Return how many times the requested amount fits into the available one; plain 1 // 0.2 would be 4."""
     return math.floor(available / requested + 1e-9)
@@ -255,14 +267,10 @@ def worker_nodes(
     Raises:
         InputError: If there are no such nodes and ``resources`` do not limit the scaling.
     """
-    nodes = []
-    for amounts in present:
-        cpus, gpus, memory = (amounts.get(resource, 0.0) for resource in ("CPU", "GPU", "memory"))
-        if cpus > 0:
-            nodes.append(NodeSize(cpus, gpus, memory))
+    nodes = [NodeSize.of(amounts) for amounts in present]
     for group in groups:
-        if group.size.cpus > 0:
-            nodes += [group.size] * group.max_count
+        nodes += [group.size] * group.max_count
+    nodes = [node for node in nodes if node.cpus > 0]
     nodes = nodes or _nodes_to_come(resources)
     if resources.requested_gpus == 0:
         nodes = [node._replace(gpus=0.0) for node in nodes]
@@ -293,17 +301,18 @@ def _groups_of(values: Mapping[str, Any]) -> tuple[list[NodeGroup], int]:
     max_workers = int(values.get("max_workers", 0))
     max_counts: dict[str, int] = {}
     resources: dict[str, Mapping[str, float]] = {}
-    for name, node_type in (values.get("available_node_types") or {}).items():
+    node_types = values.get("available_node_types") or {}
+    for name, node_type in node_types.items():
         settings = node_type or {}
         max_counts[name] = int(settings.get("max_workers", max_workers))
         resources[name] = settings.get("resources") or {}
     marks = own_resources(resources)
     groups: list[NodeGroup] = []
     for name, amounts in resources.items():
-        cpus, gpus, memory = (float(amounts.get(resource, 0)) for resource in ("CPU", "GPU", "memory"))
-        size = NodeSize(cpus, gpus, memory)
-        if name != head_type and cpus > 0 and max_counts[name] > 0:  # for other types, only nodes already present count
-            groups.append(NodeGroup(name, size, max_counts[name], marks.get(name)))
+        group = NodeGroup(name, NodeSize.of(amounts), max_counts[name], marks.get(name))
+        may_run_work = group.size.cpus > 0 and group.max_count > 0
+        if name != head_type and may_run_work:  # for other types, only nodes already present count
+            groups.append(group)
     return groups, max_workers
 
 
@@ -320,15 +329,19 @@ def own_resources(resources: Mapping[str, Mapping[str, float]]) -> dict[str, str
 
 def _share_out(groups: Sequence[NodeGroup], max_workers: int) -> list[NodeGroup]:
     """Return the groups with the maximum total divided evenly among them, omitting groups that get no nodes."""
-    shares = [group._replace(max_count=0) for group in groups]
-    num_left = min(max_workers, sum(group.max_count for group in groups))
+    counts = [0] * len(groups)
+    max_total = sum(group.max_count for group in groups)
+    num_left = min(max_workers, max_total)
     while num_left > 0:
-        for number, group in enumerate(groups):
-            count = shares[number].max_count
-            if num_left > 0 and count < group.max_count:
-                shares[number] = group._replace(max_count=count + 1)
+        for position, group in enumerate(groups):
+            if num_left > 0 and counts[position] < group.max_count:
+                counts[position] += 1
                 num_left -= 1
-    return [share for share in shares if share.max_count]
+    shares: list[NodeGroup] = []
+    for group, count in zip(groups, counts, strict=True):
+        if count:
+            shares.append(group._replace(max_count=count))
+    return shares
 
 
 def cluster_file() -> Path:
@@ -356,9 +369,15 @@ def _capacity(resources: ResourcesConfig) -> Capacity:
         groups = _share_out(possible_groups, max_workers)
     group_names = {group.name for group in groups}
     living = [node for node in ray.nodes() if node["Alive"]]
-    num_present = sum(node["Resources"].get("CPU", 0) > 0 for node in living)
-    outside_groups = [node for node in living if node.get("Labels", {}).get(GROUP_LABEL) not in group_names]
-    nodes = worker_nodes([node["Resources"] for node in outside_groups], resources, groups)
+    num_present = 0
+    outside_groups = []
+    for node in living:
+        amounts = node["Resources"]
+        if amounts.get("CPU", 0) > 0:
+            num_present += 1
+        if node.get("Labels", {}).get(GROUP_LABEL) not in group_names:
+            outside_groups.append(amounts)
+    nodes = worker_nodes(outside_groups, resources, groups)
     return Capacity(nodes, num_present, len(living))
 
 
@@ -523,7 +542,8 @@ def protect_token(*, may_make: bool) -> None:
     A missing token is created, if ``may_make``, before Ray writes a world-readable one. Does nothing if the environment
     provides a token or another file, or turns tokens off.
     """
-    if os.environ.get("RAY_AUTH_MODE", "token").lower() != "token":
+    mode = os.environ.get("RAY_AUTH_MODE", "token")
+    if mode.lower() != "token":
         return
     if os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH"):
         return

@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,22 +55,18 @@ def describe_waiting(status: "ClusterStatus") -> Waiting | None:
     """Return the pending work in a Ray status, which covers all drivers on the cluster."""
     counts_by_text: Counter[str] = Counter()
     counts_by_request: Counter[Request] = Counter()
-    for demand in (*status.resource_demands.ray_task_actor_demand, *status.resource_demands.placement_group_demand):
-        for entry in demand.bundles_by_count:
-            bundle = entry.bundle
-            if _is_of_probe_task(bundle):
-                continue
-            memory_bytes = int(bundle.get("memory", 0))
-            request = Request(bundle.get("CPU", 0.0), bundle.get("GPU", 0.0), 1, memory_bytes=memory_bytes)
-            counts_by_text[_describe_bundle(bundle)] += entry.count
-            counts_by_request[request] += entry.count
+    for bundle, count in _requested_bundles(status):
+        memory_bytes = int(bundle.get("memory", 0))
+        request = Request(bundle.get("CPU", 0.0), bundle.get("GPU", 0.0), 1, memory_bytes=memory_bytes)
+        counts_by_text[_describe_bundle(bundle)] += count
+        counts_by_request[request] += count
     if not counts_by_text:
         return None
     starting: Counter[str] = Counter()
     for launch in status.pending_launches:
         starting[launch.ray_node_type_name] += launch.count
     starting.update(node.ray_node_type_name for node in status.pending_nodes)
-    requested = ", ".join(f"{count} x ({bundle})" for bundle, count in counts_by_text.items())
+    requested = ", ".join(f"{count} x ({resources})" for resources, count in counts_by_text.items())
     nodes = ", ".join(f"{count} x {name}" for name, count in starting.items())
     text = f"waiting for resources (requested: {requested}; nodes starting: {nodes or 'none'})"
     # Ray keeps every failure since the head started.
@@ -79,7 +75,8 @@ def describe_waiting(status: "ClusterStatus") -> Waiting | None:
     unavailable = {launch.ray_node_type_name for launch in failures}
     if failures:
         last = failures[-1]
-        reason = " ".join(str(last.details or "no reason given").split())[:200]
+        details = str(last.details or "no reason given")
+        reason = " ".join(details.split())[:200]
         text += f"; last launch of type {last.ray_node_type_name} failed: {reason}"
     demands = []
     for request, count in counts_by_request.items():
@@ -88,6 +85,15 @@ def describe_waiting(status: "ClusterStatus") -> Waiting | None:
     if status.pending_nodes:
         unavailable.clear()
     return Waiting(text, bool(starting), tuple(demands), frozenset(unavailable))
+
+
+def _requested_bundles(status: "ClusterStatus") -> Iterator[tuple[Mapping[str, float], int]]:
+    """Yield each requested bundle of resources and its count, without the bundles of probe tasks."""
+    demands = status.resource_demands
+    for demand in (*demands.ray_task_actor_demand, *demands.placement_group_demand):
+        for entry in demand.bundles_by_count:
+            if not _is_of_probe_task(entry.bundle):
+                yield entry.bundle, entry.count
 
 
 def _is_of_probe_task(bundle: Mapping[str, float]) -> bool:
@@ -106,8 +112,9 @@ def find_alternatives(waiting_work: Waiting, groups: Sequence[NodeGroup]) -> dic
             memory_bytes = demand.memory_bytes if group.size.memory_bytes else 0  # 0 if the node's memory is unknown
             workers_per_node = times_on(group.size, demand, memory_bytes)
             if workers_per_node:
-                num_nodes = counts.get(group, 0) + math.ceil(demand.count / workers_per_node)
-                counts[group] = min(group.max_count, num_nodes)
+                num_nodes = math.ceil(demand.count / workers_per_node)
+                total = counts.get(group, 0) + num_nodes
+                counts[group] = min(group.max_count, total)
                 break
     return counts
 
@@ -179,7 +186,8 @@ class WaitingWatch:
         if waiting_work.text != self._reported:
             self._reported = waiting_work.text
             self._report(waiting_work.text)
-        if waiting_work.unavailable and quiet_seconds >= UNAVAILABLE_SECONDS and not self._has_requested:
+        launches_fail = waiting_work.unavailable and quiet_seconds >= UNAVAILABLE_SECONDS
+        if launches_fail and not self._has_requested:
             self._has_requested = True
             unavailable = ", ".join(sorted(waiting_work.unavailable))
             groups = node_groups(cluster_file())
