@@ -35,8 +35,9 @@ def parse_try(text: str) -> Request:
     if not isinstance(values, dict):
         raise InputError(f"--try is {text!r}; allowed: a mapping, such as '{{loss: triplet, margin: 0.1}}'")
     for name, value in values.items():
+        is_plain = isinstance(value, str | int | float | None)
         is_finite = not isinstance(value, float) or math.isfinite(value)
-        if not isinstance(value, str | int | float | None) or not is_finite:
+        if not is_plain or not is_finite:
             raise InputError(f"--try: {name} is {value!r}; allowed: a string, a finite number, a boolean or null")
     return Request(action="try", config=values)
 
@@ -88,11 +89,11 @@ def _find_in_ledger(run: Folder, identity: str) -> Answer:
 def explain_missing_driver(results: Results) -> str:
     """Return a message with the reason why a run has no driver and the command that resumes it."""
     resume = f"raysweep run --resume {shlex.quote(results.folder)}"
-    all_failed = bool(results.trials) and all(trial.status == TrialStatus.FAILED for trial in results.trials)
+    statuses = {trial.status for trial in results.trials}
     if results.status == "completed":
         reason = "the sweep is completed"
         remedy = f"to extend it: {resume} --trials N"
-    elif all_failed:
+    elif statuses == {TrialStatus.FAILED}:
         reason = escape_line(results.reason)
         remedy = f"to try more: {resume} --trials N"
     else:

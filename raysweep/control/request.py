@@ -76,4 +76,5 @@ def _read(adapter: TypeAdapter[Message], content: bytes, kind: str) -> Message:
         if first_error["loc"]:
             place = ".".join(map(str, first_error["loc"]))
             message = f"{place}: {message}"
-        raise InputError(f"is not a valid {kind}: {escape_line(message)[:MAX_MESSAGE_LENGTH]}") from None
+        problem = escape_line(message)[:MAX_MESSAGE_LENGTH]
+        raise InputError(f"is not a valid {kind}: {problem}") from None
