@@ -45,14 +45,15 @@ A different pool of the same size changes S by less; a different encoder or pool
 """
 
 
-def limit_points(evaluation: EvaluationSet, on_scores: OnScores = _discard) -> Iterator[Point]:
+def limit_points(evaluation: EvaluationSet, on_scores: OnScores) -> Iterator[Point]:
     """Yield the reference encoder's point on this split, then one oracle point per bonus."""
     width = evaluation.reference_queries.shape[1]
     reference_scores = evaluation.reference_scores
     reference = evaluation.point(reference_scores, kind="reference", value=None, width=width, **NO_TRIAL)
     on_scores(reference, reference_scores)
     yield reference
-    for bonus, (polarity, similarity) in zip(DEFAULT_BONUSES, _oracle_scores(evaluation), strict=True):
+    all_oracle_scores = _oracle_scores(evaluation)
+    for bonus, (polarity, similarity) in zip(DEFAULT_BONUSES, all_oracle_scores, strict=True):
         # The point holds only means, since the oracle is not an encoder and its spread over queries is never needed.
         means = retrieval.Scores(polarity.mean(keepdims=True), similarity.mean(keepdims=True))
         point = evaluation.point(means, kind="oracle", value=bonus, width=None, **NO_TRIAL)
@@ -68,13 +69,13 @@ def _oracle_scores(evaluation: EvaluationSet) -> Float64Array:
     num_queries = len(evaluation.queries)
     all_scores = np.empty((len(DEFAULT_BONUSES), 2, num_queries))
     for start in range(0, num_queries, retrieval.QUERIES_PER_BLOCK):
-        stop = start + retrieval.QUERIES_PER_BLOCK
-        queries = evaluation.reference_queries[start:stop]
-        labels = evaluation.query_labels[start:stop]
+        block = slice(start, start + retrieval.QUERIES_PER_BLOCK)
+        queries = evaluation.reference_queries[block]
+        labels = evaluation.query_labels[block]
         cosines = queries @ evaluation.reference_pool.T
         same_label = labels[:, None] == evaluation.pool_labels
         scores = oracle_scores(cosines, same_label, evaluation.weights)
-        all_scores[:, :, start:stop] = scores.transpose(0, 2, 1)
+        all_scores[:, :, block] = scores.transpose(0, 2, 1)
     return all_scores
 
 
@@ -119,10 +120,11 @@ class Baselines:
             if evaluation.split in splits:
                 for _ in limit_points(evaluation, self.on_scores):
                     pass
-        probes = [point for point in points if point.kind == "probe"]
-        values = sorted({point.value for point in probes if point.value is not None})
-        probe_config = self.config.model_copy(update={"probe": values, "setfit": None, "published": None})
-        for _ in replace(self, config=probe_config, stored=()).points():
+        values = {point.value for point in points if point.kind == "probe" and point.value is not None}
+        changes = {"probe": sorted(values), "setfit": None, "published": None}
+        probe_config = self.config.model_copy(update=changes)
+        probe_baselines = replace(self, config=probe_config, stored=())
+        for _ in probe_baselines.points():
             pass
 
     def _probe(self) -> Iterator[Point]:
@@ -135,19 +137,23 @@ class Baselines:
         if num_classes > probe.MAX_CLASSES:
             self.warn(f"baselines.probe: not scored; {num_classes:,} classes; allowed: at most {probe.MAX_CLASSES:,}")
             return
+        reference_embeddings = self.prepared.reference_embeddings
+        _, dimension = reference_embeddings.shape
+        max_sentences = probe.max_sentences(dimension, num_classes)
         train = sentences.ids("train")
-        max_rows = probe.max_sentences(self.prepared.reference_embeddings.shape[1], num_classes)
-        rows = train[probe.sample(len(train), max_rows, self.seed)]
-        embeddings = np.asarray(self.prepared.reference_embeddings[rows])
-        head = probe.fit(embeddings, np.asarray(sentences.labels[rows]))
+        ids = train[probe.sample(len(train), max_sentences, self.seed)]
+        embeddings = np.asarray(reference_embeddings[ids])
+        labels = np.asarray(sentences.labels[ids])
+        head = probe.fit(embeddings, labels)
         if head is None:
             self.warn("baselines.probe: not scored; every training sentence has the same label")
             return
         if self.calibrate:
             head = self._calibrated(head, num_classes)
-        width = embeddings.shape[1] + len(head.bias)
+        width = dimension + len(head.bias)
         for evaluation in self.evaluations:
-            for value, scores in probe.score(head, evaluation, values).items():
+            scores_by_value = probe.score(head, evaluation, values)
+            for value, scores in scores_by_value.items():
                 point = evaluation.point(scores, kind="probe", value=value, width=width, **NO_TRIAL)
                 self.on_scores(point, scores)
                 yield point
@@ -164,9 +170,7 @@ class Baselines:
 
     def _setfit(self) -> Iterator[Point]:
         config = self.config.setfit
-        if config is None:
-            return
-        if _has_setfit(self.stored, config):
+        if config is None or _has_setfit(self.stored, config):
             return
         label = Path(config.name).name
         encoder_scores = other_encoder.score(config, self.prepared.sentences, self.evaluations)
@@ -231,10 +235,12 @@ class BaselineScores:
 
     def store(self) -> None:
         """Store the added scores, replacing stored scores of the same points."""
-        for split, scores in self._new.items():
-            polarity = np.stack([point_scores.polarity for point_scores in scores.values()])
-            similarity = np.stack([point_scores.similarity for point_scores in scores.values()])
-            packed = PackedScores.pack(list(scores), polarity, similarity)
+        for split, scores_by_name in self._new.items():
+            names = list(scores_by_name)
+            scores_of_points = list(scores_by_name.values())
+            polarity = np.stack([scores.polarity for scores in scores_of_points])
+            similarity = np.stack([scores.similarity for scores in scores_of_points])
+            packed = PackedScores.pack(names, polarity, similarity)
             stored = self._read(split)
             if stored is not None and stored.num_queries == packed.num_queries:
                 packed = join_scores([stored, packed])

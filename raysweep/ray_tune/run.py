@@ -27,6 +27,7 @@ from raysweep.results.account import build_account, sentence
 from raysweep.results.bill import bill_text, build_bill
 from raysweep.results.events import GuardsMeasured
 from raysweep.results.ledger import load_events
+from raysweep.results.query_scores import name_of_point
 from raysweep.results.reader import load
 from raysweep.results.types import Point
 from raysweep.storage import location
@@ -121,11 +122,11 @@ def run(  # noqa: PLR0913 (one argument for each way to start a run)
         if resumed is not None:
             closing.callback(resumed.ledger.close)  # releases the run for other drivers, however this ends
         _check(config, space, display, resumed)
-        older = [load(folder) for folder in warm_start]
+        older_runs = [load(folder) for folder in warm_start]
         plan = _plan(config, space, resumed)
 
         def start(session: Session) -> Sweep:
-            return session.begin(older, place) if resumed is None else session.resume(resumed)
+            return session.begin(older_runs, place) if resumed is None else session.resume(resumed)
 
         return execute(plan, display, log, start)
 
@@ -135,16 +136,17 @@ def prepare_only(config: SweepConfig, space: Space, display: Display) -> str:
     """Build the sweep's artifacts and return the path or URI of the file that :meth:`Prepared.open` reads."""
     limit_gib()  # raises for an invalid limit, now rather than minutes later
     packages.check(packages.needs_of_sweep(config, space))
-    check_writable(config.storage.artifacts_key, config.storage.artifacts_location, display)
+    storage = config.storage
+    check_writable(storage.artifacts_key, storage.artifacts_location, display)
     plan = make_plan(config, space)
     if plan.missing:
         with connected(config.resources, show_workers=False) as capacity:
-            place_name = config.storage.artifacts or config.storage.runs
-            warn_of_local_folders({config.storage.artifacts_key: place_name}, capacity, display)
+            places = {storage.artifacts_key: storage.artifacts or storage.runs}
+            warn_of_local_folders(places, capacity, display)
             prepared = prepare(plan, capacity, display)
     else:
         prepared = prepare(plan, None, display)
-    place = open_folder(config.storage.artifacts_location, display.warn)
+    place = open_folder(storage.artifacts_location, display.warn)
     name = f"{config.name}.prepared.json"
     place.path.mkdir(parents=True, exist_ok=True)
     prepared.save(place.path / name)
@@ -160,14 +162,16 @@ def _check(config: SweepConfig, space: Space, display: Display, resumed: Resumed
         mining = list(packages.needs_of_mining(config, space))
         needs = [need for need in needs if need not in mining]
     packages.check(needs)
-    check_writable("storage.runs", config.storage.runs, display)
-    check_writable(config.storage.artifacts_key, config.storage.artifacts_location, display)
-    opening.check_trackers(config.trackers, config.storage.runs)
+    storage = config.storage
+    check_writable("storage.runs", storage.runs, display)
+    check_writable(storage.artifacts_key, storage.artifacts_location, display)
+    opening.check_trackers(config.trackers, storage.runs)
     if config.guards:
         from raysweep.export import guards
 
         guards.check(config.guards, display.warn)
-    Baselines.check(config.baselines, () if resumed is None else resumed.points)
+    stored = [] if resumed is None else resumed.points
+    Baselines.check(config.baselines, stored)
 
 
 def _plan(config: SweepConfig, space: Space, resumed: Resumed | None) -> Plan:
@@ -256,9 +260,11 @@ def open_session(plan: Plan, capacity: Capacity, display: Display, log: Log | No
     config = plan.config
     max_trials = config.budget.trials + config.replicates.trials
     request = capacity.trials(config.resources)
-    request = replace(request, count=min(request.count, max_trials))  # no more nodes than there is work for
+    count = min(request.count, max_trials)  # no more nodes than there is work for
+    request = replace(request, count=count)
     prepared = prepare(plan, capacity, display)
-    check_room(plan.store.root, [artifact.name for artifact in prepared.artifacts])
+    names = [artifact.name for artifact in prepared.artifacts]
+    check_room(plan.store.root, names)
     # Imported late, since it imports torch.
     from raysweep.ray_tune.workers import WorkbenchSpec, size_trials
 
@@ -300,24 +306,14 @@ def _measure_guards(sweep: Sweep) -> None:
     """Score the front's members with the guards, in this process, unless an earlier session has done so."""
     from raysweep.export.guards import measure
 
-    guards, display = sweep.config.guards, sweep.display
-    digests = {name: guard.files_digest for name, guard in guards.items()}
-    stored = set()
-    for score in load(sweep.run).guards:
-        if score.files == digests.get(score.guard):
-            stored.add((score.trial, score.step, score.kind, score.value, score.guard))
-    missing: dict[Point, list[str]] = {}  # names of guards
-    for point in sweep.kept_front():
-        encoder = point.trial, point.step, *point.key
-        names = [name for name in guards if (*encoder, name) not in stored]
-        if names:
-            missing[point] = names
+    missing = _find_missing_guards(sweep)
     if not missing:
         return
+    display = sweep.display
     num_missing = sum(map(len, missing.values()))
     sweep.begin_stage("guards", num_missing)
     num_done = 0
-    for result in measure(sweep.run, guards, missing):
+    for result in measure(sweep.run, sweep.config.guards, missing):
         if isinstance(result, InputError):
             display.warn(f"guards: {result}")
             continue
@@ -325,6 +321,23 @@ def _measure_guards(sweep: Sweep) -> None:
         num_done += 1
         display.status(f"guards: {num_done} of {num_missing} scores")
     display.line(f"guards: measured {num_done} scores of {len(missing)} front members")
+
+
+def _find_missing_guards(sweep: Sweep) -> dict[Point, list[str]]:
+    """Return the names of the guards that have not scored each member of the front, omitting members with all scores."""
+    guards = sweep.config.guards
+    digests = {name: guard.files_digest for name, guard in guards.items()}
+    stored = set()
+    for score in load(sweep.run).guards:
+        if score.files == digests.get(score.guard):
+            stored.add((score.trial, score.step, score.kind, score.value, score.guard))
+    missing: dict[Point, list[str]] = {}
+    for point in sweep.kept_front():
+        encoder = name_of_point(point)
+        names = [name for name in guards if (*encoder, name) not in stored]
+        if names:
+            missing[point] = names
+    return missing
 
 
 def ending_of(sweep: Sweep) -> Ending:
@@ -345,9 +358,12 @@ def _finish(sweep: Sweep, session: Session | None, ending: Ending) -> None:
     with undisturbed():
         sweep.finish(*ending)
     results = load(sweep.run)
-    sweep.display.line(f"run: {sentence(build_account(results), sweep.scheduler.replicates.trials)}")
+    account = build_account(results)
+    max_replicates = sweep.scheduler.replicates.trials
+    sweep.display.line(f"run: {sentence(account, max_replicates)}")
     if results.nodes:
-        sweep.display.line(f"run: {bill_text(build_bill(results))}")
+        bill = build_bill(results)
+        sweep.display.line(f"run: {bill_text(bill)}")
 
 
 def keep_readings(session: Session, sweep: Sweep) -> None:

@@ -92,21 +92,22 @@ class Session:
         limits: list[Point] = []
         for evaluation in evaluation_sets.values():
             limits += limit_points(evaluation, scores.add)
-        baselines = self._score(self._baselines(evaluation_sets, scores.add))
+        baselines = self._baselines(evaluation_sets, scores.add)
+        baseline_points = self._score(baselines)
         scores.store()
         self._keep_reference_reading(run, evaluation_sets)
-        reference_scores = evaluation_sets["dev"].reference_scores
-        reference = float(reference_scores.polarity.mean()), float(reference_scores.similarity.mean())
+        scores_on_dev = evaluation_sets["dev"].reference_scores
+        reference = float(scores_on_dev.polarity.mean()), float(scores_on_dev.similarity.mean())
         scheduler = make_scheduler(self.config, self.space, reference)
         if older:
-            observed = warm_start.gather(older, self.space, reference)
-            warm_start.write(run, observed)
-            warm_start.apply(scheduler.proposer, observed)
-            log = self.display.line if observed.observations else self.display.warn
-            log(f"search: {observed.summary}")
+            gathered = warm_start.gather(older, self.space, reference)
+            warm_start.write(run, gathered)
+            warm_start.apply(scheduler.proposer, gathered)
+            log = self.display.line if gathered.observations else self.display.warn
+            log(f"search: {gathered.summary}")
         sweep = self._sweep(scheduler, ledger)
         self._record_info(sweep, evaluation_sets)
-        ledger.append(PointsScored(points=(*limits, *baselines)))
+        ledger.append(PointsScored(points=(*limits, *baseline_points)))
         self._announce(scheduler)
         return sweep
 
@@ -131,8 +132,9 @@ class Session:
         baselines = self._baselines(evaluation_sets, scores.add, resumed.points)
         new_points = self._score(baselines)
         # A run stores the per-query scores of these kinds of points, which no trial produces.
-        with_scores = [point for point in resumed.points if point.kind in ("reference", "oracle", "probe")]
-        baselines.score_again(scores.find_missing(with_scores))
+        scored_points = [point for point in resumed.points if point.kind in ("reference", "oracle", "probe")]
+        missing = scores.find_missing(scored_points)
+        baselines.score_again(missing)
         # All checks have passed. The event comes first, so that config.yaml always belongs to a recorded session.
         self._record_info(sweep, evaluation_sets)
         self._write_settings(run)
@@ -194,8 +196,8 @@ class Session:
             seconds[point.kind] += now - began
             began = now
         if points:
-            listed = ", ".join(f"{kind}={spent:.0f} s" for kind, spent in seconds.items())
-            self.display.line(f"run: baselines scored ({listed})")
+            details = ", ".join(f"{kind}={spent:.0f} s" for kind, spent in seconds.items())
+            self.display.line(f"run: baselines scored ({details})")
         return tuple(points)
 
     def _replayed(self, resumed: Resumed, *, adopt: bool) -> Sweep:
@@ -208,9 +210,9 @@ class Session:
         scheduler = make_scheduler(self.config, self.space, resumed.reference, seed_offset=offset)
         sweep = self._sweep(scheduler, resumed.ledger)
         try:
-            observed = warm_start.read(resumed.run)
-            if observed is not None:
-                warm_start.apply(scheduler.proposer, observed)
+            gathered = warm_start.read(resumed.run)
+            if gathered is not None:
+                warm_start.apply(scheduler.proposer, gathered)
             sweep.replay(resumed.events, adopt=adopt)
         except InputError:
             raise
@@ -245,7 +247,8 @@ class Session:
         objective = config.objective
         sources = (config.data.train, config.data.dev, config.data.test)
         names = [shown(source) for source in sources if source]
-        constraints = objective.constraints.model_dump()
+        minimums = objective.constraints.model_dump()
+        constraints = {name: minimum for name, minimum in minimums.items() if minimum}
         info = RunInfo(
             name=config.name,
             version=__version__,
@@ -263,8 +266,8 @@ class Session:
             num_pool={split: len(evaluation.pool) for split, evaluation in evaluation_sets.items()},
             label_names=tuple(self.prepared.sentences.label_names),
             seed=config.seed,
-            constraints={name: minimum for name, minimum in constraints.items() if minimum},
-            guards={name: guard.at_least for name, guard in self.config.guards.items()},
+            constraints=constraints,
+            guards={name: guard.at_least for name, guard in config.guards.items()},
             packages=installed(),
             searched=self.space.searched,
         )
@@ -291,7 +294,8 @@ def _new_run(config: SweepConfig, display: Display) -> Folder:
     for number in range(1, 1000):
         suffix = "" if number == 1 else f"-{number}"
         name = f"{config.name}-{stamp}{suffix}"
-        run = open_folder(location.join(config.storage.runs, name), display.warn)
+        place = location.join(config.storage.runs, name)
+        run = open_folder(place, display.warn)
         with contextlib.suppress(FileExistsError):
             if isinstance(run, BucketFolder):  # another driver may start a run in the same second
                 run.bucket.create("begun", uuid.uuid4().bytes)

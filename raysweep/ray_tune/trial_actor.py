@@ -140,10 +140,10 @@ class TrialActor(tune.Trainable):
         job = job_of(config)
         self.logged_at = time.monotonic()
         self.has_checkpoint = True  # nothing has been computed yet, so nothing can be lost
-        listener = sweep.listener
-        self.heartbeat = None if listener is None else _heartbeat()
-        if self.heartbeat is not None and listener is not None:
-            self.heartbeat.begin(self.trial_id, listener)
+        self.heartbeat: Heartbeat | None = None
+        if sweep.listener is not None:
+            self.heartbeat = _heartbeat()
+            self.heartbeat.begin(self.trial_id, sweep.listener)
             _keep_up_while_storage_waits(self.heartbeat, sweep.run)
         self.results: Iterator[RungResult | RungProgress | ScoredRung]
         if isinstance(job, FrontRung):
@@ -210,7 +210,7 @@ class TrialActor(tune.Trainable):
             return {"progress": json.dumps(dataclasses.asdict(result))}
         self.has_checkpoint = True
         done = result.step == self.task.num_rungs or bool(result.stop)
-        # As text, because Tune flattens and rewrites nested results.
+        # Serialized because Tune flattens and rewrites nested results.
         return {"rung": json.dumps(self.as_event(result), allow_nan=False), "done": done}
 
     def as_event(self, result: RungResult) -> dict[str, Any]:
@@ -269,6 +269,6 @@ class TrialActor(tune.Trainable):
 def _this_node() -> Node:
     """Return this process's node: its type in the cluster file and its resources."""
     node_id = ray.get_runtime_context().get_node_id()
-    present: dict[str, Any] = next((node for node in ray.nodes() if node["NodeID"] == node_id), {})
-    resources = present.get("Resources", {})
-    return Node(node_type(present), resources.get("CPU", 0.0), resources.get("GPU", 0.0))
+    own_node: dict[str, Any] = next((node for node in ray.nodes() if node["NodeID"] == node_id), {})
+    resources = own_node.get("Resources", {})
+    return Node(node_type(own_node), resources.get("CPU", 0.0), resources.get("GPU", 0.0))

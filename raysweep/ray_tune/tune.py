@@ -105,7 +105,8 @@ class TuneSearcher(_NotInSnapshots, Searcher):
             return None if self._sweep.assignments or was_paused else self._rung_to_score()
         number, config = proposal
         run = self._sweep.scheduler.trials[number].run
-        return as_tune_config(Assignment(number, config, run, number in self._sweep.short_of_memory))
+        recomputes = number in self._sweep.short_of_memory
+        return as_tune_config(Assignment(number, config, run, recomputes))
 
     def _rung_to_score(self) -> Any:
         self._sweep.is_over = True
@@ -136,10 +137,13 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
     @_ends_the_sweep()
     @uninterrupted()
     def on_trial_result(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> str:
+        job = job_of(trial.config)
+        assert isinstance(job, Assignment)
         if "progress" in result:
-            leaves = self._sweep.record_progress(_number(trial), RungProgress(**json.loads(result["progress"])))
-            return TrialScheduler.STOP if leaves else TrialScheduler.CONTINUE
-        leaves = self._sweep.record_rung(_number(trial), json.loads(result["rung"]))
+            progress = RungProgress(**json.loads(result["progress"]))
+            leaves = self._sweep.record_progress(job.number, progress)
+        else:
+            leaves = self._sweep.record_rung(job.number, json.loads(result["rung"]))
         return TrialScheduler.STOP if leaves else TrialScheduler.CONTINUE
 
     @_ends_the_sweep()
@@ -150,11 +154,11 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
             self._take_scores(job, result)
             return
         if "rung" in result:  # Tune passes a trial's last result here, not to on_trial_result
-            self._sweep.record_rung(_number(trial), json.loads(result["rung"]))
+            self._sweep.record_rung(job.number, json.loads(result["rung"]))
         if loss := loss_in(result):
-            self._sweep.lose(_number(trial), loss)
+            self._sweep.lose(job.number, loss)
         else:
-            self._sweep.release(_number(trial), failure=result.get("failure"), diverged="diverged" in result)
+            self._sweep.release(job.number, failure=result.get("failure"), diverged="diverged" in result)
 
     def _take_scores(self, rung: FrontRung, result: dict[str, Any]) -> None:
         if loss := loss_in(result):
@@ -167,14 +171,16 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
     @_ends_the_sweep()
     @uninterrupted()
     def on_trial_error(self, tune_controller: Any, trial: TuneTrial) -> None:
-        job, error = job_of(trial.config), self._watch.error_of(trial)
+        job = job_of(trial.config)
+        error = self._watch.error_of(trial)
         if isinstance(job, FrontRung):
             if error.is_raised:
                 self._scores.fail(job, error.exception)
             else:
                 self._scores.lose(job, error.loss)
         elif error.is_raised:
-            self._sweep.release(job.number, failure=error.exception, traceback=error.text[-MAX_TRACEBACK_CHARACTERS:])
+            traceback = error.text[-MAX_TRACEBACK_CHARACTERS:]
+            self._sweep.release(job.number, failure=error.exception, traceback=traceback)
         else:
             self._sweep.lose(job.number, error.loss)
 
@@ -222,15 +228,17 @@ class _Watch(_NotInSnapshots, tune.Callback):
             self._request_handler.serve()
         self._scores.show()
         self._sweep.count_nodes()
-        statuses = {trial.status for trial in trials if trial.status in (TuneTrial.RUNNING, TuneTrial.PENDING)}
-        if statuses == {TuneTrial.PENDING}:
+        statuses = {trial.status for trial in trials}
+        if TuneTrial.PENDING in statuses and TuneTrial.RUNNING not in statuses:
             self._waiting.check(time.monotonic() - self._moved_at)
         else:
             self._moved_at = time.monotonic()
             self._waiting.moved()
+        self._check_silences(trials)
+
+    def _check_silences(self, trials: list[TuneTrial]) -> None:
+        """Check the silence of each running trial, unless its process was just killed."""
         silences = self._heartbeat_watch.silences()
-        if not silences:
-            return
         running = {trial.trial_id: trial for trial in trials if trial.status == TuneTrial.RUNNING}
         for trial_id, silence in silences.items():
             since_kill = time.monotonic() - self._killed_at.get(trial_id, -math.inf)
@@ -261,13 +269,6 @@ class _Watch(_NotInSnapshots, tune.Callback):
         if not silence.record.is_loading or silence.seconds > LOADING_SILENCES * limit:
             return True
         return self._frozen.is_frozen(silence.record)
-
-
-def _number(trial: TuneTrial) -> int:
-    """Return the sweep's number of a Tune trial."""
-    job = job_of(trial.config)
-    assert isinstance(job, Assignment)
-    return job.number
 
 
 @dataclass(frozen=True)

@@ -80,10 +80,12 @@ def size_trials(
     memory = measure_memory(bench, space.largest(), lambda text: display.line(f"search: {text}"))
     packed = request.packed(memory.peak_bytes, memory.total_bytes)
     if resources.max_concurrent_trials:
-        packed = dataclasses.replace(packed, count=min(packed.count, resources.max_concurrent_trials))
+        count = min(packed.count, resources.max_concurrent_trials)
+        packed = dataclasses.replace(packed, count=count)
+    trials_per_gpu = round(1 / packed.gpus)
     display.line(
         f"search: measured GPU memory (per trial={memory.peak_bytes / GIB:.2f} GiB, per GPU={memory.total_bytes / GIB:.1f} "
-        f"GiB, trials per GPU={round(1 / packed.gpus)})"
+        f"GiB, trials per GPU={trials_per_gpu})"
     )
     return packed
 
@@ -114,12 +116,13 @@ def needed_by_trial(prepared: Prepared, space: Space, cache_bytes: int) -> int:
     max_sentences = max(_sentences_per_batch(prepared, trial) for trial in trials)
     is_averaged = any(trial.average_decay is not None for trial in trials)
     bytes_of_averages = encoder.weights_bytes if is_averaged else 0
+    bytes_of_all_outputs = FP32_BYTES * encoder.width * num_tokens
     return bytes_of_averages + trial_bytes(
         encoder.weights_bytes,
         num_layers=encoder.num_layers,
         width=encoder.width,
         tokens_of_batch=round(max_sentences * tokens_per_sentence),
-        cache_bytes=min(cache_bytes, FP32_BYTES * encoder.width * num_tokens),
+        cache_bytes=min(cache_bytes, bytes_of_all_outputs),
     )
 
 
@@ -180,8 +183,9 @@ def keep_scores(run: Folder, split: ScoredSplit, trial: int, step: int, scores: 
     if split == "dev" and run.exists(file):  # a resumed trial repeats its last rung, which counts once
         return
     names = [(trial, step, *key) for key in scores]
-    polarity = np.stack([point_scores.polarity for point_scores in scores.values()])
-    similarity = np.stack([point_scores.similarity for point_scores in scores.values()])
+    scores_of_points = list(scores.values())
+    polarity = np.stack([point_scores.polarity for point_scores in scores_of_points])
+    similarity = np.stack([point_scores.similarity for point_scores in scores_of_points])
     packed = PackedScores.pack(names, polarity, similarity)
     run.keep(file, packed.content())
 
@@ -191,7 +195,8 @@ def score_on_test(bench: Workbench, run: Folder, rung: FrontRung) -> ScoredRung:
 
     The per-query scores and retrieved sentences of the rung's own points are stored in the run's folder.
     """
-    name = point_folder(rung.trial, rung.step)
+    trial, step = rung.trial, rung.step
+    name = point_folder(trial, step)
     weights, head = read_point(run.fetch(name))
     bench.reset(weights, head)
     encoded = bench.encode(bench.test)
@@ -199,10 +204,10 @@ def score_on_test(bench: Workbench, run: Folder, rung: FrontRung) -> ScoredRung:
     labeled_keys = wanted_labeled(bench.evaluation.points, has_head=head is not None)
     labeled = bench.measure(bench.test, labeled_keys, encoded)
     run.let_go(name)
-    keep_scores(run, "test", rung.trial, rung.step, scores)
+    keep_scores(run, "test", trial, step, scores)
     scores_by_name: dict[PointName, Scores] = {}
     for key, point_scores in scores.items():
-        scores_by_name[rung.trial, rung.step, *key] = point_scores
+        scores_by_name[trial, step, *key] = point_scores
     reading = bench.test.reading(scores_by_name)
     run.keep(f"{name}/{reading_file('test')}", reading.content())
     calibration = bench.calibration(bench.test, encoded)
