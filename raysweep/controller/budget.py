@@ -59,8 +59,13 @@ class CostTracker:
             shares.append(self.cpus / node.cpus)
         if node.gpus:
             shares.append(self.gpus / node.gpus)
-        money = hours * price * min(1.0, max(shares, default=1.0))
-        cost = Cost(seconds, seconds * self.cpus, seconds * self.gpus, money)
+        share = min(1.0, max(shares, default=1.0))
+        cost = Cost(
+            seconds=seconds,
+            cpu_seconds=seconds * self.cpus,
+            gpu_seconds=seconds * self.gpus,
+            money=hours * price * share,
+        )
         self.trials.setdefault(trial, Cost()).add(cost)
         self.total.add(cost)
 

@@ -9,6 +9,7 @@ from typing import Any
 from raysweep.controller.failures import Blame, Failures, Loss
 from raysweep.controller.sweep import Sweep
 from raysweep.results.events import PointsScored
+from raysweep.results.query_scores import name_of_point
 from raysweep.results.types import Calibration, Point, PointKey
 
 
@@ -34,10 +35,10 @@ class ScoredRung:
 
     def event(self, rung: FrontRung) -> PointsScored:
         """Return the ledger event for these scores."""
-        where: dict[str, Any] = {"trial": rung.trial, "step": rung.step}
-        points = tuple(Point(**where, **values) for values in self.points)
-        labeled = tuple(Point(**where, **values) for values in self.labeled)
-        calibration = None if self.calibration is None else Calibration(**where, **self.calibration)
+        identity: dict[str, Any] = {"trial": rung.trial, "step": rung.step}
+        points = tuple(Point(**identity, **values) for values in self.points)
+        labeled = tuple(Point(**identity, **values) for values in self.labeled)
+        calibration = None if self.calibration is None else Calibration(**identity, **self.calibration)
         return PointsScored(points=points, calibration=calibration, labeled=labeled or None)
 
 
@@ -71,7 +72,8 @@ class FrontScores:
         """Return the next rung to score, or None if all are assigned or the requested number of workers is busy."""
         if self._began is None:
             self._began = time.monotonic()
-            self._waiting.extend(_untested(self._sweep) if self._has_test else ())
+            if self._has_test:
+                self._waiting.extend(_untested(self._sweep))
             self._num_rungs = len(self._waiting)
             if self._num_rungs:
                 self._sweep.begin_stage("test", self._num_rungs)
@@ -118,10 +120,10 @@ def _untested(sweep: Sweep) -> list[FrontRung]:
     """Return the rungs of the front with points that no earlier session scored on the test split."""
     rungs: dict[tuple[int, int], FrontRung] = {}
     for point in sweep.kept_front():
+        if name_of_point(point) in sweep.tested:
+            continue
         trial, step = point.trial, point.step
         assert trial is not None and step is not None
-        if (trial, step, *point.key) in sweep.tested:
-            continue
         rung = rungs.setdefault((trial, step), FrontRung(trial, step))
         rung.keys.append(point.key)
     return list(rungs.values())

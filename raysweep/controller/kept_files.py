@@ -1,4 +1,4 @@
-"""Storage of what a run keeps: the weights of the front's members within a size limit, and per-query scores.
+"""Cleanup of a run's weights and per-query scores: weights stay for the front's members, up to a size limit.
 
 Scores are kept for points near the front and for the other runs of their configurations. Workers store one file per rung
 before they report the rung. A rung's file is removed once all its points are dropped; at the end of a session, the
@@ -34,7 +34,7 @@ from raysweep.results.query_scores import (
 )
 from raysweep.results.types import Point, ScoredSplit
 from raysweep.storage import location
-from raysweep.storage.folder import Folder, as_folder
+from raysweep.storage.folder import Folder
 
 POINTS = "points"
 CHECKPOINTS = "checkpoints"
@@ -54,8 +54,8 @@ class WeightStore:
     ``limit`` bounds the total size in bytes of the weights and the run's other files, which callers pass as ``others``.
     """
 
-    def __init__(self, run: Path | Folder, limit: int) -> None:
-        self._run = as_folder(run)
+    def __init__(self, run: Folder, limit: int) -> None:
+        self._run = run
         self._limit = limit
         self._sizes: dict[str, int] = {}  # bytes, keyed by folder
 
@@ -75,17 +75,18 @@ class WeightStore:
         for name in candidates - needed:
             self._run.remove(f"{POINTS}/{name}")
 
-    def is_full(self, front: Sequence[Point], others: int = 0) -> bool:
+    def is_full(self, front: Sequence[Point], others: int) -> bool:
         """Return whether the front's weights and ``others`` exceed the limit."""
         return self._num_bytes(self._stored_folders(front)) + others > self._limit
 
-    def shrink(self, front: Sequence[Point], others: int = 0) -> list[Point]:
+    def shrink(self, front: Sequence[Point], others: int) -> list[Point]:
         """Remove weights, those that cost the front the least hypervolume first, until the limit is met.
 
         The weights of one rung always stay. Returns one point per rung whose weights were removed.
         """
         stored = self._stored_folders(front)
-        if len(stored) < 2 or self._num_bytes(stored) + others <= self._limit:
+        max_bytes = self._limit - others
+        if len(stored) < 2 or self._num_bytes(stored) <= max_bytes:
             return []
         full_area = _hypervolume(front)
         losses = {}  # hypervolume that the front loses without a folder's points
@@ -95,11 +96,12 @@ class WeightStore:
         cheapest_first = sorted(stored, key=lambda name: (losses[name], name))
         removed = []
         for name in cheapest_first[:-1]:
-            if self._num_bytes(stored) + others <= self._limit:
+            if self._num_bytes(stored) <= max_bytes:
                 break
             self._run.remove(f"{POINTS}/{name}")
             stored.remove(name)
-            removed.append(next(point for point in front if _folder_name(point) == name))
+            points = (point for point in front if _folder_name(point) == name)
+            removed.append(next(points))
         return removed
 
     def checkpoint_bytes(self, trials: Collection[int]) -> int:
@@ -135,7 +137,7 @@ class _RungScores:
     """The number of points stored for a rung and the names of the points that are kept."""
 
     num_stored: int = 0
-    kept: set[PointName] = field(default_factory=set)
+    names: set[PointName] = field(default_factory=set)
 
 
 class KeptScores:
@@ -182,7 +184,7 @@ class KeptScores:
             self._near[name] = polarity, similarity
             rung = self._rungs.setdefault(_rung_of(name), _RungScores())
             rung.num_stored += 1
-            rung.kept.add(name)
+            rung.names.add(name)
 
     def _drop_far(self, new: Sequence[Point], front: Sequence[Point]) -> list[Rung]:
         """Forget the points far from the front, and return the rungs without a remaining point.
@@ -190,9 +192,11 @@ class KeptScores:
         Points other than ``new`` were near the last front, so they are compared again only if the front changed.
         """
         pairs = [(point.polarity, point.similarity) for point in front]
-        names = list(self._near) if pairs != self._front else [name_of_point(point) for point in new]
+        has_changed = pairs != self._front
         self._front = pairs
-        is_far = dominated_by([self._near[name] for name in names], pairs)
+        names = list(self._near) if has_changed else [name_of_point(point) for point in new]
+        raised = [self._near[name] for name in names]
+        is_far = dominated_by(raised, pairs)
         far = [names[position] for position in np.flatnonzero(is_far)]
         for name in far:
             del self._near[name]
@@ -201,9 +205,9 @@ class KeptScores:
         emptied = []
         for name in set(candidates) - self._repeats:
             rung = _rung_of(name)
-            kept = self._rungs[rung].kept
-            kept.remove(name)
-            if not kept:
+            names_of_rung = self._rungs[rung].names
+            names_of_rung.remove(name)
+            if not names_of_rung:
                 del self._rungs[rung]
                 emptied.append(rung)
         return emptied
@@ -218,8 +222,8 @@ class KeptScores:
         """Remove the files of rungs without kept points, including rungs that were never reported."""
         needed = {location.base_name(rung_file("dev", trial, step)) for trial, step in self._rungs}
         for split in _SPLITS:
-            files = self._files(split)
-            self._remove(split, [file for file in files if not _is_part(file) and file not in needed])
+            unneeded = [file for file in self._files(split) if not _is_part(file) and file not in needed]
+            self._remove(split, unneeded)
 
     def pack(self, warn: Callable[[str], None]) -> None:
         """Pack the kept scores into a few files. If the process is killed here, duplicates remain but count once."""

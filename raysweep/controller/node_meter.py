@@ -27,9 +27,10 @@ class NodeMeter:
             now = time.monotonic()
             seconds = 0.0 if self._seen_at is None else now - self._seen_at
             self._seen_at = now
-            for counts, sums in ((self._up, self._up_seconds), (self._booting, self._boot_seconds)):
-                for node_type, count in counts.items():
-                    sums[node_type] += count * seconds
+            for node_type, count in self._up.items():
+                self._up_seconds[node_type] += count * seconds
+            for node_type, count in self._booting.items():
+                self._boot_seconds[node_type] += count * seconds
             self._up, self._booting = up, booting
 
     def take(self) -> tuple[NodeTime, ...]:
@@ -38,8 +39,10 @@ class NodeMeter:
             types = sorted({*self._up_seconds, *self._boot_seconds})
             times = []
             for node_type in types:
+                boot_seconds = self._boot_seconds[node_type]
+                up_seconds = self._up_seconds[node_type]
                 price = self._budget.price_per_hour(node_type)
-                times.append(NodeTime(node_type, self._boot_seconds[node_type], self._up_seconds[node_type], price))
+                times.append(NodeTime(node_type, boot_seconds, up_seconds, price))
             self._up_seconds.clear()
             self._boot_seconds.clear()
         return tuple(times)

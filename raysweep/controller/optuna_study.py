@@ -33,7 +33,8 @@ class StudyFile:
         path.unlink(missing_ok=True)
         path.with_suffix(".journal.lock").unlink(missing_ok=True)  # left by a killed driver
         self._proposer = proposer
-        self._storage = optuna.storages.JournalStorage(JournalFileBackend(str(path)))
+        backend = JournalFileBackend(str(path))
+        self._storage = optuna.storages.JournalStorage(backend)
         self._study = optuna.create_study(
             study_name=name, directions=["maximize" for _ in proposer.names], storage=self._storage
         )
@@ -57,12 +58,14 @@ class StudyFile:
         if len(self._proposer.names) == 1:
             (value,) = self._proposer.values(trial.front)
             stored.report(value, examples_seen)
-        polarity, similarity = objective.best_point(trial.front)
-        best_point = {"P": round(100 * polarity, 2), "S": round(100 * similarity, 2)}
-        stored.set_user_attr("best point", best_point)
+        best_point = objective.best_point(trial.front)
+        polarity, similarity = best_point
+        percentages = {"P": round(100 * polarity, 2), "S": round(100 * similarity, 2)}
+        stored.set_user_attr("best point", percentages)
         stored.set_user_attr("examples seen", examples_seen)
-        if missed := shortfalls(objective, (polarity, similarity)):
-            self._set_constraints(number, missed)
+        missed_by = shortfalls(objective, best_point)
+        if missed_by:
+            self._set_constraints(number, missed_by)
 
     def end(self, number: int, status: TrialStatus, reason: str, front: tuple[Pair, ...]) -> None:
         """Set the final state of a trial."""
@@ -71,14 +74,14 @@ class StudyFile:
         values = self._proposer.values(front) if is_complete else None
         self._study.tell(number, values, OPTUNA_STATES[status])
 
-    def _set_constraints(self, number: int, missed: dict[str, float]) -> None:
+    def _set_constraints(self, number: int, missed_by: dict[str, float]) -> None:
         """Store the amounts by which a trial's best point violates the constraints, replacing earlier values.
 
         The values are a list, Optuna's format from before constraints had names. Optuna still reads it, and
         optuna-dashboard reads nothing else.
         """
-        self._storage.set_trial_system_attr(self._trial_id(number), "constraints", list(missed.values()))
-        self._trial(number).set_user_attr("constraints on", list(missed))
+        self._storage.set_trial_system_attr(self._trial_id(number), "constraints", list(missed_by.values()))
+        self._trial(number).set_user_attr("constraints on", list(missed_by))
 
     def _trial(self, number: int) -> Trial:
         return Trial(self._study, self._trial_id(number))

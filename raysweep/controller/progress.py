@@ -26,7 +26,7 @@ from raysweep.results.events import (
     TrialResumed,
     TrialStarted,
 )
-from raysweep.results.query_scores import PointName
+from raysweep.results.query_scores import PointName, name_of_point
 from raysweep.results.types import Point, TrialStatus
 from raysweep.results.views import front_points
 from raysweep.search.scheduler import Scheduler, TrialState
@@ -90,21 +90,25 @@ class Progress:
         """Report a rung to the scheduler, and return the reason to pause the trial, or None."""
         pairs = [(point.polarity, point.similarity) for point in rung.points]
         names: list[Hashable] = [(point.step, *point.key) for point in rung.points]
-        budgets_ahead: list[int] = []  # examples seen at each remaining rung
-        if not rung.stop:
-            examples_per_rung = self.configs[rung.trial].examples_per_rung
-            num_rungs = self.num_rungs[rung.trial]
-            steps_ahead = range(rung.step + 1, num_rungs + 1)
-            budgets_ahead = [step * examples_per_rung for step in steps_ahead]
+        budgets_ahead = self._budgets_ahead(rung)
         return self._scheduler.rung(rung.trial, rung.examples_seen, pairs, budgets_ahead, names, rung.may_begin)
+
+    def _budgets_ahead(self, rung: RungFinished) -> list[int]:
+        """Return the examples seen at each remaining rung of a trial; empty if its own rule stops it."""
+        if rung.stop:
+            return []
+        examples_per_rung = self.configs[rung.trial].examples_per_rung
+        num_rungs = self.num_rungs[rung.trial]
+        steps_ahead = range(rung.step + 1, num_rungs + 1)
+        return [step * examples_per_rung for step in steps_ahead]
 
     def _verdict_at_last_rung(self, number: int) -> Verdict:
         num_rungs = self.num_rungs[number]
         if num_rungs < self._budget.rungs_of(self.configs[number].examples_per_rung):
             original = self._scheduler.trials[number].replicate_of
             return Verdict(TrialStatus.STOPPED, f"reached the last rung of trial {original}, which it repeats")
-        done = "its only rung is done" if num_rungs == 1 else f"all {num_rungs} rungs are done"
-        return Verdict(TrialStatus.COMPLETED, done)
+        reason = "its only rung is done" if num_rungs == 1 else f"all {num_rungs} rungs are done"
+        return Verdict(TrialStatus.COMPLETED, reason)
 
     def pause(self, number: int, reason: str) -> None:
         """Record that a trial is paused."""
@@ -166,7 +170,7 @@ class LedgerReplay:
                 self.unfinished.setdefault(event.trial, None)
             case PointsScored():
                 tested = [point for point in event.points if point.split == "test"]
-                self._progress.tested |= {(point.trial, point.step, *point.key) for point in tested}
+                self._progress.tested.update(map(name_of_point, tested))
             case SweepSteered():
                 self.steering.take(event)
                 if event.config is not None:

@@ -66,14 +66,19 @@ class ReadingsWriter:
     def _retrieved(self, front: Sequence[Point]) -> dict[PointName, Retrieved]:
         """Return the retrieved sentences of the reference and the front that are known."""
         retrieved = self._stored_before() | self._read(REFERENCE_FILE)
-        for folder in sorted({_folder_of(point) for point in front}):
+        folders = {_folder_of(point) for point in front}
+        for folder in sorted(folders):
             retrieved |= self._read(f"{folder}/{reading_file(self.split)}")
         if REFERENCE not in retrieved:
             return {}
         _, k = retrieved[REFERENCE].ids.shape
         shape = len(self._query_ids), k
-        names = [REFERENCE, *(name_of_point(point) for point in front)]
-        return {name: retrieved[name] for name in names if name in retrieved and retrieved[name].ids.shape == shape}
+        of_front: dict[PointName, Retrieved] = {}
+        for name in (REFERENCE, *map(name_of_point, front)):
+            sentences = retrieved.get(name)
+            if sentences is not None and sentences.ids.shape == shape:
+                of_front[name] = sentences
+        return of_front
 
     def _stored_before(self) -> dict[PointName, Retrieved]:
         """Return the readings of earlier sessions, since the weights of some points may have been removed."""
@@ -104,9 +109,11 @@ class ReadingsWriter:
     def _readings(self, retrieved: Mapping[PointName, Retrieved]) -> Readings:
         sentences = self.prepared.sentences
         query_ids = self._query_ids
-        ids = np.stack([sentences_of_point.ids for sentences_of_point in retrieved.values()])
+        ids_of_points = [sentences_of_point.ids for sentences_of_point in retrieved.values()]
+        ids = np.stack(ids_of_points)
         distinct = np.unique(ids)
         labels = np.asarray(sentences.labels[distinct])
+        labels_by_id = dict(zip(distinct.tolist(), labels.tolist(), strict=True))
         shown = most_different(ids, self.seed)
         texts: dict[int, str] = {}
         if self.with_texts:
@@ -118,7 +125,7 @@ class ReadingsWriter:
             query_ids=query_ids,
             query_labels=np.asarray(sentences.labels[query_ids]),
             retrieved=retrieved,
-            labels=dict(zip(distinct.tolist(), labels.tolist(), strict=True)),
+            labels=labels_by_id,
             texts=texts,
             shown=tuple(shown),
         )
@@ -130,10 +137,12 @@ def most_different(ids: npt.NDArray[np.integer], seed: int) -> list[int]:
     ``ids`` has the shape (points, queries, k). Ties are broken at random, using ``seed``.
     """
     num_points, num_queries, k = ids.shape
-    by_query = np.sort(ids.transpose(1, 0, 2).reshape(num_queries, num_points * k), axis=1)
-    num_distinct = 1 + (np.diff(by_query, axis=1) != 0).sum(axis=1)
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=_SHOWN))
-    order = np.lexsort((rng.random(num_queries), -num_distinct))
+    ids_by_query = ids.transpose(1, 0, 2).reshape(num_queries, num_points * k)
+    sorted_ids = np.sort(ids_by_query, axis=1)
+    num_distinct = 1 + np.count_nonzero(np.diff(sorted_ids, axis=1), axis=1)
+    seeds = np.random.SeedSequence(seed, spawn_key=_SHOWN)
+    tie_breakers = np.random.default_rng(seeds).random(num_queries)
+    order = np.lexsort((tie_breakers, -num_distinct))
     shown: list[int] = order[:MAX_SHOWN].tolist()
     return shown
 
@@ -143,14 +152,15 @@ def _read_texts(
 ) -> tuple[dict[int, str], int]:
     """Return the texts of as many queries as fit, at least one, and the number of these queries."""
     texts: dict[int, str] = {}
-    num_bytes = num_queries = 0
+    num_bytes = 0
+    num_queries = 0
     for ids in ids_by_query:
         texts_of_query = dict(zip(ids.tolist(), read_texts(ids), strict=True))
-        new = {number: text for number, text in texts_of_query.items() if number not in texts}
-        num_bytes += sum(len(text.encode()) for text in new.values())
+        new_texts = {number: text for number, text in texts_of_query.items() if number not in texts}
+        num_bytes += sum(len(text.encode()) for text in new_texts.values())
         if num_queries and num_bytes > MAX_TEXT_BYTES:
             break
-        texts |= new
+        texts |= new_texts
         num_queries += 1
     return texts, num_queries
 

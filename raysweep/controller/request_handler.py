@@ -35,6 +35,7 @@ class RequestHandler:
                 self._serve(queued)
 
     def _serve(self, queued: QueuedRequest) -> None:
+        identity = queued.identity
         try:
             if queued.problem is not None:
                 raise InputError(queued.problem)
@@ -42,26 +43,26 @@ class RequestHandler:
         except InputError as error:
             self._reject(queued, str(error))
             return
-        answer = self._decision(queued.identity, lambda: self._act(queued.identity, request))
-        self._answered(queued.identity, lambda: self._queue.answer(queued.identity, answer))
+        answer = self._decide(identity, lambda: self._act(identity, request))
+        self._store_answer(identity, lambda: self._queue.answer(identity, answer))
 
     def _reject(self, queued: QueuedRequest, problem: str) -> None:
         """Reject an invalid request and set it aside."""
         text = escape_line(f"the request {problem}")
-        self._decision(queued.identity, lambda: Answer(accepted=False, text=text))
-        self._answered(queued.identity, lambda: self._queue.reject(queued, text))
+        self._decide(queued.identity, lambda: Answer(accepted=False, text=text))
+        self._store_answer(queued.identity, lambda: self._queue.reject(queued, text))
 
-    def _decision(self, identity: str, decide: Callable[[], Answer]) -> Answer:
+    def _decide(self, identity: str, decide: Callable[[], Answer]) -> Answer:
         """Return the answer to a request, which is decided and printed only once."""
         if identity not in self._decided:
             self._decided[identity] = decide()
-            self._tell(self._decided[identity])
+            self._print(self._decided[identity])
         return self._decided[identity]
 
-    def _answered(self, identity: str, answer: Callable[[], None]) -> None:
+    def _store_answer(self, identity: str, store: Callable[[], None]) -> None:
         """Store an answer. If storage fails, the request is found again and answered without being executed again."""
         try:
-            answer()
+            store()
         except (OSError, InputError) as error:
             if not self._has_warned:
                 self._has_warned = True
@@ -70,7 +71,7 @@ class RequestHandler:
         self._served.add(identity)
         self._decided.pop(identity, None)
 
-    def _tell(self, answer: Answer) -> None:
+    def _print(self, answer: Answer) -> None:
         outcome = "" if answer.accepted else "rejected: "
         self._sweep.display.line(f"control: {outcome}{answer.text}")
 

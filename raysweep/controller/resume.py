@@ -51,18 +51,18 @@ READ_BY_TRIALS = {
 class Resumed:
     """A run's folder, locked by this process, with the events of its ledger.
 
-    ``say`` is called with a message while another process holds the run; ``take_over`` takes the run from that process.
+    ``report`` is called with a message while another process holds the run; ``take_over`` takes the run from that process.
     """
 
     place: Path | Folder
-    say: Callable[[str], None] = print
+    report: Callable[[str], None] = print
     take_over: bool = False
-    space_grew: bool = False
+    space_grew: bool = field(default=False, init=False)
     ledger: Ledger = field(init=False)
     events: list[Event] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.ledger = Ledger(self.place, self.say, self.take_over)
+        self.ledger = Ledger(self.place, self.report, self.take_over)
         self._check_files()
         check_links(self.run)
         self.events = self.ledger.open()
@@ -159,7 +159,8 @@ def check_links(run: Folder) -> None:
         for name in (*folders, *files):
             path = Path(parent, name)
             if path.is_symlink():
-                if not (path.parent == run.path and name.startswith(STUDY_LOCK)):
+                is_study_lock = path.parent == run.path and name.startswith(STUDY_LOCK)
+                if not is_study_lock:
                     raise InputError(f"{path}: is a symbolic link; allowed in a run: files and folders")
             elif path.exists() and not (path.is_dir() or path.is_file()):
                 raise InputError(f"{path}: is neither a file nor a folder; allowed in a run: files and folders")
@@ -194,16 +195,19 @@ def _stored_rungs(run: Folder, examples_per_rung: Mapping[int, int]) -> Iterator
         if match is None:
             continue
         trial = int(match["trial"])
-        num_examples = int(match["examples"])
-        rung = num_examples // examples_per_rung.get(trial, num_examples + 1)
-        yield trial, rung, location.join(run.location, checkpoint_folder(trial))
+        rung = 0  # if the trial is unknown
+        if trial in examples_per_rung:
+            rung = int(match["examples"]) // examples_per_rung[trial]
+        folder = location.join(run.location, checkpoint_folder(trial))
+        yield trial, rung, folder
     for name in sorted(run.names("points")):
         match = _POINT.fullmatch(name)
         if match is None:
             continue
         trial = int(match["trial"])
         rung = int(match["rung"])
-        yield trial, rung, location.join(run.location, point_folder(trial, rung))
+        folder = location.join(run.location, point_folder(trial, rung))
+        yield trial, rung, folder
 
 
 def has_begun(events: Iterable[Event]) -> bool:
@@ -238,10 +242,10 @@ def read_state(place: str) -> RunState:
 def check_changes(before: SweepConfig, after: SweepConfig, run: str) -> None:
     """Raise ``InputError`` with the list of settings, except the space, that differ but may not change."""
     differences = _differences(before.model_dump(mode="json"), after.model_dump(mode="json"))
-    wrong = [f"{key} was {old!r} and is {new!r}" for key, old, new in differences if not _may_change(key)]
-    if wrong:
+    forbidden = [f"{key} was {old!r} and is {new!r}" for key, old, new in differences if not _may_change(key)]
+    if forbidden:
         raise InputError(
-            f"{run}: cannot be resumed with another configuration: {'; '.join(wrong)}; allowed to change: "
+            f"{run}: cannot be resumed with another configuration: {'; '.join(forbidden)}; allowed to change: "
             f"{', '.join(CHANGEABLE)}, and additions to the space"
         )
 
@@ -284,11 +288,13 @@ def _narrowed(old: Parameter, new: Parameter, name: str) -> Iterator[str]:
         case Choices(), Choices():
             yield from _missing_options(old, new, name)
         case Choices(), Range():
-            yield from (f"{name} lacks {option}" for option in old.options if not _allows(new, option))
+            missing = [option for option in old.options if not _allows(new, option)]
+            yield from (f"{name} lacks {option}" for option in missing)
         case Choices(), Fixed():
             yield f"{name} was a choice"
         case Range(), Range():
-            if old.low < new.low or old.high > new.high or old.integer != new.integer:
+            is_narrower = old.low < new.low or old.high > new.high
+            if is_narrower or old.integer != new.integer:
                 yield f"{name} was {old.low:g} to {old.high:g} and is {new.low:g} to {new.high:g}"
         case Range(), _:
             yield f"{name} was a range"
@@ -320,13 +326,13 @@ def load_resumed(
     place: Path | Folder,
     space: Path | None = None,
     overrides: Iterable[Override] = (),
-    say: Callable[[str], None] = print,
+    report: Callable[[str], None] = print,
     *,
     take_over: bool = False,
 ) -> tuple[LoadedSweep, Resumed]:
     """Lock a run for this process, and return its sweep and the state to resume from.
 
-    The settings come from the file ``space``, by default the run's own, with ``overrides`` applied. ``say`` and
+    The settings come from the file ``space``, by default the run's own, with ``overrides`` applied. ``report`` and
     ``take_over`` are as in :class:`Resumed`. If the run was moved, its artifacts are looked up next to it.
 
     Raises:
@@ -335,28 +341,27 @@ def load_resumed(
     run = as_folder(place)
     if isinstance(run, LocalFolder):  # the path may contain a link
         run = LocalFolder(run.path.resolve())
-    resumed = Resumed(run, say, take_over)
+    resumed = Resumed(run, report, take_over)
     try:
-        return _changed(resumed, space, overrides), resumed
+        return _changed(resumed, space, list(overrides)), resumed
     except BaseException:
         resumed.ledger.close()
         raise
 
 
-def _changed(resumed: Resumed, space: Path | None, overrides: Iterable[Override]) -> LoadedSweep:
+def _changed(resumed: Resumed, space: Path | None, overrides: Sequence[Override]) -> LoadedSweep:
     """Return the run's sweep with the changes. Raise ``InputError`` if one of them is not allowed."""
     own_file = resumed.folder / "config.yaml"
-    own_overrides = list(overrides)
     before = load_sweep(own_file)
-    after = load_sweep(
-        space or own_file, [*_override_runs(before.config, resumed.location, own_overrides), *own_overrides]
-    )
+    override_of_runs = _override_runs(before.config, resumed.location, overrides)
+    after = load_sweep(space or own_file, [*override_of_runs, *overrides])
     check_changes(before.config, after.config, resumed.location)
-    if after.config.budget.trials < resumed.num_begun:
-        num_begun = resumed.num_begun
-        reason = f"is {after.config.budget.trials}, but {num_begun} trials have started; allowed: at least {num_begun}"
+    num_trials = after.config.budget.trials
+    num_begun = resumed.num_begun
+    if num_trials < num_begun:
+        reason = f"is {num_trials}, but {num_begun} trials have started; allowed: at least {num_begun}"
         raise after.document.error(("budget", "trials"), reason)
-    if space is None and "sampler" not in dict(own_overrides):
+    if space is None and "sampler" not in dict(overrides):
         _check_own_sampler(after.config.sampler, resumed.location)
     check_sampler(after)
     resumed.space_grew = after.config.space != before.config.space

@@ -34,13 +34,14 @@ class SweepStatus:
     @property
     def text(self) -> str:
         """Return the status line: counts of trials, the best point, the size of the front, and the time left."""
-        paused = "paused, " if self.is_paused else ""
-        begun = f"{self.num_begun} of {self.num_trials} trials begun"
+        counts = ["paused"] if self.is_paused else []
+        counts.append(f"{self.num_begun} of {self.num_trials} trials begun")
         if self.num_replicates:
-            begun += f", {self.num_replicates} of at most {self.max_replicates} replicates"
-        shown = [status for status, count in self.counts.items() if count or status == TrialStatus.RUNNING]
-        counts = ", ".join(f"{self.counts[status]} {status}" for status in shown)
-        parts = [f"search: {paused}{begun}, {counts}"]
+            counts.append(f"{self.num_replicates} of at most {self.max_replicates} replicates")
+        for status, count in self.counts.items():
+            if count or status == TrialStatus.RUNNING:
+                counts.append(f"{count} {status}")
+        parts = [f"search: {', '.join(counts)}"]
         if self.max_workers is not None:
             parts.append(f"at most {self.max_workers} at a time")
         if self.best is not None:
@@ -82,7 +83,8 @@ def describe_progress(underway: Sequence[RungProgress]) -> str:
     examples_per_second = sum(rung.examples_per_second for rung in underway)
     digits = 0 if examples_per_second >= 10 else 1
     pace = f"{examples_per_second:,.{digits}f} examples/s"
-    time_left = duration(min(rung.seconds_left for rung in underway))
+    seconds_left = min(rung.seconds_left for rung in underway)
+    time_left = duration(seconds_left)
     if len(underway) > 1:
         return f"{len(underway)} rungs under way, {pace}, the first done in {time_left}"
     (rung,) = underway

@@ -86,17 +86,18 @@ class Sweep:
     is_over: bool = False  # True once the search is over and the front is being scored
 
     def __post_init__(self) -> None:
-        self.progress = Progress(self.config.budget, self.scheduler, self.study)
-        max_bytes = int(self.config.storage.max_gib * 2**30)
+        config = self.config
+        self.progress = Progress(config.budget, self.scheduler, self.study)
+        max_bytes = int(config.storage.max_gib * 2**30)
         self._weights = WeightStore(self.run, max_bytes)
         self._scores = KeptScores(self.run, self.num_queries)
-        self._failures = Failures(self.config.resources)
+        self._failures = Failures(config.resources)
         self._slowest_rung_seconds = 0.0  # of this session
         self.short_of_memory: set[int] = set()  # trials that ran out of memory in this session
         self._num_defects = 0  # trials that failed in this session, except diverged ones
         self._started_at = time.monotonic()  # as if all sessions had run without a break
         self._stopped_at: float | None = None  # when the sweep's clock was stopped, on the monotonic clock
-        self.meter = NodeMeter(self.config.budget)  # fed by the code that connects to a cluster
+        self.meter = NodeMeter(config.budget)  # fed by the code that connects to a cluster
         self._nodes_counted_at = time.monotonic()
         self._interrupted: deque[int] = deque()  # trials cut off by a budget or a crash, which are resumed first
 
@@ -104,11 +105,6 @@ class Sweep:
     def run(self) -> Folder:
         """Return the run's folder, local or in a bucket."""
         return self.ledger.run
-
-    @property
-    def folder(self) -> Path:
-        """Return the local path of the run's files."""
-        return self.run.path
 
     @property
     def seconds(self) -> float:
@@ -229,8 +225,10 @@ class Sweep:
             reason = f"its checkpoint resumes at rung {step}, but the ledger ends at its rung {steps_done}"
             assignment.verdict = Verdict(TrialStatus.FAILED, reason)
             return True
-        for point in (*rung["points"], *rung.get("labeled", ())):
-            if problem := point_problem(point):
+        points = [*rung["points"], *rung.get("labeled", ())]
+        for point in points:
+            problem = point_problem(point)
+            if problem is not None:
                 assignment.verdict = Verdict(TrialStatus.FAILED, f"rung {step}: {problem}")
                 return True
         event = RungFinished.from_json({**rung, "trial": number})
@@ -281,25 +279,29 @@ class Sweep:
 
     def _take_rung(self, rung: RungFinished) -> Verdict | None:
         """Write a rung to the ledger, record it and return the verdict on its trial."""
-        self._failures.forget(rung.trial)
-        assignment = self.assignments[rung.trial]
+        number = rung.trial
+        self._failures.forget(number)
+        assignment = self.assignments[number]
         now = self.seconds
         if assignment.rung_began is not None:
-            self._slowest_rung_seconds = max(self._slowest_rung_seconds, now - assignment.rung_began)
+            rung_seconds = now - assignment.rung_began
+            self._slowest_rung_seconds = max(self._slowest_rung_seconds, rung_seconds)
         assignment.rung_began = now
         if rung.node is not None:
             assignment.node = self.costs.last_node = rung.node
-            if warning := self.costs.price_warning(rung.node):
+            warning = self.costs.price_warning(rung.node)
+            if warning is not None:
                 self.display.warn(warning)
-        self._pay(rung.trial)
-        cost = self.costs.trial_cost(rung.trial)
+        self._pay(number)
+        cost = self.costs.trial_cost(number)
         rung = replace(rung, may_begin=self.scheduler.can_start, cost=cost)
         self._log(rung)
         front_before = self.front
         verdict = self.progress.record(rung)
-        original = self.scheduler.trials[rung.trial].replicate_of
+        original = self.scheduler.trials[number].replicate_of
         self._scores.take(rung.points, self.front, original)
-        self._weights.keep_only(self.front, among=[*front_before, *rung.points])
+        candidates = [*front_before, *rung.points]
+        self._weights.keep_only(self.front, among=candidates)
         self._remove_beyond_bound()
         self._print_rung(rung)
         return verdict
@@ -343,7 +345,8 @@ class Sweep:
             self._num_defects += 1
         self._settle(number, verdict, traceback)
         self._stop_or_start_clock()
-        self.given_up = self.given_up or self._failures.reason_to_give_up(self._num_defects, len(self.progress.configs))
+        num_begun = len(self.progress.configs)
+        self.given_up = self.given_up or self._failures.reason_to_give_up(self._num_defects, num_begun)
         self.show()
 
     def lose(self, number: int, loss: Loss) -> None:
@@ -391,15 +394,15 @@ class Sweep:
             self._interrupt(number, reason)
             self._interrupted.append(number)
         elif status == TrialStatus.PAUSED:
-            self._log(TrialPaused(trial=number, reason=reason, cost=self.costs.trial_cost(number)))
+            cost = self.costs.trial_cost(number)
+            self._log(TrialPaused(trial=number, reason=reason, cost=cost))
             self.progress.pause(number, reason)
         else:
             self._end(number, verdict, traceback)
-        config = self.progress.configs[number]
-        examples = self.progress.steps_done(number) * config.examples_per_rung
-        self.display.line(
-            f"trial {number}: {status} at {self._rung_text(number)} (examples={examples:,}, reason={reason})"
-        )
+        examples_per_rung = self.progress.configs[number].examples_per_rung
+        examples = self.progress.steps_done(number) * examples_per_rung
+        place = self._rung_text(number)
+        self.display.line(f"trial {number}: {status} at {place} (examples={examples:,}, reason={reason})")
 
     def _rung_text(self, number: int) -> str:
         return f"rung {self.progress.steps_done(number)}/{self.progress.num_rungs[number]}"
@@ -410,16 +413,22 @@ class Sweep:
     def _end(self, number: int, verdict: Verdict, traceback: str | None = None) -> None:
         """End a trial for good."""
         status, reason = verdict
-        original = self.scheduler.trials[number].replicate_of
-        if original is not None and status != TrialStatus.FAILED:
-            # Means come first: a kill in between may repeat this event but never lose it.
-            means = mean_points(original, self.scheduler.replicates.means(original, ending=number))
-            num_runs = max((mean.runs for mean in means), default=1)
-            self._log(ReplicatesAveraged(trial=original, runs=num_runs, points=means))
+        if status != TrialStatus.FAILED:
+            self._log_means(number)  # first: a kill in between may repeat this event but never lose it
         cost = self.costs.trial_cost(number)
         self._log(TrialEnded(trial=number, status=status, reason=reason, cost=cost, traceback=traceback))
         self.progress.end(number, verdict)
         self._remove_checkpoint(number)
+
+    def _log_means(self, number: int) -> None:
+        """Log the means over the runs of a configuration if the trial, which is about to end, is one of its replicates."""
+        original = self.scheduler.trials[number].replicate_of
+        if original is None:
+            return
+        means = self.scheduler.replicates.means(original, ending=number)
+        points = mean_points(original, means)
+        num_runs = max((point.runs for point in points), default=1)
+        self._log(ReplicatesAveraged(trial=original, runs=num_runs, points=points))
 
     def begin_stage(self, stage: StageName, count: int) -> None:
         """Log the start of a stage that scores ``count`` rungs or members of the front, for progress displays."""
@@ -460,7 +469,8 @@ class Sweep:
             if trial.replicate_of is not None:
                 originals[number] = trial.replicate_of
             has_ended = trial.status in self.progress.ended
-            if has_ended and Path(checkpoint_folder(number)).name in checkpoints:
+            checkpoint = Path(checkpoint_folder(number)).name
+            if has_ended and checkpoint in checkpoints:
                 self._remove_checkpoint(number)  # left behind by a kill
         self._scores.restore(replayed.points, self.front, originals)
         self._started_at = time.monotonic() - replayed.seconds
@@ -526,14 +536,17 @@ class Sweep:
         Checkpoints of running and interrupted trials are needed and do not count. Otherwise, many large checkpoints would
         cost the front its weights.
         """
-        reached = f"storage.max_gib, {self.config.storage.max_gib:g}, is reached"
         paused = self.progress.paused
-        if self._weights.is_full(self.front, self._other_bytes(paused)):
-            trials = self.scheduler.trials
-            paused.sort(key=lambda number: self.scheduler.objective.area(trials[number].front))
+        if not self._weights.is_full(self.front, self._other_bytes(paused)):
+            return
+        trials = self.scheduler.trials
+        objective = self.scheduler.objective
+        paused.sort(key=lambda number: objective.area(trials[number].front))
+        reached = f"storage.max_gib, {self.config.storage.max_gib:g}, is reached"
+        verdict = Verdict(TrialStatus.STOPPED, f"{reached}, and it was the worst paused trial")
         while paused and self._weights.is_full(self.front, self._other_bytes(paused)):
             worst = paused.pop(0)
-            self._end(worst, Verdict(TrialStatus.STOPPED, f"{reached}, and it was the worst paused trial"))
+            self._end(worst, verdict)
         for point in self._weights.shrink(self.front, self._other_bytes(paused)):
             self.display.warn(
                 f"search: weights removed (point={point.name}, reason={reached}); the point adds the least area to the "
@@ -581,7 +594,8 @@ class Sweep:
 
     def _best_pair(self, points: Sequence[Point]) -> Pair:
         """Return P and S of the best of the points."""
-        return self.scheduler.objective.best_point([(point.polarity, point.similarity) for point in points])
+        pairs = [(point.polarity, point.similarity) for point in points]
+        return self.scheduler.objective.best_point(pairs)
 
 
 def describe_origin(name: str) -> str:

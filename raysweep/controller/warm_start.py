@@ -7,7 +7,6 @@ P and 1, and S its ratio to the reference's S. Older trials outside the new spac
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -20,7 +19,7 @@ from raysweep.metrics.pareto import hypervolume
 from raysweep.results.types import Point, Results, Rung, Trial, TrialStatus
 from raysweep.results.views import averaged
 from raysweep.search.proposer import Proposer
-from raysweep.storage.folder import Folder, as_folder
+from raysweep.storage.folder import Folder
 
 FILE = "warm_start.json"
 
@@ -64,15 +63,17 @@ def gather(runs: Sequence[Results], space: Space, reference: Pair) -> WarmStart:
     num_left_out = 0
     for run in runs:
         old_reference = _reference_scores(run)
-        points = averaged(run)
+        points_on_dev = [point for point in averaged(run) if point.split == "dev"]
         for trial, rungs in _finished_rungs(run):
-            if _contains(space, trial):
-                own = [point for point in points if point.trial == trial.trial and point.split == "dev"]
-                observations.append(_make_observation(trial, rungs, own, old_reference, reference))
-            else:
+            if not _contains(space, trial):
                 num_left_out += 1
-    reference_point = reference[0], reference[1] / 2
-    return WarmStart(observations, _choose_first(observations, reference_point), num_left_out)
+                continue
+            points = [point for point in points_on_dev if point.trial == trial.trial]
+            observation = _make_observation(trial, rungs, points, old_reference, reference)
+            observations.append(observation)
+    polarity, similarity = reference
+    first = _choose_first(observations, reference_point=(polarity, similarity / 2))
+    return WarmStart(observations, first, num_left_out)
 
 
 def _reference_scores(run: Results) -> Pair:
@@ -108,8 +109,11 @@ def _make_observation(
     front: tuple[Pair, ...] = ()
     fronts = {}
     for rung in rungs:
-        at_rung = [(point.polarity, point.similarity) for point in points if point.step == rung.step]
-        rescaled = [_rescale(pair, old_reference, new_reference) for pair in at_rung]
+        rescaled: list[Pair] = []
+        for point in points:
+            if point.step == rung.step:
+                pair = point.polarity, point.similarity
+                rescaled.append(_rescale(pair, old_reference, new_reference))
         front = front_of([*front, *rescaled])
         fronts[rung.examples_seen] = front
     is_completed = trial.status == TrialStatus.COMPLETED
@@ -117,12 +121,15 @@ def _make_observation(
     return Observation(dict(trial.config), fronts, status)
 
 
-def _rescale(point: Pair, old_reference: Pair, new_reference: Pair) -> Pair:
+def _rescale(pair: Pair, old_reference: Pair, new_reference: Pair) -> Pair:
+    polarity, similarity = pair
     old_polarity, old_similarity = old_reference
     new_polarity, new_similarity = new_reference
-    polarity = new_polarity + (point[0] - old_polarity) * (1 - new_polarity) / max(1e-9, 1 - old_polarity)
-    similarity = point[1] * new_similarity / old_similarity
-    return polarity, similarity
+    old_range = max(1e-9, 1 - old_polarity)
+    new_range = 1 - new_polarity
+    rescaled_polarity = new_polarity + (polarity - old_polarity) * new_range / old_range
+    rescaled_similarity = similarity * new_similarity / old_similarity
+    return rescaled_polarity, rescaled_similarity
 
 
 def _choose_first(observations: Sequence[Observation], reference_point: Pair) -> list[int]:
@@ -136,8 +143,10 @@ def _choose_first(observations: Sequence[Observation], reference_point: Pair) ->
             for index, observation in enumerate(observations)
             if observation.values not in chosen_values
         }
-        best = max(areas, key=lambda index: areas[index], default=None)
-        if best is None or (chosen and areas[best] <= hypervolume(front, reference_point)):
+        if not areas:
+            return chosen
+        best = max(areas, key=lambda index: areas[index])
+        if chosen and areas[best] <= hypervolume(front, reference_point):
             return chosen
         chosen.append(best)
         front += observations[best].last_front
@@ -159,23 +168,23 @@ def apply(proposer: Proposer, warm_start: WarmStart) -> None:
         proposer.try_first(-1 - index)
 
 
-def write(place: Path | Folder, warm_start: WarmStart) -> None:
+def write(run: Folder, warm_start: WarmStart) -> None:
     """Store the warm start in the run's folder, since a resumed sweep needs the same one."""
-    run = as_folder(place)
     (run.path / FILE).write_text(json.dumps(asdict(warm_start), indent=1), encoding="utf-8")
     run.store(FILE)
 
 
-def read(place: Path | Folder) -> WarmStart | None:
+def read(run: Folder) -> WarmStart | None:
     """Return the warm start that a run began with, or None. Raise ``InputError`` if its file was changed."""
-    path = as_folder(place).fetch(FILE)
+    path = run.fetch(FILE)
     if not path.is_file():
         return None
     try:
-        return TypeAdapter(WarmStart).validate_json(path.read_text(encoding="utf-8"))
+        content = path.read_text(encoding="utf-8")
+        return TypeAdapter(WarmStart).validate_json(content)
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 (byte {error.start}); was the file changed by hand?") from None
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise InputError(f"{path}: {where}: {first['msg'].lower()}; was the file changed by hand?") from None
+        field = ".".join(map(str, first["loc"]))
+        raise InputError(f"{path}: {field}: {first['msg'].lower()}; was the file changed by hand?") from None

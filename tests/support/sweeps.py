@@ -77,7 +77,7 @@ def play(sweep: Sweep, finish: bool = True) -> list[TrialConfig]:
         for step in range(
             sweep.progress.steps_done(number) + 1, sweep.config.budget.rungs_of(config.examples_per_rung) + 1
         ):
-            (sweep.folder / "points" / point_name(number, step)).mkdir()
+            (sweep.run.path / "points" / point_name(number, step)).mkdir()
             if sweep.record_rung(number, rung(config, step)):
                 break
         sweep.release(number)

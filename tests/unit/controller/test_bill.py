@@ -46,7 +46,7 @@ class Simulated:
 
     def rung(self, number: int, step: int, node: Mapping[str, Any]) -> None:
         config = self.sweep.progress.configs[number]
-        (self.sweep.folder / "points" / point_name(number, step)).mkdir()
+        (self.sweep.run.path / "points" / point_name(number, step)).mkdir()
         self.sweep.record_rung(number, {**rung(config, step), "node": dict(node)})
 
 

@@ -43,7 +43,7 @@ def test_lost_trial_resumes_before_new_trials_and_counts_once(tmp_path: Path) ->
     assert len(results.trials) == 12
     assert results.trials[number].status != "failed"
     assert f"trial {number}: its process died: killed; it resumes from its checkpoint" in out.getvalue()
-    steps = [each.step for each in results.rungs if each.trial == number]
+    steps = [rung.step for rung in results.rungs if rung.trial == number]
     assert steps == list(range(1, len(steps) + 1))
 
 

@@ -31,17 +31,17 @@ RUNGS = st.lists(st.tuples(st.integers(0, 7), VALUES, VALUES), min_size=1, max_s
 
 
 def made(rungs: Sequence[tuple[int, Any, Any]]) -> list[list[Point]]:
-    """The points of each rung, whose standard errors are multiples of 1/24. Replicates come when the others are done."""
+    """Return the points of each rung, with standard errors in multiples of 1/24. Replicates follow the other trials."""
     steps: dict[int, int] = {}
-    found = []
+    points_of_rungs = []
     for trial, *values in sorted(rungs, key=lambda rung: rung[0] in ORIGINALS):
         step = steps[trial] = steps.get(trial, 0) + 1
         points = [
             Point(trial, step, *key, "dev", 8, p / 8, p_spread / 4, s / 8, s_spread / 4, 1.0)
             for key, (p, s, p_spread, s_spread) in zip(KEYS, values, strict=True)
         ]
-        found.append(points)
-    return found
+        points_of_rungs.append(points)
+    return points_of_rungs
 
 
 def front_of(points: Sequence[Point]) -> list[Point]:
@@ -104,28 +104,28 @@ def test_kept_points_match_brute_force_after_each_rung_and_resume(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = LocalFolder(Path(folder))
-        kept = KeptScores(run, NUM_QUERIES)
+        kept_scores = KeptScores(run, NUM_QUERIES)
         seen: list[Point] = []
         for number, points in enumerate(made(rungs)):
             write_rung(run, points)
             seen += points
             if number == killed_after:  # between the ledger's event and what follows from it
-                kept = KeptScores(run, NUM_QUERIES)
-                kept.restore(seen, front_of(seen), ORIGINALS)
+                kept_scores = KeptScores(run, NUM_QUERIES)
+                kept_scores.restore(seen, front_of(seen), ORIGINALS)
             else:
                 trial = points[0].trial
-                kept.take(points, front_of(seen), ORIGINALS.get(trial if trial is not None else -1))
+                kept_scores.take(points, front_of(seen), ORIGINALS.get(trial if trial is not None else -1))
             expected = kept_by_definition(seen)
-            assert kept.names == expected
+            assert kept_scores.names == expected
             assert files(run) >= rung_files(expected)
             if number < killed_after:
                 assert files(run) == rung_files(expected)
-                assert kept.num_bytes >= sum(
+                assert kept_scores.num_bytes >= sum(
                     (run.path / "scores" / "dev" / name).stat().st_size - 1000 for name in files(run)
                 )
-        kept.tidy()
+        kept_scores.tidy()
         assert files(run) == rung_files(expected)
-        kept.pack(no_warning)
+        kept_scores.pack(no_warning)
         assert len(files(run)) == 1
         assert sorted(map(str, stored(run))) == sorted(map(str, expected))
 
@@ -137,15 +137,15 @@ def invented(num_rungs: int, seed: int = 0) -> list[list[Point]]:
 
 def session(run: Folder, rungs: Sequence[list[Point]], before: Sequence[Point] = ()) -> KeptScores:
     """Report rungs one after the other, after restoring the earlier ones."""
-    kept = KeptScores(run, NUM_QUERIES)
+    kept_scores = KeptScores(run, NUM_QUERIES)
     if before:
-        kept.restore(before, front_of(before), ORIGINALS)
+        kept_scores.restore(before, front_of(before), ORIGINALS)
     seen = list(before)
     for points in rungs:
         write_rung(run, points)
         seen += points
-        kept.take(points, front_of(seen), ORIGINALS.get(points[0].trial or 0))
-    return kept
+        kept_scores.take(points, front_of(seen), ORIGINALS.get(points[0].trial or 0))
+    return kept_scores
 
 
 @pytest.fixture(params=["folder", "bucket"])
@@ -193,7 +193,7 @@ def test_kill_while_packing_loses_and_duplicates_nothing(tmp_path: Path, monkeyp
         run = DyingFolder(tmp_path / str(survived), survived)
         session(run.whole, rungs[:10]).pack(no_warning)
         assert set(stored(run.whole)) == kept_by_definition(half)
-        kept = session(run.whole, rungs[10:], half)
+        kept_scores = session(run.whole, rungs[10:], half)
         dying = KeptScores(run, NUM_QUERIES)
         dying.restore(whole, front_of(whole), ORIGINALS)
         try:
@@ -202,7 +202,7 @@ def test_kill_while_packing_loses_and_duplicates_nothing(tmp_path: Path, monkeyp
             assert set(stored(run.whole)) >= expected
         else:
             break
-        kept.pack(no_warning)
+        kept_scores.pack(no_warning)
         assert sorted(map(str, stored(run.whole))) == sorted(map(str, expected))
     assert survived > 5
 
@@ -236,10 +236,10 @@ class DyingFolder(LocalFolder):
 def test_damaged_file_is_kept(tmp_path: Path) -> None:
     run = LocalFolder(tmp_path)
     rungs = invented(10)
-    kept = session(run, rungs)
+    kept_scores = session(run, rungs)
     damaged = sorted(files(run))[0]
     (tmp_path / "scores" / "dev" / damaged).write_bytes(b"nothing")
-    kept.pack(no_warning)
+    kept_scores.pack(no_warning)
     assert damaged in files(run)
     assert len(files(run)) == 2
 
@@ -252,7 +252,7 @@ def played(folder: Path, *, finish: str | None = "completed") -> Sweep:
             rung = sweeps.rung(config, step)
             rung["points"][0] |= {"polarity_std": 0.001, "similarity_std": 0.001}
             rung["points"][0]["similarity"] -= 0.002 * (number % 4)
-            (point,) = [Point(trial=number, step=step, **each) for each in rung["points"]]
+            (point,) = [Point(trial=number, step=step, **values) for values in rung["points"]]
             write_rung(sweep.run, [point])
             if sweep.record_rung(number, rung):
                 break

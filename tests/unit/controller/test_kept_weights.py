@@ -9,6 +9,7 @@ from raysweep.controller.kept_files import WeightStore
 from raysweep.metrics.pareto import hypervolume
 from raysweep.results.ledger import checkpoint_folder, point_name
 from raysweep.results.types import Point
+from raysweep.storage.folder import LocalFolder
 
 # By step: what a rung of one trial scored, two points each, all on the front.
 FRONT = {1: [(0.5, 0.9), (0.52, 0.89)], 2: [(0.7, 0.8), (0.71, 0.7)], 3: [(0.8, 0.5)], 4: [(0.9, 0.3), (0.91, 0.1)]}
@@ -36,14 +37,14 @@ def steps(folder: Path) -> set[int]:
 
 def test_only_dominated_reported_rungs_are_removed(tmp_path: Path) -> None:
     folder = fill(tmp_path)
-    store = WeightStore(folder.parent, 10**9)
+    store = WeightStore(LocalFolder(folder.parent), 10**9)
     front = [point for point in points() if point.step in (2, 4)]
     reported = [point for point in points() if point.step != 3]
     store.keep_only(front, among=reported)
-    assert store.shrink(front) == []
+    assert store.shrink(front, 0) == []
     assert steps(folder) == {2, 3, 4}
     store.keep_only(front)
-    assert store.shrink(front) == []
+    assert store.shrink(front, 0) == []
     assert steps(folder) == {2, 4}
     stored = store.select_stored(points())
     assert [point in stored for point in points()] == [False, False, True, True, False, True, True]
@@ -52,7 +53,7 @@ def test_only_dominated_reported_rungs_are_removed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("room", [1, 2, 3, 4])
 def test_shrink_minimizes_the_lost_hypervolume(room: int, tmp_path: Path) -> None:
     folder = fill(tmp_path)
-    lost = WeightStore(folder.parent, room * 1000).shrink(points())
+    lost = WeightStore(LocalFolder(folder.parent), room * 1000).shrink(points(), 0)
     assert len(steps(folder)) == room
     assert {point.step for point in lost} == set(FRONT) - steps(folder)
     if room == 3:  # the one whose loss costs least, by trying all
@@ -64,9 +65,9 @@ def test_shrink_minimizes_the_lost_hypervolume(room: int, tmp_path: Path) -> Non
 
 def test_other_files_count_toward_the_limit_and_one_rung_is_kept(tmp_path: Path) -> None:
     folder = fill(tmp_path)
-    WeightStore(folder.parent, 4000).shrink(points(), 2000)
+    WeightStore(LocalFolder(folder.parent), 4000).shrink(points(), 2000)
     assert len(steps(folder)) == 2
-    WeightStore(folder.parent, 1).shrink(points(), 2000)
+    WeightStore(LocalFolder(folder.parent), 1).shrink(points(), 2000)
     assert len(steps(folder)) == 1
 
 
@@ -75,7 +76,7 @@ def test_checkpoint_bytes_of_given_trials(tmp_path: Path) -> None:
         place = tmp_path / checkpoint_folder(number) / "000000064"
         place.mkdir(parents=True)
         (place / "tensors").write_bytes(bytes(size))
-    store = WeightStore(tmp_path, 1)
+    store = WeightStore(LocalFolder(tmp_path), 1)
     assert [store.checkpoint_bytes(trials) for trials in ([], [7], [70, 10007], [8, 70])] == [0, 2000, 340, 300]
 
 
@@ -83,6 +84,6 @@ def test_shrink_is_independent_of_the_order_of_points(tmp_path: Path) -> None:
     left = set()
     for number, order in enumerate(itertools.permutations(points()[::2])):
         folder = fill(tmp_path / str(number))
-        WeightStore(folder.parent, 2000).shrink(list(order))
+        WeightStore(LocalFolder(folder.parent), 2000).shrink(list(order), 0)
         left.add(frozenset(steps(folder)))
     assert len(left) == 1

@@ -86,7 +86,7 @@ def test_readings_of_reference_and_front_have_the_shown_texts(run: LocalFolder) 
     loaded = written(run)
     assert list(loaded.retrieved) == [REFERENCE, *map(name_of_point, FRONT)]
     ids = np.stack([*by_chance(1, 0)[0], *by_chance(3, 1)[0][:2], *by_chance(1, 2)[0]])
-    np.testing.assert_array_equal([each.ids for each in loaded.retrieved.values()], ids)
+    np.testing.assert_array_equal([sentences.ids for sentences in loaded.retrieved.values()], ids)
     assert loaded.query_ids.tolist() == list(range(NUM_SENTENCES, NUM_SENTENCES + NUM_QUERIES))
     assert (loaded.query_labels == loaded.query_ids % 3).all()
     assert loaded.labels == {number: number % 3 for number in np.unique(ids).tolist()}

@@ -47,7 +47,7 @@ OVERRIDES = {
 
 def line_of(sweep: Sweep) -> str:
     """Return the final account of a run."""
-    return sentence(build_account(load(sweep.folder)), sweep.scheduler.replicates.trials)
+    return sentence(build_account(load(sweep.run.path)), sweep.scheduler.replicates.trials)
 
 
 def noisy(config: TrialConfig, step: int, run: int, scale: float = 0.02) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def play(
         for step in range(sweep.progress.steps_done(number) + 1, 5):
             if number in failing:
                 break
-            (sweep.folder / "points" / point_name(number, step)).mkdir(exist_ok=True)
+            (sweep.run.path / "points" / point_name(number, step)).mkdir(exist_ok=True)
             if sweep.record_rung(number, noisy(config, step, run, scale)):
                 break
         sweep.release(number, failure="it was to fail" if number in failing else None)
@@ -457,17 +457,17 @@ def test_tables_and_warm_starts_use_means_once_per_configuration(tmp_path: Path)
     play(make(tmp_path, **OVERRIDES)[0])
     results = load(tmp_path)
     means = {(mean.trial, mean.step, mean.kind, mean.value): mean for mean in results.means}
-    kept = {(p.trial, p.step, p.kind, p.value): p for p in averaged(results)}
-    assert set(means) <= set(kept) and {key[0] for key in kept} == set(range(12))
+    averages = {(p.trial, p.step, p.kind, p.value): p for p in averaged(results)}
+    assert set(means) <= set(averages) and {key[0] for key in averages} == set(range(12))
     for key, mean in means.items():
-        assert (kept[key].polarity, kept[key].similarity) == (mean.polarity, mean.similarity)
-        assert kept[key].retention == pytest.approx(mean.similarity / REFERENCE[1])
+        assert (averages[key].polarity, averages[key].similarity) == (mean.polarity, mean.similarity)
+        assert averages[key].retention == pytest.approx(mean.similarity / REFERENCE[1])
     frame = recording_files.to_frame(results)
     assert set(frame["trial"]) == set(range(12))
     assert not {"seed", "run", "replicate_of"} & {*frame, *varied_parameters(results.trials)}
     for name in varied_parameters(results.trials):
-        given = {type(trial.config.get(name)) for trial in results.trials} - {type(None)}
-        assert (frame[name].dtype == "Int64") == (given == {int}), name
+        types = {type(trial.config.get(name)) for trial in results.trials} - {type(None)}
+        assert (frame[name].dtype == "Int64") == (types == {int}), name
     mean = results.means[0]
     row = frame[(frame["trial"] == mean.trial) & (frame["examples_seen"] == 2048 * mean.step)]
     assert row[row["kind"] == mean.kind]["polarity"].item() == pytest.approx(mean.polarity, abs=1e-6)

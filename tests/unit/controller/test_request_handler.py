@@ -67,7 +67,7 @@ class Driver:
         return number
 
     def rung(self, number: int, step: int) -> bool:
-        folder = self.sweep.folder / "points" / point_name(number, step)
+        folder = self.sweep.run.path / "points" / point_name(number, step)
         folder.mkdir(exist_ok=True)
         return self.sweep.record_rung(number, rung(self.sweep.progress.configs[number], step))
 

@@ -158,7 +158,7 @@ def test_run_is_read_again_after_waiting_for_its_lease(server: S3Server, tmp_pat
     resumed: list[tuple[LoadedSweep, Resumed]] = []
 
     def resume() -> None:
-        resumed.append(load_resumed(open_folder(place), say=lambda text: waiting.set()))
+        resumed.append(load_resumed(open_folder(place), report=lambda text: waiting.set()))
 
     resuming = threading.Thread(target=resume, daemon=True)
     resuming.start()

@@ -204,7 +204,7 @@ def test_each_budget_stops_the_sweep_within_one_rung(
         for step in range(1, 5):
             now[0] += 60
             done += 1
-            (sweep.folder / "points" / point_name(number, step)).mkdir()
+            (sweep.run.path / "points" / point_name(number, step)).mkdir()
             if sweep.record_rung(number, {**rung(config, step), "node": {"type": "big", "cpus": 8, "gpus": 4}}):
                 break
         sweep.release(number)
@@ -279,18 +279,18 @@ def test_repeated_rung_counts_once(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
     number, config = sweep.assign() or pytest.fail("nothing proposed")
     for step in (1, 1, 2, 1, 2, 3):
-        (sweep.folder / "points" / point_name(number, step)).mkdir(exist_ok=True)
+        (sweep.run.path / "points" / point_name(number, step)).mkdir(exist_ok=True)
         sweep.record_rung(number, rung(config, step))
     sweep.release(number)
     sweep.finish("completed", "")
-    assert [each.step for each in load(tmp_path).rungs] == [1, 2, 3]
+    assert [rung.step for rung in load(tmp_path).rungs] == [1, 2, 3]
 
 
 def test_self_stopped_trial_keeps_its_reason_and_no_checkpoint(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
     number, config = sweep.assign() or pytest.fail("nothing proposed")
-    (sweep.folder / "points" / point_name(number, 1)).mkdir()
-    checkpoint = sweep.folder / "checkpoints" / f"trial-{number:04d}" / "000000064"
+    (sweep.run.path / "points" / point_name(number, 1)).mkdir()
+    checkpoint = sweep.run.path / "checkpoints" / f"trial-{number:04d}" / "000000064"
     checkpoint.mkdir(parents=True)
     assert sweep.record_rung(number, {**rung(config, 1), "stop": "idle for 2 rungs"})
     sweep.release(number)
@@ -304,7 +304,7 @@ def test_weights_beyond_the_limit_are_removed_with_a_warning(tmp_path: Path) -> 
     sweep, out = make(tmp_path, storage__max_gib="0.000001")
     number, config = sweep.assign() or pytest.fail("nothing proposed")
     for step in (1, 2, 3):
-        place = sweep.folder / "points" / point_name(number, step)
+        place = sweep.run.path / "points" / point_name(number, step)
         place.mkdir()
         (place / "trained.safetensors").write_bytes(bytes(1000))
         sweep.record_rung(number, rung(config, step))
@@ -392,7 +392,7 @@ def _play_some(sweep: Sweep, num_rungs: int, *, rest: bool = True) -> None:
             if not num_rungs:
                 return
             num_rungs -= 1
-            (sweep.folder / "points" / point_name(number, step)).mkdir()
+            (sweep.run.path / "points" / point_name(number, step)).mkdir()
             if sweep.record_rung(number, rung(config, step)):
                 break
         if not num_rungs and not rest:
@@ -595,8 +595,8 @@ def test_study_file_has_constraints_in_optunas_format(tmp_path: Path) -> None:
     are_feasible = set()
     for trial in study.trials:
         points = [point for point in results.points if point.trial == trial.number]
-        # Of the best point: one that misses nothing, or else the one that misses least in all.
-        missed = [(max(0, 0.74 - each.polarity), max(0, 0.95 * REFERENCE[1] - each.similarity)) for each in points]
+        # The best point is feasible or has the smallest total shortfall.
+        missed = [(max(0, 0.74 - p.polarity), max(0, 0.95 * REFERENCE[1] - p.similarity)) for p in points]
         polarity, similarity = trial.system_attrs["constraints"]  # the key that the dashboard reads
         assert max(0, polarity) + max(0, similarity) == pytest.approx(min(map(sum, missed)))
         assert list(trial.constraints.values()) == [polarity, similarity]

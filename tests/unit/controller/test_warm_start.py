@@ -12,6 +12,7 @@ from raysweep.results.events import PointsScored
 from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
 from raysweep.results.types import Point
+from raysweep.storage.folder import LocalFolder
 from support.sweeps import REFERENCE, make, play, settings
 
 
@@ -32,9 +33,9 @@ def lesson(tmp_path: Path) -> warm_start.WarmStart:
 
 def test_warm_start_round_trips(lesson: warm_start.WarmStart, tmp_path: Path) -> None:
     assert len(lesson.observations) == 12 and len(lesson.first) == warm_start.NUM_FIRST
-    assert warm_start.read(tmp_path) is None
-    warm_start.write(tmp_path, lesson)
-    assert warm_start.read(tmp_path) == lesson
+    assert warm_start.read(LocalFolder(tmp_path)) is None
+    warm_start.write(LocalFolder(tmp_path), lesson)
+    assert warm_start.read(LocalFolder(tmp_path)) == lesson
 
 
 def test_scores_are_rescaled_to_the_new_reference(lesson: warm_start.WarmStart, tmp_path: Path) -> None:
@@ -49,18 +50,20 @@ def test_trials_that_differ_in_a_default_are_skipped(tmp_path: Path) -> None:
     play(make(tmp_path / "run", early_stopping__policy="none", space__weight_decay="{choices: [0.01, 0.3]}")[0])
     store_reference_scores(tmp_path / "run")
     run = load(tmp_path / "run")
-    found = warm_start.gather([run], settings(tmp_path)[1], REFERENCE)
+    gathered = warm_start.gather([run], settings(tmp_path)[1], REFERENCE)
     alike = [trial for trial in run.trials if trial.config["weight_decay"] == 0.01]
     assert TrialConfig.model_fields["weight_decay"].default == 0.01 and 0 < len(alike) < 12
-    assert [dict(observation.values) for observation in found.observations] == [dict(trial.config) for trial in alike]
-    assert found.num_left_out == 12 - len(alike)
+    assert [dict(observation.values) for observation in gathered.observations] == [
+        dict(trial.config) for trial in alike
+    ]
+    assert gathered.num_left_out == 12 - len(alike)
 
 
 def test_damaged_file_is_named(lesson: warm_start.WarmStart, tmp_path: Path) -> None:
-    warm_start.write(tmp_path, lesson)
+    warm_start.write(LocalFolder(tmp_path), lesson)
     path = tmp_path / warm_start.FILE
     values = json.loads(path.read_text())
     values["observations"][1]["status"] = "great"
     path.write_text(json.dumps(values))
     with pytest.raises(InputError, match=r"warm_start\.json: observations\.1\.status: input should be 'running'"):
-        warm_start.read(tmp_path)
+        warm_start.read(LocalFolder(tmp_path))

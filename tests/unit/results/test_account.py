@@ -22,7 +22,7 @@ def play(sweep: Sweep, now: list[float], num_rungs: int) -> None:
         for step in range(sweep.progress.steps_done(number) + 1, 5):
             num_rungs -= 1
             now[0] += 60 + num_rungs
-            (sweep.folder / "points" / point_name(number, step)).mkdir()
+            (sweep.run.path / "points" / point_name(number, step)).mkdir()
             if sweep.record_rung(number, {**rung(config, step), "node": {"type": "big", "cpus": 8, "gpus": 0}}):
                 break
             if not num_rungs:
@@ -63,7 +63,7 @@ def test_summary_and_report_match_the_costs(
     others = sum(trial.seconds for trial in results.trials if trial.status != "completed")
     assert account.total.saved_seconds == pytest.approx(saved) and (saved > 0) == (status == "completed")
     money = f", {total.money:.2f} in money" if total.money else ""
-    assert sentence(build_account(load(sweep.folder)), 0) == (
+    assert sentence(build_account(load(sweep.run.path)), 0) == (
         f"{now[0]:,.0f} trial-seconds, {now[0] * 2 / 3600:.2f} CPU-hours, {now[0] / 2 / 3600:.2f} GPU-hours{money}; "
         f"{others:,.0f} of the trial-seconds were in trials that did not complete; early stopping saved about {saved:,.0f}"
     )

@@ -240,10 +240,11 @@ def test_invalid_artifact_names_are_rejected(content: str, problem: str, run: Pa
 def test_tampered_warm_starts_are_rejected(content: bytes | str, run: Path, canary: Canary) -> None:
     from raysweep.controller import warm_start
     from raysweep.errors import InputError
+    from raysweep.storage.folder import LocalFolder
 
     (run / "warm_start.json").write_bytes(canary.pickle if isinstance(content, str) else content)
     with pytest.raises(InputError, match="warm_start.json: ") as caught:
-        warm_start.read(run)
+        warm_start.read(LocalFolder(run))
     assert "\n" not in str(caught.value)
 
 
