@@ -1,5 +1,6 @@
 """Figures of layouts as PNG bytes, in the style of the report's figures."""
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -33,21 +34,24 @@ def draw_by_k(scores: "pd.DataFrame") -> bytes:
 
     panels = list(scores.groupby("rank_weights", sort=False))
     colors = _colors(scores["model"])
+    width = 7.6 if len(panels) == 1 else 4.8 * len(panels)
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.6 if len(panels) == 1 else 4.8 * len(panels), 4.4), layout="constrained")
-        axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        figure = Figure(figsize=(width, 4.4), layout="constrained")
+        (axes,) = figure.subplots(1, len(panels), sharey=True, squeeze=False)
         for axis, (kind, rows) in zip(axes, panels, strict=True):
             axis.set_title(f"{kind} rank weights", fontsize=9.5)
             axis.set_xlabel("k, retrieved sentences")
             for model, curve in rows.groupby("model", sort=False):
-                axis.plot(curve["k"], curve["polarity"], color=colors[model], **LINE)
-                axis.plot(curve["k"], curve["similarity"], color=colors[model], **DASHED)
+                color = colors[model]
+                axis.plot(curve["k"], curve["polarity"], color=color, **LINE)
+                axis.plot(curve["k"], curve["similarity"], color=color, **DASHED)
             _scale_to_doublings(axis, sorted(set(rows["k"])))
-        axes[0].set_ylabel("P and S (x100)")
+        first_axis = axes[0]
+        first_axis.set_ylabel("P and S (x100)")
         for name, color in colors.items():
-            axes[0].plot([], [], color=color, label=name)
-        axes[0].plot([], [], color=INK, label="polarity P", **LINE)
-        axes[0].plot([], [], color=INK, label="similarity S", **DASHED)
+            first_axis.plot([], [], color=color, label=name)
+        first_axis.plot([], [], color=INK, label="polarity P", **LINE)
+        first_axis.plot([], [], color=INK, label="similarity S", **DASHED)
         add_legend(figure)
         return png(figure)
 
@@ -58,9 +62,9 @@ def draw_spreads(points: "pd.DataFrame") -> bytes:
     from matplotlib.figure import Figure
 
     colors = _colors(points["model"])
-    offsets = dict(zip(colors, np.linspace(-MAX_SPREAD, MAX_SPREAD, len(colors)), strict=True))
-    if len(colors) == 1:
-        offsets = dict.fromkeys(colors, 0.0)
+    max_spread = MAX_SPREAD if len(colors) > 1 else 0.0
+    spread = np.linspace(-max_spread, max_spread, len(colors))
+    offsets = dict(zip(colors, spread, strict=True))
     counts = sorted(set(points[NUM_EXAMPLES]))
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(7.6, 5.4), layout="constrained")
@@ -68,10 +72,10 @@ def draw_spreads(points: "pd.DataFrame") -> bytes:
         for axis, (score, label) in zip(axes, LABELS.items(), strict=True):
             axis.set_ylabel(label)
             for place, count in enumerate(counts):
-                members = points[points[NUM_EXAMPLES] == count]
-                _draw_box(axis, place, members[score])
-                for model, rows in members.groupby("model", sort=False):
-                    x = [place + offsets[model]] * len(rows)
+                points_of_count = points[points[NUM_EXAMPLES] == count]
+                _draw_box(axis, place, points_of_count[score])
+                for model, rows in points_of_count.groupby("model", sort=False):
+                    x = np.full(len(rows), place + offsets[model])
                     axis.scatter(x, rows[score], color=colors[model], **POINT)
             axis.set_xticks(range(len(counts)), [f"{count:,}" for count in counts])
             axis.grid(visible=False, axis="x")
@@ -94,20 +98,23 @@ def draw_curves(best: "pd.DataFrame", references: "pd.DataFrame") -> bytes:
         figure = Figure(figsize=(7.6, 0.9 + 2.3 * len(models)), layout="constrained")
         panels = figure.subplots(len(models), 2, sharex=True, squeeze=False)
         for model, axes in zip(models, panels, strict=True):
+            curves = best[best["model"] == model]
+            references_of_model = references[references["model"] == model]
             for axis, (score, label) in zip(axes, LABELS.items(), strict=True):
                 axis.set_ylabel(label)
-                for loss, curve in best[best["model"] == model].groupby("loss"):
+                for loss, curve in curves.groupby("loss"):
                     axis.plot(curve["rung"], curve[score], color=colors[loss], **LINE)
-                for level in references.loc[references["model"] == model, score]:
+                for level in references_of_model[score]:
                     axis.axhline(level, **REFERENCE)
             axes[0].set_title(model, fontsize=9.5)
             axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
         for axis in panels[-1]:
             axis.set_xlabel("rung")
+        first_axis = panels[0][0]
         for loss, color in colors.items():
-            panels[0][0].plot([], [], color=color, label=loss, **LINE)
+            first_axis.plot([], [], color=color, label=loss, **LINE)
         if not references.empty:
-            panels[0][0].plot([], [], label="reference encoder R", **REFERENCE)
+            first_axis.plot([], [], label="reference encoder R", **REFERENCE)
         add_legend(figure)
         return png(figure)
 
@@ -140,4 +147,5 @@ def _scale_to_doublings(axis: "Axes", ks: Sequence[int]) -> None:
 
 def _colors(names: Iterable[str]) -> dict[Any, str]:
     """Return a color for each name, in order."""
-    return {name: PALETTE[index % len(PALETTE)] for index, name in enumerate(dict.fromkeys(names))}
+    unique_names = dict.fromkeys(names)
+    return dict(zip(unique_names, itertools.cycle(PALETTE), strict=False))

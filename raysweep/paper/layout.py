@@ -50,14 +50,13 @@ class Column:
         """Return the cells as text; ``bold`` is the format of the best."""
         if self.digits is None:
             return [escape(cell) for cell in self.cells]
-        texts = []
-        for row, number in enumerate(self.cells):
-            text = escape(format_number(number, self.digits))
-            if self.is_best is not None and self.is_best[row]:
-                text = bold.format(text)
-            if self.spreads is not None and not is_missing(self.spreads[row]):
-                text = f"{text} ({self.spreads[row]:.{self.digits}f})"
-            texts.append(text)
+        texts = [escape(format_number(number, self.digits)) for number in self.cells]
+        for row, is_best in enumerate(self.is_best or ()):
+            if is_best:
+                texts[row] = bold.format(texts[row])
+        for row, spread in enumerate(self.spreads or ()):
+            if not is_missing(spread):
+                texts[row] += f" ({spread:.{self.digits}f})"
         return texts
 
 
@@ -74,8 +73,10 @@ class Layout:
 
 def make_column(frame: "pd.DataFrame", key: str, title: str, digits: int | None = None) -> Column:
     """Return a column of a frame, with the spreads in its column ``KEY_std``, if any."""
-    spreads = frame[f"{key}_std"].tolist() if f"{key}_std" in frame else None
-    return Column(title, key, frame[key].tolist(), digits, None if digits is None else spreads)
+    spreads = None
+    if digits is not None and f"{key}_std" in frame:
+        spreads = frame[f"{key}_std"].tolist()
+    return Column(title, key, frame[key].tolist(), digits, spreads)
 
 
 def is_missing(number: float) -> bool:
@@ -106,16 +107,23 @@ def to_latex(layout: Layout) -> str:
     r"""Return a ``table`` for ``\input`` in a document that uses booktabs, with the best values in bold."""
     import pandas as pd
 
-    titles = [escape_latex(column.title) for column in layout.columns]
+    header = []
+    alignment = ""
+    for column in layout.columns:
+        title = escape_latex(column.title)
+        header.append(title.replace("{", "{{").replace("}", "}}"))  # pandas formats titles
+        alignment += "l" if column.digits is None else "r"
     cells = [column.format(escape_latex, r"\textbf{{{}}}") for column in layout.columns]
+    label = layout.name.replace("_", "-")
     text = pd.DataFrame(zip(*cells, strict=True)).to_latex(
         index=False,
-        header=[title.replace("{", "{{").replace("}", "}}") for title in titles],  # pandas formats titles
-        column_format="".join("l" if column.digits is None else "r" for column in layout.columns),
+        header=header,
+        column_format=alignment,
         caption=escape_latex(layout.caption),
-        label=f"tab:{layout.name.replace('_', '-')}",
+        label=f"tab:{label}",
     )
-    lines = text.replace("\\begin{table}\n", "\\begin{table}\n\\centering\n").splitlines()
+    text = text.replace("\\begin{table}\n", "\\begin{table}\n\\centering\n")
+    lines = text.splitlines()
     first_row = lines.index(r"\midrule") + 1
     for row in range(len(layout.groups) - 1, 0, -1):
         if layout.groups[row] != layout.groups[row - 1]:
@@ -137,12 +145,12 @@ def to_csv(layout: Layout) -> str:
         if column.digits is None:
             cells.append(["" if text == ABSENT else text for text in column.cells])
             continue
-        cells.append([_format_precisely(number) for number in column.cells])
+        cells.append(_format_precisely(column.cells))
         if column.spreads is not None:
             keys.append(f"{column.key}_std")
-            cells.append([_format_precisely(number) for number in column.spreads])
+            cells.append(_format_precisely(column.spreads))
     return csv_text(keys, zip(*cells, strict=True))
 
 
-def _format_precisely(number: float) -> str:
-    return "" if is_missing(number) else f"{round(number, 6):.12g}"
+def _format_precisely(numbers: Sequence[float]) -> list[str]:
+    return ["" if is_missing(number) else f"{round(number, 6):.12g}" for number in numbers]

@@ -10,7 +10,7 @@ from raysweep.paper.layout import Column, Layout, NoLayoutError, make_column, ma
 from raysweep.paper.model_scores import NUM_EXAMPLES, ModelScores, Scores, all_configurations, column_names
 from raysweep.paper.points import baseline_points, choose_split, configuration_points
 from raysweep.results.types import ScoredSplit
-from raysweep.uncertainty.differences import Proportion, holm, z_test
+from raysweep.uncertainty.differences import Proportion, ZTest, holm, z_test
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,14 +51,23 @@ def by_margin(models: Sequence[ModelScores], score: Score, wanted: ScoredSplit |
     rows = points.drop_duplicates("position").set_index("position").sort_index()
     is_configuration = rows.index >= 0
     columns = [make_column(rows, "loss", "loss"), make_column(rows, "margin", "margin")]
-    if (last_points["others"] != ABSENT).any():
+    has_others = last_points["others"] != ABSENT
+    if has_others.any():
         columns.append(make_column(rows, "others", "others"))
     for title in column_names(models):
-        cells_of_model = points[points["model"] == title].drop_duplicates("position", keep="last")
-        cells = cells_of_model.set_index("position").reindex(rows.index)
-        is_best = mark_best(cells[score].where(is_configuration), DIGITS)
-        spreads = cells[f"{score}_std"].tolist()
-        columns.append(Column(title, title, cells[score].tolist(), DIGITS, spreads, is_best.tolist()))
+        points_of_model = points[points["model"] == title]
+        by_position = points_of_model.drop_duplicates("position", keep="last").set_index("position")
+        cells = by_position.reindex(rows.index)
+        candidates = cells[score].where(is_configuration)
+        column = Column(
+            title,
+            title,
+            cells[score].tolist(),
+            DIGITS,
+            spreads=cells[f"{score}_std"].tolist(),
+            is_best=mark_best(candidates, DIGITS).tolist(),
+        )
+        columns.append(column)
     caption = (
         f"{score.capitalize()} {_SYMBOLS[score]} (x100) by loss, margin and model: mean over queries, "
         f"with its standard deviation over queries in parentheses if known. {measured} Each configuration after its last "
@@ -94,14 +103,7 @@ def by_examples(models: Sequence[ModelScores], wanted: ScoredSplit | None = None
     """
     import pandas as pd
 
-    configurations = all_configurations(models)
-    counts = {member.values[NUM_EXAMPLES] for member in configurations if NUM_EXAMPLES in member.values}
-    for count in counts:
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise NoLayoutError(f"{NUM_EXAMPLES} is {count!r}; allowed: whole numbers above 0")
-    if len(counts) < 2:
-        problem = f"has {NUM_EXAMPLES} {counts.pop():,}" if counts else f"lacks a parameter {NUM_EXAMPLES!r}"
-        raise NoLayoutError(f"every configuration {problem}; the layout compares several")
+    _check_counts(models)
     last_points = _last_points(models)
     points = last_points[last_points[NUM_EXAMPLES].notna()]
     split, measured = choose_split(models, points, wanted)
@@ -111,8 +113,12 @@ def by_examples(models: Sequence[ModelScores], wanted: ScoredSplit | None = None
         parts.append((ALL_MODELS, points))
     aggregations = {"configurations": ("polarity", "size")}
     for score in _SYMBOLS:
-        aggregations |= {f"{score}_{key}": (score, function) for key, function in _STATISTICS.items()}
-    statistics = [part.groupby(NUM_EXAMPLES).agg(**aggregations).assign(model=model) for model, part in parts]
+        for key, function in _STATISTICS.items():
+            aggregations[f"{score}_{key}"] = (score, function)
+    statistics = []
+    for model, points_of_model in parts:
+        by_count = points_of_model.groupby(NUM_EXAMPLES)
+        statistics.append(by_count.agg(**aggregations).assign(model=model))
     rows = pd.concat(statistics).reset_index()
     columns = [make_column(rows, "model", "model")] if len(parts) > 1 else []
     columns.append(Column("N", "num_examples", rows[NUM_EXAMPLES].tolist(), 0))
@@ -127,6 +133,20 @@ def by_examples(models: Sequence[ModelScores], wanted: ScoredSplit | None = None
     return Layout("by_examples", caption, columns, rows["model"].tolist(), lambda: figures.draw_spreads(points))
 
 
+def _check_counts(models: Sequence[ModelScores]) -> None:
+    """Raise NoLayoutError unless there are several values of N, all valid."""
+    counts = set()
+    for configuration in all_configurations(models):
+        if NUM_EXAMPLES in configuration.values:
+            counts.add(configuration.values[NUM_EXAMPLES])
+    for count in counts:
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise NoLayoutError(f"{NUM_EXAMPLES} is {count!r}; allowed: whole numbers above 0")
+    if len(counts) < 2:
+        problem = f"has {NUM_EXAMPLES} {counts.pop():,}" if counts else f"lacks a parameter {NUM_EXAMPLES!r}"
+        raise NoLayoutError(f"every configuration {problem}; the layout compares several")
+
+
 def by_rung(models: Sequence[ModelScores], wanted: ScoredSplit | None = None) -> Layout:
     """Return a layout with the best scores of each loss by rung, and a group for each model and loss.
 
@@ -134,7 +154,8 @@ def by_rung(models: Sequence[ModelScores], wanted: ScoredSplit | None = None) ->
         NoLayoutError: If no configuration completed a second rung, or none has a loss.
     """
     _check_losses(models)
-    if all(len(configuration.rungs) == 1 for configuration in all_configurations(models)):
+    max_rungs = max(len(configuration.rungs) for configuration in all_configurations(models))
+    if max_rungs == 1:
         raise NoLayoutError("every configuration has one rung; the layout compares several")
     points = configuration_points(models)
     split, measured = choose_split(models, points, wanted)
@@ -152,7 +173,8 @@ def by_rung(models: Sequence[ModelScores], wanted: ScoredSplit | None = None) ->
         rows[score] = best_points[score].tolist()
         curves = rows.groupby(["model", "loss"], observed=True)[score]
         is_best = curves.transform(mark_best, DIGITS).astype(bool)
-        columns.append(Column(f"best {symbol}", score, rows[score].tolist(), DIGITS, is_best=is_best.tolist()))
+        best_scores = rows[score].tolist()
+        columns.append(Column(f"best {symbol}", score, best_scores, DIGITS, is_best=is_best.tolist()))
         columns.append(Column("of", f"{score}_of", best_points["text"].tolist()))
     caption = (
         "The best polarity P and the best similarity S (x100) of each loss, rung by rung, and the configurations that reach "
@@ -160,7 +182,8 @@ def by_rung(models: Sequence[ModelScores], wanted: ScoredSplit | None = None) ->
         "rungs."
     )
     baselines = baseline_points(models)
-    references = baselines[(baselines["split"] == split) & (baselines["loss"] == "reference")]
+    is_reference = baselines["loss"] == "reference"
+    references = baselines[is_reference & (baselines["split"] == split)]
     groups = list(zip(rows["model"], rows["loss"], strict=True))
     return Layout("by_rung", caption, columns, groups, lambda: figures.draw_curves(rows, references))
 
@@ -209,17 +232,11 @@ def z_tests(models: Sequence[ModelScores], against: str, wanted: ScoredSplit | N
     last_points = _last_points(models)
     split, measured = choose_split(models, last_points, wanted)
     rows = _add_baselines(models, last_points, split).astype({"model": str}).reset_index(drop=True)
-    rows["row"] = rows["loss"].where(rows["text"] == ABSENT, rows["loss"] + " " + rows["text"])
+    names = rows["loss"] + " " + rows["text"]
+    rows["row"] = rows["loss"].where(rows["text"] == ABSENT, names)
     rows["label"] = rows["model"] + ": " + rows["row"]
     chosen = _find_row(rows, against)
-    proportions = [_proportion(scores) for scores in rows["scores"]]
-    other = proportions[chosen]
-    tests = {}
-    for row, proportion in enumerate(proportions):
-        if row != chosen and proportion is not None and other is not None and proportion.k == other.k:
-            test = z_test(proportion, other)
-            if test is not None:
-                tests[row] = test
+    tests = _test_rows([_proportion(scores) for scores in rows["scores"]], chosen)
     if not tests:
         raise NoLayoutError(
             f"no row can be tested against {against!r}; required: rows of one k with uniform rank weights, in files the "
@@ -246,6 +263,21 @@ def z_tests(models: Sequence[ModelScores], against: str, wanted: ScoredSplit | N
     return Layout("z_tests", caption, columns, rows["model"].tolist())
 
 
+def _test_rows(proportions: Sequence[Proportion | None], chosen: int) -> dict[int, ZTest]:
+    """Return the tests against the ``chosen`` row, keyed by row, of the rows that can be tested."""
+    other = proportions[chosen]
+    tests: dict[int, ZTest] = {}
+    if other is None:
+        return tests
+    for row, proportion in enumerate(proportions):
+        if row == chosen or proportion is None or proportion.k != other.k:
+            continue
+        test = z_test(proportion, other)
+        if test is not None:
+            tests[row] = test
+    return tests
+
+
 def _find_row(rows: "pd.DataFrame", against: str) -> int:
     """Return the row with this label, or the only one with this name."""
     matches = rows[rows["label"] == against]
@@ -253,8 +285,11 @@ def _find_row(rows: "pd.DataFrame", against: str) -> int:
         matches = rows[rows["row"] == against]
     if len(matches) == 1:
         return int(matches.index[0])
-    problem = "an unknown row" if matches.empty else "the name of several rows"
-    allowed = "; ".join(rows["label"] if matches.empty else matches["label"])
+    problem = "the name of several rows"
+    if matches.empty:
+        problem = "an unknown row"
+        matches = rows
+    allowed = "; ".join(matches["label"])
     raise InputError(f"--z-test {against!r} is {problem}; allowed: {allowed}")
 
 

@@ -73,10 +73,6 @@ class Configuration:
     def last_rung(self) -> int:
         return max(self.rungs)
 
-    @property
-    def last_scores(self) -> SplitScores:
-        return self.rungs[self.last_rung]
-
 
 @dataclass(frozen=True)
 class ModelScores:
@@ -122,35 +118,39 @@ def mean_scores(repeats: Sequence[Scores]) -> Scores:
         return repeats[0]
     counts = {scores.counts for scores in repeats}
     return Scores(
-        statistics.fmean(scores.polarity for scores in repeats),
-        statistics.fmean(scores.similarity for scores in repeats),
-        _mean_deviation([scores.polarity_std for scores in repeats]),
-        _mean_deviation([scores.similarity_std for scores in repeats]),
-        counts.pop() if len(counts) == 1 else None,
+        polarity=statistics.fmean(scores.polarity for scores in repeats),
+        similarity=statistics.fmean(scores.similarity for scores in repeats),
+        polarity_std=_mean_deviation(scores.polarity_std for scores in repeats),
+        similarity_std=_mean_deviation(scores.similarity_std for scores in repeats),
+        counts=counts.pop() if len(counts) == 1 else None,
     )
 
 
 def _mean_deviation(deviations: Iterable[float | None]) -> float | None:
-    known = [deviation for deviation in deviations if deviation is not None]
-    return math.sqrt(statistics.fmean(deviation**2 for deviation in known)) if known else None
+    variances = [deviation**2 for deviation in deviations if deviation is not None]
+    return math.sqrt(statistics.fmean(variances)) if variances else None
 
 
 def make_configurations(points: Iterable[ScoredPoint]) -> tuple[Configuration, ...]:
     """Return the configurations of these points, with the means of points that were measured more than once."""
-    values: dict[str, Mapping[str, Any]] = {}
-    repeats: dict[str, dict[int, dict[ScoredSplit, list[Scores]]]] = {}
+    points_of_configuration: dict[str, list[ScoredPoint]] = {}
     for point in points:
         key = repr(sorted(point.values.items()))
-        values.setdefault(key, point.values)
-        by_split = repeats.setdefault(key, {}).setdefault(point.rung, {})
+        points_of_configuration.setdefault(key, []).append(point)
+    return tuple(_make_configuration(members) for members in points_of_configuration.values())
+
+
+def _make_configuration(points: Sequence[ScoredPoint]) -> Configuration:
+    """Return the configuration that all of these points have."""
+    repeats: dict[int, dict[ScoredSplit, list[Scores]]] = {}  # keyed by rung
+    for point in points:
+        by_split = repeats.setdefault(point.rung, {})
         by_split.setdefault(point.split, []).append(point.scores)
-    configurations = []
-    for key, by_rung in repeats.items():
-        rungs = {}
-        for rung in sorted(by_rung):
-            rungs[rung] = {split: mean_scores(scores) for split, scores in by_rung[rung].items()}
-        configurations.append(Configuration(values[key], rungs))
-    return tuple(configurations)
+    rungs = {}
+    for rung in sorted(repeats):
+        by_split = repeats[rung]
+        rungs[rung] = {split: mean_scores(scores) for split, scores in by_split.items()}
+    return Configuration(points[0].values, rungs)
 
 
 def join_runs(models: Iterable[ModelScores]) -> list[ModelScores]:
@@ -186,9 +186,9 @@ def column_names(models: Sequence[ModelScores]) -> list[str]:
         if len(set(values)) == 1:
             continue
         counts = Counter(names)
-        for index, value in enumerate(values):
-            if counts[names[index]] > 1 and value:
-                names[index] = f"{names[index]}, {value}"
+        for index, (name, value) in enumerate(zip(names, values, strict=True)):
+            if counts[name] > 1 and value:
+                names[index] = f"{name}, {value}"
     counts = Counter(names)
     for name, model in zip(names, models, strict=True):
         if counts[name] > 1:

@@ -1,5 +1,6 @@
 """The points of several models in one data frame, with names of their configurations."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,8 @@ class Name:
     def text(self) -> str:
         """Return the name without the loss, in words."""
         margin = f"margin {self.margin}" if self.margin[0].isdigit() else self.margin
-        return ", ".join(part for part in (margin, self.others) if part not in ("", ABSENT)) or ABSENT
+        parts = [part for part in (margin, self.others) if part not in ("", ABSENT)]
+        return ", ".join(parts) or ABSENT
 
 
 def name_configurations(models: Sequence[ModelScores]) -> list[Name]:
@@ -51,21 +53,21 @@ def name_configurations(models: Sequence[ModelScores]) -> list[Name]:
     for number, model in enumerate(models):
         model_numbers += [number] * len(model.configurations)
         configurations += model.configurations
-    values = pd.DataFrame([configuration.values for configuration in configurations], dtype=object)
+    frame = pd.DataFrame([configuration.values for configuration in configurations], dtype=object)
     losses = pd.Series([_loss(configuration.values) for configuration in configurations])
     varied = []
-    for parameter in values.columns.difference(_LOSS_PARAMETERS, sort=False):
-        is_known = values[parameter].notna()
+    for parameter in frame.columns.difference(_LOSS_PARAMETERS, sort=False):
+        is_known = frame[parameter].notna()
         num_states = is_known.groupby([model_numbers, losses]).nunique()
-        if _varies(values[parameter]) or num_states.gt(1).any():
+        if _varies(frame[parameter]) or num_states.gt(1).any():
             varied.append(str(parameter))
     losses_with_scales = set()
-    if "scale" in values:
-        losses_with_scales = {loss for loss, scales in values["scale"].groupby(losses) if _varies(scales)}
-    return [
-        _name(configuration.values, varied, has_scale=_loss(configuration.values) in losses_with_scales)
-        for configuration in configurations
-    ]
+    if "scale" in frame:
+        losses_with_scales = {loss for loss, scales in frame["scale"].groupby(losses) if _varies(scales)}
+    names = []
+    for configuration, loss in zip(configurations, losses, strict=True):
+        names.append(_name(configuration.values, varied, has_scale=loss in losses_with_scales))
+    return names
 
 
 def _loss(values: Mapping[str, Any]) -> str:
@@ -79,15 +81,21 @@ def _varies(column: "pd.Series[Any]") -> bool:
 def _name(values: Mapping[str, Any], varied: Sequence[str], *, has_scale: bool) -> Name:
     margin = values.get("margin")
     scale = values.get("scale") if has_scale else None
+    present = {name: values[name] for name in varied if name in values}
+    others = describe(present, present) if present else ""
+    sort_values = [margin, scale, *(values.get(name) for name in varied)]
+    order = tuple(_rank(value) for value in sort_values)
+    return Name(_loss(values), _describe_margin(margin, scale), others, order)
+
+
+def _describe_margin(margin: Any, scale: Any) -> str:
+    """Return the margin and scale that are not None as text."""
     parts = []
     if margin is not None:
         parts.append(_format(margin))
     if scale is not None:
         parts.append(f"scale {_format(scale)}")
-    present = {name: values[name] for name in varied if name in values}
-    others = describe(present, present) if present else ""
-    order = [margin, scale, *(values.get(name) for name in varied)]
-    return Name(_loss(values), ", ".join(parts) or ABSENT, others, tuple(map(_rank, order)))
+    return ", ".join(parts) or ABSENT
 
 
 def _format(value: Any) -> str:
@@ -126,9 +134,9 @@ def configuration_points(models: Sequence[ModelScores]) -> "pd.DataFrame":
                 NUM_EXAMPLES: configuration.values.get(NUM_EXAMPLES),
             }
             for rung, by_split in configuration.rungs.items():
-                is_last = rung == configuration.last_rung
+                place = {"rung": rung, "is_last": rung == configuration.last_rung}
                 for split, scores in by_split.items():
-                    rows.append({**cells, "rung": rung, "is_last": is_last, "split": split, **_score_cells(scores)})
+                    rows.append({**cells, **place, "split": split, **_score_cells(scores)})
     return _as_frame(rows, models)
 
 
@@ -177,34 +185,40 @@ def choose_split(
         NoLayoutError: If no point has scores on that split.
     """
     num_points = len(points.drop_duplicates(["model", "position", "rung"]))
-    is_on_test = points["split"] == "test"
-    split: ScoredSplit = wanted or ("test" if is_on_test.sum() == num_points else "dev")
-    num_scored = int((points["split"] == split).sum())
+    num_scored_on = Counter(points["split"])
+    split = wanted
+    if split is None:
+        split = "test" if num_scored_on["test"] == num_points else "dev"
+    num_scored = num_scored_on[split]
     if not num_scored:
         reasons = [f"; {model.why_no_test} in {model.origin}" for model in models if model.why_no_test]
         raise NoLayoutError(f"no point has scores on {split}{''.join(reasons)}")
-    parts = []
-    if any(model.names_split for model in models):
-        parts.append(f"on {split}")
-    if not all(model.names_split for model in models):
-        parts.append("as recorded")
-    parts = [" or ".join(parts)]
+    parts = [_describe_split(models, split)]
     if num_scored < num_points:
         parts.append(f"which {num_scored} of {num_points} points have")
-    return split, f"Scores {', '.join([*parts, *_describe_retrieval(models)])}."
+    parts += _describe_retrieval(models)
+    return split, f"Scores {', '.join(parts)}."
+
+
+def _describe_split(models: Sequence[ModelScores], split: ScoredSplit) -> str:
+    """Return the split in words, for files that name it and files that do not."""
+    texts = []
+    if any(model.names_split for model in models):
+        texts.append(f"on {split}")
+    if not all(model.names_split for model in models):
+        texts.append("as recorded")
+    return " or ".join(texts)
 
 
 def _describe_retrieval(models: Sequence[ModelScores]) -> list[str]:
     """Return the retrieval settings, with the names of their models if settings differ or are unknown for some."""
-    names: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}  # names of models, keyed by retrieval settings
     for model in models:
         members = names.setdefault(model.retrieval, [])
         if model.model not in members:
             members.append(model.model)
-    if list(names) == [""]:
-        return []
     if len(names) == 1:
-        return list(names)
+        return [retrieval for retrieval in names if retrieval]
     unknown = names.pop("", [])
     parts = [f"{retrieval} for {', '.join(members)}" for retrieval, members in names.items()]
     if unknown:

@@ -9,7 +9,7 @@ of ``examples_per_rung``.
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,35 +59,49 @@ def read_run(run: Folder) -> ModelScores:
     results = load(run)
     info = results.info
     summary = summarize(results)
-    configs = {trial.trial: trial.config for trial in results.trials}
-    points: dict[int, list[ScoredPoint]] = {trial: [] for trial in configs}
-    for point in averaged(results):
-        is_measured = point.split in summary.complete_splits and point.kind == "plain"
-        if is_measured and point.trial is not None and point.step is not None:
-            values = {name: plain(value) for name, value in configs[point.trial].items() if value is not None}
-            points[point.trial].append(ScoredPoint(values, point.step, point.split, _point_scores(point, info)))
-    configurations = make_configurations(itertools.chain.from_iterable(points.values()))
+    points = _run_points(results, summary.complete_splits)
+    configurations = make_configurations(points)
     if not configurations:
         raise InputError(f"{run.location}: no rung is finished, so there is nothing to show")
-    baselines: dict[str, dict[ScoredSplit, Scores]] = defaultdict(dict)
-    for kind in _NO_TRIAL:
-        for point in results.points:
-            if point.kind == kind and point.trial is None:
-                name = key_name((kind, point.value))
-                name = name if point.label is None else f"{name} {point.label}"
-                baselines[name][point.split] = _point_scores(point, info)
     return ModelScores(
         model=last_part(info.model),
         origin=last_part(run.location),
         place=run.location,
         configurations=configurations,
-        baselines=baselines,
+        baselines=_run_baselines(results),
         dataset=info.dataset,
         reference=last_part(info.reference),
         retrieval=f"k = {info.k}, {info.rank_weights} rank weights",
         setting=_setting(run, results),
         why_no_test=summary.front.why_partial("test"),
     )
+
+
+def _run_points(results: Results, splits: Collection[ScoredSplit]) -> Iterator[ScoredPoint]:
+    """Return the points of tuned encoders on these splits, trial by trial."""
+    configs = {trial.trial: trial.config for trial in results.trials}
+    points: dict[int, list[ScoredPoint]] = {trial: [] for trial in configs}
+    for point in averaged(results):
+        if point.split not in splits or point.kind != "plain" or point.trial is None or point.step is None:
+            continue
+        config = configs[point.trial]
+        values = {name: plain(value) for name, value in config.items() if value is not None}
+        scores = _point_scores(point, results.info)
+        points[point.trial].append(ScoredPoint(values, point.step, point.split, scores))
+    return itertools.chain.from_iterable(points.values())
+
+
+def _run_baselines(results: Results) -> Mapping[str, SplitScores]:
+    """Return the scores of a run's baselines by name, the reference first."""
+    baselines: dict[str, dict[ScoredSplit, Scores]] = defaultdict(dict)
+    for kind in _NO_TRIAL:
+        for point in results.points:
+            if point.kind == kind and point.trial is None:
+                name = key_name(point.key)
+                if point.label is not None:
+                    name = f"{name} {point.label}"
+                baselines[name][point.split] = _point_scores(point, results.info)
+    return baselines
 
 
 def _point_scores(point: Point, info: RunInfo) -> Scores:
@@ -125,9 +139,10 @@ def read_by_k(frame: "pd.DataFrame", path: Path) -> "pd.DataFrame":
         for name in ("k", "polarity", "similarity"):
             rows[name] = number_column(frame, name)
         for name in (*DEVIATIONS, "accuracy"):
-            rows[name] = number_column(frame, name, is_optional=True) if name in frame else float("nan")
-        is_wrong = ~rows["k"].between(1, MAX_K) | (rows["k"] % 1 != 0)
-        reject_cells(frame["k"], is_wrong, f"whole numbers from 1 to {MAX_K:,}")
+            rows[name] = _optional_numbers(frame, name)
+        is_outside = ~rows["k"].between(1, MAX_K)
+        is_fraction = rows["k"] % 1 != 0
+        reject_cells(frame["k"], is_outside | is_fraction, f"whole numbers from 1 to {MAX_K:,}")
         if frame.empty:
             raise InputError("no rows")
     except InputError as error:
@@ -148,76 +163,110 @@ def read_rows(frame: "pd.DataFrame", path: Path) -> list[ModelScores]:
 
 
 def _read_rows(frame: "pd.DataFrame", path: Path) -> Iterator[ModelScores]:
-    import pandas as pd
-
     check_columns(frame, ("polarity", "similarity"))
     names_split = "split" in frame
     budget = next((column for column in BUDGETS if column in frame), None)
-    for column, default in _TEXTS.items():
-        cells = as_objects(frame[column]) if column in frame else pd.Series(None, frame.index, dtype=object)
-        frame = frame.assign(**{column: cells.fillna(default).astype(str)})
-    frame = frame[frame["split"].isin(["dev", "test"]) & frame["kind"].isin(["plain", *_NO_TRIAL])]
+    frame = _read_texts(frame)
+    is_scored_split = frame["split"].isin(["dev", "test"])
+    is_known_kind = frame["kind"].isin(["plain", *_NO_TRIAL])
+    frame = frame[is_scored_split & is_known_kind]
     is_plain = frame["kind"] == "plain"
     if not is_plain.any():
         raise InputError("no row has kind 'plain' and split 'dev' or 'test'")
     frame = _read_numbers(frame)
     points, baselines = frame[is_plain], frame[~is_plain]
-    points = points.assign(rung=1.0 if budget is None else number_column(points, budget))
-    if budget is not None:
-        reject_cells(points[budget], (points["rung"] % 1 != 0) | (points["rung"] < 1), "whole numbers above 0")
+    if budget is None:
+        points = points.assign(rung=1.0)
+    else:
+        budgets = number_column(points, budget)
+        reject_cells(points[budget], (budgets % 1 != 0) | (budgets < 1), "whole numbers above 0")
+        points = points.assign(rung=budgets)
     for (model, dataset), rows in points.groupby(["model", "dataset"], sort=False):
         # Baselines without model or dataset apply to all of them.
-        is_shared = baselines["model"].isin([model, ""]) & baselines["dataset"].isin([dataset, ""])
+        is_of_model = baselines["model"].isin([model, ""])
+        is_of_dataset = baselines["dataset"].isin([dataset, ""])
+        model_points = _row_points(rows, is_ordinal=budget == "examples_seen")
         yield ModelScores(
             model=last_part(model) or path.stem,
             origin=path.stem,
             place=str(path),
-            configurations=make_configurations(_row_points(rows, is_ordinal=budget == "examples_seen")),
-            baselines=_row_baselines(baselines[is_shared]),
+            configurations=make_configurations(model_points),
+            baselines=_row_baselines(baselines[is_of_model & is_of_dataset]),
             dataset=dataset,
             names_split=names_split,
         )
 
 
+def _read_texts(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the frame with all columns of texts, with defaults for missing cells."""
+    frame = frame.copy()
+    for column, default in _TEXTS.items():
+        if column in frame:
+            cells = as_objects(frame[column])
+            frame[column] = cells.fillna(default).astype(str)
+        else:
+            frame[column] = default
+    return frame
+
+
 def _read_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
     """Return the frame with all columns of scores and counts as floats, and scores in [0, 1]."""
+    frame = frame.copy()
     for column in ("polarity", "similarity"):
-        frame = frame.assign(**{column: number_column(frame, column)})
+        frame[column] = number_column(frame, column)
     for column in (*DEVIATIONS, *COUNTS, "value"):
-        numbers = number_column(frame, column, is_optional=True) if column in frame else float("nan")
-        frame = frame.assign(**{column: numbers})
+        frame[column] = _optional_numbers(frame, column)
     for column in ("polarity", *DEVIATIONS):
         reject_cells(frame[column], frame[column] < 0, "numbers from 0")
     for column in COUNTS:
-        reject_cells(frame[column], (frame[column] % 1 > 0) | (frame[column] < 1), "whole numbers above 0")
-    is_percent = frame["polarity"].abs() > 1.5
-    if is_percent.any() != (frame["similarity"].abs() > 1.5).any():
+        counts = frame[column]
+        reject_cells(counts, (counts % 1 > 0) | (counts < 1), "whole numbers above 0")
+    polarity, similarity = frame["polarity"], frame["similarity"]
+    is_percent = polarity.abs() > 1.5
+    is_similarity_percent = similarity.abs() > 1.5
+    if is_percent.any() != is_similarity_percent.any():
         raise InputError(
-            f"polarity is at most {frame['polarity'].max():g} and similarity at most {frame['similarity'].max():g}; "
+            f"polarity is at most {polarity.max():g} and similarity at most {similarity.max():g}; "
             "allowed: both in [0, 1], or both x100"
         )
-    if not is_percent.any():
-        return frame
-    reject_cells(frame["polarity"], ~is_percent, "scores x100, as in other rows")
-    return frame.assign(**{column: frame[column] / 100 for column in ("polarity", "similarity", *DEVIATIONS)})
+    if is_percent.any():
+        reject_cells(polarity, ~is_percent, "scores x100, as in other rows")
+        for column in ("polarity", "similarity", *DEVIATIONS):
+            frame[column] = frame[column] / 100
+    return frame
+
+
+def _optional_numbers(frame: "pd.DataFrame", column: str) -> "pd.Series[float] | float":
+    """Return the numbers of a column, or NaN if the column is missing."""
+    return number_column(frame, column, is_optional=True) if column in frame else float("nan")
 
 
 def _row_points(rows: "pd.DataFrame", *, is_ordinal: bool) -> Iterator[ScoredPoint]:
     """Yield the points of rows with a column ``rung``; if ``is_ordinal``, its values are replaced by ranks from 1."""
-    names = [name for name in rows.columns if name not in _NO_PARAMETERS and not is_index(name)]
-    configurations = rows[names].apply(as_objects)
+    parameters = [name for name in rows.columns if name not in _NO_PARAMETERS and not is_index(name)]
+    configurations = rows[parameters].apply(as_objects)
     if is_ordinal:
-        keys = configurations.apply(tuple, axis=1) if names else rows["kind"]
-        keys = rows.get("trial", keys)
-        rows = rows.assign(rung=rows.groupby(keys, dropna=False)["rung"].rank("dense"))
+        if "trial" in rows:
+            keys = rows["trial"]
+        elif parameters:
+            keys = configurations.apply(tuple, axis=1)
+        else:
+            keys = rows["kind"]  # the same in all rows, which have one configuration
+        budgets = rows.groupby(keys, dropna=False)["rung"]
+        rows = rows.assign(rung=budgets.rank("dense"))
     for index, row in zip(rows.index, rows.to_dict("records"), strict=True):
-        cells = configurations.loc[index]
-        values: dict[str, Any] = {str(name): plain(value) for name, value in cells.items() if value is not None}
-        if NUM_EXAMPLES not in values and "num_examples" in values:
-            values[NUM_EXAMPLES] = values.pop("num_examples")
-        if "loss" in values:
-            values["loss"] = loss_name(values["loss"])
+        values = _parameter_values(configurations.loc[index])
         yield ScoredPoint(values, int(row["rung"]), row["split"], _row_scores(row))
+
+
+def _parameter_values(cells: "pd.Series[Any]") -> dict[str, Any]:
+    """Return the values of a row's parameters under raysweep's names, without those that are None."""
+    values = {str(name): plain(value) for name, value in cells.items() if value is not None}
+    if NUM_EXAMPLES not in values and "num_examples" in values:
+        values[NUM_EXAMPLES] = values.pop("num_examples")
+    if "loss" in values:
+        values["loss"] = loss_name(values["loss"])
+    return values
 
 
 def _row_baselines(rows: "pd.DataFrame") -> Mapping[str, SplitScores]:
@@ -225,7 +274,8 @@ def _row_baselines(rows: "pd.DataFrame") -> Mapping[str, SplitScores]:
     baselines: dict[str, dict[ScoredSplit, Scores]] = defaultdict(dict)
     for kind in _NO_TRIAL:
         for row in rows[rows["kind"] == kind].to_dict("records"):
-            baselines[key_name((kind, _known(row["value"])))][row["split"]] = _row_scores(row)
+            name = key_name((kind, _known(row["value"])))
+            baselines[name][row["split"]] = _row_scores(row)
     return baselines
 
 

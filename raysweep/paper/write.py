@@ -1,9 +1,8 @@
 """Write layouts and their figures to a folder, replacing each file atomically."""
 
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from raysweep.paper.layout import Layout, NoLayoutError, to_csv, to_latex, to_ma
 from raysweep.paper.model_scores import ModelScores, join_runs, select
 from raysweep.paper.sources import is_by_k, read_by_k, read_rows, read_run
 from raysweep.replay.recording_files import read_frame
+from raysweep.report.write import replace_files
 from raysweep.results.types import ScoredSplit
 from raysweep.storage.folder import Folder
 
@@ -28,7 +28,7 @@ class Written:
     """The written files by layout, and the reasons for leaving out other layouts."""
 
     files: Mapping[str, Sequence[Path]]
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, str]
 
 
 def write_layouts(
@@ -51,25 +51,35 @@ def write_layouts(
 
     check_writable(to)
     models, scores_by_k = _read(sources)
-    made: list[Layout] = []
+    possible: list[Layout] = []
     left_out: dict[str, str] = {}
     removed: list[str] = []
     if models:
-        made, left_out = _make_layouts(select(join_runs(models), where or {}), split, z_test)
-        if not made and not scores_by_k:
-            raise InputError(f"no layout is possible: {'; '.join(dict.fromkeys(left_out.values()))}")
-        removed = [*left_out, *(() if z_test else ("z_tests",))]
+        selected = select(join_runs(models), where or {})
+        possible, left_out = _make_layouts(selected, split, z_test)
+        if not possible and not scores_by_k:
+            reasons = "; ".join(dict.fromkeys(left_out.values()))
+            raise InputError(f"no layout is possible: {reasons}")
+        removed = list(left_out)
+        if not z_test:
+            removed.append("z_tests")
     elif z_test is not None:
         raise InputError("--z-test needs a run or a recording; scores by k have no number of queries")
     if scores_by_k:
-        made.append(layouts.by_k(pd.concat(scores_by_k)))
-    read = {source.resolve() for source in sources if isinstance(source, Path)}
-    for name in (*(layout.name for layout in made), *left_out):
+        possible.append(layouts.by_k(pd.concat(scores_by_k)))
+    names = [layout.name for layout in possible]
+    _check_sources(sources, to, [*names, *left_out])
+    return Written(_write(to, possible, removed), left_out)
+
+
+def _check_sources(sources: Iterable[Folder | Path], to: Path, names: Iterable[str]) -> None:
+    """Raise InputError if writing the layouts with these names would replace a source."""
+    source_files = {source.resolve() for source in sources if isinstance(source, Path)}
+    for name in names:
         for suffix in _SUFFIXES:
             file = to / f"{name}{suffix}"
-            if file.resolve() in read:
+            if file.resolve() in source_files:
                 raise InputError(f"{file}: is a source and would be replaced; choose another folder")
-    return Written(_write(to, made, removed), left_out)
 
 
 def _read(sources: Iterable[Folder | Path]) -> "tuple[list[ModelScores], list[pd.DataFrame]]":
@@ -99,14 +109,14 @@ def _make_layouts(
     }
     if z_test is not None:
         makers["z_tests"] = lambda: layouts.z_tests(models, z_test, split)
-    made = []
+    possible = []
     left_out = {}
     for name, make in makers.items():
         try:
-            made.append(make())
+            possible.append(make())
         except NoLayoutError as reason:
             left_out[name] = str(reason)
-    return made, left_out
+    return possible, left_out
 
 
 def write_by_k(scores: "pd.DataFrame", measured: str, to: Path) -> None:
@@ -127,26 +137,30 @@ def check_writable(to: Path) -> None:
         raise InputError(f"{to}: cannot be written; {nearest} must be writable")
 
 
-def _write(to: Path, made: Sequence[Layout], removed: Iterable[str]) -> dict[str, list[Path]]:
-    """Write all files to a temporary folder, move them into place, and remove those of the ``removed`` layouts."""
-    contents: dict[str, dict[str, bytes]] = {}  # keyed by layout, then file name
-    for layout in made:
-        files = {f"{layout.name}{suffix}": form(layout).encode() for suffix, form in _FORMATS.items()}
-        if layout.draw is not None:
-            files[f"{layout.name}.png"] = layout.draw()
-        contents[layout.name] = files
+def _write(to: Path, new_layouts: Iterable[Layout], removed: Iterable[str]) -> dict[str, list[Path]]:
+    """Write all files once they are complete, and remove those of the ``removed`` layouts."""
+    contents: dict[str, bytes] = {}
+    files: dict[str, list[Path]] = {}
+    for layout in new_layouts:
+        layout_contents = _contents(layout)
+        contents |= layout_contents
+        files[layout.name] = [to / file for file in layout_contents]
     try:
         to.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=to) as unfinished:
-            for files in contents.values():
-                for name, content in files.items():
-                    (Path(unfinished) / name).write_bytes(content)
-            for files in contents.values():
-                for name in files:
-                    (Path(unfinished) / name).replace(to / name)
-        for layout_name in removed:
+        replace_files(to, contents)
+        for name in removed:
             for suffix in _SUFFIXES:
-                (to / f"{layout_name}{suffix}").unlink(missing_ok=True)
+                (to / f"{name}{suffix}").unlink(missing_ok=True)
     except OSError as error:
         raise InputError(f"{to}: cannot be written ({error.strerror}); the folder must be writable") from None
-    return {name: [to / file for file in files] for name, files in contents.items()}
+    return files
+
+
+def _contents(layout: Layout) -> dict[str, bytes]:
+    """Return the contents of a layout's files, keyed by file name."""
+    contents = {}
+    for suffix, as_text in _FORMATS.items():
+        contents[f"{layout.name}{suffix}"] = as_text(layout).encode()
+    if layout.draw is not None:
+        contents[f"{layout.name}.png"] = layout.draw()
+    return contents

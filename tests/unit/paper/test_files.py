@@ -37,7 +37,7 @@ def test_each_model_is_separate() -> None:
     assert triplet.values == {"loss": "triplet", "margin": 1}
     assert triplet.rungs == {1: {"dev": Scores(0.70, 0.44)}, 2: {"dev": Scores(0.80, 0.36)}}
     assert ranking.values == {"loss": "multiple_negatives"}
-    assert second.configurations[0].last_scores["dev"].polarity == pytest.approx(0.9)
+    assert second.configurations[0].rungs[1]["dev"].polarity == pytest.approx(0.9)
 
 
 def test_files_without_model_or_budget_have_one_model_and_rung() -> None:
@@ -70,7 +70,7 @@ def test_an_unnamed_index_column_is_no_parameter() -> None:
 def test_repeated_rows_are_averaged() -> None:
     repeated = pd.concat([frame()[:1], frame()[:1].assign(polarity=74.0)])
     (model,) = read(repeated.assign(polarity_std=[30.0, 40.0]))
-    scores = model.configurations[0].last_scores["dev"]
+    scores = model.configurations[0].rungs[1]["dev"]
     assert scores.polarity == pytest.approx(0.72)
     assert scores.polarity_std == pytest.approx(((0.3**2 + 0.4**2) / 2) ** 0.5)
     assert scores.similarity_std is None
@@ -104,7 +104,7 @@ def test_the_split_is_read() -> None:
     rows = pd.concat([frame()[:1].assign(split="dev"), frame()[:1].assign(split="test", polarity=66.0)])
     (model,) = read(rows)
     assert model.names_split
-    assert {split: scores.polarity for split, scores in model.configurations[0].last_scores.items()} == {
+    assert {split: scores.polarity for split, scores in model.configurations[0].rungs[1].items()} == {
         "dev": pytest.approx(0.7),
         "test": pytest.approx(0.66),
     }

@@ -39,8 +39,8 @@ def test_a_run_has_its_plain_points_and_its_reference(tmp_path: Path) -> None:
 
 def test_test_scores_are_kept_next_to_dev_scores(tmp_path: Path) -> None:
     scores = scores_of(write_run(tmp_path / "run", grid(), test_of=dev_front(grid())))
-    assert scores.configurations[0].last_scores["test"] == Scores(0.81 - 0.02, 0.36 - 0.01, 0.25, 0.08, Counts(400, 16))
-    assert set(scores.configurations[2].last_scores) == {"dev"}, "not on the front"
+    assert scores.configurations[0].rungs[2]["test"] == Scores(0.81 - 0.02, 0.36 - 0.01, 0.25, 0.08, Counts(400, 16))
+    assert set(scores.configurations[2].rungs[2]) == {"dev"}, "not on the front"
     assert set(scores.baselines["reference"]) == {"dev", "test"}
 
 
