@@ -67,11 +67,13 @@ def build_account(results: Results) -> Account:
     for trial in results.trials:
         kind = trial.status if trial.replicate_of is None else REPLICATES
         num_rungs = num_rungs_by_trial[trial.trial]
-        is_stopped_early = kind == TrialStatus.STOPPED and not trial.stop_was_requested
-        saved_seconds = _saved_seconds(trial, num_rungs) if is_stopped_early else 0.0
+        saved_seconds = 0.0
+        if kind == TrialStatus.STOPPED and not trial.stop_was_requested:
+            saved_seconds = _saved_seconds(trial, num_rungs)
         for entry in (entries[kind], total):
             entry.add(trial, num_rungs, saved_seconds)
-    return Account(tuple(entry for entry in entries.values() if entry.num_trials), total)
+    nonempty = [entry for entry in entries.values() if entry.num_trials]
+    return Account(tuple(nonempty), total)
 
 
 def _rungs_done(results: Results) -> dict[int, int]:

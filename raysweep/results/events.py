@@ -59,9 +59,10 @@ class Event:
         """Return the JSON object to store. Optional fields that are None are omitted; ``at`` comes last."""
         values = dataclasses.asdict(self)
         values["at"] = values.pop("at")
-        optional = {field.name for field in dataclasses.fields(self) if field.default is None}
-        absent = {name for name in optional if values[name] is None}
-        return {"event": self.kind} | {name: value for name, value in values.items() if name not in absent}
+        for field in dataclasses.fields(self):
+            if field.default is None and values[field.name] is None:
+                del values[field.name]
+        return {"event": self.kind, **values}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
@@ -159,13 +160,13 @@ class RungFinished(Event):
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         rung = {"trial": values["trial"], "step": values["step"]}
-        read = {"stop": None, **values, "points": _objects_in(values, "points", **rung)}
+        fields = {"stop": None, **values, "points": _objects_in(values, "points", **rung)}
         if values.get("labeled") is not None:
-            read["labeled"] = _objects_in(values, "labeled", **rung)
+            fields["labeled"] = _objects_in(values, "labeled", **rung)
         calibration = values.get("calibration")
         if isinstance(calibration, Mapping):
-            read["calibration"] = {**calibration, **rung}
-        event = super().from_json(read)
+            fields["calibration"] = {**calibration, **rung}
+        event = super().from_json(fields)
         if event.step < 1:
             raise ValueError(f"step is {event.step}; allowed: an integer above 0")
         _check_scores([*event.points, *(event.labeled or ())])
@@ -336,8 +337,9 @@ class SweepSteered(Event):
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         event = super().from_json(values)
         needed_keys = {"workers": "workers", "stop-trial": "trial", "try": "config"}
-        if event.action in needed_keys and getattr(event, needed_keys[event.action]) is None:
-            raise ValueError(f"{needed_keys[event.action]} is missing, which action {event.action} needs")
+        needed_key = needed_keys.get(event.action)
+        if needed_key is not None and getattr(event, needed_key) is None:
+            raise ValueError(f"{needed_key} is missing, which action {event.action} needs")
         _check_plain(event.config or {})
         return event
 

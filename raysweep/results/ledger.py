@@ -56,10 +56,6 @@ class Ledger:
     def path(self) -> Path:
         return self.folder / f"{NAME}.jsonl"
 
-    @property
-    def num_events(self) -> int:
-        return self._end[1]
-
     def open(self) -> list[Event]:
         """Lock the ledger and return its events. Nothing is written.
 
@@ -191,7 +187,8 @@ class GrowingLedger:
         if not content.startswith(self._content):
             self.events, self._content = [], b""
         new_lines = content[len(self._content) :]
-        new_events = list(_parse(new_lines, ledger_location(self.run), first_number=len(self.events) + 1))
+        first_number = len(self.events) + 1
+        new_events = list(_parse(new_lines, ledger_location(self.run), first_number))
         self.events += new_events
         self._content = content
         return bool(new_events)

@@ -10,6 +10,7 @@ the reference, the oracle at each of its bonuses, and the probe. A file is an ``
 """
 
 import io
+import itertools
 import json
 import math
 import struct
@@ -43,13 +44,7 @@ STANDARD_ERRORS = 3.0
 
 BYTES_PER_QUERY = 4  # maximum for one point, before compression
 
-ARRAYS = ("names", "polarity_values", "polarity", "similarity")  # of a file
-
-NO_ARCHIVE = (
-    "the content is not a complete .npz archive"  # replaces NumPy's message, which may suggest unpickling the file
-)
-
-UNREADABLE = (
+_UNREADABLE = (
     OSError,
     EOFError,
     ValueError,
@@ -139,16 +134,13 @@ class PackedScores:
 
     @classmethod
     def read(cls, content: bytes) -> "PackedScores":
-        """Parse the content of a file, without unpickling. Raise ``ValueError`` with the reason if it is damaged."""
+        """Parse the content of a file. Raise ``ValueError`` with the reason if it is damaged."""
+        arrays = read_archive(content)
         try:
-            with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in ARRAYS if name in archive}
-        except UNREADABLE:
-            raise ValueError(NO_ARCHIVE) from None
-        missing = [name for name in ARRAYS if name not in arrays]
-        if missing:
-            raise ValueError(f"array {missing[0]!r} is missing")
-        names, values, polarity, similarity = (arrays[name] for name in ARRAYS)
+            names, values = arrays["names"], arrays["polarity_values"]
+            polarity, similarity = arrays["polarity"], arrays["similarity"]
+        except KeyError as error:
+            raise ValueError(f"array {error.args[0]!r} is missing") from None
         packed = cls(_parse_names(names), values, polarity, similarity)
         packed._check()
         return packed
@@ -200,6 +192,16 @@ class PackedScores:
         return PackedScores(names, self.polarity_values, self.polarity[rows], self.similarity[rows])
 
 
+def read_archive(content: bytes) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of an ``.npz`` file, without unpickling. Raise ``ValueError`` if it is damaged."""
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            return dict(archive)
+    except _UNREADABLE:
+        # NumPy's own message may suggest unpickling the file.
+        raise ValueError("the content is not a complete .npz archive") from None
+
+
 def join_scores(parts: Sequence[PackedScores]) -> PackedScores:
     """Join the points of at least one file over the same queries. The last file with a point takes precedence."""
     values = np.unique(np.concatenate([part.polarity_values for part in parts]))
@@ -213,8 +215,8 @@ def join_scores(parts: Sequence[PackedScores]) -> PackedScores:
     return PackedScores(
         names=tuple(polarity),
         polarity_values=values,
-        polarity=np.stack([*polarity.values()]),
-        similarity=np.stack([*similarity.values()]),
+        polarity=np.stack(list(polarity.values())),
+        similarity=np.stack(list(similarity.values())),
     )
 
 
@@ -228,8 +230,9 @@ def _parse_names(array: npt.NDArray[Any]) -> tuple[PointName, ...]:
     except (ValueError, TypeError, RecursionError):
         raise ValueError("its point names are invalid") from None
     for trial, step, kind, value in names:
-        is_name = isinstance(kind, str) and isinstance(value, float | None)
-        if not (is_name and isinstance(trial, int | None) and isinstance(step, int | None)):
+        is_rung = isinstance(trial, int | None) and isinstance(step, int | None)
+        is_kind = isinstance(kind, str) and isinstance(value, float | None)
+        if not (is_rung and is_kind):
             raise ValueError("its point names are invalid")
     return names
 
@@ -254,16 +257,17 @@ def raised_scores(points: Sequence[Point], num_queries: int) -> Float64Array:
 def kept_names(results: Results) -> set[PointName]:
     """Return the trials' points whose scores a run keeps: those near the front and their replicates."""
     points = [point for point in results.points if point.split == "dev" and point.trial is not None]
-    near = near_front(points, front_points(points), results.info.num_queries.get("dev", 0))
-    near_names = {name_of_point(point) for point, is_near in zip(points, near, strict=True) if is_near}
+    num_queries = results.info.num_queries.get("dev", 0)
+    is_near = near_front(points, front_points(points), num_queries)
+    near_names = {name_of_point(point) for point in itertools.compress(points, is_near)}
     original_of = {trial.trial: trial.replicate_of for trial in results.trials}
     repeats = set()
     for point in points:
         assert point.trial is not None
-        name = name_of_point(point)
         original = original_of.get(point.trial)
-        if original is not None and (original, *name[1:]) in near_names:
-            repeats.add(name)
+        name_in_original = (original, point.step, point.kind, point.value)
+        if original is not None and name_in_original in near_names:
+            repeats.add(name_of_point(point))
     return near_names | repeats
 
 
@@ -276,21 +280,25 @@ def load_query_scores(run: Folder, results: Results) -> Mapping[ScoredSplit, Que
     Raises:
         DamagedError: If a file is damaged or its scores differ from those in the ledger.
     """
-    kept = kept_names(results)
-    loaded = {split: _load_split(run, split, results, kept) for split in _SPLITS}
-    return {split: scores for split, scores in loaded.items() if scores is not None}
+    names = kept_names(results)
+    loaded = {}
+    for split in _SPLITS:
+        scores = _load_split(run, split, results, names)
+        if scores is not None:
+            loaded[split] = scores
+    return loaded
 
 
 def load_readable_scores(
     run: Folder, results: Results
 ) -> tuple[dict[ScoredSplit, QueryScores], dict[ScoredSplit, str]]:
     """Return the scores of the undamaged splits, and the error message for each damaged split."""
-    kept = kept_names(results)
+    names = kept_names(results)
     readable: dict[ScoredSplit, QueryScores] = {}
     damage: dict[ScoredSplit, str] = {}
     for split in _SPLITS:
         try:
-            scores = _load_split(run, split, results, kept)
+            scores = _load_split(run, split, results, names)
         except DamagedError as error:
             damage[split] = str(error)
             continue
@@ -299,47 +307,52 @@ def load_readable_scores(
     return readable, damage
 
 
-def _load_split(run: Folder, split: ScoredSplit, results: Results, kept: Container[PointName]) -> QueryScores | None:
-    """Return the scores on a split, or None if none are stored. Trials' points outside ``kept`` are skipped."""
-    points = _scored_points(results, split, kept)
+def _load_split(
+    run: Folder, split: ScoredSplit, results: Results, trial_points: Container[PointName]
+) -> QueryScores | None:
+    """Return the scores on a split, or None if none are stored. Only ``trial_points`` are read from those of trials."""
+    points = _scored_points(results, split, trial_points)
     num_queries = results.info.num_queries.get(split, 0)
-    last: dict[PointName, tuple[PackedScores, int]] = {}
+    files_and_rows: dict[PointName, tuple[PackedScores, int]] = {}  # the last file with a point takes precedence
     for file, content in _contents(run, f"{FOLDER}/{split}").items():
         place = location.join(run.location, FOLDER, split, file)
-        try:
-            packed = PackedScores.read(content)
-        except ValueError as error:
-            raise _damaged(place, str(error)) from None
-        wanted = packed.select(points)
-        if not wanted.names:
-            continue
-        if wanted.num_queries != num_queries:
-            raise _damaged(
-                place, f"the number of queries is {wanted.num_queries}; allowed: {num_queries}, as on {split}"
-            )
-        _check_means(wanted, points, place)
-        last |= {point: (wanted, row) for row, point in enumerate(wanted.names)}
-    if not last:
+        packed = _read_packed(content, points, num_queries, place)
+        for row, name in enumerate(packed.names):
+            files_and_rows[name] = packed, row
+    if not files_and_rows:
         return None
-    names = sorted(last, key=_order)
+    names = sorted(files_and_rows, key=_order)
     polarity = np.empty((len(names), num_queries))
     similarity = np.empty((len(names), num_queries))
     for row, name in enumerate(names):
-        packed, place_in_file = last[name]
-        polarity[row] = packed.polarity_values[packed.polarity[place_in_file]]
-        similarity[row] = packed.similarity[place_in_file] / _STEPS
+        packed, row_in_file = files_and_rows[name]
+        codes = packed.polarity[row_in_file]
+        polarity[row] = packed.polarity_values[codes]
+        similarity[row] = packed.similarity[row_in_file] / _STEPS
     return QueryScores(split, tuple(names), polarity, similarity)
 
 
-def _scored_points(results: Results, split: ScoredSplit, kept: Container[PointName]) -> dict[PointName, Point]:
+def _read_packed(content: bytes, points: Mapping[PointName, Point], num_queries: int, place: str) -> PackedScores:
+    """Return the scores of the ledger's points in a file, which may be none. Raise ``DamagedError`` if it is damaged."""
+    try:
+        packed = PackedScores.read(content).select(points)
+    except ValueError as error:
+        raise _damaged(place, str(error)) from None
+    if packed.names and packed.num_queries != num_queries:
+        raise _damaged(place, f"the number of queries is {packed.num_queries}; allowed: {num_queries}")
+    _check_means(packed, points, place)
+    return packed
+
+
+def _scored_points(results: Results, split: ScoredSplit, trial_points: Container[PointName]) -> dict[PointName, Point]:
     """Return the ledger's points on a split whose scores may be stored, keyed by name."""
-    scored = {}
+    points = {}
     for point in results.points:
         name = name_of_point(point)
-        is_wanted = point.kind in _SCORED if point.trial is None else name in kept
-        if point.split == split and is_wanted:
-            scored[name] = point
-    return scored
+        is_scored = point.kind in _SCORED if point.trial is None else name in trial_points
+        if point.split == split and is_scored:
+            points[name] = point
+    return points
 
 
 def _order(name: PointName) -> tuple[int, int, int, str, float]:
@@ -352,8 +365,9 @@ def _contents(run: Folder, folder: str) -> dict[str, bytes]:
     """Return the contents of a folder's files, keyed by name; a running sweep may replace the files meanwhile."""
     for attempt in range(_TRIES):
         names = sorted(name for name in run.names(folder) if name.endswith(".npz") and not name.startswith("."))
+        files = [f"{folder}/{name}" for name in names]
         try:
-            return dict(zip(names, run.read([f"{folder}/{name}" for name in names]), strict=True))
+            return dict(zip(names, run.read(files), strict=True))
         except FileNotFoundError:
             if attempt == _TRIES - 1:
                 place = location.join(run.location, folder)

@@ -35,6 +35,7 @@ from raysweep.results.types import (
     Rung,
     RunInfo,
     Stage,
+    StageName,
     Trial,
     TrialStatus,
 )
@@ -115,9 +116,7 @@ class _Tables:
     rungs: list[Rung] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     labeled: list[Point] = field(default_factory=list)
-    means: dict[int, tuple[Mean, ...]] = field(
-        default_factory=dict
-    )  # keyed by original trial; a later event replaces them
+    means: dict[int, tuple[Mean, ...]] = field(default_factory=dict)  # keyed by original trial
     nodes: dict[tuple[str, float | None], NodeTime] = field(default_factory=dict)  # keyed by type and price
     guards: dict[tuple[object, ...], GuardScore] = field(default_factory=dict)  # keyed by member and guard
     calibrations: dict[tuple[object, ...], Calibration] = field(default_factory=dict)  # keyed by rung and split
@@ -154,16 +153,21 @@ class _Tables:
         self._note_ending(event)
 
     def _note_stage(self, event: Event) -> None:
-        stage = self.stage
         match event:
             case StageBegan():
                 self.stage = Stage(event.stage, event.count)
-            case PointsScored() if stage is not None and stage.name == "test":
-                self.stage = dataclasses.replace(stage, num_done=stage.num_done + 1)
-            case GuardsMeasured() if stage is not None and stage.name == "guards":
-                self.stage = dataclasses.replace(stage, num_done=stage.num_done + len(event.scores))
+            case PointsScored():
+                self._advance_stage("test", 1)
+            case GuardsMeasured():
+                self._advance_stage("guards", len(event.scores))
             case SessionStarted() | TrialStarted() | SessionFinished():
                 self.stage = None
+
+    def _advance_stage(self, name: StageName, num_scores: int) -> None:
+        """Count new scores if this is the current stage."""
+        if self.stage is not None and self.stage.name == name:
+            num_done = self.stage.num_done + num_scores
+            self.stage = dataclasses.replace(self.stage, num_done=num_done)
 
     def _note_ending(self, event: Event) -> None:
         """Update the status of the latest session. A session that resumes a finished one is running again."""
@@ -222,9 +226,9 @@ class _Tables:
     def _add_nodes(self, event: NodesCounted) -> None:
         for node in event.nodes:
             key = node.type, node.price_per_hour
-            before = self.nodes.get(key, NodeTime(node.type, 0.0, 0.0))
-            boot_seconds = before.boot_seconds + node.boot_seconds
-            up_seconds = before.up_seconds + node.up_seconds
+            total = self.nodes.get(key, NodeTime(node.type, 0.0, 0.0))
+            boot_seconds = total.boot_seconds + node.boot_seconds
+            up_seconds = total.up_seconds + node.up_seconds
             self.nodes[key] = dataclasses.replace(node, boot_seconds=boot_seconds, up_seconds=up_seconds)
 
     def _steer(self, event: SweepSteered) -> None:
@@ -239,10 +243,10 @@ class _Tables:
 
     def _change_status(self, event: StatusChange) -> None:
         self._check_begun(event.trial)
-        trial = self.trials[event.trial]
-        self.trials[event.trial] = dataclasses.replace(trial, status=event.status, reason=event.reason)
+        trial = dataclasses.replace(self.trials[event.trial], status=event.status, reason=event.reason)
         if isinstance(event, TrialEnded) and event.traceback:
-            self.trials[event.trial] = dataclasses.replace(self.trials[event.trial], traceback=event.traceback)
+            trial = dataclasses.replace(trial, traceback=event.traceback)
+        self.trials[event.trial] = trial
 
     def _set_cost(self, number: int, cost: Cost) -> None:
         self.trials[number] = dataclasses.replace(self.trials[number], **dataclasses.asdict(cost))

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from raysweep.errors import DamagedError
 from raysweep.metrics.arrays import Float32Array
-from raysweep.results.query_scores import NO_ARCHIVE, UNREADABLE, PointName, name_of_point
+from raysweep.results.query_scores import PointName, name_of_point, read_archive
 from raysweep.results.types import Results, ScoredSplit
 from raysweep.results.views import front_points
 from raysweep.storage import location
@@ -85,6 +85,7 @@ class Readings:
             ids = np.stack([sentences.ids for sentences in self.retrieved.values()])
             cosines = np.stack([sentences.cosines for sentences in self.retrieved.values()])
         sentence_ids, positions = np.unique(ids, return_inverse=True)
+        sentence_labels = [self.labels[sentence] for sentence in sentence_ids.tolist()]
         smallest = np.min_scalar_type(max(len(sentence_ids) - 1, 0))
         sink = io.BytesIO()
         np.savez_compressed(
@@ -94,7 +95,7 @@ class Readings:
             query_labels=self.query_labels,
             shown=np.array(self.shown, np.int64),
             sentence_ids=sentence_ids,
-            sentence_labels=np.array([self.labels[sentence] for sentence in sentence_ids.tolist()], np.int64),
+            sentence_labels=np.array(sentence_labels, np.int64),
             positions=positions.reshape(ids.shape).astype(smallest),
             cosines=_packed(cosines),
             texts=_as_bytes(dict(self.texts)),
@@ -122,13 +123,15 @@ class Reading:
     @classmethod
     def read(cls, content: bytes) -> "Reading":
         """Parse the content of a file. Raise ``ValueError`` with the reason if it is damaged."""
-        arrays = _arrays(content)
+        arrays = read_archive(content)
         try:
-            names, ids, cosines = _names(_value(arrays["meta"])), arrays["ids"], arrays["cosines"]
+            meta, ids, cosines = arrays["meta"], arrays["ids"], arrays["cosines"]
         except KeyError as error:
             raise ValueError(f"{error.args[0]} is missing") from None
-        fits = ids.ndim == 3 and cosines.shape == ids.shape and len(names) == len(ids)
-        if not (fits and ids.dtype.kind in "iu" and cosines.dtype == np.int16):
+        names = _names(_value(meta))
+        has_shapes = ids.ndim == 3 and len(ids) == len(names) and cosines.shape == ids.shape
+        has_types = ids.dtype.kind in "iu" and cosines.dtype == np.int16
+        if not (has_shapes and has_types):
             raise ValueError("the shapes or types of the arrays are inconsistent")
         return cls(names, ids, _unpacked(cosines))
 
@@ -181,7 +184,7 @@ def stored_readings(run: Folder) -> Readings | None:
     except OSError as error:
         raise DamagedError(f"{error.filename}: cannot be read: {error.strerror}") from None
     try:
-        return _readings(_arrays(content))
+        return _readings(read_archive(content))
     except ValueError as error:
         place = location.join(run.location, FILE)
         raise DamagedError(f"{place}: is damaged: {error}; remove it to continue without readings") from None
@@ -200,19 +203,18 @@ def _readings(arrays: Mapping[str, npt.NDArray[Any]]) -> Readings:
         raise ValueError(f"{error.args[0]} is missing") from None
     except TypeError:
         raise ValueError("meta is not a JSON object") from None
-    arrays_of_ids = (query_ids, query_labels, shown, sentence_ids, sentence_labels, positions)
-    fits = (
-        split in get_args(ScoredSplit)
-        and all(array.dtype.kind in "iu" for array in arrays_of_ids)
-        and query_ids.ndim == sentence_ids.ndim == shown.ndim == 1
+    integers = (query_ids, query_labels, shown, sentence_ids, sentence_labels, positions)
+    has_types = cosines.dtype == np.int16 and all(array.dtype.kind in "iu" for array in integers)
+    has_shapes = (
+        query_ids.ndim == sentence_ids.ndim == shown.ndim == 1
         and query_labels.shape == query_ids.shape
         and sentence_labels.shape == sentence_ids.shape
         and positions.ndim == 3
         and positions.shape[:2] == (len(names), len(query_ids))
         and cosines.shape == positions.shape
-        and cosines.dtype == np.int16
     )
-    if not fits or not _in_range(positions, len(sentence_ids)) or not _in_range(shown, len(query_ids)):
+    is_valid = split in get_args(ScoredSplit) and has_types and has_shapes
+    if not is_valid or not _in_range(positions, len(sentence_ids)) or not _in_range(shown, len(query_ids)):
         raise ValueError("the shapes or types of the arrays are inconsistent")
     return Readings(
         split=split,
@@ -227,15 +229,6 @@ def _readings(arrays: Mapping[str, npt.NDArray[Any]]) -> Readings:
 
 def _in_range(positions: npt.NDArray[Any], length: int) -> bool:
     return not positions.size or (int(positions.min()) >= 0 and int(positions.max()) < length)
-
-
-def _arrays(content: bytes) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of an ``.npz`` file, without unpickling. Raise ``ValueError`` if it is damaged."""
-    try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            return dict(arrays)
-    except UNREADABLE:
-        raise ValueError(NO_ARCHIVE) from None
 
 
 def _as_bytes(value: Any) -> npt.NDArray[np.uint8]:

@@ -122,12 +122,17 @@ def point_problem(values: Mapping[str, Any]) -> str | None:
         if not isinstance(value, int | float) or not math.isfinite(value):
             return f"{name} is {value!r}; allowed: a finite number"
     accuracy = values.get("accuracy")
-    if accuracy is not None and not (isinstance(accuracy, int | float) and -0.001 <= accuracy <= 1.001):
+    if accuracy is not None and not _is_in_range(accuracy, 0, 1):
         return f"accuracy is {accuracy!r}; allowed: 0 to 1"
     polarity, similarity = values["polarity"], values["similarity"]
-    if not -0.001 <= polarity <= 1.001 or not -1.001 <= similarity <= 1.001:
+    if not _is_in_range(polarity, 0, 1) or not _is_in_range(similarity, -1, 1):
         return f"P is {polarity} and S is {similarity}; allowed: P from 0 to 1, S from -1 to 1"
     return None
+
+
+def _is_in_range(value: Any, minimum: float, maximum: float) -> bool:
+    """Return whether a value is a number in a range, up to rounding errors."""
+    return isinstance(value, int | float) and minimum - 0.001 <= value <= maximum + 0.001
 
 
 def objective(point: Point, polarity_weight: float, similarity: str) -> float:
@@ -175,10 +180,11 @@ def calibration_values(calibration: Calibration) -> dict[str, Any]:
 
 def calibration_problem(calibration: Calibration) -> str | None:
     """Return the problem with the values of a calibration, or None if they are valid."""
-    errors = calibration.error_before, calibration.error
+    temperature = calibration.temperature
     losses = calibration.cross_entropy_before, calibration.cross_entropy
-    if not (math.isfinite(calibration.temperature) and calibration.temperature > 0):
-        return f"temperature is {calibration.temperature!r}; allowed: a number above 0"
+    errors = calibration.error_before, calibration.error
+    if not (math.isfinite(temperature) and temperature > 0):
+        return f"temperature is {temperature!r}; allowed: a number above 0"
     if not all(math.isfinite(loss) and loss >= 0 for loss in losses):
         return f"cross-entropies are {losses}; allowed: finite numbers of at least 0"
     if not all(0 <= error <= 1.001 for error in errors):

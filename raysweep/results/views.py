@@ -28,9 +28,9 @@ def averaged(results: Results) -> list[Point]:
         if point.split == "dev" and point.trial is not None and point.step is not None:
             place = (point.trial, point.step, *point.key)
             mean = means.get(place)
-            points.append(point if mean is None else _with_mean(point, mean, accuracies.get(place)))
-        else:
-            points.append(point)
+            if mean is not None:
+                point = _with_mean(point, mean, accuracies.get(place))
+        points.append(point)
     return points
 
 
@@ -40,13 +40,13 @@ def _mean_accuracies(results: Results) -> dict[tuple[int, int | None, str, float
     for trial in results.trials:
         if counts(trial):
             original_of[trial.trial] = trial.trial if trial.replicate_of is None else trial.replicate_of
-    found = defaultdict(list)
+    accuracies = defaultdict(list)
     for point in results.points:
         if point.split != "dev" or point.trial not in original_of or point.accuracy is None:
             continue
-        place = (original_of[point.trial], point.step, *point.key)
-        found[place].append(point.accuracy)
-    return {place: statistics.fmean(accuracies) for place, accuracies in found.items()}
+        original = original_of[point.trial]
+        accuracies[original, point.step, point.kind, point.value].append(point.accuracy)
+    return {place: statistics.fmean(accuracies_of_runs) for place, accuracies_of_runs in accuracies.items()}
 
 
 def counts(trial: Trial) -> bool:
@@ -73,8 +73,9 @@ MAIN_PARAMETERS = ("loss", "margin", "scale", "learning_rate", "freezing", "batc
 def front_points(points: Iterable[Point]) -> list[Point]:
     """Return the candidates for selection: trials' non-dominated points on dev, in order of decreasing similarity."""
     candidates = [point for point in points if point.split == "dev" and point.trial is not None]
-    kept = non_dominated([(point.polarity, point.similarity) for point in candidates])
-    return sorted((candidates[i] for i in kept), key=lambda point: (-point.similarity, point.polarity))
+    indices = non_dominated([(point.polarity, point.similarity) for point in candidates])
+    front = [candidates[index] for index in indices]
+    return sorted(front, key=lambda point: (-point.similarity, point.polarity))
 
 
 def calibration_text(calibration: Calibration) -> str:
