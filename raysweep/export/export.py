@@ -72,19 +72,9 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
     summary = summary_of(run)
     member = _choose(run, summary, point)
     chosen = member.dev
-    settings = read_settings(run, summary.results)
-    encoders = RunEncoders.of(run)
+    facts = _collect_facts(run, summary, member, hub_name)
+    encoders, data = facts.encoders, facts.data
     model, embed = _build(run, chosen, encoders)
-    try:
-        data = DataConfig.model_validate(settings["data"])
-        pool_seed = int(settings["evaluation"]["pool_seed"])
-        guards = tuple(settings["guards"])
-    except (ValidationError, KeyError, TypeError, ValueError):
-        raise InputError(f"{run.location}/{SETTINGS}: missing or damaged; put back the run's own file") from None
-    started = (event for event in load_events(run) if isinstance(event, TrialStarted))
-    replicate = next(event.run or 0 for event in started if event.trial == chosen.trial)
-    unmeasured = tuple(name for name in guards if name not in member.guards)
-    facts = CardFacts(summary, member, encoders, data, pool_seed, replicate, hub_name, unmeasured)
     sentences = _sample_sentences(run)
     expected = _Expected(sentences, embed(sentences), _similarity(chosen))
     sources = (data.train,) if isinstance(data.train, str) else tuple(data.train)
@@ -97,6 +87,23 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
     if chosen.kind == LABELED:
         written += f": it embeds queries; {CARD} shows how to embed the pool, whose labels are known"
     return ". ".join([written, *model_card.guard_warnings(facts)])
+
+
+def _collect_facts(run: Folder, summary: Summary, member: Member, hub_name: str | None) -> CardFacts:
+    """Return the facts for a member's model card, from the run's files."""
+    settings = read_settings(run, summary.results)
+    encoders = RunEncoders.of(run)
+    try:
+        data = DataConfig.model_validate(settings["data"])
+        pool_seed = int(settings["evaluation"]["pool_seed"])
+        unmeasured = [name for name in settings["guards"] if name not in member.guards]
+    except (ValidationError, KeyError, TypeError, ValueError):
+        raise InputError(f"{run.location}/{SETTINGS}: missing or damaged; put back the run's own file") from None
+    replicate = 0
+    for event in load_events(run):
+        if isinstance(event, TrialStarted) and event.trial == member.dev.trial:
+            replicate = event.run or 0
+    return CardFacts(summary, member, encoders, data, pool_seed, replicate, hub_name, unmeasured)
 
 
 def model_of(run: Folder, chosen: Point) -> "SentenceTransformer":
@@ -113,14 +120,17 @@ class _PointModel(NamedTuple):
 
 def _build(run: Folder, chosen: Point, encoders: RunEncoders) -> _PointModel:
     weights, head = _read_weights(run, chosen)
-    model = tuned = _tuned(encoders, chosen, weights)
+    tuned = _tuned(encoders, chosen, weights)
     prompt = encoders.prompt
-    embed: Callable[[Sequence[str]], Embeddings] = partial(encoder.embed_texts, tuned, prompt=prompt, unit=False)
+    embed: Callable[[Sequence[str]], Embeddings]
     if chosen.kind in joined_encoder.KINDS:
         reference = _load_reference(encoders, chosen)
-        embed = partial(_embed_joined, chosen.key, (tuned, reference), head, prompt)
         model = joined_encoder.build(chosen.key, tuned, reference, head)
         model.prompts = tuned.prompts
+        embed = partial(_embed_joined, chosen.key, (tuned, reference), head, prompt)
+    else:
+        model = tuned
+        embed = partial(encoder.embed_texts, tuned, prompt=prompt, unit=False)
     model.similarity_fn_name = _similarity(chosen)  # override the base model's setting
     _set_prompt(model, prompt)
     return _PointModel(model, embed)
@@ -132,19 +142,21 @@ def _choose(run: Folder, summary: Summary, point: str) -> Member:
     if not members:
         raise InputError(f"{run.location}: no trial finished a rung; nothing to export")
     wanted = point.removesuffix(":plain").replace("(", "=").replace(")", "")  # the notation of the report's table
+    names = []
     for member in members:
-        is_wanted = wanted == member.dev.name
-        if is_wanted or (wanted == "knee" and member.is_knee) or (wanted == "best" and member.is_best):
+        is_marked = (wanted == "knee" and member.is_knee) or (wanted == "best" and member.is_best)
+        if is_marked or wanted == member.dev.name:
             return member
-    names = [member.dev.name for member in members]
+        names.append(member.dev.name)
     for member in summary.labeled:
         if wanted == member.dev.name:
             return member
         if run.exists(_folder_of_weights(member.dev)):
             names.append(member.dev.name)
-    others = f" and {len(names) - MAX_NAMED} more, which raysweep show lists" if len(names) > MAX_NAMED else ""
     allowed = ", ".join(["knee", "best", *names[:MAX_NAMED]])
-    raise InputError(f"--point {wanted}: not on the front; allowed: {allowed}{others}")
+    if len(names) > MAX_NAMED:
+        allowed += f" and {len(names) - MAX_NAMED} more, which raysweep show lists"
+    raise InputError(f"--point {wanted}: not on the front; allowed: {allowed}")
 
 
 def _read_weights(run: Folder, chosen: Point) -> "tuple[dict[str, torch.Tensor], Head | None]":
@@ -180,8 +192,9 @@ def _tuned(encoders: RunEncoders, chosen: Point, weights: "Mapping[str, torch.Te
             shape = tuple(weight.shape)
             raise InputError(f"{chosen.name}: its weights are damaged: the run's model has no {name} of shape {shape}")
     if chosen.kind == "interpolate":
-        assert chosen.value is not None
-        weights = {name: base[name].lerp(weight, chosen.value) for name, weight in weights.items()}
+        tuned_share = chosen.value
+        assert tuned_share is not None
+        weights = {name: base[name].lerp(weight, tuned_share) for name, weight in weights.items()}
     model.load_state_dict({**base, **weights})
     return model
 
@@ -257,10 +270,11 @@ def _embed_joined(
     kind, value = key
     assert value is not None
     tuned, reference = (encoder.embed_texts(model, sentences, prompt) for model in models)
+    weight = value**0.5
     if kind != "concat":
         assert head is not None
-        return _join(value**0.5 * head.probabilities(tuned), reference)
-    return _join(value**0.5 * tuned, reference) / np.float32((1 + value) ** 0.5)
+        return _join(weight * head.probabilities(tuned), reference)
+    return _join(weight * tuned, reference) / np.float32((1 + value) ** 0.5)
 
 
 def _join(first: Embeddings, second: Embeddings) -> Embeddings:

@@ -40,12 +40,12 @@ class Guard:
         from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
         assert config.pairs is not None
-        pairs = scored_pairs.read(name, sources.pieces(config.pairs), scored_pairs.PairColumns())
+        files = sources.pieces(config.pairs)
+        pairs = scored_pairs.read(name, files, scored_pairs.PairColumns())
         gold = pairs.gold.tolist()
-        num_scored = len(gold)
         left_out = ""
-        if num_scored < pairs.num_pairs:
-            left_out = f"{num_scored} of {pairs.num_pairs} pairs have a score; the others are left out"
+        if len(gold) < pairs.num_pairs:
+            left_out = f"{len(gold)} of {pairs.num_pairs} pairs have a score; the others are left out"
         evaluator = partial(EmbeddingSimilarityEvaluator, pairs.first, pairs.second, gold, write_csv=False)
         return cls(name, config, evaluator, left_out)
 
@@ -125,7 +125,8 @@ def _retrieval(config: GuardConfig) -> Callable[[], Any]:
     queries = _texts(queries_file)
     corpus = _texts(corpus_file)
     relevant: dict[str, set[str]] = {}
-    for row, (query, document) in enumerate(_rows(relevant_file, ("query", "document")), 1):
+    rows = _rows(relevant_file, ("query", "document"))
+    for row, (query, document) in enumerate(rows, 1):
         place = f"{relevant_file}: row {row}"
         if query not in queries:
             raise InputError(f"{place}: query is {query!r}; allowed: an id in {queries_file}")
@@ -153,10 +154,15 @@ def _rows(file: str, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
         for block in sources.read_values(piece, columns):
             for cells in zip(*block, strict=True):
                 num_rows += 1
-                texts = ["" if cell is None or cell != cell else str(cell) for cell in cells]
+                texts = [_as_text(cell) for cell in cells]
                 for column, text in zip(columns, texts, strict=True):
                     if not text.strip():
                         raise InputError(f"{piece.name}: row {num_rows}: {column} is empty; allowed: a text")
                 yield texts[0], texts[1]
     if not num_rows:
         raise InputError(f"{file}: has no rows")
+
+
+def _as_text(cell: Any) -> str:
+    """Return a cell as text; empty for None and NaN."""
+    return "" if cell is None or cell != cell else str(cell)

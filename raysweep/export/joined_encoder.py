@@ -84,12 +84,9 @@ def _token_tower(key: PointKey, model: "SentenceTransformer") -> list[nn.Module]
     from sentence_transformers.multi_vector_encoder.modules import HierarchicalTokenPooling
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
-    transformer, pooling, *rest = model.children()
-    if (
-        not isinstance(pooling, Pooling)
-        or pooling.pooling_mode != "mean"
-        or not all(isinstance(module, Normalize) for module in rest)
-    ):
+    transformer, pooling, *last_modules = model.children()
+    has_mean_pooling = isinstance(pooling, Pooling) and pooling.pooling_mode == "mean"
+    if not has_mean_pooling or not all(isinstance(module, Normalize) for module in last_modules):
         raise InputError(
             f"{key_name(key)} cannot be exported: the reference encoder is not a transformer with mean pooling"
         )

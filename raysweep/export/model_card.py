@@ -71,9 +71,9 @@ class CardFacts:
     encoders: RunEncoders
     data: DataConfig
     pool_seed: int
-    replicate: int = 0
-    hub_name: str | None = None
-    unmeasured: Sequence[str] = ()
+    replicate: int
+    hub_name: str | None
+    unmeasured: Sequence[str]
 
     @property
     def point(self) -> Point:
@@ -130,18 +130,19 @@ def write(model: SentenceTransformer, facts: CardFacts, folder: Path, name: str)
     if facts.hub_name is None:
         card = card.replace(_DOWNLOAD, "")
         card = card.replace(f'"{_PLACEHOLDER}"', json.dumps(name, ensure_ascii=False))
-    before, heading, after = card.partition(_TRAINING)
+    introduction, heading, training = card.partition(_TRAINING)
     front = _front_section(facts, models)
     rows = {**_training_rows(facts), **_source_rows(facts, models)}
-    lines = ["## How it was made", "", "| | |", "|---|---|"]
-    lines += [f"| {row_name} | {_plain(text)} |" for row_name, text in rows.items()]
-    origin = "\n".join([*lines, ""])
-    (folder / CARD).write_text(f"{before}\n{front}{origin}{heading}{after}", encoding="utf-8")
+    table = "".join(f"| {row_name} | {_plain(text)} |\n" for row_name, text in rows.items())
+    origin = f"## How it was made\n\n| | |\n|---|---|\n{table}"
+    extended_card = f"{introduction}\n{front}{origin}{heading}{training}"
+    (folder / CARD).write_text(extended_card, encoding="utf-8")
     (folder / PICTURE).write_bytes(front_figure(facts.summary))
 
 
 def _card_data(facts: CardFacts, models: Mapping[str, BaseModel]) -> SentenceTransformerModelCardData:
     point, base = facts.point, models["base"]
+    config = facts.trial.config
     data = SentenceTransformerModelCardData(
         license=joint_license(models).identifier,
         model_name=f"{_plain(base.shown)}, tuned: {kind_name(point)} of trial {point.trial}, rung {point.step}",
@@ -154,11 +155,9 @@ def _card_data(facts: CardFacts, models: Mapping[str, BaseModel]) -> SentenceTra
     data.base_model, data.base_model_revision = base.hub_name, base.revision
     data.datasets = [dataset["id"] for dataset in data.train_datasets if "id" in dataset]
     data.eval_results_dict = dict(_scores(facts))
-    data.all_hyperparameters = dict(facts.trial.config)
+    data.all_hyperparameters = dict(config)
     defaults = {name: field.default for name, field in TrialConfig.model_fields.items()}
-    data.non_default_hyperparameters = {
-        name: value for name, value in facts.trial.config.items() if defaults[name] != value
-    }
+    data.non_default_hyperparameters = {name: value for name, value in config.items() if value != defaults[name]}
     data.training_logs = _training_logs(facts)
     data.set_best_model_step(point.step or 0)
     loss = _library_class(facts)
@@ -182,8 +181,9 @@ def _metrics(summary: Summary, point: Point) -> dict[str, str]:
     metrics = {}
     for name in ("polarity", "similarity", "retention", "accuracy"):
         score = getattr(point, name)
+        interval = getattr(intervals, name, None)
         if score is not None:
-            metrics[name] = with_interval(score, getattr(intervals, name, None), "{:.5f}".format)
+            metrics[name] = with_interval(score, interval, "{:.5f}".format)
     return metrics
 
 
@@ -192,14 +192,22 @@ def _training_logs(facts: CardFacts) -> list[dict[str, Any]]:
     results, exported = facts.summary.results, facts.point
     points_by_step = {}
     for point in (*results.points, *results.labeled):
-        if (point.trial, point.key, point.split) == (exported.trial, exported.key, "dev"):
+        is_same_kind = point.trial == exported.trial and point.key == exported.key
+        if is_same_kind and point.split == "dev":
             points_by_step[point.step] = point
     rows = []
     for rung in results.rungs:
-        if rung.trial == exported.trial and rung.step in points_by_step:
-            point = points_by_step[rung.step]
-            row = {"Step": rung.step, "Training Loss": round(rung.loss, 4), "examples": rung.examples_seen}
-            rows.append({**row, "P": round(point.polarity, 4), "S": round(point.similarity, 4)})
+        if rung.trial != exported.trial or rung.step not in points_by_step:
+            continue
+        point = points_by_step[rung.step]
+        row = {
+            "Step": rung.step,
+            "Training Loss": round(rung.loss, 4),
+            "examples": rung.examples_seen,
+            "P": round(point.polarity, 4),
+            "S": round(point.similarity, 4),
+        }
+        rows.append(row)
     return rows
 
 
@@ -257,15 +265,18 @@ def _described_loss(facts: CardFacts) -> dict[str, str]:
 def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
     summary = facts.summary
     info, members = summary.results.info, facts.front
-    marks = {"the knee": facts.member.is_knee, "the best under the objective": facts.member.is_best}
-    chosen = " and ".join(mark for mark, applies in marks.items() if applies)
+    marks = []
+    if facts.member.is_knee:
+        marks.append("the knee")
+    if facts.member.is_best:
+        marks.append("the best under the objective")
+    mark = f", {' and '.join(marks)}" if marks else ""
     place = f"one of {len(members)} points" if len(members) > 1 else "the only point"
     kind = " of points that use the labels of the pool" if facts.point.kind == LABELED else ""
     paragraphs = [
         "## The front it was chosen from",
         f"![P against S of the sweep's points, and their front]({PICTURE})",
-        f"This model is {place} of the front{kind} that the sweep found{f', {chosen}' if chosen else ''}. "
-        f"{_plain(objective_text(info))}",
+        f"This model is {place} of the front{kind} that the sweep found{mark}. {_plain(objective_text(info))}",
         "Polarity P is the weighted share of the k retrieved sentences that have the query's label, similarity S their "
         f"weighted mean cosine to the query under the reference encoder ({_plain(_reference_name(facts, models))}), "
         "retention S over S of that encoder. The picture has them x100, the metrics in [0, 1].",
@@ -363,10 +374,11 @@ def _training_rows(facts: CardFacts) -> dict[str, str]:
     calibration = _calibration(facts)
     if calibration is not None:
         rows["class probabilities"] = f"on dev: {calibration_text(calibration)}"
-    rung = next(rung for rung in results.rungs if (rung.trial, rung.step) == (point.trial, point.step))
+    rung = next(rung for rung in results.rungs if rung.trial == point.trial and rung.step == point.step)
     rows["examples seen"] = f"{rung.examples_seen:,}"
     rows["training seconds"] = f"{rung.seconds:,.0f}"
-    rows["seeds"] = f"sweep {info.seed}, trial {trial_seed(info.seed, facts.config, facts.replicate)}"
+    seed = trial_seed(info.seed, facts.config, facts.replicate)
+    rows["seeds"] = f"sweep {info.seed}, trial {seed}"
     sizes = ", ".join(f"{size:,} for {split}" for split, size in info.num_pool.items())
     rows["pool"] = (
         f"{sizes}; sampled from the sweep's training sentences with seed {facts.pool_seed}: raysweep evaluate --pool-seed "
@@ -378,9 +390,10 @@ def _training_rows(facts: CardFacts) -> dict[str, str]:
 def _source_rows(facts: CardFacts, models: Mapping[str, BaseModel]) -> dict[str, str]:
     """Return the table rows about data, models and licenses."""
     encoders = facts.encoders
+    sources = ", ".join(_all_sources(facts.data))
     rows = {
         "classes": ", ".join(facts.summary.results.info.label_names),
-        "data": f"{', '.join(_all_sources(facts.data))}; fingerprint {encoders.data}",
+        "data": f"{sources}; fingerprint {encoders.data}",
         "base model": f"{models['base'].shown}, {encoders.model_identity.rpartition('/')[2]}",
         "prompt": shown_prompt(encoders.prompt),
     }
@@ -396,9 +409,11 @@ def _calibration(facts: CardFacts) -> Calibration | None:
     """Return the calibration of the head whose class probabilities are part of the model."""
     if facts.point.kind not in BY_PRODUCT:
         return None
-    rung = (facts.point.trial, facts.point.step, "dev")
-    calibrations = facts.summary.results.calibrations
-    return next((fit for fit in calibrations if (fit.trial, fit.step, fit.split) == rung), None)
+    rung = (facts.point.trial, facts.point.step)
+    for calibration in facts.summary.results.calibrations:
+        if calibration.split == "dev" and (calibration.trial, calibration.step) == rung:
+            return calibration
+    return None
 
 
 def _all_sources(data: DataConfig) -> Sequence[str]:
@@ -411,4 +426,5 @@ def _all_sources(data: DataConfig) -> Sequence[str]:
 
 def _plain(text: str) -> str:
     """Return text on one line with Markdown markup escaped as entities, which also works in tables."""
-    return re.sub(r"[&<\\`*_|\[\]]", lambda character: f"&#{ord(character[0])};", " ".join(text.split()))
+    line = " ".join(text.split())
+    return re.sub(r"[&<\\`*_|\[\]]", lambda character: f"&#{ord(character[0])};", line)

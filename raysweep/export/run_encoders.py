@@ -80,7 +80,8 @@ class License:
     def of(cls, folder: Path) -> "License":
         """Return the license in a model card's metadata, or else the value of ``license`` in its ``config.json``."""
         card = _card_metadata(folder / "README.md")
-        identifiers = _words(card.get("license") or _json_object(folder / "config.json").get("license"))
+        config = _json_object(folder / "config.json")
+        identifiers = _words(card.get("license") or config.get("license"))
         if not identifiers:
             return cls()
         if len(identifiers) > 1 or not _IDENTIFIER.fullmatch(identifiers[0]):
@@ -113,7 +114,8 @@ class BaseModel:
         if config.name == "demo":
             return cls(DEMO, DEMO, None, model_license)
         if source.commit is not None:
-            name, _, revision = source.commit.partition(":")[2].rpartition("@")
+            _, _, place = source.commit.partition(":")
+            name, _, revision = place.rpartition("@")
             return cls(name, name, revision, model_license)
         return cls(source.folder.name, None, None, model_license)  # without the parent folders, which are private
 
