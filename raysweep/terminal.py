@@ -142,10 +142,10 @@ class ConsoleDisplay(Display):
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as ``1:15``, with hours if there are any."""
-    total_seconds = round(seconds)
-    minutes, rest = divmod(total_seconds, 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
+    """Return a duration as ``MINUTES:SECONDS``, or ``HOURS:MINUTES:SECONDS`` from one hour."""
+    total_minutes, seconds_left = divmod(round(seconds), 60)
+    hours, minutes = divmod(total_minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds_left:02d}" if hours else f"{minutes}:{seconds_left:02d}"
 
 
 class Log:

@@ -85,11 +85,11 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
         print_json(scores)
     else:
         columns = ("k", "rank weights", "P", "P std", "S", "S std", "accuracy")
-        cells = [
-            tuple(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values())
-            for row in scores
-        ]
-        print_table(TextTable(columns, tuple(cells), frozenset({"rank weights"})))
+        rows = []
+        for row in scores:
+            cells = [f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()]
+            rows.append(tuple(cells))
+        print_table(TextTable(columns, tuple(rows), text=frozenset({"rank weights"})))
     if to is not None:
         import pandas as pd
 
@@ -98,7 +98,8 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
 
         note = f"Queries are the rows of {last_part(test)}, the pool is sampled from {last_part(train)}."
         names = {"polarity_mean": "polarity", "similarity_mean": "similarity"}
-        write_by_k(pd.DataFrame(scores).rename(columns=names).assign(model=last_part(model)), note, to)
+        frame = pd.DataFrame(scores).rename(columns=names)
+        write_by_k(frame.assign(model=last_part(model)), note, to)
         typer.echo(f"layouts: {to}", err=format == "json")
 
 
@@ -147,7 +148,8 @@ def transfer(  # noqa: PLR0913 (the options of a command)
     """
     from raysweep.terminal import working
 
-    for flag, values in (("MODEL", models), ("--tasks", tasks), ("--tuned-on", tuned_on or [])):
+    tuning_sources = tuned_on or []
+    for flag, values in (("MODEL", models), ("--tasks", tasks), ("--tuned-on", tuning_sources)):
         for value in values:
             check_not_empty(flag, value)
     check_one_of("--format", format, (*FORMATS, "csv"))
@@ -163,7 +165,7 @@ def transfer(  # noqa: PLR0913 (the options of a command)
     columns = Columns(text_column, label_column, PairColumns(score_column, first, second))
     with working() as (display, _):
         settings = Settings(columns, folds, seed, prompt, checked_precision)
-        comparison = compare(models, tasks, tuned_on or [], settings, display)
+        comparison = compare(models, tasks, tuning_sources, settings, display)
     if format == "json":
         print_json(figures.as_json(comparison))
     elif format == "csv":

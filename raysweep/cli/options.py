@@ -43,7 +43,8 @@ class SeveralValues(typer.core.TyperCommand):
         except typer.BadParameter as error:
             missing = error.param
             if greedy and isinstance(missing, typer.core.TyperArgument):
-                name = (missing.metavar or str(missing.name)).rstrip(".")
+                name = missing.metavar or str(missing.name)
+                name = name.rstrip(".")
                 raise InputError(
                     f"{name} is missing: {' and '.join(greedy)} takes every value up to the next option; put {name} "
                     "before it"
@@ -60,11 +61,10 @@ def with_trials(arguments: list[str], trials: int | None) -> list[str]:
     return [*arguments, "--budget.trials", str(trials)]
 
 
-def check_not_empty(flag: str, text: str) -> str:
-    """Return the value of an option; raise InputError if it is empty."""
+def check_not_empty(flag: str, text: str) -> None:
+    """Raise InputError if the value of an option is empty."""
     if not text:
         raise InputError(f"{flag} is empty")
-    return text
 
 
 def parse_positive_integers(flag: str, text: str) -> list[int]:

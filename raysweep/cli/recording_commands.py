@@ -81,9 +81,12 @@ def paper(
     for source in sources:
         is_run = is_uri(source) or Path(source).is_dir()
         places.append(run_folder("RUN", source) if is_run else Path(source))
-    written = write_layouts(places, check_local("--to", to), parse_where(where or []), chosen_split, z_test)
+    output_folder = check_local("--to", to)
+    conditions = parse_where(where or [])
+    written = write_layouts(places, output_folder, conditions, chosen_split, z_test)
     for name, files in written.files.items():
-        typer.echo(f"{name}: {', '.join(file.suffix for file in files)}")
+        suffixes = ", ".join(file.suffix for file in files)
+        typer.echo(f"{name}: {suffixes}")
     for name, reason in written.left_out.items():
         typer.echo(f"note: {name} is left out: {reason}")
     typer.echo(f"layouts: {to}")

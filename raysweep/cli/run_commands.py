@@ -216,10 +216,10 @@ def compare(
     sides = []
     for folder, label in zip(folders, labels, strict=True):
         summary = summary_of(folder)
-        settings = dict(_flatten(read_settings(folder, summary.results)))
-        compared_settings = {
-            name: value for name, value in settings.items() if name != "name" and not name.startswith("storage.")
-        }
+        compared_settings = {}
+        for name, value in _flatten(read_settings(folder, summary.results)):
+            if name != "name" and not name.startswith("storage."):
+                compared_settings[name] = value
         sides.append(side_by_side.Side(label, summary, compared_settings))
     comparison = side_by_side.compare_runs(sides)
     if format == "json":
@@ -365,5 +365,6 @@ def track(
     settings = {key: value for key, value in options.items() if value is not None}
     source = run_folder("RUN", run)
     with working():
-        trackers = tracking.fill(tracking.merge_settings(source, to, settings), source)
+        merged_settings = tracking.merge_settings(source, to, settings)
+        trackers = tracking.fill(merged_settings, source)
     typer.echo(f"tracked: {', '.join(trackers)}")

@@ -210,17 +210,21 @@ def artifacts(
     stored = artifacts.list_artifacts(store)
     if not stored and store.names("artifacts"):
         raise InputError(f"{folder}: contains no artifacts; use {folder}/artifacts")
-    listed = [artifact for artifact in stored if artifact.days_unused >= (unused_for or 0)]
+    min_days = unused_for or 0
+    listed = [artifact for artifact in stored if artifact.days_unused >= min_days]
     if prune:
         listed = artifacts.remove_artifacts(listed, store)
     rows = []
     for artifact in listed:
         name = artifact.name if artifact.is_complete else f"{artifact.name} (unfinished)"
+        size = _format_mebibytes(artifact.num_bytes)
         used_at = datetime.datetime.fromtimestamp(artifact.used_at)
-        rows.append((name, _format_mebibytes(artifact.num_bytes), f"{used_at:%Y-%m-%d %H:%M}"))
-    print_table(TextTable(("artifact", "MiB", "last used"), tuple(rows), frozenset({"artifact", "last used"})))
+        rows.append((name, size, f"{used_at:%Y-%m-%d %H:%M}"))
+    columns = ("artifact", "MiB", "last used")
+    print_table(TextTable(columns, tuple(rows), text=frozenset({"artifact", "last used"})))
     total = _format_mebibytes(sum(artifact.num_bytes for artifact in listed))
-    typer.echo(f"artifacts: {len(listed)}, {total} MiB{', removed' if prune else ''}")
+    ending = ", removed" if prune else ""
+    typer.echo(f"artifacts: {len(listed)}, {total} MiB{ending}")
 
 
 def _format_mebibytes(num_bytes: int) -> str:
@@ -249,10 +253,14 @@ def _describe(loaded: "LoadedSweep") -> Iterator[str]:
             trials = f"{num_combinations} trials (grid, every combination; budget.trials is {budget.trials})"
     if budget.examples_per_trial is not None:
         length = f"{budget.examples_per_trial:,} examples each"
+    elif budget.rungs == 1:
+        length = "1 rung each"
     else:
-        length = "1 rung each" if budget.rungs == 1 else f"up to {budget.rungs} rungs each"
-    replicates = f", up to {config.replicates.trials} replicates" if config.replicates.trials else ""
-    yield f"sweep {config.name}: {trials}, {length}, early stopping: {config.early_stopping.policy}{replicates}"
+        length = f"up to {budget.rungs} rungs each"
+    parts = [trials, length, f"early stopping: {config.early_stopping.policy}"]
+    if config.replicates.trials:
+        parts.append(f"up to {config.replicates.trials} replicates")
+    yield f"sweep {config.name}: {', '.join(parts)}"
     yield f"  limits: {', '.join(config.limits) or 'none'}"
     for line in loaded.space.describe():
         yield f"  {line}"

@@ -25,7 +25,6 @@ HUGE = "9" * 5000
     [
         (parse_positive_integer("--k", " 16"), 16),
         (parse_positive_integers("--k", "4,8"), [4, 8]),
-        (check_not_empty("--model", "demo"), "demo"),
         (check_one_of("--format", "json", FORMATS), "json"),
         (check_all_of("--format", "json,table,json", FORMATS), ["json", "table", "json"]),
         (parse_where([]), {}),
