@@ -172,12 +172,15 @@ class MultiFidelitySampler(BaseSampler):
         """Start a search in the space inferred from the trials, unless the current space explains all of them."""
         # Trials in other states may have ended before they suggested all their parameters.
         has_all = (TrialState.COMPLETE, TrialState.PRUNED)
-        new = [trial for trial in trials if trial.state in has_all and trial.number not in self._completed]
+        completed = [trial for trial in trials if trial.state in has_all]
+        new = [trial for trial in completed if trial.number not in self._completed]
         for trial in new:
             self._completed[trial.number] = trial
-        is_outdated = self._search is None or not all(map(self._search.space.explains, new))
-        if self._completed and is_outdated:
-            in_order = [self._completed[number] for number in sorted(self._completed)]
+        if not self._completed:
+            return
+        if self._search is None or not all(map(self._search.space.explains, new)):
+            numbers = sorted(self._completed)
+            in_order = [self._completed[number] for number in numbers]
             space = infer_space(in_order)
             self._search = _Search(space, self._reference_point)
 
