@@ -278,13 +278,14 @@ class _Limit:
     @classmethod
     def of(cls, evaluation: "EvaluationSet") -> "_Limit":
         from raysweep.metrics.hull import hull_area
-        from raysweep.metrics.oracle import oracle_front
+        from raysweep.metrics.oracle import oracle_scores
 
         scores = evaluation.reference_scores
         begin = float(scores.polarity.mean()), float(scores.similarity.mean()) / 2
         cosines = evaluation.reference_queries @ evaluation.reference_pool.T
         same_label = evaluation.query_labels[:, None] == evaluation.pool_labels
-        return cls(begin, hull_area(oracle_front(cosines, same_label, evaluation.weights), begin))
+        oracle_front = oracle_scores(cosines, same_label, evaluation.weights).mean(axis=1)
+        return cls(begin, hull_area(oracle_front, begin))
 
 
 def _front_sweep(sources: tuple[str, str | None], artifacts: Path, seed: int) -> tuple["SweepConfig", Any]:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raysweep.metrics.arrays import Float64Array
-from raysweep.metrics.pareto import as_points, non_dominated
+from raysweep.metrics.pareto import as_points, front_indices
 
 NO_MINIMUM = (-np.inf, -np.inf)
 
@@ -20,9 +20,7 @@ def concave_hull(points: ArrayLike) -> NDArray[np.int64]:
     The algorithm is Andrew's monotone chain (1979), O(n log n).
     """
     array = as_points(points)
-    front = np.array(non_dominated(array), dtype=np.int64)
-    order = np.argsort(array[front, 0])
-    by_rising_polarity = front[order]
+    by_rising_polarity = front_indices(array)[::-1]
     vertices: list[int] = []
     for index in by_rising_polarity.tolist():
         point = array[index]
@@ -59,7 +57,8 @@ def hull_area(points: ArrayLike, reference: Sequence[float], minimum: Sequence[f
     height_sums = similarity[1:] + similarity[:-1]
     mean_heights = height_sums / 2
     left_of_hull = polarity[0] * similarity[0]
-    return float(left_of_hull + np.sum(widths * mean_heights))
+    under_hull = np.sum(widths * mean_heights)
+    return float(left_of_hull + under_hull)
 
 
 def _clip(hull: Float64Array, floor: Float64Array) -> Float64Array:

@@ -21,34 +21,22 @@ Cosines are in [-1, 1], so a bonus of 2 ranks the whole class first and P reache
 BLOCK_ELEMENTS = 1 << 21  # elements of a (queries, pool) block: 16 MB in float64
 
 
-def oracle_front(
-    cosines: NDArray[np.floating],
-    same_label: NDArray[np.bool_],
-    weights: ArrayLike,
-    bonuses: Sequence[float] = DEFAULT_BONUSES,
-) -> Float64Array:
-    """Return mean P and S (bonuses, 2) of retrieval by ``cosines + bonus * same_label``, the limit for any encoder.
-
-    Each query retrieves the k sentences with the largest sums, in descending order; ties are broken by pool position.
-    Bonus 0 is the reference encoder itself.
-
-    Args:
-        cosines: Cosines (queries, pool) under the reference encoder.
-        same_label: Mask (queries, pool) of the sentences with the query's label.
-        weights: Rank weights (k,), k <= pool.
-        bonuses: Bonuses of sentences with the query's label.
-    """
-    means: Float64Array = oracle_scores(cosines, same_label, weights, bonuses).mean(axis=1)
-    return means
-
-
 def oracle_scores(
     cosines: NDArray[np.floating],
     same_label: NDArray[np.bool_],
     weights: ArrayLike,
     bonuses: Sequence[float] = DEFAULT_BONUSES,
 ) -> Float64Array:
-    """Return the P and S of each query (bonuses, queries, 2) that :func:`oracle_front` averages.
+    """Return P and S (bonuses, queries, 2) of retrieval by ``cosines + bonus * same_label``.
+
+    The means over queries (bonuses, 2) are the limit for any encoder. Each query retrieves the k sentences with the
+    largest sums, in descending order; ties are broken by pool position. Bonus 0 is the reference encoder itself.
+
+    Args:
+        cosines: Cosines (queries, pool) under the reference encoder.
+        same_label: Mask (queries, pool) of the sentences with the query's label.
+        weights: Rank weights (k,), k <= pool.
+        bonuses: Bonuses of sentences with the query's label.
 
     Raises:
         ValueError: If k is not in 1..pool, the shapes differ, or there are no queries.
@@ -56,8 +44,9 @@ def oracle_scores(
     rank_weights = np.asarray(weights, dtype=np.float64)
     k = len(rank_weights)
     num_queries, num_pool = cosines.shape
+    is_valid_k = 1 <= k <= num_pool
     has_same_shape = same_label.shape == cosines.shape
-    if not 1 <= k <= num_pool or not has_same_shape or num_queries == 0:
+    if not is_valid_k or not has_same_shape or num_queries == 0:
         raise ValueError(
             f"k is {k}, cosines have shape {cosines.shape}, same_label {same_label.shape}; "
             "allowed: equal shapes with at least one query, and k from 1 to the number of columns"
@@ -91,10 +80,9 @@ def _select_candidates(
     columns = np.hstack([own_columns, other_columns])
     order = np.argsort(columns, axis=1, kind="stable")
     candidates = np.hstack([own_cosines, other_cosines])
-    in_class = np.broadcast_to(np.arange(2 * k) < k, candidates.shape)
-    candidates = np.take_along_axis(candidates, order, axis=1)
-    in_class = np.take_along_axis(in_class, order, axis=1)
-    return candidates, in_class
+    in_pool_order = np.take_along_axis(candidates, order, axis=1)
+    in_class = order < k  # the first k candidates are those in the class
+    return in_pool_order, in_class
 
 
 def _nearest(cosines: Float64Array, allowed: NDArray[np.bool_], k: int) -> tuple[NDArray[np.int64], Float64Array]:

@@ -18,10 +18,11 @@ def as_points(points: ArrayLike) -> Float64Array:
     array = np.asarray(points, dtype=np.float64)
     if array.size == 0:
         return np.empty((0, 2))
-    finite = np.isfinite(array)
-    if array.ndim != 2 or array.shape[1] != 2 or not finite.all():
+    has_pairs = array.ndim == 2 and array.shape[1] == 2
+    is_finite = np.isfinite(array)
+    if not has_pairs or not is_finite.all():
         raise ValueError(
-            f"points have shape {array.shape} and values {array[~finite]}; allowed: shape (n, 2), finite values"
+            f"points have shape {array.shape} and values {array[~is_finite]}; allowed: shape (n, 2), finite values"
         )
     return array
 
@@ -60,8 +61,8 @@ def dominated_by(points: ArrayLike, front: ArrayLike) -> NDArray[np.bool_]:
     """
     array = as_points(points)
     rivals = as_points(front)
-    rivals = rivals[front_indices(rivals)]
-    rivals = rivals[::-1]  # in order of ascending P and descending S
+    by_rising_polarity = front_indices(rivals)[::-1]
+    rivals = rivals[by_rising_polarity]  # S decreases
     if not len(array) or not len(rivals):
         return np.zeros(len(array), dtype=np.bool_)
     polarity, similarity = array.T

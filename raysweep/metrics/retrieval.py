@@ -189,7 +189,8 @@ def cosines_of_several(
     num_rows = max(1, CELLS_PER_BLOCK // len(reference_pool))
     for start in range(0, num_queries, num_rows):
         rows = slice(start, start + num_rows)
-        cosines[:, rows] = _cosines_of_block(stacked[:, rows], reference_queries[rows], reference_pool)
+        block = stacked[:, rows]
+        cosines[:, rows] = _cosines_of_block(block, reference_queries[rows], reference_pool)
     return list(cosines)
 
 
@@ -204,15 +205,16 @@ def _cosines_of_block(
     is_retrieved = np.zeros(num_pairs, np.bool_)
     is_retrieved[pairs] = True
     distinct_pairs = np.flatnonzero(is_retrieved)
-    distinct_cosines = np.empty(len(distinct_pairs), np.float64)
-    for start in range(0, len(distinct_pairs), PAIRS_PER_BLOCK):
+    num_distinct = len(distinct_pairs)
+    distinct_cosines = np.empty(num_distinct, np.float64)
+    for start in range(0, num_distinct, PAIRS_PER_BLOCK):
         block = slice(start, start + PAIRS_PER_BLOCK)
         query_rows, pool_rows = np.divmod(distinct_pairs[block], num_pool)
         query_vectors = queries[query_rows].astype(np.float64)
         pool_vectors = pool[pool_rows].astype(np.float64)
         distinct_cosines[block] = np.einsum("nd,nd->n", query_vectors, pool_vectors)
     index_of_pair = np.empty(num_pairs, np.int32)
-    index_of_pair[distinct_pairs] = np.arange(len(distinct_pairs))
+    index_of_pair[distinct_pairs] = np.arange(num_distinct)
     indices = index_of_pair[pairs]
     cosines: npt.NDArray[np.float64] = distinct_cosines[indices]
     return cosines

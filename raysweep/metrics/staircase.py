@@ -25,7 +25,8 @@ class Staircase:
 
     def copy(self) -> "Staircase":
         other = Staircase(self.reference_point)
-        other._steps, other.area = self._steps.copy(), self.area
+        other.area = self.area
+        other._steps = self._steps.copy()
         return other
 
     def add(self, point: Pair) -> float:
