@@ -49,7 +49,7 @@ def locate(folder: Path | None) -> Data:
 
 def rows(source: str, split: str, count: int | None = None) -> list[tuple[str, str]]:
     """Return the first ``count`` texts and labels of a source, or all."""
-    batches = sources.read(source, "text", "label", subset=None, split=split)
+    batches = sources.read(source, split=split)
     pairs = ((text, label) for batch in batches for text, label in zip(batch.texts, batch.labels, strict=True))
     return list(itertools.islice(pairs, count))
 

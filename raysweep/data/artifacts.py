@@ -135,11 +135,12 @@ class Store:
         ``parameters`` are the parameters that its key hashes. The manifest keeps ``num_rows`` and ``num_bytes`` of
         each shard.
         """
+        shard_sizes = [{"num_rows": shard["num_rows"], "num_bytes": shard["num_bytes"]} for shard in shards]
         manifest = {
             "schema": SCHEMA,
             "parameters": dict(parameters),
             "summary": dict(summary),
-            "shards": [{key: shard[key] for key in ("num_rows", "num_bytes")} for shard in shards],
+            "shards": shard_sizes,
         }
         remove_work(self.root, artifact.name)
         ending = f"-of-{len(shards):05}.arrow"
@@ -200,10 +201,13 @@ def list_artifacts(store: Folder) -> list[StoredArtifact]:
         files = store.files(name)
         if has_name and not files:
             continue
-        num_bytes = sum(stat.num_bytes for stat in files.values())
-        used_at = max((stat.modified for stat in files.values()), default=0.0)
-        artifacts.append(StoredArtifact(name, num_bytes, used_at, has_name and MANIFEST in files))
-    return sorted(artifacts, key=lambda artifact: (-artifact.used_at, artifact.name))
+        stats = files.values()
+        num_bytes = sum(stat.num_bytes for stat in stats)
+        used_at = max((stat.modified for stat in stats), default=0.0)
+        is_complete = has_name and MANIFEST in files
+        artifacts.append(StoredArtifact(name, num_bytes, used_at, is_complete))
+    artifacts.sort(key=lambda artifact: (-artifact.used_at, artifact.name))
+    return artifacts
 
 
 def remove_artifacts(artifacts: Iterable[StoredArtifact], store: Folder) -> list[StoredArtifact]:

@@ -62,9 +62,10 @@ class Containment:
         for batch in self._batches(ids):
             counts, phrases, rows = self._find_rows(batch, max_rows)
             starts = np.searchsorted(phrases, np.arange(len(batch)))
-            for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
-                stop = start + count
-                containing.append(rows[start:stop] if count <= max_rows else None)
+            rows_by_phrase = np.split(rows, starts[1:])
+            for count, rows_of_phrase in zip(counts.tolist(), rows_by_phrase, strict=True):
+                is_rare = count <= max_rows
+                containing.append(rows_of_phrase if is_rare else None)
         return containing
 
     def _find_rows(self, batch: Sequence[str], max_rows: int) -> tuple[Integers, Integers, Integers]:
@@ -77,7 +78,8 @@ class Containment:
             phrases = np.concatenate([phrases, matches.phrases])
             rows = np.concatenate([rows, matches.rows])
             is_rare = counts[phrases] <= max_rows
-            phrases, rows = phrases[is_rare], rows[is_rare]
+            phrases = phrases[is_rare]
+            rows = rows[is_rare]
         order = np.lexsort((rows, phrases))
         return counts, phrases[order], rows[order]
 
@@ -99,21 +101,28 @@ class Containment:
 def match_phrases(phrases: Phrases, rows: Ids, texts: Sequence[str], max_rows: int) -> Matches:
     """Return the matches in a block of training rows, ascending, with these texts."""
     places, ends = phrases.inside(texts)
-    by_end = np.argsort(phrases.ends, kind="stable")
-    sorted_ends = phrases.ends[by_end]
-    first = np.searchsorted(sorted_ends, ends)
-    stop = np.searchsorted(sorted_ends, ends, side="right")
-    num_sharing = stop - first  # phrases with the same words share an end
-    pairs = np.repeat(np.arange(len(ends)), num_sharing)
-    pairs_before = np.cumsum(num_sharing) - num_sharing
-    offsets = np.arange(len(pairs)) - pairs_before[pairs]
-    positions = by_end[first[pairs] + offsets]
+    pairs, positions = _join(ends, phrases.ends)  # phrases with the same words share an end
     counts = np.bincount(positions, minlength=len(phrases.ends))
     present = np.flatnonzero(counts)
     is_rare = counts[positions] <= max_rows
-    rare_pairs = pairs[is_rare]
-    rare_rows = rows[places[rare_pairs]].astype(np.int64)
-    return Matches(present, counts[present], rare_rows, positions[is_rare])
+    rare_phrases = positions[is_rare]
+    rare_places = places[pairs[is_rare]]
+    rare_rows = rows[rare_places].astype(np.int64)
+    return Matches(present, counts[present], rare_rows, rare_phrases)
+
+
+def _join(left: Integers, right: Integers) -> tuple[Integers, Integers]:
+    """Return the positions in both arrays of all pairs of equal values, in the order of ``left``."""
+    order = np.argsort(right, kind="stable")
+    sorted_right = right[order]
+    starts = np.searchsorted(sorted_right, left)
+    stops = np.searchsorted(sorted_right, left, side="right")
+    counts = stops - starts
+    left_positions = np.repeat(np.arange(len(left)), counts)
+    num_before = np.cumsum(counts) - counts
+    offsets = np.arange(len(left_positions)) - num_before[left_positions]
+    right_positions = order[starts[left_positions] + offsets]
+    return left_positions, right_positions
 
 
 @dataclass(frozen=True)
@@ -160,9 +169,10 @@ def measure_overlaps(
         searched[split] = np.sort(sample)
     all_searched = np.concatenate([searched[split] for split in others])
     is_inside = containment.is_inside(all_searched)
+    train_groups = groups[ids["train"]]
     overlaps: dict[Split, TrainOverlap] = {}
     for split in others:
-        is_in_train = np.isin(groups[ids[split]], groups[ids["train"]])
+        is_in_train = np.isin(groups[ids[split]], train_groups)
         is_of_split = np.isin(all_searched, searched[split])
         overlaps[split] = TrainOverlap(
             split=split,

@@ -52,15 +52,16 @@ class Sentences:
     """A dataset written by :mod:`raysweep.prepare.ingest`, opened as memory maps; data is read on access."""
 
     def __init__(self, folder: Path) -> None:
-        summary = folder / "dataset.json"
+        summary_file = folder / "dataset.json"
         try:
-            self.summary = DatasetSummary(**json.loads(summary.read_text(encoding="utf-8")))
+            values = json.loads(summary_file.read_text(encoding="utf-8"))
+            self.summary = DatasetSummary(**values)
         except (FileNotFoundError, ValueError, TypeError, RecursionError):
-            raise damaged(summary) from None
+            raise damaged(summary_file) from None
         self.labels: npt.NDArray[np.int32] = open_npy(folder / "labels.npy")
         self.splits: npt.NDArray[np.int8] = open_npy(folder / "splits.npy")
         self.duplicate_groups: npt.NDArray[np.int32] = open_npy(folder / "duplicate_groups.npy")
-        self._texts = open_texts(folder)
+        self._texts = Texts(OpenShards(folder).columns("text"))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -75,12 +76,8 @@ class Sentences:
 
     def ids(self, split: Split) -> npt.NDArray[np.int32]:
         """Return the ids of one split, ascending."""
-        return np.flatnonzero(self.splits == SPLITS.index(split)).astype(np.int32)
-
-
-def open_texts(folder: Path) -> "Texts":
-    """Open the texts of a dataset as memory maps."""
-    return Texts(OpenShards(folder).columns("text"))
+        is_in_split = self.splits == SPLITS.index(split)
+        return np.flatnonzero(is_in_split).astype(np.int32)
 
 
 class Texts:
@@ -111,6 +108,7 @@ class Texts:
         for positions in np.split(by_column, ends_of_columns):
             number = numbers[positions[0]]
             rows = requested[positions] - self._starts[number]
-            texts[positions] = self._columns[number].take(pa.array(rows)).to_pylist()
+            column = self._columns[number].take(pa.array(rows))
+            texts[positions] = column.to_pylist()
         taken: list[str] = texts.tolist()
         return taken

@@ -6,6 +6,7 @@ encoder retrieves the right topic with either polarity. The ideal result is know
 negation, concession, comparison and expectation, where single words are misleading.
 """
 
+import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -105,12 +106,13 @@ def _distinct_rows(draw: "_Draw", num_rows: int, seen: set[str]) -> list[DemoRow
     Their texts are not in ``seen``, and are added to it.
     """
     words = vocabulary()
-    cells = [(topic, positive) for topic in words.topics for positive in (False, True)]
+    cells = list(itertools.product(words.topics, (False, True)))
     rows = []
     for number in range(num_rows):
         topic, positive = cells[number % len(cells)]
         attempts = (_sentence(draw, topic, positive) for _ in range(MAX_ATTEMPTS))
-        text = next((sentence for sentence in attempts if sentence not in seen), None)
+        new_sentences = (sentence for sentence in attempts if sentence not in seen)
+        text = next(new_sentences, None)
         if text is None:
             return None
         seen.add(text)

@@ -103,12 +103,9 @@ class _Carver:
         self.groups = groups
         self.containment = containment
         self.rows_by_label = np.bincount(labels)
-        self.sizes = np.bincount(groups)
         self.quotas = _split_in_proportion(self.rows_by_label, total)  # each label's share of dev
+        _, self.first_rows, self.sizes = np.unique(groups, return_index=True, return_counts=True)
         num_groups = len(self.sizes)
-        self.first_rows = np.zeros(num_groups, np.intp)
-        backwards = np.arange(len(groups))[::-1]
-        self.first_rows[groups[backwards]] = backwards  # the last assignment to a group wins: its first row
         self.is_checked = np.zeros(num_groups, bool)
         self.is_free = np.zeros(num_groups, bool)  # checked and not inside any row
         self.rarest_first = np.argsort(self.rows_by_label, kind="stable").tolist()
@@ -126,13 +123,13 @@ class _Carver:
         """Return, for each label, the groups whose rows all have that label, in random order."""
         label_of_group = self.labels[self.first_rows]
         differs = self.labels != label_of_group[self.groups]
-        is_mixed = np.zeros(len(self.sizes), bool)
-        is_mixed[self.groups[differs]] = True
-        uniform = np.flatnonzero(~is_mixed)
-        order = np.argsort(label_of_group[uniform], kind="stable")
+        mixed_groups = self.groups[differs]
+        uniform = np.setdiff1d(np.arange(len(self.sizes)), mixed_groups)
+        uniform_labels = label_of_group[uniform]
+        order = np.argsort(uniform_labels, kind="stable")
         groups = uniform[order]
         later_labels = np.arange(1, len(self.rows_by_label))
-        label_starts = np.searchsorted(label_of_group[groups], later_labels)
+        label_starts = np.searchsorted(uniform_labels[order], later_labels)
         groups_by_label = np.split(groups, label_starts)
         return {label: rng.permutation(groups_by_label[label]) for label in self.rarest_first}
 
@@ -141,19 +138,21 @@ class _Carver:
 
         ``leaving_by_label`` (labels,) is the number of each label's rows that leave train.
         """
+        max_by_label = self.rows_by_label - leaving_by_label - 1  # one row stays in train
         is_drawn = np.zeros(len(self.sizes), bool)
         drawn_by_label = np.zeros_like(self.rows_by_label)
         num_missing = {}
         num_owed = 0  # dev rows that the labels so far lack; negative if they have too many
         for label in self.rarest_first:
             quota = int(self.quotas[label])
-            max_rows = int(self.rows_by_label[label] - leaving_by_label[label]) - 1
+            max_rows = int(max_by_label[label])
             num_rows = min(max(quota + num_owed, 1), max_rows)
             shuffled = self.shuffled[label]
             free = shuffled[self.is_free[shuffled]]
             admitted = np.array(self.admitted.get(label, []), np.intp)
             groups = np.concatenate([free, admitted])
-            drawn = groups[_fill(self.sizes[groups].tolist(), num_rows, max_rows)]
+            positions = _fill(self.sizes[groups].tolist(), num_rows, max_rows)
+            drawn = groups[positions]
             is_drawn[drawn] = True
             num_drawn = int(self.sizes[drawn].sum())
             drawn_by_label[label] = num_drawn
@@ -170,7 +169,9 @@ class _Carver:
             unchecked = []
             for label, num_missing in dev.num_missing.items():
                 shuffled = self.shuffled[label]
-                unchecked.append(shuffled[~self.is_checked[shuffled]][: checked_per_row * num_missing])
+                is_unchecked = ~self.is_checked[shuffled]
+                max_groups = checked_per_row * num_missing
+                unchecked.append(shuffled[is_unchecked][:max_groups])
             if not any(map(len, unchecked)):
                 break
             groups = np.concatenate(unchecked)
@@ -184,7 +185,8 @@ class _Carver:
         """Also draw groups inside rows, for the labels that have too few free groups."""
         # Labels otherwise missing from dev, each with a group whose containing rows stay in train.
         lone: list[tuple[int, int]] = []
-        for label, candidates in self._find_candidates(free.num_missing).items():
+        candidates_by_label = self._find_candidates(free.num_missing)
+        for label, candidates in candidates_by_label.items():
             self._admit(label, candidates, free.num_missing[label])
             is_absent = not self.admitted[label] and not free.rows_by_label[label]
             if is_absent and candidates:
@@ -195,7 +197,8 @@ class _Carver:
         for group, rows in self.containing.items():
             if dev.is_drawn[group]:
                 is_left_out[rows] = True
-        return Carving(is_dev, is_left_out & ~is_dev)
+        is_left_out[is_dev] = False
+        return Carving(is_dev, is_left_out)
 
     def _find_candidates(self, num_missing: dict[int, int]) -> dict[int, list[_Candidate]]:
         """Return groups inside rows for each label with missing rows.
@@ -206,13 +209,16 @@ class _Carver:
         for label, count in num_missing.items():
             shuffled = self.shuffled[label]
             is_inside = self.is_checked[shuffled] & ~self.is_free[shuffled]
-            groups_by_label[label] = shuffled[is_inside][: COMPARED_PER_ROW * count]
-        rows = self.first_rows[np.concatenate(list(groups_by_label.values()))]
-        containing = iter(self.containment.containing(rows, MAX_CONTAINING))
+            max_groups = COMPARED_PER_ROW * count
+            groups_by_label[label] = shuffled[is_inside][:max_groups]
+        all_groups = np.concatenate(list(groups_by_label.values()))
+        all_containing = self.containment.containing(self.first_rows[all_groups], MAX_CONTAINING)
+        containing = dict(zip(all_groups.tolist(), all_containing, strict=True))
         candidates_by_label = {}
         for label, groups in groups_by_label.items():
-            candidates = [_Candidate(group, next(containing)) for group in groups.tolist()]
-            candidates_by_label[label] = sorted(candidates, key=lambda candidate: candidate.cost)
+            candidates = [_Candidate(group, containing[group]) for group in groups.tolist()]
+            candidates.sort(key=lambda candidate: candidate.cost)
+            candidates_by_label[label] = candidates
         return candidates_by_label
 
     def _admit(self, label: int, candidates: Sequence[_Candidate], num_rows: int) -> None:
@@ -225,8 +231,9 @@ class _Carver:
             staying = rows[~self.is_leaving[rows]]
             counts = np.bincount(self.labels[staying], minlength=len(self.rows_by_label))
             leaving_by_label = self.leaving_by_label + counts
+            num_leaving = leaving_by_label.sum()
             is_over_limit = leaving_by_label > self.max_leaving_by_label
-            if leaving_by_label.sum() > self.max_leaving or is_over_limit.any():
+            if num_leaving > self.max_leaving or is_over_limit.any():
                 continue
             self.leaving_by_label = leaving_by_label
             self.is_leaving[staying] = True
@@ -241,7 +248,8 @@ class _Carver:
             for position, (label, group) in enumerate(lone):
                 self.admitted[label] = [group] if position < num_lone else []
             dev = self.draw(self.leaving_by_label)
-            num_inside = sum(int(self.sizes[group]) for _, group in lone[:num_lone])
+            admitted = [group for _, group in lone[:num_lone]]
+            num_inside = int(self.sizes[admitted].sum())
             if num_inside <= MAX_INSIDE * dev.num_rows:
                 return dev
             num_lone -= 1

@@ -32,7 +32,9 @@ def num_candidates(kind: ExampleKind, neighbor_ids: NDArray[np.int32]) -> NDArra
     counts = _count_neighbors(neighbor_ids)
     if kind == "triplet":
         return counts[:, _OWN] * counts[:, _OTHER]
-    return counts[:, _OWN] if kind == "positive_pair" else counts
+    if kind == "positive_pair":
+        return counts[:, _OWN]
+    return counts
 
 
 def _count_neighbors(neighbor_ids: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -54,12 +56,12 @@ def allocate(counts: ArrayLike, target: int, seed: int) -> NDArray[np.int64]:
     rng = np.random.default_rng(seed)
     if counts.ndim == 1:
         return _sample_quotas(counts, target, rng)
-    all_own, all_other = counts.sum(axis=0).tolist()
-    num_other_if_balanced = min(all_other, target // 2)
-    num_own = min(all_own, target - num_other_if_balanced)
+    own_counts, other_counts = counts.T
+    num_other_if_balanced = min(int(other_counts.sum()), target // 2)
+    num_own = min(int(own_counts.sum()), target - num_other_if_balanced)
     num_other = target - num_own
-    own = _sample_quotas(counts[:, _OWN], num_own, rng)
-    other = _sample_quotas(counts[:, _OTHER], num_other, rng)
+    own = _sample_quotas(own_counts, num_own, rng)
+    other = _sample_quotas(other_counts, num_other, rng)
     return np.stack([own, other], axis=1)
 
 
@@ -115,14 +117,7 @@ def draw(
     seeds = np.random.SeedSequence(seed, spawn_key=stream)
     rng = np.random.default_rng(seeds)
     if kind == "triplet":
-        counts = num_candidates("triplet", chunk.neighbor_ids)
-        rows, numbers = pick_distinct(counts, chunk.quotas, rng)
-        # An anchor's triplets are numbered by own-class neighbor, then by other-class neighbor.
-        num_other = _count_neighbors(chunk.neighbor_ids)[:, _OTHER]
-        positives, negatives = np.divmod(numbers, num_other[rows])
-        positive_ids = chunk.neighbor_ids[rows, _OWN, positives]
-        negative_ids = chunk.neighbor_ids[rows, _OTHER, negatives]
-        return _stack_ids(chunk.anchors[rows], positive_ids, negative_ids), None
+        return _draw_triplets(chunk, rng), None
     if kind == "positive_pair":
         return _draw_pairs(chunk, _OWN, chunk.quotas, rng), None
     pairs, targets = [], []
@@ -134,11 +129,24 @@ def draw(
     return np.concatenate(pairs), np.concatenate(targets)
 
 
+def _draw_triplets(chunk: Chunk, rng: np.random.Generator) -> NDArray[np.int32]:
+    """Return triplets (q, 3) of anchors, neighbors of their class and neighbors of the other classes."""
+    counts = num_candidates("triplet", chunk.neighbor_ids)
+    rows, numbers = pick_distinct(counts, chunk.quotas, rng)
+    # An anchor's triplets are numbered by own-class neighbor, then by other-class neighbor.
+    num_other = _count_neighbors(chunk.neighbor_ids)[:, _OTHER]
+    positives, negatives = np.divmod(numbers, num_other[rows])
+    positive_ids = chunk.neighbor_ids[rows, _OWN, positives]
+    negative_ids = chunk.neighbor_ids[rows, _OTHER, negatives]
+    return _stack_ids(chunk.anchors[rows], positive_ids, negative_ids)
+
+
 def _draw_pairs(chunk: Chunk, slot: int, quotas: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int32]:
     """Return pairs (q, 2) of anchors and their neighbors in one slot."""
     counts = _count_neighbors(chunk.neighbor_ids)[:, slot]
     rows, neighbors = pick_distinct(counts, quotas, rng)
-    return _stack_ids(chunk.anchors[rows], chunk.neighbor_ids[rows, slot, neighbors])
+    neighbor_ids = chunk.neighbor_ids[rows, slot, neighbors]
+    return _stack_ids(chunk.anchors[rows], neighbor_ids)
 
 
 def _stack_ids(*columns: NDArray[np.integer]) -> NDArray[np.int32]:
@@ -161,12 +169,14 @@ def pick_distinct(
     missing = num_drawn
     while missing.any():
         rows = np.repeat(np.arange(len(counts)), missing)
-        more = starts[rows] + rng.integers(0, counts[rows])
-        drawn = np.unique(np.concatenate([drawn, more]))
+        numbers = rng.integers(0, counts[rows])
+        drawn = np.union1d(drawn, starts[rows] + numbers)
         drawn_rows = np.searchsorted(ends, drawn, side="right")
-        missing = num_drawn - np.bincount(drawn_rows, minlength=len(counts))
+        num_distinct = np.bincount(drawn_rows, minlength=len(counts))
+        missing = num_drawn - num_distinct
     is_left_out = np.repeat(is_inverted, num_drawn)  # drawn is ordered by row
-    ranges = [np.arange(starts[row], ends[row]) for row in np.flatnonzero(is_inverted)]
+    inverted_rows = np.flatnonzero(is_inverted)
+    ranges = [np.arange(starts[row], ends[row]) for row in inverted_rows]
     candidates = np.concatenate([drawn[:0], *ranges])
     not_left_out = np.setdiff1d(candidates, drawn[is_left_out], assume_unique=True)
     picks = np.concatenate([drawn[~is_left_out], not_left_out])

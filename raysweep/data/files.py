@@ -66,7 +66,7 @@ def read(source: str, columns: tuple[str, ...], groups: RowGroups | None = None)
     rows = read_rows(source, suffix, compression, columns)
     with _utf8(source, compression):
         while block := _next_block(rows):
-            yield tuple(list(values) for values in zip(*block, strict=True))
+            yield tuple(map(list, zip(*block, strict=True)))
 
 
 def column_names(source: str) -> list[str]:
@@ -77,11 +77,13 @@ def column_names(source: str) -> list[str]:
             names: list[str] = file.schema_arrow.names
             return names
     with _utf8(source, compression), _decoded(source, compression, newline="") as stream:
-        filled = ((number, line) for number, line in enumerate(stream, 1) if line.strip())
+        filled_lines = ((number, line) for number, line in enumerate(stream, 1) if line.strip())
         if suffix in JSON_LINES:
-            number, line = next(filled, (1, "{}"))
-            return list(_parse_object(f"{source}: line {number}", line))
-        records = csv.reader((line for _, line in filled), delimiter=DELIMITERS[suffix])
+            number, line = next(filled_lines, (1, "{}"))
+            record = _parse_object(f"{source}: line {number}", line)
+            return list(record)
+        texts = (line for _, line in filled_lines)
+        records = csv.reader(texts, delimiter=DELIMITERS[suffix])
         try:
             return next(records, [])
         except csv.Error as error:
@@ -114,13 +116,15 @@ def check_format(source: str) -> Format:
     """Return the file's format. Raises InputError for an unknown suffix."""
     if file_format := format_of(source):
         return file_format
-    suffixes = PurePosixPath(source).suffixes[-2:]
-    last = "".join(suffixes[-1:]).lower()
-    unknown = "".join(suffixes).lower() if last in COMPRESSIONS else last
+    suffixes = [suffix.lower() for suffix in PurePosixPath(source).suffixes]
+    is_compressed = bool(suffixes) and suffixes[-1] in COMPRESSIONS
+    num_suffixes = 2 if is_compressed else 1
+    unknown = "".join(suffixes[-num_suffixes:])
     problem = f"suffix {unknown!r} is unknown" if unknown else "the suffix is missing"
+    formats = ", ".join(SUFFIXES)
+    compressions = ", ".join(COMPRESSIONS)
     raise InputError(
-        f"{source}: {problem}; allowed: {', '.join(SUFFIXES)} (all but {PARQUET} may be followed by "
-        f"{', '.join(COMPRESSIONS)}), demo, hub:NAME"
+        f"{source}: {problem}; allowed: {formats} (all but {PARQUET} may be followed by {compressions}), demo, hub:NAME"
     )
 
 
@@ -275,7 +279,8 @@ def share_out(source: str, num_bytes: int) -> list[RowGroups]:
         num_rows += group.num_rows
         if share_bytes >= num_bytes or stop == len(groups):
             shares.append(RowGroups(start, stop, first_row))
-            start, first_row = stop, first_row + num_rows
+            start = stop
+            first_row += num_rows
             share_bytes = num_rows = 0
     return shares
 
@@ -291,9 +296,10 @@ def _read_parquet(source: str, columns: tuple[str, ...], groups: RowGroups | Non
         first_row = groups.first_row
         # With dictionary encoding, a repeated value is in memory only once.
         paths = {metadata.schema.column(number).path for number in range(metadata.num_columns)}
-        flat = [name for name in columns if name in paths]
-        file = pyarrow.parquet.ParquetFile(stream, metadata=metadata, read_dictionary=flat)
-        for batch in file.iter_batches(BLOCK_ROWS, list(range(groups.start, groups.stop)), list(columns)):
+        flat_columns = [name for name in columns if name in paths]
+        file = pyarrow.parquet.ParquetFile(stream, metadata=metadata, read_dictionary=flat_columns)
+        group_numbers = list(range(groups.start, groups.stop))
+        for batch in file.iter_batches(BLOCK_ROWS, group_numbers, list(columns)):
             yield tuple(_plain_values(source, first_row, name, batch.column(name)) for name in columns)
             first_row += batch.num_rows
 

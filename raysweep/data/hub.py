@@ -55,11 +55,15 @@ def read(source: str, columns: tuple[str, ...], subset: str | None, split: str) 
             class_names[column] = feature.names
     selected = dataset.select_columns(list(columns))
     for batch in selected.with_format("arrow").iter(files.BLOCK_ROWS):
-        values = {column: list(map(files.plain_value, batch.column(column))) for column in columns}
-        for column, names in class_names.items():
-            # Test splits often hold null or -1 instead of a class.
-            values[column] = [None if number is None or number < 0 else names[number] for number in values[column]]
-        yield tuple(values[column] for column in columns)
+        block = []
+        for column in columns:
+            values = list(map(files.plain_value, batch.column(column)))
+            if column in class_names:
+                names = class_names[column]
+                # Test splits often hold null or -1 instead of a class.
+                values = [None if number is None or number < 0 else names[number] for number in values]
+            block.append(values)
+        yield tuple(block)
 
 
 def _load(source: str, subset: str | None, split: str) -> Any:

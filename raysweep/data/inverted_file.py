@@ -41,7 +41,8 @@ def train(source: VectorFile, seed: int, num_threads: int | None = None) -> NDAr
     if num_threads is not None:
         faiss.omp_set_num_threads(num_threads)
     count = num_cells(len(source))
-    sample = sample_rows(len(source), min(ROWS_PER_CELL * count, MAX_TRAINING_ROWS), seed)
+    num_rows = min(ROWS_PER_CELL * count, MAX_TRAINING_ROWS)
+    sample = sample_rows(len(source), num_rows, seed)
     kmeans = faiss.Kmeans(
         source.width, count, niter=ITERATIONS, seed=seed % 2**31, spherical=True, min_points_per_centroid=1
     )
@@ -70,20 +71,24 @@ class Quantizer:
 
         num_cells = len(self._centroids)
         if count >= num_cells:
-            every = np.arange(num_cells, dtype=np.int32)
-            return np.tile(every, (len(vectors), 1))
-        metric = faiss.METRIC_INNER_PRODUCT
-        cosines, cells = faiss.knn(vectors, self._centroids, count + 1, metric)
+            all_cells = np.arange(num_cells, dtype=np.int32)
+            return np.tile(all_cells, (len(vectors), 1))
+        cosines, cells = faiss.knn(vectors, self._centroids, count + 1, faiss.METRIC_INNER_PRODUCT)
         nearest = cells[:, :count].astype(np.int32)
         # The nearest cells are certain if the next cell is farther by more than the error of float32.
         last_two = cosines[:, count - 1 :]
         gaps = np.ptp(last_two, axis=1)
-        close = np.flatnonzero(gaps <= 2 * TOLERANCE)
-        one_class = np.zeros(len(close), np.int64)
-        no_cell = one_class - 1
-        queries = LabeledVectors(vectors[close], one_class, no_cell)
-        nearest[close] = self._shard.search(queries, NeighborSearch(count)).ids[:, 0]
+        uncertain = np.flatnonzero(gaps <= 2 * TOLERANCE)
+        nearest[uncertain] = self._search_exactly(vectors[uncertain], count)
         return np.sort(nearest, axis=1)
+
+    def _search_exactly(self, vectors: NDArray[np.float32], count: int) -> NDArray[np.int32]:
+        """Return the numbers (m, count) of the nearest cells, by cosines in double precision."""
+        one_class = np.zeros(len(vectors), np.int64)
+        no_cell = one_class - 1
+        queries = LabeledVectors(vectors, one_class, no_cell)
+        neighbors = self._shard.search(queries, NeighborSearch(count))
+        return neighbors.ids[:, 0]
 
     def nearest_one(self, vectors: NDArray[np.float32]) -> NDArray[np.int32]:
         """Return the number (m,) of each vector's cell."""

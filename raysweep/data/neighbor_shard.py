@@ -46,7 +46,8 @@ class NeighborShard:
         if num_threads is not None:
             faiss.omp_set_num_threads(num_threads)
         self._num_threads: int = faiss.omp_get_max_threads()
-        by_class = np.argsort(source.labels[rows], kind="stable")
+        labels = source.labels[rows]
+        by_class = np.argsort(labels, kind="stable")
         ids = rows[by_class].astype(np.int32)
         vectors = np.empty((len(rows), source.width), np.float32)
         for start in range(0, len(rows), ROWS_AT_ONCE):
@@ -56,10 +57,11 @@ class NeighborShard:
         self._rows = LabeledVectors(vectors, source.labels[ids], source.duplicate_groups[ids])
         # Shared by all classes, because each of these objects reserves GPU memory.
         resources = [faiss.StandardGpuResources() for _ in range(faiss.get_num_gpus())]
-        labels, starts = np.unique(self._rows.labels, return_index=True)
+        distinct_labels, starts = np.unique(self._rows.labels, return_index=True)
         bounds = [*starts.tolist(), len(rows)]
+        ranges = itertools.pairwise(bounds)
         self._classes = {}
-        for label, (start, stop) in zip(labels.tolist(), itertools.pairwise(bounds), strict=True):
+        for label, (start, stop) in zip(distinct_labels.tolist(), ranges, strict=True):
             self._classes[label] = _Class(vectors, start, stop, resources)
         self._cells = _Cells(np.zeros(0, np.int64))
 
@@ -93,14 +95,16 @@ class NeighborShard:
         else:
             slots = self._search_cells(queries, num_fetched, probes)
         for slot, nearest in enumerate(slots):
-            cosines = self._cosines(question, nearest.positions)
-            ids, cosines = k_nearest(self._ids[nearest.positions], cosines, search.k)
+            fetched_ids = self._ids[nearest.positions]
+            fetched_cosines = self._cosines(question, nearest.positions)
+            ids, cosines = k_nearest(fetched_ids, fetched_cosines, search.k)
             neighbors.put(slice(None), slot, ids, cosines)
             # A row that was not fetched is no nearer than the last fetched row, up to rounding.
-            unfetched = nearest.cosines[:, -1] + TOLERANCE
-            may_be_nearer = (unfetched >= cosines[:, -1]) & (unfetched >= search.min_cosine)
+            max_unfetched = nearest.cosines[:, -1] + TOLERANCE
+            may_be_nearer = max_unfetched >= cosines[:, -1]
+            may_be_neighbor = max_unfetched >= search.min_cosine
             all_fetched = nearest.positions[:, -1] < 0
-            unsettled = np.flatnonzero(may_be_nearer & ~all_fetched)
+            unsettled = np.flatnonzero(may_be_nearer & may_be_neighbor & ~all_fetched)
             self._compare_with_all(question, unsettled, slot, neighbors)
         return neighbors
 
@@ -120,13 +124,14 @@ class NeighborShard:
         Each thread limits BLAS to one thread: the matrix products are small, and waiting for several BLAS threads takes
         up to ten times as long when other processes run.
         """
-        shares = np.array_split(np.arange(len(queries)), min(self._num_threads, len(queries)))
-        searches = []
+
+        def search_share(numbers: NDArray[np.int64]) -> Slots:
+            return self._search_cells_once(queries[numbers], count, probes[numbers])
+
+        num_shares = min(self._num_threads, len(queries))
+        shares = np.array_split(np.arange(len(queries)), num_shares)
         with threadpool_limits(1, "blas"):
-            for numbers in shares:
-                search = self._threads.submit(self._search_cells_once, queries[numbers], count, probes[numbers])
-                searches.append(search)
-            slots_of_shares = [search.result() for search in searches]
+            slots_of_shares = list(self._threads.map(search_share, shares))
         own, others = zip(*slots_of_shares, strict=True)
         return _concatenate(own), _concatenate(others)
 
@@ -141,16 +146,19 @@ class NeighborShard:
         """Search the probed cells in one thread; each cell is multiplied once with all queries that probe it."""
         own, others = _heaps(len(queries), count)
         num_probes = probes.shape[1]
-        flat = probes.ravel()
-        by_cell = np.argsort(flat, kind="stable")
-        cells, starts = np.unique(flat[by_cell], return_index=True)
-        queries_of_cells = np.split(by_cell // num_probes, starts[1:])
-        for cell, probing in zip(cells.tolist(), queries_of_cells, strict=True):
+        probed_cells = probes.ravel()
+        by_cell = np.argsort(probed_cells, kind="stable")
+        query_numbers = by_cell // num_probes
+        cells, starts = np.unique(probed_cells[by_cell], return_index=True)
+        queries_of_cells = np.split(query_numbers, starts[1:])
+        for cell, queries_of_cell in zip(cells.tolist(), queries_of_cells, strict=True):
             row_parts = _split(self._cells.members(cell))
-            query_parts = _split(probing)
+            query_parts = _split(queries_of_cell)
             for positions, numbers in itertools.product(row_parts, query_parts):
-                cosines = queries.vectors[numbers] @ self._rows.vectors[positions].T
-                same_class = queries.labels[numbers][:, None] == self._rows.labels[positions]
+                rows = self._rows[positions]
+                part = queries[numbers]
+                cosines = part.vectors @ rows.vectors.T
+                same_class = part.labels[:, None] == rows.labels
                 own_cosines = np.where(same_class, cosines, -np.inf)
                 own.add_result_subset(numbers, own_cosines, positions)
                 np.putmask(cosines, same_class, -np.inf)
@@ -164,11 +172,12 @@ class NeighborShard:
         """
         queries = question.queries
         exists = positions >= 0
-        numbers = np.nonzero(exists)[0]
+        numbers, _ = np.nonzero(exists)
         rows = positions[exists]
         exact = exact_cosines(queries.vectors, numbers, self._rows.vectors, rows)
-        groups = self._rows.duplicate_groups[rows]
-        same_text = groups == queries.duplicate_groups[numbers]
+        query_groups = queries.duplicate_groups[numbers]
+        row_groups = self._rows.duplicate_groups[rows]
+        same_text = query_groups == row_groups
         too_far = exact < question.search.min_cosine
         exact[same_text | too_far] = -np.inf
         cosines = np.full(positions.shape, -np.inf, np.float32)
@@ -179,26 +188,27 @@ class NeighborShard:
         self, question: "_Question", unsettled: NDArray[np.int64], slot: int, neighbors: Neighbors
     ) -> None:
         """Compare some queries with every row, because duplicates or hundreds of ties used up the fetched rows."""
-        vectors = self._rows.vectors
-        queries_at_once = max(1, COSINES_AT_ONCE // len(vectors))
+        rows = self._rows
+        queries_at_once = max(1, COSINES_AT_ONCE // len(rows))
         for start in range(0, len(unsettled), queries_at_once):
             numbers = unsettled[start : start + queries_at_once]
             part = question[numbers]
             queries = part.queries
-            cosines = queries.vectors @ vectors.T
-            same_class = queries.labels[:, None] == self._rows.labels
-            same_text = queries.duplicate_groups[:, None] == self._rows.duplicate_groups
+            cosines = queries.vectors @ rows.vectors.T
+            same_text = queries.duplicate_groups[:, None] == rows.duplicate_groups
             cosines[same_text] = -np.inf
-            cosines[same_class if slot else ~same_class] = -np.inf
+            same_class = queries.labels[:, None] == rows.labels
+            is_other_slot = same_class if slot else ~same_class
+            cosines[is_other_slot] = -np.inf
             if part.probes is not None:
                 is_probed = self._cells.probed(part.probes)
                 cosines[~is_probed] = -np.inf
             for number, query_cosines in zip(numbers.tolist(), cosines, strict=True):
-                positions = _may_be_nearest(query_cosines, question.search)
                 query = question[number : number + 1]
-                exact = self._cosines(query, positions[None])[0]
-                ids, exact = k_nearest(self._ids[positions], exact, question.search.k)
-                neighbors.put(number, slot, ids, exact)
+                positions = _may_be_nearest(query_cosines, question.search)
+                (exact,) = self._cosines(query, positions[None])
+                ids, nearest_cosines = k_nearest(self._ids[positions], exact, question.search.k)
+                neighbors.put(number, slot, ids, nearest_cosines)
 
 
 @dataclass(frozen=True)
@@ -296,6 +306,8 @@ def _may_be_nearest(cosines: NDArray[np.float32], search: NeighborSearch) -> NDA
     min_cosine = max(search.min_cosine - TOLERANCE, -MAX_FLOAT)
     positions = np.flatnonzero(cosines >= min_cosine)
     if len(positions) > search.k:
-        kth_highest = -np.partition(-cosines[positions], search.k - 1)[search.k - 1]
-        positions = positions[cosines[positions] >= kth_highest - 2 * TOLERANCE]
+        candidates = cosines[positions]
+        kth_index = len(candidates) - search.k
+        kth_highest = np.partition(candidates, kth_index)[kth_index]
+        positions = positions[candidates >= kth_highest - 2 * TOLERANCE]
     return positions

@@ -124,8 +124,10 @@ def merge(shards: Sequence[Neighbors], search: NeighborSearch) -> Neighbors:
     ids = nearest_ids.astype(np.int32, copy=False)
     if search.mode == "pooled":
         num_rows, num_slots, k = ids.shape
-        flat = (num_rows, num_slots * k)
-        order = _by_cosine(ids.reshape(flat), cosines.reshape(flat))
+        flat_shape = (num_rows, num_slots * k)
+        flat_ids = ids.reshape(flat_shape)
+        flat_cosines = cosines.reshape(flat_shape)
+        order = _by_cosine(flat_ids, flat_cosines)
         ranks = np.argsort(order, axis=1).reshape(ids.shape)
         is_beyond_k = ranks >= k
         ids[is_beyond_k] = -1
@@ -164,9 +166,9 @@ def exact_cosines(
         width = terms.shape[1]
         while width > 1:
             half = width // 2
-            rest = width - half
-            terms[:, :half] += terms[:, rest:width]
-            width = rest
+            num_left = width - half
+            terms[:, :half] += terms[:, num_left:width]
+            width = num_left
         cosines[part] = terms[:, 0]
     return cosines
 

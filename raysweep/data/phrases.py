@@ -80,19 +80,19 @@ class Phrases:
         texts_of_words = np.repeat(np.arange(len(texts)), lines.lengths + 1)
         starts = np.flatnonzero(lines.numbers)  # starts of the runs that are still on a path of the trie
         nodes = np.zeros(len(starts), np.int64)  # the node that each run has reached
-        pairs = [np.zeros(0, np.int64)]
+        codes_by_level = [np.zeros(0, np.int64)]
         for depth, level in enumerate(self._levels, 1):
-            next_words = lines.numbers[starts + depth - 1]
-            edges = self._edges(nodes, next_words)
+            places = starts + depth - 1
+            edges = self._edges(nodes, lines.numbers[places])
             is_on_path, nodes = level.follow(edges)
             starts = starts[is_on_path]
             positions = texts_of_words[starts]
             is_shorter = depth < lines.lengths[positions]
             is_phrase = self._is_end[nodes] & is_shorter
-            codes = positions * self.num_nodes + nodes
-            pairs.append(codes[is_phrase])
-        unique_pairs = np.unique(np.concatenate(pairs))
-        return np.divmod(unique_pairs, self.num_nodes)
+            codes = positions * self.num_nodes + nodes  # one number for each pair
+            codes_by_level.append(codes[is_phrase])
+        all_codes = np.concatenate(codes_by_level)
+        return np.divmod(np.unique(all_codes), self.num_nodes)
 
 
 @dataclass(frozen=True)

@@ -93,18 +93,20 @@ class Prepared:
         try:
             values = json.loads(Path(path).read_text(encoding="utf-8"))
             names = (values["sentences"], values["tokens"], values["reference_embeddings"])
-            for name in (*names, *values["examples"].values()):
+            names_of_examples = values["examples"]
+            for name in (*names, *names_of_examples.values()):
                 if name == ".." or Path(name).name != name:  # it would point outside the artifacts folder
                     raise InputError(f"{path}: the artifact is {name!r}; allowed: a name without slashes")
             is_moved = folder is not None and all(Artifact(folder, name).exists for name in names)
             place = folder if folder is not None and is_moved else values["artifacts"]
+            examples_artifacts = {kind: Artifact(place, name) for kind, name in names_of_examples.items()}
             return cls(
                 model=values["model"],
                 model_identity=values["model_identity"],
                 sentences_artifact=Artifact(place, values["sentences"]),
                 tokens_artifact=Artifact(place, values["tokens"]),
                 reference_artifact=Artifact(place, values["reference_embeddings"]),
-                examples_artifacts={kind: Artifact(place, name) for kind, name in values["examples"].items()},
+                examples_artifacts=examples_artifacts,
                 reference=values["reference"],
                 reference_identity=values["reference_identity"],
             )
@@ -126,7 +128,8 @@ class Prepared:
         """Return the sentence ids (examples, 1 to 3) of a kind, and its targets (examples,) if the kind has any."""
         if kind == "labeled_sentence":
             train = self.sentences.ids("train")
-            return train[:, None], np.asarray(self.sentences.labels[train])
+            labels = np.asarray(self.sentences.labels[train])
+            return train[:, None], labels
         if kind not in self.examples_artifacts:
             kinds = ", ".join(["labeled_sentence", *self.examples_artifacts])
             raise InputError(f"examples: kind is {kind!r}, which was not prepared; allowed: {kinds}")
@@ -134,7 +137,8 @@ class Prepared:
         ids = np.asarray(open_array(folder, "ids"))
         if kind not in KINDS_WITH_TARGETS:
             return ids, None
-        return ids, np.asarray(open_array(folder, "targets"))
+        targets = np.asarray(open_array(folder, "targets"))
+        return ids, targets
 
     def target_cosines(self, kind: str) -> tuple[float, float]:
         """Return the target cosines of scored pairs: for sentences of the same class, and of different classes."""

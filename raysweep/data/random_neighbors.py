@@ -13,13 +13,15 @@ _ANCHOR_STREAM = (0, 0, 0)  # a random stream that nothing else uses
 
 def sample_anchors(labels: NDArray[np.integer], per_class: int, seed: int) -> NDArray[np.bool_]:
     """Return a mask (n,) of the anchors: ``per_class`` random rows of each class of ``labels`` (n,), or all if fewer."""
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=_ANCHOR_STREAM))
+    stream = np.random.SeedSequence(seed, spawn_key=_ANCHOR_STREAM)
+    rng = np.random.default_rng(stream)
     is_anchor = np.zeros(len(labels), bool)
     by_label = np.argsort(labels, kind="stable")
-    begins = np.flatnonzero(np.diff(labels[by_label])) + 1
-    for rows in np.split(by_label, begins):
+    ends_of_classes = np.flatnonzero(np.diff(labels[by_label])) + 1
+    for rows in np.split(by_label, ends_of_classes):
         count = min(per_class, len(rows))
-        is_anchor[rng.choice(rows, count, replace=False)] = True
+        anchors = rng.choice(rows, count, replace=False)
+        is_anchor[anchors] = True
     return is_anchor
 
 
@@ -59,20 +61,22 @@ class RandomNeighbors:
         """Return the neighbors of the rows [start, stop), without cosines."""
         drawn = Neighbors.empty(stop - start, self.k)
         places = self._places[start:stop]
+        groups = self._duplicate_groups[start:stop]
         anchors = np.flatnonzero(places >= 0)
-        own_class = self._classes.at(places[anchors])
-        own_group = self._groups.at(places[anchors])
+        anchor_places = places[anchors]
+        own_class = self._classes.at(anchor_places)
+        own_group = self._groups.at(anchor_places)
         all_rows = _Ranges.alike(len(anchors), len(self._rows))
         slots = (own_class, own_group), (all_rows, own_class)
         for slot, (candidates, excluded) in enumerate(slots):
             numbers, neighbors = self._pick(candidates, excluded, rng)
             queries = anchors[numbers]
-            query_groups = self._duplicate_groups[start + queries]
-            is_copy = self._duplicate_groups[neighbors] == query_groups  # with a different label
+            is_copy = self._duplicate_groups[neighbors] == groups[queries]  # with a different label
+            neighbors = neighbors[~is_copy]
             queries = queries[~is_copy]
             first_places = np.searchsorted(queries, queries)
             columns = np.arange(len(queries)) - first_places
-            drawn.ids[queries, slot, columns] = neighbors[~is_copy]
+            drawn.ids[queries, slot, columns] = neighbors
         return drawn
 
     def _pick(

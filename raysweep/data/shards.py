@@ -49,8 +49,8 @@ class ShardSet:
 
     def write(self, number: int, shard: Shard) -> Report:
         """Store one shard atomically and return its report."""
-        num_rows = len(next(iter(shard.columns.values())))
-        report: Report = {"num_rows": num_rows, **shard.facts}
+        first_column = next(iter(shard.columns.values()))
+        report: Report = {"num_rows": len(first_column), **shard.facts}
         content = serialize(shard.columns, report)
         try:
             open_folder(self.artifact.location).put(self._name(number), content)
@@ -72,11 +72,9 @@ class ShardSet:
             starts = store.read(names, START_BYTES)
             for number, start in zip(numbers, starts, strict=True):
                 num_bytes = sizes[_file(number, self.count)]
-                # After a power failure a shard may exist without its content.
+                # After a power failure, a shard may exist without its content.
                 with suppress(pa.ArrowException, ValueError, KeyError, TypeError):
-                    schema = pa.ipc.read_schema(pa.py_buffer(start[8:]))  # after eight magic bytes
-                    report = json.loads(schema.metadata[_REPORT])
-                    reports[number] = {**report, "num_bytes": num_bytes}
+                    reports[number] = {**_parse_report(start), "num_bytes": num_bytes}
         return reports
 
     def read(self, number: int) -> pa.RecordBatch:
@@ -113,14 +111,23 @@ def serialize(columns: Mapping[str, Column], report: Report) -> bytes:
     return content
 
 
+def _parse_report(start: bytes) -> Report:
+    """Return the report in the first bytes of a file."""
+    schema = pa.ipc.read_schema(pa.py_buffer(start[8:]))  # after eight magic bytes
+    report: Report = json.loads(schema.metadata[_REPORT])
+    return report
+
+
 def _as_arrow(column: Column) -> pa.Array:
     if isinstance(column, pa.Array):
         return column
     if column.ndim == 1:
         return pa.array(column)
     row_shape = column.shape[1:]
-    flat = pa.array(np.ascontiguousarray(column).reshape(-1))
-    rows = pa.FixedSizeListArray.from_arrays(flat, int(np.prod(row_shape)))
+    row_size = int(np.prod(row_shape))
+    contiguous = np.ascontiguousarray(column)
+    flat = pa.array(contiguous.reshape(-1))
+    rows = pa.FixedSizeListArray.from_arrays(flat, row_size)
     tensor = pa.fixed_shape_tensor(flat.type, row_shape)
     return pa.ExtensionArray.from_storage(tensor, rows)
 
@@ -154,7 +161,7 @@ class ShardedArray:
             rows = np.arange(start, stop, step)
         row_numbers = np.asarray(rows)
         if not row_numbers.size:
-            return np.empty((*row_numbers.shape, *self.shape[1:]), self.dtype)
+            return self._allocate(row_numbers)
         lowest, highest = int(row_numbers.min()), int(row_numbers.max())
         if lowest < 0 or highest >= len(self):
             raise IndexError(f"rows are from {lowest} to {highest}; allowed: 0 to {len(self) - 1}")
@@ -174,10 +181,11 @@ class ShardedArray:
         last = max(first, self._part_of(stop - 1))
         views = []
         for number in range(first, last + 1):
-            rows = self._part(number)
+            part = self._part(number)
             offset = int(self._starts[number])
-            first_row = max(0, start - offset)
-            views.append(rows[first_row : stop - offset])
+            start_in_part = max(0, start - offset)
+            stop_in_part = stop - offset
+            views.append(part[start_in_part:stop_in_part])
         return views[0] if len(views) == 1 else np.concatenate(views)
 
     def _part_of(self, row: int) -> int:
@@ -190,11 +198,16 @@ class ShardedArray:
         if len(present) == 1:
             values: npt.NDArray[Any] = self._part(present[0])[rows_in_part]
             return values
-        values = np.empty((*rows.shape, *self.shape[1:]), self.dtype)
+        values = self._allocate(rows)
         for number in present:
+            part = self._part(number)
             is_in_part = numbers == number
-            values[is_in_part] = self._part(number)[rows_in_part[is_in_part]]
+            values[is_in_part] = part[rows_in_part[is_in_part]]
         return values
+
+    def _allocate(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[Any]:
+        """Return an uninitialized array for these rows."""
+        return np.empty((*rows.shape, *self.shape[1:]), self.dtype)
 
 
 Rows = npt.NDArray[Any] | ShardedArray
@@ -231,7 +244,8 @@ class OpenShards:
         ends = np.cumsum(np.concatenate(lengths), dtype=np.int64)
         offsets = np.concatenate([[0], ends])
         num_values = [int(part.sum()) for part in lengths]
-        return ShardedArray(num_values, lambda number: columns[number].values.to_numpy()), offsets
+        values = ShardedArray(num_values, lambda number: columns[number].values.to_numpy())
+        return values, offsets
 
     def columns(self, name: str) -> list[pa.Array]:
         """Return a column from every shard."""
@@ -246,8 +260,9 @@ class OpenShards:
             problem = f"has {num_bytes} bytes instead of {expected_bytes}" if num_bytes else "is missing"
             raise InputError(f"{path}: {problem}; remove the folder {self._folder} and prepare again")
         try:
-            reader = pa.ipc.open_file(pa.memory_map(str(path)))
-            column = reader.get_batch(0).column(name)
+            file = pa.memory_map(str(path))
+            batch = pa.ipc.open_file(file).get_batch(0)
+            column = batch.column(name)
             column.validate()
         except (KeyError, pa.ArrowException):
             raise damaged(path) from None

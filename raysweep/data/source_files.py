@@ -61,14 +61,14 @@ class Format(NamedTuple):
 
 def format_of(name: str) -> Format | None:
     """Return the format of a file by its name, or None if it is not supported."""
-    path = without_options(name)
-    suffixes = [suffix.lower() for suffix in PurePosixPath(path).suffixes]
-    last = suffixes.pop() if suffixes else ""
-    compression = COMPRESSIONS.get(last, "")
-    suffix = last
-    if compression:
-        suffix = suffixes.pop() if suffixes else ""
-    if suffix in DELIMITERS or suffix in JSON_LINES or (suffix == PARQUET and not compression):
+    path = PurePosixPath(without_options(name))
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    compression = ""
+    if suffixes and suffixes[-1] in COMPRESSIONS:
+        compression = COMPRESSIONS[suffixes.pop()]
+    suffix = suffixes[-1] if suffixes else ""
+    is_text = suffix in DELIMITERS or suffix in JSON_LINES
+    if is_text or (suffix == PARQUET and not compression):
         return Format(suffix, compression)
     return None
 
@@ -88,8 +88,6 @@ def list_files(source: str) -> list[SourceFile]:
         InputError: If no file remains.
         OSError: If the files cannot be listed.
     """
-    import pyarrow.fs
-
     place = stat(source) if "://" not in source else None  # the name of a local file may contain a wildcard
     glob = None if isinstance(place, SourceFile) else _parse_glob(source)
     if "://" in source and glob is None:
@@ -97,23 +95,19 @@ def list_files(source: str) -> list[SourceFile]:
     if isinstance(place, SourceFile):
         return [place]
     if place is not None:
-        entries = _list_folder(place, is_deep=False)
-        visible = [entry for entry in entries if not entry.relative.startswith(("_", ".")) and format_of(entry.name)]
+        in_folder = _list_folder(place, is_deep=False)
+        visible = [entry for entry in in_folder if not entry.relative.startswith(("_", "."))]
+        entries = [entry for entry in visible if format_of(entry.name)]
         problem = f"{source}: the folder has no data files; allowed suffixes: {', '.join(SUFFIXES)}"
     elif glob:
-        folder = _locate(glob.folder)
-        if isinstance(folder.filesystem, pyarrow.fs.LocalFileSystem):
-            entries = _entries(folder, folder.filesystem.get_file_info(list(_walk(folder.path, glob.max_depth))))
-        else:
-            entries = _list_folder(folder, is_deep=glob.max_depth > 0)
-        visible = [entry for entry in entries if glob.matches(entry.relative)]
+        entries = _list_matches(glob)
         problem = f"{source}: no file matches this pattern"
     else:
         raise InputError(f"{source}: no such file or folder")
-    if not visible:
+    if not entries:
         raise InputError(problem)
-    visible.sort(key=lambda entry: entry.relative)
-    return [_describe(entry.name, entry.info, entry.place) for entry in visible]
+    entries.sort(key=lambda entry: entry.relative)
+    return [_describe(entry.name, entry.info, entry.place) for entry in entries]
 
 
 def stat(name: str) -> "SourceFile | _Place | None":
@@ -196,12 +190,13 @@ def _locate(name: str) -> _Place:
     if "://" not in name:
         return _Place(name, pyarrow.fs.LocalFileSystem(), str(expand_home(name)))
     plain, options = _split_options(name)
-    scheme, _, rest = plain.partition("://")
+    scheme, _, address = plain.partition("://")
     if scheme in _BUCKET_SCHEMES:
-        bucket, _, key = rest.partition("/")
+        bucket, _, key = address.partition("/")
         path = f"{bucket}/{unquote(key)}".rstrip("/")
-        environment = tuple(sorted(item for item in os.environ.items() if item[0].startswith(_CLOUD_VARIABLES)))
-        return _Place(name, _connect(f"{scheme}://{bucket}{options}", environment), path)
+        variables = [item for item in os.environ.items() if item[0].startswith(_CLOUD_VARIABLES)]
+        filesystem = _connect(f"{scheme}://{bucket}{options}", tuple(sorted(variables)))
+        return _Place(name, filesystem, path)
     try:
         filesystem, path = pyarrow.fs.FileSystem.from_uri(name)
         return _Place(name, filesystem, path)
@@ -225,6 +220,20 @@ def _connect(uri: str, environment: tuple[tuple[str, str], ...]) -> Any:
     if is_gcs and "retry_limit_seconds=" not in uri:
         uri += f"{'&' if '?' in uri else '?'}retry_limit_seconds={_GCS_SECONDS}"
     return pyarrow.fs.FileSystem.from_uri(uri)[0]
+
+
+def _list_matches(glob: "_Glob") -> list[_Entry]:
+    """Return the files that match a glob."""
+    import pyarrow.fs
+
+    folder = _locate(glob.folder)
+    if isinstance(folder.filesystem, pyarrow.fs.LocalFileSystem):
+        paths = list(_walk(folder.path, glob.max_depth))
+        infos = folder.filesystem.get_file_info(paths)
+        entries = _entries(folder, infos)
+    else:
+        entries = _list_folder(folder, is_deep=glob.max_depth > 0)
+    return [entry for entry in entries if glob.matches(entry.relative)]
 
 
 def _list_folder(folder: _Place, *, is_deep: bool) -> list[_Entry]:
@@ -349,19 +358,19 @@ def _parse_glob(source: str) -> _Glob | None:
 
     plain, options = _split_options(source) if "://" in source else (source, "")
     scheme, separator, path = plain.rpartition("://")
-    if scheme in ("http", "https") or not _WILDCARD.search(path):
+    wildcard = _WILDCARD.search(path)
+    if scheme in ("http", "https") or not wildcard:
         return None
-    parts = path.split("/")
-    first = next(number for number, part in enumerate(parts) if _WILDCARD.search(part))
-    folder = "/".join(parts[:first])
-    if not separator:
-        folder = folder or ("/" if path.startswith("/") else ".")
-    pattern = "/".join(parts[first:])
+    folder, slash, _ = path[: wildcard.start()].rpartition("/")
+    pattern = path[len(folder + slash) :]
+    if not separator and not folder:
+        folder = slash or "."
     try:
         expression = re.compile(glob_translate(pattern))
     except ValueError:
         raise InputError(f"{source}: ** is part of a name; allowed: folder/**/*.csv, folder/*.csv") from None
-    return _Glob(f"{scheme}{separator}{folder}{options}", pattern, expression)
+    uri = f"{scheme}{separator}{folder}{options}"
+    return _Glob(uri, pattern, expression)
 
 
 def _split_options(uri: str) -> tuple[str, str]:

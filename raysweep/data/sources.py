@@ -138,20 +138,13 @@ def _readable(name: str) -> Iterator[None]:
         raise
 
 
-def check(
-    source: Source,
-    text_column: str = "text",
-    label_column: str = "label",
-    *,
-    subset: str | None = None,
-    split: str = "train",
-) -> None:
+def check(source: Source, text_column: str = "text", label_column: str = "label", *, split: str = "train") -> None:
     """Check early for errors that :func:`read` would raise at the first rows. The hub is not contacted.
 
     Raises:
         InputError: If the source is missing or its first rows are invalid.
     """
-    check_first(pieces(source, subset=subset, split=split), text_column, label_column)
+    check_first(pieces(source, split=split), text_column, label_column)
 
 
 def check_first(listed: Sequence[Piece], text_column: str, label_column: str) -> None:
@@ -164,15 +157,10 @@ def check_first(listed: Sequence[Piece], text_column: str, label_column: str) ->
 
 
 def read(
-    source: Source,
-    text_column: str = "text",
-    label_column: str = "label",
-    *,
-    subset: str | None = None,
-    split: str = "train",
+    source: Source, text_column: str = "text", label_column: str = "label", *, split: str = "train"
 ) -> Iterator[Batch]:
     """Stream the rows of ``source`` in order; the parameters are those of :func:`pieces` and :func:`read_pieces`."""
-    yield from read_pieces(pieces(source, subset=subset, split=split), text_column, label_column)
+    yield from read_pieces(pieces(source, split=split), text_column, label_column)
 
 
 def read_pieces(listed: Sequence[Piece], text_column: str = "text", label_column: str = "label") -> Iterator[Batch]:
@@ -263,18 +251,18 @@ def fingerprint(listed: Sequence[Piece], text_column: str = "text", label_column
     digest = hashlib.sha256()
     if len(listed) == 1:
         (piece,) = listed
-        if piece.file is not None and not location.is_uri(piece.name) and piece.file.num_bytes >= LARGE_BYTES:
-            return _cached_digest(piece.file)
-        if piece.file is None or piece.file.is_local or not piece.file.is_recognized:
+        file = piece.file
+        if file is not None and not location.is_uri(file.name) and file.num_bytes >= LARGE_BYTES:
+            return _cached_digest(file)
+        if file is None or file.is_local or not file.is_recognized:
             _hash_content(piece, digest, text_column, label_column)
             return digest.hexdigest()
     for piece in listed:
-        is_recognized = piece.file is not None and piece.file.is_recognized
-        identity: list[Any] = [piece.name]
-        if piece.file is not None and is_recognized:
-            identity = [without_options(piece.name), piece.file.num_bytes, piece.file.version]
-        digest.update((json.dumps(identity) + "\n").encode())
-        if not is_recognized:
+        file = piece.file
+        if file is not None and file.is_recognized:
+            _hash_line([without_options(file.name), file.num_bytes, file.version], digest)
+        else:
+            _hash_line([piece.name], digest)
             _hash_content(piece, digest, text_column, label_column)
     return digest.hexdigest()
 
@@ -286,16 +274,18 @@ def _cached_digest(file: SourceFile) -> str:
     name = hashlib.sha256(identity.encode()).hexdigest()
     cache = open_folder(cache_folder() / "digests")
     with suppress(OSError, UnicodeDecodeError):
-        text = cache.read([name])[0].decode()
+        (content,) = cache.read([name])
+        text = content.decode()
         if re.fullmatch("[0-9a-f]{64}", text):  # a power failure may have truncated it
             return text
     digest = hashlib.sha256()
     _hash_file(file, digest)
+    text = digest.hexdigest()
     age_seconds = time.time() - path.stat().st_mtime
     if age_seconds > SETTLED_SECONDS:
         with suppress(OSError):  # without a writable cache, the file is read again next time
-            cache.put(name, digest.hexdigest().encode())
-    return digest.hexdigest()
+            cache.put(name, text.encode())
+    return text
 
 
 def _hash_content(piece: Piece, digest: Any, text_column: str, label_column: str) -> None:
@@ -304,8 +294,12 @@ def _hash_content(piece: Piece, digest: Any, text_column: str, label_column: str
         return
     for batch in read_piece(piece, text_column, label_column):
         for row in zip(batch.texts, batch.labels, strict=True):
-            line = json.dumps(row) + "\n"
-            digest.update(line.encode())
+            _hash_line(row, digest)
+
+
+def _hash_line(values: Sequence[Any], digest: Any) -> None:
+    line = json.dumps(values) + "\n"
+    digest.update(line.encode())
 
 
 def _hash_file(file: SourceFile, digest: Any) -> None:
@@ -344,12 +338,14 @@ def _may_pass(name: str, error: Exception) -> bool:
 
 def _read_blocks(piece: Piece, columns: tuple[str, ...]) -> files.Blocks:
     if piece.name == "demo":
-        splits = dict(zip(("train", "test"), demo.generate(), strict=True))
+        train, test = demo.generate()
+        splits = {"train": train, "test": test}
         if piece.split not in splits:
             raise InputError(f"demo: split is {piece.split!r}; allowed: train, test")
         rows = splits[piece.split]
-        values = [row.text for row in rows], [row.label for row in rows]  # whatever the column names; or texts alone
-        yield values[: len(columns)]
+        texts = [row.text for row in rows]
+        labels = [row.label for row in rows]
+        yield (texts, labels)[: len(columns)]  # any column names are accepted
     elif piece.file is None:
         yield from hub.read(piece.name, columns, piece.subset, piece.split)
     else:
@@ -414,7 +410,7 @@ def describe_merged_labels(labels: Iterable[tuple[str, str]]) -> str:
 def check_texts(source: str, first_row: int, texts: list[Any], text_column: str) -> None:
     """Raise InputError unless all values of a column, starting at row ``first_row``, are non-empty texts."""
     for row, text in enumerate(texts, first_row):
-        if isinstance(text, str) and text and not text.isspace():
+        if isinstance(text, str) and text.strip():
             continue
         if isinstance(text, str):
             problem = f"is {text!r}; allowed: a text that is not empty"
@@ -474,5 +470,7 @@ def _parse_string_label(spelling: str) -> str:
     if _EXPONENTIAL.fullmatch(name):
         return _format_number(float(name)) or name  # a number may be too large for a float
     if decimal := _DECIMAL.fullmatch(name):
-        return f"{decimal['sign'].removeprefix('+')}{decimal['whole'] or 0}.{decimal['fraction']}"
+        sign = decimal["sign"].removeprefix("+")
+        whole = decimal["whole"] or "0"
+        return f"{sign}{whole}.{decimal['fraction']}"
     return name
