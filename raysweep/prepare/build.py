@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,11 +44,7 @@ def prepare(plan: Plan, capacity: Capacity | None, display: Display) -> Prepared
         assert capacity is not None
         _build(plan, missing, capacity, display)
     _warn(plan.prepared, plan.config.examples.target, display)
-    for stage in plan.stages:
-        recall = stage.artifact.summary.get("recall") if stage.kind == "neighbors" else None
-        if recall is not None:
-            report = display.line if recall >= GOOD_RECALL else display.warn
-            report(f"prepare: neighbors: the inverted file found {recall:.1%} of the exact neighbors of a sample")
+    _report_recall(plan.stages, display)
     plan.check_k()
     plan.check_freezing()
     return plan.prepared
@@ -85,6 +81,15 @@ def _warn(prepared: Prepared, target: int, display: Display) -> None:
             display.warn(f"examples {kind}: only {num_examples:,} exist, fewer than examples.target ({target:,})")
 
 
+def _report_recall(all_stages: Iterable[ArtifactStage], display: Display) -> None:
+    """Report the recall of an inverted file, if the sweep uses one, as a warning if it is low."""
+    for stage in all_stages:
+        recall = stage.artifact.summary.get("recall") if stage.kind == "neighbors" else None
+        if recall is not None:
+            report = display.line if recall >= GOOD_RECALL else display.warn
+            report(f"prepare: neighbors: the inverted file found {recall:.1%} of the exact neighbors of a sample")
+
+
 def _build(plan: Plan, missing: list[ArtifactStage], capacity: Capacity, display: Display) -> None:
     import ray
 
@@ -119,11 +124,12 @@ def _warm_up(missing: list[ArtifactStage], coordinator: Any, capacity: Capacity)
     """
     import ray
 
-    present = dataclasses.replace(capacity, nodes=capacity.nodes[: capacity.num_present])
-    if not present.nodes:
+    present_nodes = capacity.nodes[: capacity.num_present]
+    if not present_nodes:
         return []
-    request = present.encoders()
-    if request.gpus or not any(stage.kind == "encoded" for stage in missing):
+    request = dataclasses.replace(capacity, nodes=present_nodes).encoders()
+    kinds = {stage.kind for stage in missing}
+    if request.gpus or "encoded" not in kinds:
         return []
     task: Any = ray.remote(import_libraries).options(num_cpus=request.cpus, scheduling_strategy="SPREAD")
     importing = [task.remote() for _ in range(request.count)]
@@ -190,8 +196,9 @@ def _build_once(stage: ArtifactStage, coordinator: Any, stall: "_StallDetector",
     seconds = time.monotonic() - began
     if progress.done:
         num_built = progress.done - progress.reused
+        rate = num_built / seconds
         reused = f"; reused {progress.reused:,}" if progress.reused else ""
-        work = f"{num_built:,} {progress.unit} in {seconds:.1f} s ({num_built / seconds:,.0f}/s){reused}"
+        work = f"{num_built:,} {progress.unit} in {seconds:.1f} s ({rate:,.0f}/s){reused}"
     else:
         work = f"built by another process (waited {seconds:.1f} s)"
     display.line(f"prepare: {stage.name}: {work}")
@@ -240,7 +247,9 @@ class _StallDetector:
         now = time.monotonic()
         counts = (progress.done, progress.shards)
         if counts != self.last_progress or progress.waits_for:
-            self.last_progress, self.moved_at, self.stalled_at = counts, now, now
+            self.last_progress = counts
+            self.moved_at = now
+            self.stalled_at = now
             self.waiting.moved()
         elif self.waiting.check(now - self.moved_at):
             self.stalled_at = now
@@ -248,8 +257,10 @@ class _StallDetector:
             import ray
 
             free = ray.available_resources()
+            free_cpus = free.get("CPU", 0)
+            free_gpus = free.get("GPU", 0)
             raise InputError(
-                f"prepare: {self.stage_name}: no progress for {self.stall_seconds:g} s (free CPUs={free.get('CPU', 0):g} of "
-                f"{self.capacity.cpus:g}, free GPUs={free.get('GPU', 0):g} of {self.capacity.gpus:g}); if nothing is free, "
+                f"prepare: {self.stage_name}: no progress for {self.stall_seconds:g} s (free CPUs={free_cpus:g} of "
+                f"{self.capacity.cpus:g}, free GPUs={free_gpus:g} of {self.capacity.gpus:g}); if nothing is free, "
                 "stop the other jobs on the cluster; if the stage is only slow, raise resources.stall_seconds"
             )

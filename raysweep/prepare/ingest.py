@@ -26,7 +26,7 @@ from raysweep.data.phrases import Phrases, split_words
 from raysweep.data.shards import Shard, ShardSet, read_columns, serialize
 from raysweep.data.source_files import SourceFile
 from raysweep.data.sources import Piece
-from raysweep.prepare.workers import Columns, row_range
+from raysweep.prepare.workers import Columns, chunk_number, row_range
 from raysweep.storage.folder import open_folder
 
 PART_ROWS = 2**16
@@ -88,6 +88,11 @@ class Part(NamedTuple):
     first_row: int
     num_rows: int
 
+    @property
+    def stop_row(self) -> int:
+        """Return the row after the last."""
+        return self.first_row + self.num_rows
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -132,8 +137,11 @@ class Layout:
 
     def read_dropped(self) -> Integers:
         """Return the dropped rows, ascending. The conflicts must already have been found."""
-        columns = [self.conflicts.read(number).column("row").to_numpy() for number in range(self.num_partitions)]
-        return np.sort(np.concatenate(columns))
+        rows = []
+        for number in range(self.num_partitions):
+            batch = self.conflicts.read(number)
+            rows.append(batch.column("row").to_numpy())
+        return np.sort(np.concatenate(rows))
 
 
 def _part_name(work: Artifact, kind: str, piece: int, number: int) -> str:
@@ -152,22 +160,28 @@ class ReadWorker:
         self.report_progress = report_progress
 
     def __call__(self, chunk: Columns) -> Shard:
-        number = int(chunk["number"][0])
+        number = chunk_number(chunk)
         split, piece = PieceOfSplit.from_json(str(chunk["piece"][0][0]))
         labels = _LabelCounts()
+        num_rows = 0
         rows_of_parts: list[int] = []
-        for batches in _group_into_parts(sources.read_piece(piece, *self.columns)):
-            part = len(rows_of_parts)
-            texts = [text for batch in batches for text in batch.texts]
-            keys = np.concatenate([labels.add(batch) for batch in batches])
+        batches = sources.read_piece(piece, *self.columns)
+        for part, batches_of_part in enumerate(_group_into_parts(batches)):
+            texts: list[str] = []
+            keys_of_batches = []
+            for batch in batches_of_part:
+                texts += batch.texts
+                keys_of_batches.append(labels.add(batch))
+            keys = np.concatenate(keys_of_batches)
             columns = {"text": pa.array(texts, pa.string()), "label_key": keys}
             self._write("texts", number, part, columns)
-            self._write("digests", number, part, self._digests(split, texts, keys))
+            digests = self._digests(split, texts, keys)
+            self._write("digests", number, part, digests)
             rows_of_parts.append(len(texts))
+            num_rows += len(texts)
             if self.report_progress:
-                self.report_progress(sum(rows_of_parts))
-        facts = {"num_rows": sum(rows_of_parts), "rows_of_parts": rows_of_parts}
-        return Shard(labels.columns(), facts)
+                self.report_progress(num_rows)
+        return Shard(labels.columns(), {"num_rows": num_rows, "rows_of_parts": rows_of_parts})
 
     def _write(self, kind: str, piece: int, number: int, columns: Mapping[str, Any]) -> None:
         content = serialize(columns, {})
@@ -183,41 +197,54 @@ class ReadWorker:
         return columns
 
 
+@dataclass
+class _Label:
+    """A label in one spelling: its name and key, its first row (counting from 1) and its number of rows."""
+
+    name: str
+    key: int
+    first_row: int
+    count: int = 0
+
+
 class _LabelCounts:
-    """The labels of a piece by spelling: name, key, number of rows, and first row (counting from 1)."""
+    """The labels of a piece by spelling."""
 
     def __init__(self) -> None:
-        self._names: dict[str, str] = {}
-        self._keys: dict[str, int] = {}
-        self._counts: dict[str, int] = {}
-        self._first_rows: dict[str, int] = {}
+        self._labels: dict[str, _Label] = {}
 
     def add(self, batch: sources.Batch) -> npt.NDArray[np.uint64]:
         """Count a batch's labels and return their keys."""
-        labels = zip(batch.labels, batch.spellings, strict=True)
-        for row, (label, spelling) in enumerate(labels, batch.first_row):
-            if spelling not in self._keys:
-                self._names[spelling] = label
-                self._keys[spelling] = label_key(label)
-                self._counts[spelling] = 0
-                self._first_rows[spelling] = row
-            self._counts[spelling] += 1
-        keys = [self._keys[spelling] for spelling in batch.spellings]
+        keys = []
+        names_and_spellings = zip(batch.labels, batch.spellings, strict=True)
+        for row, (name, spelling) in enumerate(names_and_spellings, batch.first_row):
+            label = self._labels.get(spelling)
+            if label is None:
+                label = _Label(name, label_key(name), row)
+                self._labels[spelling] = label
+            label.count += 1
+            keys.append(label.key)
         return np.array(keys, np.uint64)
 
     def columns(self) -> dict[str, Any]:
+        labels = self._labels.values()
+        names = [label.name for label in labels]
+        keys = [label.key for label in labels]
+        counts = [label.count for label in labels]
+        first_rows = [label.first_row for label in labels]
         return {
-            "spelling": pa.array(list(self._names), pa.string()),
-            "name": pa.array(list(self._names.values()), pa.string()),
-            "label_key": np.array(list(self._keys.values()), np.uint64),
-            "count": np.array(list(self._counts.values()), np.int64),
-            "first_row": np.array(list(self._first_rows.values()), np.int64),
+            "spelling": pa.array(list(self._labels), pa.string()),
+            "name": pa.array(names, pa.string()),
+            "label_key": np.array(keys, np.uint64),
+            "count": np.array(counts, np.int64),
+            "first_row": np.array(first_rows, np.int64),
         }
 
 
 def label_key(name: str) -> int:
     """Return a digest of the label, which identifies it on every machine until its number is known."""
-    return int.from_bytes(blake2b(name.encode(), digest_size=_KEY_BYTES).digest(), "big")
+    digest = blake2b(name.encode(), digest_size=_KEY_BYTES).digest()
+    return int.from_bytes(digest, "big")
 
 
 def _group_into_parts(batches: Iterable[sources.Batch]) -> Iterator[list[sources.Batch]]:
@@ -238,9 +265,11 @@ def _group_into_parts(batches: Iterable[sources.Batch]) -> Iterator[list[sources
 def _sorted_digests(kind: str, texts: Iterable[str], salt: str = "") -> dict[str, npt.NDArray[Any]]:
     """Return 16-byte digests as two columns of integers, ascending, and the rows that they belong to."""
     person = salt.encode()
-    digests = [blake2b(text.encode(), digest_size=_DIGEST_BYTES, person=person).digest() for text in texts]
-    numbers = np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)
-    high, low = numbers[::2], numbers[1::2]
+    hashes = (blake2b(text.encode(), digest_size=_DIGEST_BYTES, person=person) for text in texts)
+    digests = b"".join(text_hash.digest() for text_hash in hashes)
+    numbers = np.frombuffer(digests, ">u8").astype(np.uint64)
+    high = numbers[::2]
+    low = numbers[1::2]
     order = np.lexsort((low, high))
     return {
         f"{kind}_high": high[order],
@@ -258,33 +287,39 @@ class _Partition:
     """The rows of a partition sorted by digest, without dropped rows; ``rows`` are ascending among equal digests."""
 
     def __init__(self, layout: Layout, kind: str, number: int, dropped: Integers) -> None:
-        names = [f"{kind}_high", f"{kind}_low", f"{kind}_row", "exact_label_key"]
-        parts = []
-        for part in layout.parts:
-            digests = layout.digests(part)
-            if names[0] not in digests.schema.names:  # digests of words exist for train only
-                continue
-            columns = [digests.column(name).to_numpy() for name in names]
-            inside = _partition_slice(columns[0], number, layout.num_partitions)
-            # A view would keep the whole part in memory.
-            high, low, rows_of_part, label_keys = (column[inside].copy() for column in columns)
-            rows = rows_of_part.astype(np.int64) + part.first_row
-            parts.append((high, low, rows, label_keys))
+        parts = _read_partition(layout, kind, number)
         high, low, rows, label_keys = map(np.concatenate, zip(*parts, strict=True))
-        is_dropped = np.isin(rows, dropped)
+        is_kept = np.isin(rows, dropped, invert=True)
         order = np.lexsort((rows, low, high))
-        order = order[~is_dropped[order]]
+        order = order[is_kept[order]]
         self.rows = rows[order]
         self.label_keys = label_keys[order]  # meaningful for the kind "exact" only
-        high, low = high[order], low[order]
+        high = high[order]
+        low = low[order]
         is_first = np.ones(len(order), bool)
-        is_first[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
+        is_first[1:] = (np.diff(high) != 0) | (np.diff(low) != 0)
         self.starts = np.flatnonzero(is_first)  # of groups of equal digests
-        self.sizes = np.diff(np.append(self.starts, len(order)))
+        bounds = np.append(self.starts, len(order))
+        self.sizes = np.diff(bounds)
 
     def spread(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Repeat each value, one for each group of equal digests, for all rows of its group."""
         return np.repeat(values, self.sizes)
+
+
+def _read_partition(layout: Layout, kind: str, number: int) -> Iterator[tuple[npt.NDArray[Any], ...]]:
+    """Yield a partition's digests (high and low halves), rows and label keys, one part at a time."""
+    names = [f"{kind}_high", f"{kind}_low", f"{kind}_row", "exact_label_key"]
+    for part in layout.parts:
+        digests = layout.digests(part)
+        if names[0] not in digests.schema.names:  # digests of words exist for train only
+            continue
+        columns = [digests.column(name).to_numpy() for name in names]
+        in_partition = _partition_slice(columns[0], number, layout.num_partitions)
+        # A view would keep the whole part in memory.
+        high, low, rows_of_part, label_keys = (column[in_partition].copy() for column in columns)
+        rows = rows_of_part.astype(np.int64) + part.first_row
+        yield high, low, rows, label_keys
 
 
 def _partition_slice(highs: npt.NDArray[np.uint64], number: int, num_partitions: int) -> slice:
@@ -309,36 +344,37 @@ class ConflictWorker:
         self.first_rows = first_rows
 
     def __call__(self, chunk: Columns) -> Shard:
-        nothing = np.zeros(0, np.int64)
-        partition = _Partition(self.layout, "exact", int(chunk["number"][0]), nothing)
+        no_rows = np.zeros(0, np.int64)
+        partition = _Partition(self.layout, "exact", chunk_number(chunk), no_rows)
         keys = partition.label_keys
         first_keys = partition.spread(keys[partition.starts])
-        differing = np.flatnonzero(keys != first_keys)
-        groups = np.searchsorted(partition.starts, differing, side="right") - 1
-        has_conflict = np.zeros(len(partition.starts), bool)
-        has_conflict[groups] = True
+        has_conflict = np.logical_or.reduceat(keys != first_keys, partition.starts)
         dropped = np.flatnonzero(partition.spread(has_conflict))
-        by_row = dropped[np.argsort(partition.rows[dropped])]
-        columns = {"row": partition.rows[by_row], "label_key": keys[by_row]}
-        return Shard(columns, {"conflicts": self._conflicts(partition, has_conflict)})
+        by_row = np.argsort(partition.rows[dropped])
+        dropped = dropped[by_row]
+        columns = {"row": partition.rows[dropped], "label_key": keys[dropped]}
+        conflicts = self._conflicts(partition, has_conflict)
+        return Shard(columns, {"conflicts": conflicts})
 
     def _conflicts(self, partition: _Partition, has_conflict: npt.NDArray[np.bool_]) -> list[Any]:
         """Return, for each split, the number of conflicting texts, and the first row and label keys of the first few."""
         groups = np.flatnonzero(has_conflict)
         first_rows = partition.rows[partition.starts[groups]]
         by_row = np.argsort(first_rows)
-        groups, first_rows = groups[by_row], first_rows[by_row]
+        groups = groups[by_row]
+        bounds = np.searchsorted(first_rows[by_row], self.first_rows).tolist()
         conflicts = []
-        for split_start, split_stop in itertools.pairwise(self.first_rows):
-            is_of_split = (first_rows >= split_start) & (first_rows < split_stop)
+        for split_start, split_stop in itertools.pairwise(bounds):
+            groups_of_split = groups[split_start:split_stop]
             shown = []
-            for group in groups[is_of_split][:MAX_CONFLICTS_SHOWN]:
-                start = int(partition.starts[group])
-                stop = start + int(partition.sizes[group])
+            for group in groups_of_split[:MAX_CONFLICTS_SHOWN].tolist():
+                start = partition.starts[group]
+                stop = start + partition.sizes[group]
                 keys = np.unique(partition.label_keys[start:stop])
+                shown_keys = keys[:MAX_LABELS_SHOWN].tolist()
                 first_row = int(partition.rows[start])
-                shown.append([first_row, keys[:MAX_LABELS_SHOWN].tolist()])
-            conflicts.append([int(is_of_split.sum()), shown])
+                shown.append([first_row, shown_keys])
+            conflicts.append([len(groups_of_split), shown])
         return conflicts
 
 
@@ -354,13 +390,15 @@ class DuplicateWorker:
         self.dropped = layout.read_dropped()
 
     def __call__(self, chunk: Columns) -> Shard:
-        kind, number = divmod(int(chunk["number"][0]), self.layout.num_partitions)
-        partition = _Partition(self.layout, self.kinds[kind], number, self.dropped)
+        kind_number, number = divmod(chunk_number(chunk), self.layout.num_partitions)
+        kind = self.kinds[kind_number]
+        partition = _Partition(self.layout, kind, number, self.dropped)
         num_dropped_before = np.searchsorted(self.dropped, partition.rows)
         ids = (partition.rows - num_dropped_before).astype(np.int32)
         first_ids = partition.spread(ids[partition.starts])
         is_later = ids != first_ids
-        return Shard({"id": ids[is_later], "first": first_ids[is_later]}, {})
+        columns = {"id": ids[is_later], "first": first_ids[is_later]}
+        return Shard(columns, {})
 
 
 class TextWorker:
@@ -378,17 +416,19 @@ class TextWorker:
         ids = np.arange(*row_range(chunk))
         num_dropped_before = np.searchsorted(self.num_kept_before, ids, side="right")
         rows = ids + num_dropped_before
-        texts, keys = [], []
+        texts = []
+        label_keys = []
         for part in self.layout.parts:
-            bounds = [part.first_row, part.first_row + part.num_rows]
-            start, stop = np.searchsorted(rows, bounds)
-            if start < stop:
-                places = rows[start:stop] - part.first_row
-                columns = self.layout.texts(part).take(pa.array(places))
-                texts.append(columns.column("text"))
-                keys.append(columns.column("label_key").to_numpy())
-        positions = np.searchsorted(self.keys, np.concatenate(keys))
-        return Shard({"text": pa.concat_arrays(texts), "label": self.numbers[positions]}, {})
+            start, stop = np.searchsorted(rows, [part.first_row, part.stop_row])
+            if start == stop:
+                continue
+            places = rows[start:stop] - part.first_row
+            batch = self.layout.texts(part).take(pa.array(places))
+            texts.append(batch.column("text"))
+            label_keys.append(batch.column("label_key").to_numpy())
+        positions = np.searchsorted(self.keys, np.concatenate(label_keys))
+        labels = self.numbers[positions]
+        return Shard({"text": pa.concat_arrays(texts), "label": labels}, {})
 
 
 class GatherWorker:
@@ -400,12 +440,13 @@ class GatherWorker:
 
     def __call__(self, chunk: Columns) -> Columns:
         ids = np.asarray(chunk["ids"][0], np.int64)
-        numbers = ids // self.rows_per_shard
+        numbers, places = np.divmod(ids, self.rows_per_shard)
         texts: list[str] = []
         for number in np.unique(numbers).tolist():
-            places = ids[numbers == number] - number * self.rows_per_shard
+            places_in_shard = places[numbers == number]
             column = self.shards.read(number).column("text")
-            texts += column.take(pa.array(places)).to_pylist()
+            texts_of_shard = column.take(pa.array(places_in_shard))
+            texts += texts_of_shard.to_pylist()
         return {"text": np.array(texts, object)}
 
 
@@ -421,33 +462,43 @@ class InsideWorker:
 
     def __call__(self, chunk: Columns) -> Columns:
         """Return one row for each phrase present, with its count, then one for each pair of a row and a phrase."""
-        number = int(chunk["number"][0])
+        number = chunk_number(chunk)
         first_row = number * self.rows_per_shard
         texts = self.shards.read(number).column("text")
-        mask = bytes.fromhex(str(chunk["is_train"][0][0]))
-        is_train = np.unpackbits(np.frombuffer(mask, np.uint8), count=len(texts))
+        is_train = _unpack_mask(str(chunk["is_train"][0][0]), len(texts))
         places = np.flatnonzero(is_train)
         nothing = np.zeros(0, np.int64)
         blocks = [Matches(nothing, nothing, nothing, nothing)]
         for start in range(0, len(places), BLOCK_ROWS):
             block = places[start : start + BLOCK_ROWS]
             block_texts = texts.take(pa.array(block)).to_pylist()
-            blocks.append(match_phrases(self.phrases, first_row + block, block_texts, self.max_rows))
-        present, counts, rows, phrases = map(np.concatenate, zip(*blocks, strict=True))
-        totals = np.bincount(present, counts).astype(np.int64)
+            matches = match_phrases(self.phrases, first_row + block, block_texts, self.max_rows)
+            blocks.append(matches)
+        counted, counts, rows, phrases = map(np.concatenate, zip(*blocks, strict=True))
+        totals = np.bincount(counted, counts).astype(np.int64)
         present = np.flatnonzero(totals)
+        total_counts = totals[present]
         no_row = np.full(len(present), -1)
         no_count = np.zeros(len(rows), np.int64)
         return {
             "phrase": np.concatenate([present, phrases]),
-            "count": np.concatenate([totals[present], no_count]),
+            "count": np.concatenate([total_counts, no_count]),
             "row": np.concatenate([no_row, rows]),
         }
 
 
-def pack_mask(is_train: npt.NDArray[np.bool_]) -> str:
-    """Return the mask of a shard's training rows in the form that :class:`InsideWorker` takes."""
-    return np.packbits(is_train).tobytes().hex()
+def pack_masks(is_train: npt.NDArray[np.bool_], rows_per_shard: int) -> npt.NDArray[np.object_]:
+    """Return the mask of each shard's training rows in the form that :class:`InsideWorker` takes."""
+    masks = []
+    for start in range(0, len(is_train), rows_per_shard):
+        packed = np.packbits(is_train[start : start + rows_per_shard])
+        masks.append(packed.tobytes().hex())
+    return np.array(masks, object)
+
+
+def _unpack_mask(mask: str, num_rows: int) -> npt.NDArray[np.uint8]:
+    packed = np.frombuffer(bytes.fromhex(mask), np.uint8)
+    return np.unpackbits(packed, count=num_rows)
 
 
 def as_matches(columns: Columns) -> Matches:

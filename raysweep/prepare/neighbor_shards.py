@@ -193,7 +193,9 @@ class ShardActors:
         restarts = {"max_restarts": RESTARTS, "max_task_retries": RESTARTS}
         actor: Any = ray.remote(ShardWorker).options(**resources, **restarts)
         bounds = np.linspace(0, job.num_rows, num_shards + 1).astype(int).tolist()
-        self.actors = [actor.remote(job, start, stop, request.threads) for start, stop in itertools.pairwise(bounds)]
+        self.actors = []
+        for start, stop in itertools.pairwise(bounds):
+            self.actors.append(actor.remote(job, start, stop, request.threads))
 
     def search(self, rows: npt.NDArray[np.integer], *, exact: bool = False) -> Neighbors:
         import ray
@@ -204,22 +206,7 @@ class ShardActors:
     def store(self, numbers: Iterable[int], target: ShardSet) -> Iterator[Report]:
         import ray
 
-        # Requests no CPU, because the shards hold all CPUs during the search.
-        merge_and_store: Any = ray.remote(_merge_and_store).options(num_cpus=0, scheduling_strategy="SPREAD")
-
-        def read_blocks() -> Iterator[tuple[int, list[int], Any, Any]]:
-            for number in numbers:
-                rows = self._job.rows(number)
-                queries, probes = self._read(number, np.arange(*rows))
-                yield number, rows, queries, probes
-
-        def search_blocks() -> Iterator[Any]:
-            # The next block is read and assigned to cells before this one is searched, so that no shard waits for it.
-            for number, rows, queries, probes in _delay(read_blocks(), 1):
-                neighbors = self._search_all(queries, probes)
-                yield merge_and_store.remote(self._job.search, target, number, rows, *neighbors)
-
-        for report in _delay(search_blocks(), BLOCKS_AHEAD):
+        for report in _delay(self._search_blocks(numbers, target), BLOCKS_AHEAD):
             yield ray.get(report)
 
     def close(self) -> None:
@@ -227,6 +214,24 @@ class ShardActors:
 
         for actor in self.actors:
             ray.kill(actor)
+
+    def _search_blocks(self, numbers: Iterable[int], target: ShardSet) -> Iterator[Any]:
+        """Yield references to the reports of the blocks, which are searched and stored meanwhile."""
+        import ray
+
+        # Requests no CPU, because the shards hold all CPUs during the search.
+        merge_and_store: Any = ray.remote(_merge_and_store).options(num_cpus=0, scheduling_strategy="SPREAD")
+        # The next block is read and assigned to cells before this one is searched, so that no shard waits for it.
+        for number, rows, queries, probes in _delay(self._read_blocks(numbers), 1):
+            neighbors = self._search_all(queries, probes)
+            yield merge_and_store.remote(self._job.search, target, number, rows, *neighbors)
+
+    def _read_blocks(self, numbers: Iterable[int]) -> Iterator[tuple[int, list[int], Any, Any]]:
+        """Yield the number, the rows and the references that :meth:`_read` returns, for each block."""
+        for number in numbers:
+            rows = self._job.rows(number)
+            queries, probes = self._read(number, np.arange(*rows))
+            yield number, rows, queries, probes
 
     def _read(self, number: int, rows: npt.NDArray[np.integer], *, exact: bool = False) -> tuple[Any, Any]:
         """Return references to the rows' vectors and to the cells that they probe.

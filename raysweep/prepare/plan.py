@@ -152,20 +152,10 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
             encoders with a single safetensors file, the encoder lacks a freezing level of the space.
     """
     pieces = ingest.list_pieces(config.data)
-    data = config.data
-    fingerprints: dict[str, str] = {}
-    for split in SPLITS:
-        if getattr(data, split):  # the demo's dev and test splits follow from train
-            sources.check_first(pieces[split], data.text_column, data.label_column)
-            fingerprints[split] = sources.fingerprint(pieces[split], data.text_column, data.label_column)
-    encoders_used = dict.fromkeys((config.model, config.reference_encoder, config.mining_encoder))
-    located = {encoder: locate(encoder) for encoder in encoders_used}
-    for encoder, source in located.items():
-        check_sweepable(encoder, source)
-    check_tunable(config.model, located[config.model])
-    _check_freezing_of_files(space, located[config.model])
-    encoders = {encoder: _Encoder.of(encoder, source) for encoder, source in located.items()}
-    model, reference = encoders[config.model], encoders[config.reference_encoder]
+    fingerprints = _check_sources(config.data, pieces)
+    encoders = _locate_encoders(config, space)
+    model = encoders[config.model]
+    reference = encoders[config.reference_encoder]
 
     store = Store(config.storage.artifacts_location)
     planner = _Planner(config, store, encoders)
@@ -184,6 +174,30 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
         reference_identity=reference.identity,
     )
     return Plan(config, space, store, tuple(planner.stages.values()), prepared)
+
+
+def _check_sources(data: DataConfig, pieces: PiecesBySplit) -> dict[str, str]:
+    """Check the first rows of each configured source, and return the sources' fingerprints by split."""
+    fingerprints: dict[str, str] = {}
+    for split in SPLITS:
+        if getattr(data, split):  # the demo's dev and test splits follow from train
+            sources.check_first(pieces[split], data.text_column, data.label_column)
+            fingerprints[split] = sources.fingerprint(pieces[split], data.text_column, data.label_column)
+    return fingerprints
+
+
+def _locate_encoders(config: SweepConfig, space: Space) -> "dict[EncoderConfig, _Encoder]":
+    """Return the sweep's encoders, after checking that they suit it."""
+    configs = dict.fromkeys((config.model, config.reference_encoder, config.mining_encoder))
+    model_sources = {encoder: locate(encoder) for encoder in configs}
+    encoders = {}
+    for encoder, source in model_sources.items():
+        check_sweepable(encoder, source)
+        encoders[encoder] = _Encoder.of(encoder, source)
+    model_source = model_sources[config.model]
+    check_tunable(config.model, model_source)
+    _check_freezing_of_files(space, model_source)
+    return encoders
 
 
 def check_freezing(space: Space, structure: Structure) -> None:
@@ -264,10 +278,14 @@ class _Planner:
         if not kinds:
             return {}
         mining = self.config.examples
-        neighbors = self._random_neighbors(sentences) if mining.neighbors == "random" else self._neighbors(sentences)
+        neighbors = self._neighbors(sentences)
         artifacts = {}
         for kind in kinds:
-            parameters: dict[str, Any] = {"example_kind": kind, "target": mining.target, "seed": self.config.seed}
+            parameters: dict[str, Any] = {
+                "example_kind": kind,
+                "target": mining.target,
+                "seed": self.config.seed,
+            }
             if mining.anchors_per_class:
                 parameters["anchors_per_class"] = mining.anchors_per_class
             if kind == "scored_pair":
@@ -278,7 +296,10 @@ class _Planner:
 
     def _neighbors(self, sentences: Artifact) -> Artifact:
         mining = self.config.examples
-        encoded = self.encoded(sentences, self.encoders[self.config.mining_encoder])
+        if mining.neighbors == "random":
+            return self._random_neighbors(sentences)
+        encoder = self.encoders[self.config.mining_encoder]
+        encoded = self.encoded(sentences, encoder)
         parameters: dict[str, Any] = {
             "k": mining.k,
             "mode": mining.neighbors,

@@ -29,7 +29,7 @@ from raysweep.data.shards import Report, Shard, ShardSet
 from raysweep.errors import InputError
 from raysweep.prepare import ingest
 from raysweep.prepare.chunks import ChunkedJob
-from raysweep.prepare.ingest import Layout, PieceOfSplit
+from raysweep.prepare.ingest import Integers, Layout, PieceOfSplit
 from raysweep.prepare.plan import SentencesStage
 from raysweep.prepare.workers import Columns
 from raysweep.storage.folder import open_folder
@@ -46,8 +46,6 @@ MAX_LABELS_LISTED = 10
 MAX_LABELS = 1000  # more labels than this, with fewer than two rows each on average, suggest the wrong column
 
 _MAX_DIGITS = 4000  # of a number in a name; Python parses at most 4,300
-
-Integers = npt.NDArray[np.int64]
 
 
 class JobRunner(Protocol):
@@ -114,8 +112,8 @@ class SentencesBuilder:
         self.pieces: list[PieceOfSplit] = []
         with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
             for split, pieces in stage.pieces.items():
-                shares = itertools.chain.from_iterable(pool.map(sources.share_out, pieces))
-                self.pieces += [PieceOfSplit(split, share) for share in shares]
+                for shares in pool.map(sources.share_out, pieces):
+                    self.pieces += [PieceOfSplit(split, share) for share in shares]
         self._num_searches = 0
 
     def build(self) -> tuple[DatasetSummary, list[Report]]:
@@ -129,6 +127,7 @@ class SentencesBuilder:
                 a split has labels that train lacks, or the label column does not contain labels.
         """
         self._read()
+        self._check_label_column()
         conflicts = self._find_conflicts()
         label_names = self._name_labels()
         shown, warnings = self._describe_conflicts(conflicts)
@@ -144,22 +143,23 @@ class SentencesBuilder:
             self._carve_dev(rows)
             warnings += _carving_warnings(rows, label_names)
         ids = {split: rows.ids(split) for split in SPLITS}
-        overlaps = measure_overlaps(ids, groups, self._containment(rows.is_in("train")), seed=self.seed)
+        containment = self._containment(rows.is_in("train"))
+        overlaps = measure_overlaps(ids, groups, containment, seed=self.seed)
         for overlap in overlaps.values():
             warnings += overlap.warnings
         num_by_label: dict[str, dict[str, int]] = {}
+        num_duplicates: dict[str, int] = {}
         for split in SPLITS:
             counts = rows.count_labels(split, len(label_names)).tolist()
             num_by_label[split] = dict(zip(label_names, counts, strict=True))
+            groups_of_split = groups[ids[split]]
+            num_different = len(np.unique(groups_of_split))
+            num_duplicates[split] = len(groups_of_split) - num_different
         for split in self.sources:
             absent = [label for label, count in num_by_label[split].items() if not count]
             if absent:
                 labels = _list_labels(absent, len(label_names))
                 warnings.append(f"{split}: no texts have {labels}; the scores on {split} do not cover them")
-        num_duplicates: dict[str, int] = {}
-        for split in SPLITS:
-            groups_of_split = groups[ids[split]]
-            num_duplicates[split] = len(groups_of_split) - len(np.unique(groups_of_split))
         summary = DatasetSummary(
             sources=self.sources,
             label_names=label_names,
@@ -184,32 +184,36 @@ class SentencesBuilder:
         """
         reports = self._read_pieces()
         num_by_split = dict.fromkeys(SPLITS, 0)
+        rows_of_parts: list[tuple[int, ...]] = []
         for (split, _), report in zip(self.pieces, reports, strict=True):
             num_by_split[split] += report["num_rows"]
+            rows_of_parts.append(tuple(report["rows_of_parts"]))
         for split, source in self.sources.items():
             if not num_by_split[split]:
                 raise sources.no_rows(source)
-        ends = np.cumsum([0, *num_by_split.values()])
-        self.first_rows = tuple(ends.tolist())
-        rows_of_parts = tuple(tuple(report["rows_of_parts"]) for report in reports)
-        num_partitions = -(-self.first_rows[-1] // ROWS_PER_PARTITION)
-        self.layout = Layout(self.work, rows_of_parts, num_by_split["train"], num_partitions)
+        self.first_rows = tuple(itertools.accumulate(num_by_split.values(), initial=0))
+        num_rows = self.first_rows[-1]
+        num_partitions = -(-num_rows // ROWS_PER_PARTITION)
+        self.layout = Layout(self.work, tuple(rows_of_parts), num_by_split["train"], num_partitions)
 
     def _read_pieces(self) -> list[Report]:
         """Store the rows of all pieces and return one report per piece."""
         num_pieces = len(self.pieces)
-        num_bytes = sum(piece.file.num_bytes for _, piece in self.pieces if piece.file)
+        files = [piece.file for _, piece in self.pieces if piece.file]
+        num_bytes = sum(file.num_bytes for file in files)
         has_few_bytes = num_pieces <= FEW_PIECES and num_bytes <= FEW_BYTES
         is_small = num_pieces == 1 or has_few_bytes  # a single piece cannot be shared among workers
-        # On a cluster, the stored shards are counted as progress.
-        report_progress = self.runner.report_rows if is_small else None
+        report_progress = None
+        if is_small:  # on a cluster, the stored shards are counted as progress
+            report_progress = self.runner.report_rows
         text_and_label = (self.data.text_column, self.data.label_column)
         is_carved = not self.data.dev
         arguments = (self.work, text_and_label, is_carved, report_progress)
         pieces = [piece.to_json() for piece in self.pieces]
         columns = {"piece": np.array(pieces, object)}
         job = ChunkedJob(ingest.ReadWorker, arguments, num_pieces, 1, columns)
-        return self.runner.store_shards(self._read_shards.artifact, job, is_small=is_small)
+        artifact = self._read_shards.artifact
+        return self.runner.store_shards(artifact, job, is_small=is_small)
 
     @property
     def _read_shards(self) -> ShardSet:
@@ -260,21 +264,33 @@ class SentencesBuilder:
                     counts[name] += count
         return counts
 
-    def _find_conflicts(self) -> dict[Split, _Conflicts]:
-        """Return the texts with different labels, keyed by split. Workers find and store the rows of these texts.
+    @property
+    def _kept_bounds(self) -> Integers:
+        """Return the first id of each split and, at the end, the number of ids."""
+        bounds: Integers = self.first_rows - np.searchsorted(self._dropped, self.first_rows)
+        return bounds
 
-        Raises:
-            InputError: If the label column does not seem to contain labels, or a split has only conflicting texts.
-        """
-        num_labels, num_rows = len(self._train_labels), self.layout.num_train
+    def _check_label_column(self) -> None:
+        """Raise InputError if the label column does not seem to contain labels."""
+        num_labels = len(self._train_labels)
+        num_rows = self.layout.num_train
         if num_labels > MAX_LABELS and num_labels > num_rows / 2:
             raise InputError(
                 f"{sources.shown(self.data.train)}: column {self.data.label_column!r} has {num_labels} different labels in "
                 f"{num_rows} rows, too many to be classes; set data.label_column to the column of labels"
             )
+
+    def _find_conflicts(self) -> dict[Split, _Conflicts]:
+        """Return the texts with different labels, keyed by split. Workers find and store the rows of these texts.
+
+        Raises:
+            InputError: If a split has only conflicting texts.
+        """
         arguments = (self.layout, self.first_rows)
         job = ChunkedJob(ingest.ConflictWorker, arguments, self.layout.num_partitions, 1)
         reports = self._store(self.layout.conflicts.artifact, job)
+        num_rows_by_split = np.diff(self.first_rows).tolist()
+        num_kept_by_split = np.diff(self._kept_bounds).tolist()
         conflicts: dict[Split, _Conflicts] = {}
         for number, split in enumerate(SPLITS):
             num_texts = 0
@@ -283,14 +299,13 @@ class SentencesBuilder:
                 num_reported, texts = report["conflicts"][number]
                 num_texts += num_reported
                 shown += map(tuple, texts)
-            bounds = self.first_rows[number : number + 2]
-            num_rows = bounds[1] - bounds[0]
-            start, stop = np.searchsorted(self._dropped, bounds).tolist()
-            num_dropped = stop - start
+            num_rows = num_rows_by_split[number]
+            num_dropped = num_rows - num_kept_by_split[number]
             if num_dropped and num_dropped == num_rows:
                 source = sources.shown(self.sources[split])
                 raise InputError(f"{source}: every text occurs with different labels, so no rows are left")
-            conflicts[split] = _Conflicts(num_texts, sorted(shown)[:MAX_SHOWN], num_dropped)
+            shown.sort()
+            conflicts[split] = _Conflicts(num_texts, shown[:MAX_SHOWN], num_dropped)
         return conflicts
 
     def _name_labels(self) -> list[str]:
@@ -303,12 +318,14 @@ class SentencesBuilder:
         conflicts = self.layout.conflicts
         for number in range(conflicts.count):
             batch = conflicts.read(number)
-            is_of_train = batch.column("row").to_numpy() < self.layout.num_train
-            label_keys = batch.column("label_key").to_numpy()[is_of_train]
-            keys, num_dropped = np.unique(label_keys, return_counts=True)
-            for key, num_rows in zip(keys.tolist(), num_dropped.tolist(), strict=True):
-                counts[self._name_of_key[key]] -= num_rows
-        names = sorted((name for name, count in counts.items() if count), key=_natural)
+            rows = batch.column("row").to_numpy()
+            label_keys = batch.column("label_key").to_numpy()
+            keys_in_train = label_keys[rows < self.layout.num_train]
+            for key, num_dropped in Counter(keys_in_train.tolist()).items():
+                name = self._name_of_key[key]
+                counts[name] -= num_dropped
+        names = [name for name, count in counts.items() if count]
+        names.sort(key=_natural)
         if len(names) == 1:
             raise InputError(
                 f"{sources.shown(self.data.train)}: every row has the label {names[0]!r}; at least two labels are needed"
@@ -322,38 +339,43 @@ class SentencesBuilder:
         for (split, piece), labels in zip(self.pieces, self._labels_of_pieces, strict=True):
             if split == "train":
                 continue
-            rows = zip(labels["first_row"], labels["name"], strict=True)
-            unknown = [(row, name) for row, name in rows if name not in in_train]
-            if unknown:
-                row, label = min(unknown)
-                more = ", ..." if len(names) > MAX_LABELS_LISTED else ""
-                listed = ", ".join(map(repr, names[:MAX_LABELS_LISTED]))
-                raise InputError(
-                    f"{piece.name}: row {row}: column {self.data.label_column!r} is {label!r}, a label that train lacks; "
-                    f"train has {listed}{more}"
-                )
+            rows_and_names = zip(labels["first_row"], labels["name"], strict=True)
+            unknown = [(row, name) for row, name in rows_and_names if name not in in_train]
+            if not unknown:
+                continue
+            row, label = min(unknown)
+            listed = ", ".join(map(repr, names[:MAX_LABELS_LISTED]))
+            more = ", ..." if len(names) > MAX_LABELS_LISTED else ""
+            raise InputError(
+                f"{piece.name}: row {row}: column {self.data.label_column!r} is {label!r}, a label that train lacks; "
+                f"train has {listed}{more}"
+            )
+
+    def _describe_conflict(self, split: Split, row: int, label_keys: Sequence[int]) -> dict[str, Any]:
+        """Return the text of a row as an entry of the summary's conflicts."""
+        part = next(part for part in self.layout.parts if row < part.stop_row)
+        texts = self.layout.texts(part).column("text")
+        text = texts[row - part.first_row].as_py()
+        names = [self._name_of_key[key] for key in label_keys]
+        return {"split": split, "text": text, "labels": sorted(names, key=_natural)}
 
     def _describe_conflicts(self, by_split: Mapping[Split, _Conflicts]) -> tuple[list[dict[str, Any]], list[str]]:
         """Return the first few conflicting texts, and a warning for each source that has any."""
         shown: list[dict[str, Any]] = []
         warnings = []
         for split, conflicts in by_split.items():
-            entries: list[dict[str, Any]] = []
-            for row, keys in conflicts.shown:
-                part = next(part for part in self.layout.parts if row < part.first_row + part.num_rows)
-                texts = self.layout.texts(part).column("text")
-                text = texts[row - part.first_row].as_py()
-                labels = sorted((self._name_of_key[key] for key in keys), key=_natural)
-                entries.append({"split": split, "text": text, "labels": labels})
+            entries = [self._describe_conflict(split, row, keys) for row, keys in conflicts.shown]
+            if not entries:
+                continue
             shown += entries
-            if entries:
-                first = entries[0]
-                example = f"{first['text'][:80]!r} ({', '.join(first['labels'])})"
-                occurrences = "text occurs" if conflicts.num_texts == 1 else "texts occur"
-                warnings.append(
-                    f"{sources.shown(self.sources[split])}: {conflicts.num_texts} {occurrences} with different labels, "
-                    f"such as {example}; dropped {conflicts.num_rows} rows"
-                )
+            source = sources.shown(self.sources[split])
+            text = entries[0]["text"][:80]
+            labels = ", ".join(entries[0]["labels"])
+            occurrences = "text occurs" if conflicts.num_texts == 1 else "texts occur"
+            warnings.append(
+                f"{source}: {conflicts.num_texts} {occurrences} with different labels, such as {text!r} ({labels}); "
+                f"dropped {conflicts.num_rows} rows"
+            )
         return shown[:MAX_SHOWN], warnings
 
     @cached_property
@@ -362,41 +384,49 @@ class SentencesBuilder:
 
     def _write_texts(self, label_names: Sequence[str]) -> list[Report]:
         """Store the texts and label numbers by id and return the shards' reports."""
-        numbers = {ingest.label_key(name): number for number, name in enumerate(label_names)}
-        keys = sorted(numbers)
-        columns = {
-            "label_key": np.array(keys, np.uint64),
-            "number": np.array([numbers[key] for key in keys], np.int32),
-        }
+        keys_of_names = [ingest.label_key(name) for name in label_names]
+        keys = np.array(keys_of_names, np.uint64)
+        by_key = np.argsort(keys)
+        columns = {"label_key": keys[by_key], "number": by_key.astype(np.int32)}
         label_numbers = self._working_shards("labels", 1)
         label_numbers.write(0, Shard(columns, {}))
-        job = ChunkedJob(ingest.TextWorker, (self.layout, label_numbers), self._num_kept, ROWS_PER_SHARD)
+        arguments = (self.layout, label_numbers)
+        job = ChunkedJob(ingest.TextWorker, arguments, self._num_kept, ROWS_PER_SHARD)
         return self._store(self.stage.artifact, job)
 
     def _open_rows(self) -> _DatasetRows:
         """Return the labels and the splits as given by the sources."""
-        labels = [self._shards.read(number).column("label").to_numpy() for number in range(self._shards.count)]
-        bounds = self.first_rows - np.searchsorted(self._dropped, self.first_rows)
-        splits = np.repeat(np.arange(len(SPLITS), dtype=np.int8), np.diff(bounds))
+        labels = []
+        for number in range(self._shards.count):
+            batch = self._shards.read(number)
+            labels.append(batch.column("label").to_numpy())
+        split_numbers = np.arange(len(SPLITS), dtype=np.int8)
+        splits = np.repeat(split_numbers, np.diff(self._kept_bounds))
         return _DatasetRows(np.concatenate(labels), splits)
+
+    def _find_duplicates(self, kind: str) -> Iterator[tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]]:
+        """Yield the ids whose digest of this ``kind`` occurs earlier, and the first ids with it, by partition."""
+        kinds = ("folded",) if self.data.dev else ("folded", "words")
+        num_partitions = self.layout.num_partitions
+        shards = self._working_shards("duplicates", len(kinds) * num_partitions)
+        arguments = (self.layout, kinds)
+        job = ChunkedJob(ingest.DuplicateWorker, arguments, shards.count, 1)
+        self._store(shards.artifact, job)
+        first_number = kinds.index(kind) * num_partitions
+        for number in range(first_number, first_number + num_partitions):
+            duplicates = shards.read(number)
+            yield duplicates.column("id").to_numpy(), duplicates.column("first").to_numpy()
 
     def _groups(self, kind: str) -> npt.NDArray[np.int32]:
         """Return a group number per row, in order of first appearance.
 
         Rows share a number if their digests of this ``kind`` are equal.
         """
-        kinds = ("folded",) if self.data.dev else ("folded", "words")
-        num_partitions = self.layout.num_partitions
-        shards = self._working_shards("duplicates", len(kinds) * num_partitions)
-        job = ChunkedJob(ingest.DuplicateWorker, (self.layout, kinds), shards.count, 1)
-        self._store(shards.artifact, job)
         first_ids = np.arange(self._num_kept, dtype=np.int32)
         is_first = np.ones(self._num_kept, bool)
-        for number in range(num_partitions):
-            duplicates = shards.read(kinds.index(kind) * num_partitions + number)
-            ids = duplicates.column("id").to_numpy()
-            first_ids[ids] = duplicates.column("first").to_numpy()
-            is_first[ids] = False
+        for duplicate_ids, first_ids_of_duplicates in self._find_duplicates(kind):
+            first_ids[duplicate_ids] = first_ids_of_duplicates
+            is_first[duplicate_ids] = False
         numbers = np.cumsum(is_first, dtype=np.int32) - np.int32(1)
         groups: npt.NDArray[np.int32] = numbers[first_ids]
         return groups
@@ -430,18 +460,14 @@ class SentencesBuilder:
 
     def _containment(self, is_train: npt.NDArray[np.bool_]) -> Containment:
         """Return a search for texts inside training rows, which runs on the workers."""
+        columns = {"is_train": ingest.pack_masks(is_train, ROWS_PER_SHARD)}
 
         def find_phrases(phrases: Sequence[str], max_rows: int) -> Iterator[Matches]:
             stored_phrases = self._working_shards(f"question-{self._num_searches}", 1)
             self._num_searches += 1
-            texts = pa.array(phrases, pa.string())
-            stored_phrases.write(0, Shard({"text": texts}, {}))
-            masks = []
-            for start in range(0, len(is_train), ROWS_PER_SHARD):
-                is_train_in_shard = is_train[start : start + ROWS_PER_SHARD]
-                masks.append(ingest.pack_mask(is_train_in_shard))
+            texts = {"text": pa.array(phrases, pa.string())}
+            stored_phrases.write(0, Shard(texts, {}))
             arguments = (self._shards, ROWS_PER_SHARD, stored_phrases, max_rows)
-            columns = {"is_train": np.array(masks, object)}
             job = ChunkedJob(ingest.InsideWorker, arguments, self._shards.count, 1, columns)
             for number, matches in enumerate(self._run(job), 1):
                 num_searched = min(number * ROWS_PER_SHARD, self._num_kept)
@@ -452,28 +478,32 @@ class SentencesBuilder:
 
     def _take_texts(self, ids: npt.NDArray[np.integer]) -> Iterator[Sequence[str]]:
         """Yield the texts of these ids, in order, in batches."""
-        arguments = (self._shards, ROWS_PER_SHARD)
         for first in range(0, len(ids), ingest.PART_ROWS):
             batch = ids[first : first + ingest.PART_ROWS].astype(np.int64)
-            ascending = np.sort(batch)
-            places = np.searchsorted(ascending, batch)
-            columns = {"ids": ascending}
-            job = ChunkedJob(ingest.GatherWorker, arguments, len(batch), TEXTS_PER_CHUNK, columns)
-            blocks = [block["text"] for block in self._run(job)]
-            texts = np.concatenate(blocks)
+            ascending, places = np.unique(batch, return_inverse=True)
+            texts = self._read_texts(ascending)
             yield texts[places].tolist()
 
+    def _read_texts(self, ids: Integers) -> npt.NDArray[np.object_]:
+        """Return the texts of ascending ids."""
+        arguments = (self._shards, ROWS_PER_SHARD)
+        job = ChunkedJob(ingest.GatherWorker, arguments, len(ids), TEXTS_PER_CHUNK, {"ids": ids})
+        blocks = [block["text"] for block in self._run(job)]
+        return np.concatenate(blocks)
+
     def _save(self, rows: _DatasetRows, groups: npt.NDArray[np.int32], summary: DatasetSummary) -> None:
-        folder = open_folder(self.store.location)
-        name = self.stage.artifact.name
-        arrays: dict[str, npt.NDArray[Any]] = {"labels": rows.labels, "splits": rows.splits, "duplicate_groups": groups}
-        for array_name, array in arrays.items():
+        folder = open_folder(self.store.location).within(self.stage.artifact.name)
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "labels": rows.labels,
+            "splits": rows.splits,
+            "duplicate_groups": groups,
+        }
+        for name, array in arrays.items():
             file = io.BytesIO()
             np.save(file, array)
-            content = file.getvalue()
-            folder.put(f"{name}/{array_name}.npy", content)
+            folder.put(f"{name}.npy", file.getvalue())
         text = json.dumps(asdict(summary), indent=1)
-        folder.put(f"{name}/dataset.json", text.encode())
+        folder.put("dataset.json", text.encode())
 
 
 def _natural(name: str) -> tuple[bool, float, list[str | int], str]:
@@ -488,13 +518,15 @@ def _natural(name: str) -> tuple[bool, float, list[str | int], str]:
 def _carving_warnings(rows: _DatasetRows, label_names: Sequence[str]) -> list[str]:
     """Return warnings about side effects of carving dev."""
     warnings = []
-    if count := (rows.splits == NO_SPLIT).sum():
+    num_left_out = np.count_nonzero(rows.splits == NO_SPLIT)
+    if num_left_out:
         warnings.append(
-            f"train: {count} texts contain dev texts word for word; they are left out of train and the pool"
+            f"train: {num_left_out} texts contain dev texts word for word; they are left out of train and the pool"
         )
     in_train = rows.count_labels("train", len(label_names))
     in_dev = rows.count_labels("dev", len(label_names))
-    absent = [label_names[label] for label in np.flatnonzero((in_train > 1) & (in_dev == 0)).tolist()]
+    is_absent = (in_train > 1) & (in_dev == 0)
+    absent = [label_names[label] for label in np.flatnonzero(is_absent).tolist()]
     if absent:
         labels = _list_labels(absent, len(label_names))
         warnings.append(f"dev: no texts have {labels}; all their texts occur inside texts that stay in train")

@@ -8,11 +8,12 @@ import errno
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from raysweep.cluster.resources import Capacity, Request, encoder_bytes, shard_bytes
 from raysweep.data import examples, inverted_file
@@ -181,13 +182,9 @@ class Coordinator:
         has_gpus = self.capacity is not None and self.capacity.gpus > 0
         num_per_shard = SENTENCES_PER_SHARD
         if size is not None and not has_gpus:
-            num_bytes = sum(open_folder(stage.sentences.location).sizes(stage.sentences.name).values())
-            num_tokens = min(num_bytes / num_sentences / _BYTES_PER_TOKEN, stage.encoder.max_tokens or _MAX_TOKENS)
-            num_per_shard = sentences_per_shard(size, num_tokens)
+            num_per_shard = sentences_per_shard(size, _estimate_tokens(stage))
         num_shards = -(-num_sentences // num_per_shard)
-        request = self._request() if self.capacity is None else self.capacity.encoders(num_shards)
-        if size is not None:
-            request = self._with_memory(request, encoder_bytes(size.weights_bytes, width=size.width))
+        request = self._encoder_request(size, num_shards)
         arguments = (stage.sentences, stage.encoder, stage.parameters["encoder"], request)
         job = ChunkedJob(self.encode_worker, arguments, num_sentences, num_per_shard)
         at_start = StageProgress(0, num_sentences, "sentences")
@@ -198,6 +195,15 @@ class Coordinator:
             "num_tokens": sum(report["num_tokens"] for report in reports),
         }
         return summary, reports
+
+    def _encoder_request(self, size: EncoderSize | None, num_shards: int) -> Request:
+        if self.capacity is None:
+            return self._request()
+        request = self.capacity.encoders(num_shards)
+        if size is None:
+            return request
+        num_bytes = encoder_bytes(size.weights_bytes, width=size.width)
+        return self._with_memory(request, num_bytes)
 
     def _find_neighbors(self, stage: NeighborsStage) -> tuple[Summary, list[Report]]:
         job = self._search_job(stage)
@@ -210,23 +216,24 @@ class Coordinator:
             chunks = ChunkedJob(NeighborWorker, (job, request), job.num_rows, job.num_queries)
             is_here = job.num_rows <= FEW_ROWS
             reports = self._store_missing(stage.artifact, chunks, request, at_start, is_here=is_here)
-        num_with_neighbors = sum(report["num_with_neighbors"] for report in reports)
-        if not num_with_neighbors:
+        summary = _summarize_neighbors(job.num_rows, reports)
+        if not summary["num_with_neighbors"]:
             raise InputError(
                 f"examples.min_similarity is {stage.parameters['min_similarity']}, but no sentence has a neighbor with that "
                 "cosine; lower examples.min_similarity"
             )
-        return {"num_sentences": job.num_rows, "num_with_neighbors": num_with_neighbors, **cells}, reports
+        return {**summary, **cells}, reports
 
     def _search_job(self, stage: NeighborsStage) -> SearchJob:
         vectors = TrainVectors(stage.sentences, stage.encoded)
         num_train = stage.sentences.summary["num_sentences"]["train"]
         parameters = stage.parameters
         search = NeighborSearch(parameters["k"], parameters["mode"], parameters["min_similarity"])
-        if parameters.get("index", "exact") == "exact":
-            return SearchJob(vectors, num_train, search)
-        centroids = ShardSet(self.store.working(stage.artifact, "centroids"), 1)
-        cells = Cells(parameters["seed"], inverted_file.num_probes(num_train), centroids)
+        cells = None
+        if "index" in parameters:  # an inverted file
+            centroids = self.store.working(stage.artifact, "centroids")
+            num_probes = inverted_file.num_probes(num_train)
+            cells = Cells(parameters["seed"], num_probes, ShardSet(centroids, 1))
         return SearchJob(vectors, num_train, search, cells)
 
     def _draw_neighbors(self, stage: RandomNeighborsStage) -> tuple[Summary, list[Report]]:
@@ -235,8 +242,7 @@ class Coordinator:
         at_start = StageProgress(0, num_train, "sentences")
         is_here = num_train <= FEW_ROWS
         reports = self._store_missing(stage.artifact, job, self._request(), at_start, is_here=is_here)
-        num_with_neighbors = sum(report["num_with_neighbors"] for report in reports)
-        return {"num_sentences": num_train, "num_with_neighbors": num_with_neighbors}, reports
+        return _summarize_neighbors(num_train, reports), reports
 
     def _search_shards(
         self, job: SearchJob, artifact: Artifact, request: Request, num_shards: int, at_start: StageProgress
@@ -261,26 +267,32 @@ class Coordinator:
         request = self._request()
         if self.capacity is not None:
             request = neighbor_shards.request_for(self.capacity, in_cells=job.cells is not None)
-        max_shards = neighbor_shards.num_shards(job.num_rows, request)
-        for num_shards in range(max_shards, 1, -1):
+        num_shards = neighbor_shards.num_shards(job.num_rows, request)
+        while True:
             num_rows = -(-job.num_rows // num_shards)
-            shard_request = self._with_memory(request, shard_bytes(num_rows, width=width))
-            if shard_request.count >= num_shards:
+            num_bytes = shard_bytes(num_rows, width=width)
+            shard_request = self._with_memory(request, num_bytes)
+            if num_shards == 1 or shard_request.count >= num_shards:
                 return num_shards, shard_request
-        return 1, self._with_memory(request, shard_bytes(job.num_rows, width=width))
+            num_shards -= 1
+
+    def _count_candidates(self, stage: ExamplesStage) -> npt.NDArray[np.int64]:
+        """Return the number of examples that each sentence could give as an anchor."""
+        num_anchors = stage.neighbors.summary["num_sentences"]
+        arguments = (stage.neighbors, stage.example_kind)
+        job = ChunkedJob(CandidateCounter, arguments, num_anchors, examples.CHUNK)
+        chunks = self._run(job, self._request(), is_here=num_anchors <= FEW_ROWS)
+        counts = np.concatenate([chunk["counts"] for chunk in chunks])
+        if per_class := stage.parameters.get("anchors_per_class"):
+            sentences = Sentences(stage.sentences.folder)
+            labels = sentences.labels[sentences.ids("train")]
+            is_anchor = sample_anchors(np.asarray(labels), per_class, stage.parameters["seed"])
+            counts[~is_anchor] = 0
+        return counts
 
     def _draw_examples(self, stage: ExamplesStage) -> tuple[Summary, list[Report]]:
-        parameters = dict(stage.parameters)
-        num_anchors = stage.neighbors.summary["num_sentences"]
-        is_here = num_anchors <= FEW_ROWS
-        counter = ChunkedJob(CandidateCounter, (stage.neighbors, stage.example_kind), num_anchors, examples.CHUNK)
-        counts_of_chunks = [columns["counts"] for columns in self._run(counter, self._request(), is_here=is_here)]
-        counts = np.concatenate(counts_of_chunks)
-        if per_class := parameters.get("anchors_per_class"):
-            sentences = Sentences(stage.sentences.folder)
-            labels = np.asarray(sentences.labels[sentences.ids("train")])
-            is_anchor = sample_anchors(labels, per_class, parameters["seed"])
-            counts[~is_anchor] = 0
+        parameters = stage.parameters
+        counts = self._count_candidates(stage)
         quotas = examples.allocate(counts, parameters["target"], parameters["seed"])
         num_examples = int(quotas.sum())
         if not num_examples:
@@ -290,8 +302,9 @@ class Coordinator:
                 "examples.k or lower examples.min_similarity"
             )
         arguments = (stage.sentences, stage.neighbors, parameters)
-        job = ChunkedJob(ExampleWorker, arguments, num_anchors, examples.CHUNK, {"quotas": quotas})
+        job = ChunkedJob(ExampleWorker, arguments, len(counts), examples.CHUNK, {"quotas": quotas})
         at_start = StageProgress(0, num_examples, "examples")
+        is_here = len(counts) <= FEW_ROWS
         reports = self._store_missing(stage.artifact, job, self._request(), at_start, is_here=is_here)
         return {"num_examples": num_examples, "num_candidates": int(counts.sum())}, reports
 
@@ -325,13 +338,14 @@ class Coordinator:
         for number, report in shards.read_reports().items():
             if report.get("rows") == job.rows(number):
                 reports[number] = report
-        num_stored = sum(report["num_rows"] for report in reports.values())
-        progress = at_start._replace(done=num_stored, reused=num_stored)
+        num_reused = sum(report["num_rows"] for report in reports.values())
+        progress = at_start._replace(done=num_reused, reused=num_reused)
         self._progress = progress
         missing = [number for number in range(shards.count) if number not in reports]
         for number, report in zip(missing, store(missing), strict=True):
             reports[number] = report
-            progress = progress._replace(done=progress.done + report["num_rows"], shards=progress.shards + 1)
+            num_done = progress.done + report["num_rows"]
+            progress = progress._replace(done=num_done, shards=progress.shards + 1)
             self._progress = progress
         return [reports[number] for number in range(shards.count)]
 
@@ -348,6 +362,11 @@ class Coordinator:
         return job.run_here() if is_here or self.capacity is None else job.run_on_cluster(request)
 
 
+def _summarize_neighbors(num_sentences: int, reports: Iterable[Report]) -> Summary:
+    num_with_neighbors = sum(report["num_with_neighbors"] for report in reports)
+    return {"num_sentences": num_sentences, "num_with_neighbors": num_with_neighbors}
+
+
 def _encoder_size(stage: EncodedStage) -> EncoderSize | None:
     """Return the size of the stage's encoder; None if the encoder is not on this node."""
     try:
@@ -355,6 +374,15 @@ def _encoder_size(stage: EncodedStage) -> EncoderSize | None:
     except InputError:
         return None
     return EncoderSize.of(source.folder)
+
+
+def _estimate_tokens(stage: EncodedStage) -> float:
+    """Return the estimated mean number of tokens per sentence."""
+    sentences = stage.sentences
+    sizes = open_folder(sentences.location).sizes(sentences.name)
+    bytes_per_sentence: float = sum(sizes.values()) / sentences.summary["num_rows"]
+    max_tokens = stage.encoder.max_tokens or _MAX_TOKENS
+    return min(bytes_per_sentence / _BYTES_PER_TOKEN, max_tokens)
 
 
 def sentences_per_shard(size: EncoderSize, num_tokens: float) -> int:
@@ -381,11 +409,15 @@ def input_error(error: BaseException) -> InputError | None:
     if isinstance(cause, OSError):  # such as a full disk
         reason = cause.strerror or " ".join(str(cause).split())
         return StorageError(cause.errno or errno.EIO, reason, cause.filename or "prepare")
-    input_errors = re.findall(rf"{InputError.__module__}\.{InputError.__name__}: (.+)", str(error))
-    if input_errors:
-        return InputError(input_errors[-1])
-    storage_errors = re.findall(rf"{StorageError.__module__}\.{StorageError.__name__}: (.+)", str(error))
-    if storage_errors:
-        place, _, reason = storage_errors[-1].partition(": ")
+    if message := _last_message(InputError, str(error)):
+        return InputError(message)
+    if message := _last_message(StorageError, str(error)):
+        place, _, reason = message.partition(": ")
         return StorageError(errno.EIO, reason, place)
     return None
+
+
+def _last_message(error_type: type[Exception], text: str) -> str | None:
+    """Return the message of the last error of this type in a traceback."""
+    messages = re.findall(rf"{error_type.__module__}\.{error_type.__name__}: (.+)", text)
+    return messages[-1] if messages else None

@@ -36,6 +36,10 @@ class Worker(Protocol):
     def __call__(self, chunk: Columns, /) -> Any: ...
 
 
+def chunk_number(chunk: Columns) -> int:
+    return int(chunk["number"][0])
+
+
 def row_range(chunk: Columns) -> tuple[int, int]:
     """Return the chunk's first row and the row after its last."""
     return int(chunk["start"][0]), int(chunk["stop"][0])
@@ -51,7 +55,7 @@ class StoringWorker:
     def __call__(self, chunk: Columns) -> Columns:
         shard: Shard = self.worker(chunk)
         facts = {**shard.facts, "rows": list(row_range(chunk))}
-        report = self.shards.write(int(chunk["number"][0]), Shard(shard.columns, facts))
+        report = self.shards.write(chunk_number(chunk), Shard(shard.columns, facts))
         return {"report": np.array([json.dumps(report)], object)}
 
 
@@ -79,11 +83,14 @@ class EncodeWorker:
 
     def __call__(self, chunk: Columns) -> Shard:
         start, stop = row_range(chunk)
-        tokens = self.model.tokenize(self.sentences.texts(np.arange(start, stop)))
+        texts = self.sentences.texts(np.arange(start, stop))
+        tokens = self.model.tokenize(texts)
         facts: dict[str, Any] = {"num_tokens": len(tokens.flat)}
         if start == 0:
-            facts |= {"parameter_names": self.model.parameter_names, "width": self.model.width}
-        return Shard({"embeddings": self.model.embed(tokens), "tokens": tokens.as_lists}, facts)
+            facts["parameter_names"] = self.model.parameter_names
+            facts["width"] = self.model.width
+        columns = {"embeddings": self.model.embed(tokens), "tokens": tokens.as_lists}
+        return Shard(columns, facts)
 
 
 class NeighborWorker:
@@ -108,20 +115,21 @@ class RandomNeighborWorker:
     """Worker that returns random neighbors of chunks of rows."""
 
     def __init__(self, sentences: Artifact, parameters: Mapping[str, Any]) -> None:
+        self.seed = parameters["seed"]
         dataset = Sentences(sentences.folder)
         train = dataset.ids("train")
         labels = np.asarray(dataset.labels[train])
+        groups = np.asarray(dataset.duplicate_groups[train])
         is_anchor = None
         if per_class := parameters.get("anchors_per_class"):
-            is_anchor = sample_anchors(labels, per_class, parameters["seed"])
-        groups = np.asarray(dataset.duplicate_groups[train])
+            is_anchor = sample_anchors(labels, per_class, self.seed)
         self.neighbors = RandomNeighbors(labels, groups, parameters["k"], is_anchor)
-        self.seed = parameters["seed"]
 
     def __call__(self, chunk: Columns) -> Shard:
         rows = row_range(chunk)
         stream = np.random.SeedSequence(self.seed, spawn_key=(rows[0],))
-        return as_shard(self.neighbors.draw(*rows, np.random.default_rng(stream)), rows)
+        neighbors = self.neighbors.draw(*rows, np.random.default_rng(stream))
+        return as_shard(neighbors, rows)
 
 
 class CandidateCounter:
@@ -141,22 +149,22 @@ class ExampleWorker:
 
     def __init__(self, sentences: Artifact, neighbors: Artifact, parameters: Mapping[str, Any]) -> None:
         self.train = Sentences(sentences.folder).ids("train")
-        self.neighbors = open_array(neighbors.folder, "ids")
-        self.parameters = parameters
+        self.neighbor_ids = open_array(neighbors.folder, "ids")
+        self.kind = parameters["example_kind"]
+        self.seed = parameters["seed"]
+        self.cosines = tuple(parameters.get("cosines", (1.0, 0.0)))
 
     def __call__(self, chunk: Columns) -> Shard:
         start, stop = row_range(chunk)
         anchors = examples.Chunk(
             number=start // examples.CHUNK,
             anchors=np.arange(start, stop),
-            neighbor_ids=self.neighbors[start:stop],
+            neighbor_ids=self.neighbor_ids[start:stop],
             quotas=np.stack(list(chunk["quotas"][0])),
         )
-        cosines = tuple(self.parameters.get("cosines", (1.0, 0.0)))
-        kind, seed = self.parameters["example_kind"], self.parameters["seed"]
-        positions, targets = examples.draw(kind, anchors, seed, cosines)
+        positions, targets = examples.draw(self.kind, anchors, self.seed, self.cosines)
         # Neighbors are numbered within train, examples within all sentences.
-        ids = self.train[positions].astype(np.int32)
-        if targets is None:
-            return Shard({"ids": ids}, {})
-        return Shard({"ids": ids, "targets": targets}, {})
+        columns: Columns = {"ids": self.train[positions].astype(np.int32)}
+        if targets is not None:
+            columns["targets"] = targets
+        return Shard(columns, {})
