@@ -104,7 +104,7 @@ class Ledger:
         try:
             with uninterrupted():
                 if self.unfinished:
-                    self._log.set_aside(self.unfinished, num_bytes, number)
+                    self._log.set_aside(self.unfinished, number)
                     self.unfinished = b""
                 self._log.append(line, num_bytes, number)
                 self._end = num_bytes + len(line), number

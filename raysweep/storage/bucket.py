@@ -165,7 +165,8 @@ class Bucket:
             files = {}
             for batch in self._store.list(prefix or None):
                 for meta in batch:
-                    files[meta["path"]] = FileStat(meta["size"], meta["last_modified"].timestamp())
+                    modified = meta["last_modified"].timestamp()
+                    files[meta["path"]] = FileStat(meta["size"], modified)
             return files
 
         files = self._persist(list_files)
@@ -246,8 +247,10 @@ class Bucket:
             raise StorageError(errno.EACCES, reason, self.uri) from None
         waited = time.monotonic() - began
         if waited >= self.patience:
-            raise StorageError(errno.ETIMEDOUT, f"no response for {waited:.0f} s ({reason})", self.uri) from None
-        self.on_wait(f"{self.uri}: waiting (reason={reason}, waited={waited:.0f} s, limit={self.patience:.0f} s)")
+            timeout = f"no response for {waited:.0f} s ({reason})"
+            raise StorageError(errno.ETIMEDOUT, timeout, self.uri) from None
+        details = f"reason={reason}, waited={waited:.0f} s, limit={self.patience:.0f} s"
+        self.on_wait(f"{self.uri}: waiting ({details})")
         time.sleep(pause)
 
 
@@ -300,7 +303,10 @@ def _check_variables() -> None:
     """Raise InputError for an invalid endpoint or region in the environment, which would crash the client."""
     for name in _ENDPOINT_VARIABLES:
         endpoint = os.environ.get(name)
-        if endpoint and not (endpoint.startswith(("http://", "https://")) and is_address(endpoint)):
+        if not endpoint:
+            continue
+        has_scheme = endpoint.startswith(("http://", "https://"))
+        if not (has_scheme and is_address(endpoint)):
             raise InputError(f"{name} is not a server address; allowed: http://HOST:PORT or https://HOST:PORT")
     for name in _REGION_VARIABLES:
         region = os.environ.get(name)
@@ -352,8 +358,8 @@ def _is_temporary(error: Exception) -> bool:
 
     status = _status(error)
     if status is not None:
-        expired = "RequestTimeout" in str(error) or "ExpiredToken" in str(error)
-        return status >= 500 or status in (408, 429) or expired
+        is_expired = "RequestTimeout" in str(error) or "ExpiredToken" in str(error)
+        return status >= 500 or status in (408, 429) or is_expired
     return isinstance(error, GenericError)
 
 

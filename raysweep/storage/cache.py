@@ -104,7 +104,10 @@ def _make_room(place: Path, num_bytes: int) -> None:
     """Remove unused copies until ``num_bytes`` fit: partial copies first, then the least recently used."""
     root = place.parent
     limit_bytes = limit_gib() * 2**30
-    sizes = {copy: sum(LocalFolder(copy).sizes().values()) for copy in root.iterdir() if copy.is_dir()}
+    sizes: dict[Path, int] = {}
+    for copy in root.iterdir():
+        if copy.is_dir():
+            sizes[copy] = sum(LocalFolder(copy).sizes().values())
     for copy in sorted(sizes, key=_eviction_key):
         if sum(sizes.values()) + num_bytes <= limit_bytes:
             return
@@ -112,9 +115,10 @@ def _make_room(place: Path, num_bytes: int) -> None:
             del sizes[copy]
     needed_bytes = sum(sizes.values()) + num_bytes
     if needed_bytes > limit_bytes:
+        needed_gib = _format_gib(needed_bytes)
         raise InputError(
             f"{root}: the cache limit is {limit_bytes / 2**30:g} GiB, but {place.name} and the copies in use need "
-            f"{_shown_gib(needed_bytes)} GiB; set {LIMIT_VARIABLE} to at least {_shown_gib(needed_bytes)} on every node"
+            f"{needed_gib} GiB; set {LIMIT_VARIABLE} to at least {needed_gib} on every node"
         )
 
 
@@ -134,13 +138,14 @@ def check_room(folder: Folder, names: Iterable[str]) -> None:
     num_bytes = sum(sum(folder.sizes(name).values()) for name in set(names))
     limit = limit_gib()
     if num_bytes > limit * 2**30:
+        needed_gib = _format_gib(num_bytes)
         raise InputError(
-            f"{folder.location}: the artifacts of the sweep's trials need {_shown_gib(num_bytes)} GiB, but the cache limit "
-            f"is {limit:g} GiB; set {LIMIT_VARIABLE} to at least {_shown_gib(num_bytes)} on every node"
+            f"{folder.location}: the artifacts of the sweep's trials need {needed_gib} GiB, but the cache limit "
+            f"is {limit:g} GiB; set {LIMIT_VARIABLE} to at least {needed_gib} on every node"
         )
 
 
-def _shown_gib(num_bytes: int) -> str:
+def _format_gib(num_bytes: int) -> str:
     """Return the size in GiB, rounded up, so that the printed number is sufficient as a limit."""
     return f"{math.ceil(100 * num_bytes / 2**30) / 100:g}"
 

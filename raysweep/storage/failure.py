@@ -21,7 +21,7 @@ def storage_problem(error: BaseException | None) -> str | None:
     """Return a one-line description of the storage failure behind an error, or None if there was none."""
     while error is not None:
         if is_of_storage(error):
-            return _in_a_line(error)
+            return _format_error(error)
         error = error.__cause__ or error.__context__
     return None
 
@@ -29,11 +29,12 @@ def storage_problem(error: BaseException | None) -> str | None:
 def file_problem(error: OSError) -> str | None:
     """Return a one-line description of a storage or permission failure, which users can fix themselves, else None."""
     if is_of_storage(error) or error.errno in _FORBIDDEN:
-        return _in_a_line(error)
+        return _format_error(error)
     return None
 
 
-def _in_a_line(error: BaseException) -> str:
+def _format_error(error: BaseException) -> str:
+    """Return the message of an error in one line."""
     if isinstance(error, StorageError) or not isinstance(error, OSError) or not error.strerror:
         return " ".join(str(error).split())
     return f"{error.filename}: {error.strerror}" if error.filename else error.strerror

@@ -122,7 +122,7 @@ class LocalFolder:
             if path.exists() and not path.is_file():  # reading a device or a pipe may never end
                 raise OSError(errno.EINVAL, "is not a regular file", str(path))
             with path.open("rb") as file:
-                contents.append(file.read(-1 if num_bytes is None else num_bytes))
+                contents.append(file.read(num_bytes))
         return contents
 
     def put(self, name: str, content: bytes) -> None:
@@ -179,7 +179,8 @@ class LocalFolder:
                 path = Path(parent, file_name)
                 with contextlib.suppress(OSError):
                     status = path.stat()
-                    files[path.relative_to(folder).as_posix()] = FileStat(status.st_size, status.st_mtime)
+                    relative = path.relative_to(folder).as_posix()
+                    files[relative] = FileStat(status.st_size, status.st_mtime)
         return files
 
 
@@ -255,9 +256,10 @@ class BucketFolder:
 
     def store(self, name: str = "") -> None:
         path = self.path / name
-        below = sorted(file for file in path.rglob("*") if file.is_file())
-        for file in below or [path]:  # sorted by name, so that the last file marks the upload as complete
-            self.bucket.upload(file, self.object_name(file.relative_to(self.path).as_posix()))
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+        for file in files or [path]:  # sorted by name, so that the last file marks the upload as complete
+            relative = file.relative_to(self.path).as_posix()
+            self.bucket.upload(file, self.object_name(relative))
 
     def let_go(self, name: str) -> None:
         LocalFolder(self.path).remove(name)

@@ -71,27 +71,28 @@ class Lease:
         If another process holds the lease, wait until it expires, and report the holder and the time. With
         ``take_over``, take the lease away from the holder, which then stops.
         """
-        noted: dict[str, Any] | None = {}
+        last_note: dict[str, Any] | None = {}
         taken_from: str | None = None  # the previous holder, which may not have noticed yet
         began = _clock()
-        while not self._taken_new():
+        while not self._create():
             try:
-                found = self.bucket.read_version(self.name)
+                stored = self.bucket.read_version(self.name)
             except FileNotFoundError:  # removed in the meantime
                 continue
-            lease = _parsed(found)
+            lease = _parse(stored)
             if lease.get("session") == self.session:  # acquired by a request whose response was lost
-                self._tag = found.tag
+                self._tag = stored.tag
                 break
-            noted = self.note = lease.get("note", {})
+            last_note = self.note = lease.get("note", {})
             taken_from = None
             if take_over and not lease.get("released"):
                 taken_from = str(lease.get("holder"))
             else:
-                self._await_end(found, say)
+                self._await_end(stored, say)
                 say = _say_nothing  # do not repeat the message each time the holder renews the lease
             began = _clock()
-            if (tag := self.bucket.replace(self.name, self._content(), found.tag)) is not None:
+            tag = self.bucket.replace(self.name, self._content(), stored.tag)
+            if tag is not None:
                 self._tag = tag
                 break
         if taken_from is not None:
@@ -105,33 +106,34 @@ class Lease:
 
         self._thread = threading.Thread(target=renew_until_stopped, name="lease", daemon=True)
         self._thread.start()
-        return noted
+        return last_note
 
-    def _taken_new(self) -> bool:
-        """Create the lease, and return whether none existed."""
+    def _create(self) -> bool:
+        """Create the lease unless it exists, and return whether it was created."""
         try:
             self._tag = self.bucket.create(self.name, self._content())
         except FileExistsError:
             return False
         return True
 
-    def _await_end(self, found: Stored, say: Callable[[str], None]) -> None:
-        """Return once the given lease has expired or changed."""
-        if _parsed(found).get("released"):
+    def _await_end(self, stored: Stored, say: Callable[[str], None]) -> None:
+        """Return once the stored lease has expired or changed."""
+        lease = _parse(stored)
+        if lease.get("released"):
             return
-        seconds = _duration(_parsed(found)) or self.seconds
-        ends = found.modified + timedelta(seconds=seconds + CLOCK_SECONDS)
+        seconds = _duration(lease) or self.seconds
+        ends = stored.modified + timedelta(seconds=seconds + CLOCK_SECONDS)
         now = self.bucket.now()
         if now < ends:
             until = datetime.now() + (ends - now)
             say(
-                f"{self.bucket.uri}: leased by {_parsed(found).get('holder')} until {until:%H:%M:%S}, longer if renewed; "
+                f"{self.bucket.uri}: leased by {lease.get('holder')} until {until:%H:%M:%S}, longer if renewed; "
                 f"waiting{self.advice}"
             )
         while now < ends:
             time.sleep(min(5.0, max(0.2, (ends - now).total_seconds())))
             try:
-                if self.bucket.read_version(self.name).tag != found.tag:
+                if self.bucket.read_version(self.name).tag != stored.tag:
                     return
             except FileNotFoundError:  # the lease was removed
                 return
@@ -183,9 +185,15 @@ class Lease:
                 return
 
     def _content(self, *, released: bool = False) -> bytes:
-        values = {"holder": _holder(), "session": self.session, "seconds": self.seconds, "note": self.note}
-        # A unique value in each renewal makes its tag unique.
-        return json.dumps({**values, "released": released, "version": uuid.uuid4().hex}).encode()
+        values = {
+            "holder": _holder(),
+            "session": self.session,
+            "seconds": self.seconds,
+            "note": self.note,
+            "released": released,
+            "version": uuid.uuid4().hex,  # makes the tag of each renewal unique
+        }
+        return json.dumps(values).encode()
 
     def renew(self) -> None:
         """Renew the lease once. Failures are reported by :meth:`ensure`."""
@@ -193,11 +201,12 @@ class Lease:
         try:
             tag = self.bucket.replace(self.name, self._content(), self._tag)
             if tag is None:
-                found = self.bucket.read_version(self.name)
-                if _parsed(found).get("session") != self.session:
-                    self._lose_to(str(_parsed(found).get("holder")))
+                stored = self.bucket.read_version(self.name)
+                lease = _parse(stored)
+                if lease.get("session") != self.session:
+                    self._lose_to(str(lease.get("holder")))
                     return
-                self._tag = found.tag  # from an earlier renewal whose response was lost; the next renewal counts
+                self._tag = stored.tag  # from an earlier renewal whose response was lost; the next renewal counts
                 return
         except StorageError as error:
             self._problem = error  # renewal is retried, and ensure blocks writes once the lease has expired
@@ -225,11 +234,11 @@ def _clock() -> float:
 def read_note(bucket: Bucket, name: str) -> dict[str, Any] | None:
     """Return the note of a lease's last or current holder, or None if the lease is damaged."""
     try:
-        found = bucket.read_version(name)
+        stored = bucket.read_version(name)
     except FileNotFoundError:
         return {}
-    noted: dict[str, Any] | None = _parsed(found).get("note", {})
-    return noted
+    note: dict[str, Any] | None = _parse(stored).get("note", {})
+    return note
 
 
 def is_live(bucket: Bucket, name: str) -> bool:
@@ -238,14 +247,15 @@ def is_live(bucket: Bucket, name: str) -> bool:
     This compares with the local clock and writes nothing.
     """
     try:
-        found = bucket.read_version(name)
+        stored = bucket.read_version(name)
     except FileNotFoundError:
         return False
-    lease = _parsed(found)
+    lease = _parse(stored)
     seconds = _duration(lease)
     if lease.get("released") or seconds is None:
         return False
-    return datetime.now(found.modified.tzinfo) < found.modified + timedelta(seconds=seconds + CLOCK_SECONDS)
+    ends = stored.modified + timedelta(seconds=seconds + CLOCK_SECONDS)
+    return datetime.now(ends.tzinfo) < ends
 
 
 def _duration(lease: dict[str, Any]) -> float | None:
@@ -256,11 +266,11 @@ def _duration(lease: dict[str, Any]) -> float | None:
     return None
 
 
-def _parsed(found: Stored) -> dict[str, Any]:
+def _parse(stored: Stored) -> dict[str, Any]:
     """Return the values of a lease; if it is damaged, only a note of None."""
     damaged = {"note": None}
     try:
-        values = json.loads(found.content)
+        values = json.loads(stored.content)
     except (ValueError, RecursionError):
         return damaged
     return values if isinstance(values, dict) else damaged

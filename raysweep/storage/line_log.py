@@ -10,7 +10,7 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
 from typing import Any, Protocol
@@ -47,7 +47,7 @@ class LineLog(Protocol):
         Anything after the offset is discarded: a write may have been interrupted without the writer noticing.
         """
 
-    def set_aside(self, unfinished: bytes, offset: int, number: int) -> None:
+    def set_aside(self, unfinished: bytes, number: int) -> None:
         """Move a truncated line, found in place of line ``number``, to ``NAME.unfinished``."""
 
     def note(self, values: dict[str, Any]) -> None:
@@ -60,10 +60,10 @@ class LineLog(Protocol):
 def line_log(
     folder: Folder,
     name: str,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None],
     *,
-    take_over: bool = False,
-    on_lost: Callable[[], None] = lambda: None,
+    take_over: bool,
+    on_lost: Callable[[], None],
 ) -> LineLog:
     """Return the log ``name`` of a folder.
 
@@ -82,21 +82,21 @@ def read_log(folder: Folder, name: str) -> bytes:
         FileNotFoundError: If the log does not exist.
     """
     file = f"{name}.jsonl"
-    base = folder.read([file])[0] if folder.exists(file) else None
-    later = _later(base or b"", folder.names(name))
-    if base is None and not later:
+    has_file = folder.exists(file)
+    content = folder.read([file])[0] if has_file else b""
+    later_lines = _read_lines_after(folder, name, content)
+    if later_lines:
+        return b"".join([_complete_lines(content), *later_lines])
+    if not has_file:
         raise FileNotFoundError(errno.ENOENT, "no such file", location.join(folder.location, file))
-    lines = folder.read([f"{name}/{each}" for each in later])
-    return b"".join([_complete_lines(base or b"") if lines else base or b"", *lines])
+    return content
 
 
 def read_log_after(folder: Folder, name: str, known: bytes) -> bytes:
     """Return the complete lines of a log; lines in ``known`` are not downloaded again from an object store."""
     if not known or not isinstance(folder, BucketFolder):
         return _complete_lines(read_log(folder, name))
-    later = _later(known, folder.names(name))
-    lines = folder.read([f"{name}/{each}" for each in later])
-    return b"".join([known, *lines])
+    return b"".join([known, *_read_lines_after(folder, name, known)])
 
 
 def read_noted(folder: Folder) -> dict[str, Any] | None:
@@ -133,11 +133,15 @@ def _complete_lines(content: bytes) -> bytes:
     return content[: content.rfind(b"\n") + 1]
 
 
-def _later(base: bytes, names: Iterable[str]) -> list[str]:
-    """Return the names of the lines that come after those of ``base``, in order."""
-    num_lines = base.count(b"\n")
-    numbered = sorted(each for each in names if each.partition(".")[0].isdecimal())
-    return [each for each in numbered if int(each.partition(".")[0]) > num_lines]
+def _read_lines_after(folder: Folder, name: str, content: bytes) -> list[bytes]:
+    """Return the lines that are stored as objects and come after those of ``content``, in order."""
+    num_lines = content.count(b"\n")
+    names = []
+    for object_name in sorted(folder.names(name)):
+        number = object_name.partition(".")[0]
+        if number.isdecimal() and int(number) > num_lines:
+            names.append(f"{name}/{object_name}")
+    return folder.read(names)
 
 
 class LineFile:
@@ -158,17 +162,18 @@ class LineFile:
         file = FileIO(descriptor, "r+")
         self._lock(file)
         self._file = file
-        content = read_log(LocalFolder(self.path.parent), self.path.stem)
-        in_file = _complete_lines(self.path.read_bytes())
-        self._copied = _complete_lines(content)[len(in_file) :]
+        folder = LocalFolder(self.path.parent)
+        content = read_log(folder, self.path.stem)
+        lines_in_file = _complete_lines(self.path.read_bytes())
+        self._copied = _complete_lines(content)[len(lines_in_file) :]
         return content
 
     def _lock(self, file: FileIO) -> None:
-        for is_last in (*(False,) * (LOCK_ATTEMPTS - 1), True):
+        for attempt in range(1, LOCK_ATTEMPTS + 1):
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if is_last:
+                if attempt == LOCK_ATTEMPTS:
                     raise InputError(
                         f"{self.path}: another process is running this sweep; raysweep watch shows it"
                     ) from None
@@ -196,7 +201,7 @@ class LineFile:
                 os.ftruncate(descriptor, offset)
             raise
 
-    def set_aside(self, unfinished: bytes, offset: int, number: int) -> None:
+    def set_aside(self, unfinished: bytes, number: int) -> None:
         with self.path.with_suffix(".unfinished").open("ab") as file:
             file.write(unfinished + b"\n")
 
@@ -221,7 +226,10 @@ class LineObjects:
         on_lost: Callable[[], None],
     ) -> None:
         self.noted: dict[str, Any] | None = {}
-        self._folder, self._name, self._say, self._take_over = folder, name, say, take_over
+        self._folder = folder
+        self._name = name
+        self._say = say
+        self._take_over = take_over
         unguarded = dataclasses.replace(folder.bucket, guard=lambda: None)  # used to write the lease itself
         self._lease = Lease(unguarded, folder.object_name(LEASE), on_lost=on_lost)
         self._is_open = False
@@ -249,7 +257,7 @@ class LineObjects:
             raise StorageError(errno.EEXIST, reason, location.join(self._folder.bucket.uri, name)) from None
         self._ensure_held()  # a line written after the log was taken over must have no effect
 
-    def set_aside(self, unfinished: bytes, offset: int, number: int) -> None:
+    def set_aside(self, unfinished: bytes, number: int) -> None:
         bucket = self._folder.bucket
         bucket.write(self._folder.object_name(f"{self._name}.unfinished"), unfinished + b"\n")
         bucket.delete([self._object(number)])

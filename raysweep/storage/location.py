@@ -76,8 +76,9 @@ def _check_names(bucket: str, prefix: str) -> None:
 
 
 def _check_options(options: dict[str, str]) -> None:
-    if options.get("scheme", "https") not in ("http", "https"):
-        raise ValueError(f"scheme is {options['scheme']!r}; allowed: http, https")
+    scheme = options.get("scheme", "https")
+    if scheme not in ("http", "https"):
+        raise ValueError(f"scheme is {scheme!r}; allowed: http, https")
     endpoint = options.get("endpoint_override")  # an empty value counts as missing
     if endpoint and not is_address(endpoint):
         raise ValueError(f"endpoint_override is {endpoint!r}; allowed: HOST:PORT, http://HOST:PORT, https://HOST:PORT")
@@ -197,6 +198,6 @@ def split(uri: str) -> tuple[str, str, str, dict[str, str]]:
 
 
 def _compose(scheme: str, bucket: str, path: str, options: dict[str, str]) -> str:
-    names = [name for name in path.split("/") if name]
-    plain = "/".join([f"{scheme}://{bucket}", *(quote(name, safe=" !$&'()*+,;=:@") for name in names)])
-    return f"{plain}?{urlencode(options)}" if options else plain
+    names = [quote(name, safe=" !$&'()*+,;=:@") for name in path.split("/") if name]
+    uri = "/".join([f"{scheme}://{bucket}", *names])
+    return f"{uri}?{urlencode(options)}" if options else uri

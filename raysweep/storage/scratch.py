@@ -18,9 +18,9 @@ VARIABLE = "RAYSWEEP_CACHE_DIR"
 
 def cache_folder() -> Path:
     """Return the folder for downloaded data: ``RAYSWEEP_CACHE_DIR``, or else a folder in the user's cache."""
-    given = os.environ.get(VARIABLE)
-    if given:
-        return expand_home(given).absolute()
+    folder = os.environ.get(VARIABLE)
+    if folder:
+        return expand_home(folder).absolute()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return expand_home(base).absolute() / "raysweep"
 
@@ -33,15 +33,15 @@ def process_folder() -> Path:
         parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
-            f"{parent}: cannot be made: {error.strerror}; {VARIABLE} names the folder for what is fetched"
+            f"{parent}: cannot be created: {error.strerror}; set {VARIABLE} to a writable folder for downloaded data"
         ) from None
     for lock in parent.glob("*.lock"):
         _remove_leftover(lock)
-    own = parent / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    _lock(_lock_path(own))  # before the folder exists, so that it is never without a lock
-    own.mkdir(mode=0o700)
-    atexit.register(_remove, own)
-    return own
+    folder = parent / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    _lock(_lock_path(folder))  # before the folder exists, so that it is never without a lock
+    folder.mkdir(mode=0o700)
+    atexit.register(_remove, folder)
+    return folder
 
 
 def _lock_path(folder: Path) -> Path:
