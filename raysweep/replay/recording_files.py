@@ -75,25 +75,28 @@ def from_frame(frame: "pd.DataFrame", name: str, where: Mapping[str, str] | None
 
 def _recorded_sweep(frame: "pd.DataFrame", where: Mapping[str, str]) -> RecordedSweep:
     check_columns(frame, REQUIRED)
-    for column, wanted in where.items():
-        frame = _select_rows(frame, column, wanted)
+    for column, value in where.items():
+        frame = _select_rows(frame, column, value)
     for score in ("polarity", "similarity"):
-        frame = frame.assign(**{score: number_column(frame, score)})
+        numbers = number_column(frame, score)
+        frame = frame.assign(**{score: numbers})
     is_reference = frame["kind"] == "reference"
     points = frame[~is_reference]
     if points.empty:
         raise InputError("no row has another kind than 'reference'")
     for column in ("examples_seen", "seconds"):
-        points = points.assign(**{column: number_column(points, column)})
+        numbers = number_column(points, column)
+        points = points.assign(**{column: numbers})
     _check_points(points)
-    configurations = _configurations(points)
+    trials = _trials(points, _configurations(points))
     reference = None
     reference_point = float(points["polarity"].min()), float(points["similarity"].min())
     if is_reference.any():
-        polarity, similarity = frame.loc[is_reference, ["polarity", "similarity"]].iloc[0].tolist()
+        scores = frame.loc[is_reference, ["polarity", "similarity"]]
+        polarity, similarity = scores.iloc[0].tolist()
         reference = polarity, similarity
         reference_point = polarity, similarity / 2
-    recording = RecordedSweep(_trials(points, configurations), reference_point, reference, nullable=NULLABLE)
+    recording = RecordedSweep(trials, reference_point, reference, nullable=NULLABLE)
     recording.space  # noqa: B018 (raises InputError if the configurations form no space)
     if not recording.area:
         polarity, similarity = reference_point
@@ -103,21 +106,27 @@ def _recorded_sweep(frame: "pd.DataFrame", where: Mapping[str, str]) -> Recorded
     return recording
 
 
-def _select_rows(frame: "pd.DataFrame", column: str, wanted: str) -> "pd.DataFrame":
+def _select_rows(frame: "pd.DataFrame", column: str, value: str) -> "pd.DataFrame":
     """Return the rows with this value in the column, and the reference's rows unless the column distinguishes them."""
     check_columns(frame, [column])
     try:
-        number = str(plain(float(wanted)))  # such as 1 for 1.0
+        number = str(plain(float(value)))  # such as 1 for 1.0
     except (ValueError, OverflowError):
-        number = wanted
+        number = value
     is_reference = frame["kind"] == "reference"
-    texts = as_objects(frame[column]).map(lambda value: None if value is None else str(plain(value)))
-    is_wanted = texts.isin([wanted, number])
-    if not (is_wanted & ~is_reference).any():
-        values = sorted(texts[~is_reference].dropna().unique())
-        raise InputError(f"no row has {column} {wanted!r}; allowed: {', '.join(values[:20])}")
-    has_one_reference = column == "kind" or texts[is_reference].isna().all()
-    return frame[is_wanted | is_reference] if has_one_reference else frame[is_wanted]
+    texts = as_objects(frame[column]).map(_as_text)
+    is_selected = texts.isin([value, number])
+    if not is_selected[~is_reference].any():
+        texts_of_points = texts[~is_reference].dropna()
+        values = sorted(texts_of_points.unique())
+        raise InputError(f"{column} is {value!r}; allowed: {', '.join(values[:20])}")
+    if column == "kind" or texts[is_reference].isna().all():
+        is_selected |= is_reference
+    return frame[is_selected]
+
+
+def _as_text(value: Any) -> str | None:
+    return None if value is None else str(plain(value))
 
 
 def _check_points(points: "pd.DataFrame") -> None:
@@ -146,30 +155,39 @@ def _configurations(points: "pd.DataFrame") -> "pd.DataFrame":
             )
     configurations = points[parameters].apply(as_objects)
     for parameter in parameters:
-        is_wrong = ~configurations[parameter].map(_is_scalar).astype(bool)
-        reject_cells(configurations[parameter], is_wrong, "numbers, words, true and false")
+        cells = configurations[parameter]
+        is_scalar = cells.map(_is_scalar).astype(bool)
+        reject_cells(cells, ~is_scalar, "numbers, words, true and false")
     keys = configurations.apply(tuple, axis=1)
-    differs = keys != keys.groupby(points["trial"]).transform("first")
-    if differs.any():
-        row = differs.idxmax()
-        raise InputError(f"row {row + 1}: trial {plain(points['trial'][row])} has another configuration in rows above")
+    first_keys = keys.groupby(points["trial"]).transform("first")
+    is_different = keys != first_keys
+    if is_different.any():
+        row = is_different.idxmax()
+        trial = plain(points["trial"][row])
+        raise InputError(f"row {row + 1}: trial {trial} has another configuration in rows above")
     return configurations
 
 
 def _is_scalar(value: Any) -> bool:
     scalar = plain(value)
-    return isinstance(scalar, bool | int | str | None) or (isinstance(scalar, float) and math.isfinite(scalar))
+    if isinstance(scalar, float):
+        return math.isfinite(scalar)
+    return isinstance(scalar, bool | int | str | None)
 
 
 def _trials(points: "pd.DataFrame", configurations: "pd.DataFrame") -> tuple[RecordedTrial, ...]:
     trials = []
-    for _, rows in points.groupby("trial", sort=False):
-        cells = configurations.loc[rows.index[0]]
+    for _, points_of_trial in points.groupby("trial", sort=False):
+        first_row = points_of_trial.index[0]
+        cells = configurations.loc[first_row]
         values = {str(name): plain(value) for name, value in cells.items() if value is not None}
         rungs = []
-        for budget, rung in rows.groupby("examples_seen", sort=True):
-            scores = zip(rung["polarity"].tolist(), rung["similarity"].tolist(), strict=True)
-            rungs.append(RecordedRung(int(budget), float(rung["seconds"].iloc[0]), tuple(scores)))
+        for budget, points_of_rung in points_of_trial.groupby("examples_seen", sort=True):
+            seconds = float(points_of_rung["seconds"].iloc[0])
+            polarities = points_of_rung["polarity"].tolist()
+            similarities = points_of_rung["similarity"].tolist()
+            scores = zip(polarities, similarities, strict=True)
+            rungs.append(RecordedRung(int(budget), seconds, tuple(scores)))
         trials.append(RecordedTrial(values, tuple(rungs)))
     return tuple(trials)
 
@@ -257,14 +275,20 @@ def to_frame(results: Results) -> "pd.DataFrame":
     for point in averaged(results):
         if point.split != "dev" or point.kind in _NO_TRIALS:
             continue
-        row: dict[str, Any] = {"trial": point.trial}
+        row: dict[str, Any] = {
+            "trial": point.trial,
+            "kind": point.kind,
+            "value": point.value,
+            "polarity": round(point.polarity, 6),
+            "similarity": round(point.similarity, 6),
+            "accuracy": None if point.accuracy is None else round(point.accuracy, 6),
+        }
         if point.trial is not None and point.step is not None:
             rung = rungs[point.trial, point.step]
-            row |= {name: configs[point.trial].get(name) for name in parameters}
-            row |= {"examples_seen": rung.examples_seen, "seconds": round(rung.seconds, 3)}
-        row |= {"kind": point.kind, "value": point.value}
-        row |= {"polarity": round(point.polarity, 6), "similarity": round(point.similarity, 6)}
-        row["accuracy"] = None if point.accuracy is None else round(point.accuracy, 6)
+            config = configs[point.trial]
+            row |= {name: config.get(name) for name in parameters}
+            row["examples_seen"] = rung.examples_seen
+            row["seconds"] = round(rung.seconds, 3)
         rows.append(row)
     frame = pd.DataFrame(rows).astype({"trial": "Int64", "examples_seen": "Int64"})
     for name in parameters:

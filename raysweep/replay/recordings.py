@@ -84,8 +84,10 @@ def infer_scale(values: Sequence[Any]) -> Scale | None:
     """Return the scale of numeric values; None for words, nulls and empty input."""
     if any(isinstance(value, bool | str | None) for value in values) or not values:
         return None
-    low, high = float(min(values)), float(max(values))
-    return Scale(low, high, low > 0 and high / low >= LOG_RATIO)
+    low = float(min(values))
+    high = float(max(values))
+    is_log = low > 0 and high / low >= LOG_RATIO
+    return Scale(low, high, is_log)
 
 
 def _with_nulls(rows: Sequence[Values], nullable: Set[str]) -> list[Values]:
@@ -94,9 +96,16 @@ def _with_nulls(rows: Sequence[Values], nullable: Set[str]) -> list[Values]:
     This applies to parameters for which null is a value and whose presence no other value decides.
     """
     everywhere, elsewhere = _names(rows)
-    parents = [name for name in everywhere if isinstance(_parameter([row[name] for row in rows], False), Choices)]
-    undecided = [name for name in elsewhere if not any(_decides(rows, parent, name) for parent in parents)]
-    nulls = dict.fromkeys(name for name in undecided if name in nullable)
+    parents = []
+    for name in everywhere:
+        values = [row[name] for row in rows]
+        if isinstance(_parameter(values, is_range=False), Choices):
+            parents.append(name)
+    nulls: dict[str, Scalar] = {}
+    for name in elsewhere:
+        is_decided = any(_decides(rows, parent, name) for parent in parents)
+        if name in nullable and not is_decided:
+            nulls[name] = None
     return [{**nulls, **row} for row in rows]
 
 
@@ -105,24 +114,26 @@ def _parameters(rows: Sequence[Values], ranges: Set[str]) -> Parameters:
 
     A parameter that only some configurations have is nested under the choice that decides it.
     """
-    everywhere, waiting = _names(rows)
-    parameters = {name: _parameter([row[name] for row in rows], name in ranges) for name in everywhere}
-    fewest_values_first = sorted(everywhere, key=lambda name: len({row[name] for row in rows}))
+    everywhere, undecided = _names(rows)
+    values = {name: [row[name] for row in rows] for name in everywhere}
+    parameters = {name: _parameter(values[name], name in ranges) for name in everywhere}
+    fewest_values_first = sorted(everywhere, key=lambda name: len(set(values[name])))
     for parent in fewest_values_first:
         parameter = parameters[parent]
         if not isinstance(parameter, Choices):
             continue
-        children = [name for name in waiting if _decides(rows, parent, name)]
-        waiting = [name for name in waiting if name not in children]
+        children = [name for name in undecided if _decides(rows, parent, name)]
+        undecided = [name for name in undecided if name not in children]
         if children:
             nested: dict[Scalar, Parameters] = {}
             for option in parameter.options:
-                chosen = [row for row in rows if row[parent] == option]
-                nested[option] = _parameters([_select(row, children) for row in chosen], ranges)
+                rows_of_option = [_select(row, children) for row in rows if row[parent] == option]
+                nested[option] = _parameters(rows_of_option, ranges)
             parameters[parent] = Choices(nested)
-    if waiting:
+    if undecided:
         raise InputError(
-            f"column {waiting[0]!r} is empty in some rows, and no other column's value decides in which; fill it or drop it"
+            f"column {undecided[0]!r} is empty in some rows, and no other column's value decides in which; fill it or drop "
+            "it"
         )
     return parameters
 
@@ -152,8 +163,8 @@ def _parameter(values: Sequence[Scalar], is_range: bool) -> Parameter:
         return Fixed(different[0])
     scale = infer_scale(different)
     max_choices = min(MAX_CHOICES, len(values) // 2)
-    are_few = len(different) <= max_choices
-    if scale is None or (are_few and not is_range):
+    has_few_values = len(different) <= max_choices
+    if scale is None or (has_few_values and not is_range):
         return Choices({value: {} for value in different})
     is_integer = all(isinstance(value, int) for value in different)
     return Range(scale.low, scale.high, scale.log, is_integer)

@@ -146,7 +146,8 @@ class _Run:
     @property
     def next_budget(self) -> int:
         """Return the budget of the next rung."""
-        return self._next.budget - (self._last.budget if self._last else 0)
+        before = self._last.budget if self._last else 0
+        return self._next.budget - before
 
     @property
     def budgets_ahead(self) -> list[int]:
@@ -219,7 +220,8 @@ class FreeTrials:
         names = {name for trial in recording.trials for name in trial.values}
         self._columns: dict[str, _Column] = {}
         for name in sorted(names):
-            self._columns[name] = _column([trial.values.get(name) for trial in recording.trials])
+            values = [trial.values.get(name) for trial in recording.trials]
+            self._columns[name] = _column(values)
 
     def take_nearest(self, values: Mapping[str, Any]) -> int:
         """Return the index of the recorded trial nearest to a proposal and mark it as taken.
@@ -252,7 +254,8 @@ class _NumberColumn:
     def distances(self, value: Any) -> Float64Array:
         if value is None:
             return self.weight * ~np.isnan(self.places)
-        return self.weight * np.nan_to_num(np.abs(self.places - self.scale(value)), nan=1.0)
+        differences = np.abs(self.places - self.scale(value))
+        return self.weight * np.nan_to_num(differences, nan=1.0)
 
 
 @dataclass(frozen=True)
@@ -276,18 +279,28 @@ _Column = _NumberColumn | _ChoiceColumn
 def _column(values: Sequence[Scalar]) -> _Column:
     """Return the column of one parameter from its values in all recorded trials, None for trials without one."""
     present = [value for value in values if value is not None]
-    count = len(present)
     scale = infer_scale(present)
     if scale is None:
-        shares = [number / count for number in Counter(present).values()]
-        likeness = sum(share**2 for share in shares)
-        return _ChoiceColumn(np.array(values, dtype=object), _weight(1 - likeness))
+        weight = _weight(_share_of_different_pairs(present))
+        return _ChoiceColumn(np.array(values, dtype=object), weight)
     places = np.array([np.nan if value is None else scale(value) for value in values])
-    ascending = np.sort([scale(value) for value in present])
-    coefficients = 2 * np.arange(count) - count + 1  # of the sum of differences over all pairs
-    sum_of_differences = (coefficients * ascending).sum()
-    mean_difference = float(2 * sum_of_differences / count**2)
-    return _NumberColumn(scale, places, _weight(mean_difference))
+    present_places = places[~np.isnan(places)]
+    weight = _weight(_mean_difference(present_places))
+    return _NumberColumn(scale, places, weight)
+
+
+def _share_of_different_pairs(values: Sequence[Scalar]) -> float:
+    """Return the share of all pairs of values, including those of a value with itself, that differ."""
+    shares = [count / len(values) for count in Counter(values).values()]
+    return 1 - sum(share**2 for share in shares)
+
+
+def _mean_difference(values: Float64Array) -> float:
+    """Return the mean absolute difference over all pairs of values, including those of a value with itself."""
+    count = len(values)
+    coefficients = 2 * np.arange(count) - count + 1  # of the sorted values in the sum of all differences
+    sum_of_differences = (coefficients * np.sort(values)).sum()
+    return float(2 * sum_of_differences / count**2)
 
 
 def _weight(mean_distance: float) -> float:

@@ -128,8 +128,8 @@ def test_invalid_rows_are_rejected(rows: pd.DataFrame, message: str) -> None:
     ("where", "message"),
     [
         ({"model": "a"}, "'model' is missing; .*trial"),
-        ({"loss": "margin"}, "loss 'margin'; .*softmax, triplet"),
-        ({"margin": "0.7"}, "margin '0.7'; .*0.5"),
+        ({"loss": "margin"}, "loss is 'margin'; .*softmax, triplet"),
+        ({"margin": "0.7"}, "margin is '0.7'; .*0.5"),
     ],
 )
 def test_unknown_columns_and_values_of_where_are_rejected(where: dict[str, str], message: str) -> None:
