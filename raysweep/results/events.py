@@ -160,8 +160,10 @@ class RungFinished(Event):
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         rung = {"trial": values["trial"], "step": values["step"]}
-        fields = {"stop": None, **values, "points": _objects_in(values, "points", **rung)}
-        if values.get("labeled") is not None:
+        points = _objects_in(values, "points", **rung)
+        fields = {"stop": None, **values, "points": points}
+        labeled = values.get("labeled")
+        if labeled is not None:
             fields["labeled"] = _objects_in(values, "labeled", **rung)
         calibration = values.get("calibration")
         if isinstance(calibration, Mapping):
@@ -169,7 +171,8 @@ class RungFinished(Event):
         event = super().from_json(fields)
         if event.step < 1:
             raise ValueError(f"step is {event.step}; allowed: an integer above 0")
-        _check_scores([*event.points, *(event.labeled or ())])
+        _check_scores(event.points)
+        _check_scores(event.labeled or ())
         _check_calibration(event.calibration)
         return event
 
@@ -273,7 +276,8 @@ class PointsScored(Event):
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         event = super().from_json(values)
-        _check_scores([*event.points, *(event.labeled or ())])
+        _check_scores(event.points)
+        _check_scores(event.labeled or ())
         _check_calibration(event.calibration)
         return event
 
@@ -396,21 +400,21 @@ def read_event(values: Mapping[str, Any]) -> Event:
     """
     kind = values["event"]
     if not isinstance(kind, str) or kind not in EVENTS:
-        raise ValueError(f"event is {kind!r}; allowed: {', '.join(EVENTS)}")
+        allowed = ", ".join(EVENTS)
+        raise ValueError(f"event is {kind!r}; allowed: {allowed}")
     try:
         return EVENTS[kind].from_json(values)
     except KeyError as error:
         raise ValueError(f"{error.args[0]} is missing") from None
     except ValidationError as error:
-        raise ValueError(_first_problem(error)) from None
-
-
-def _first_problem(error: ValidationError) -> str:
-    first = error.errors()[0]
-    name = ".".join(map(str, first["loc"]))
-    if first["type"] == "missing":
-        return f"{name} is missing"
-    return f"{name} is {first['input']!r}: {first['msg'].lower()}"
+        problem = error.errors()[0]
+        keys = map(str, problem["loc"])
+        name = ".".join(keys)
+        if problem["type"] == "missing":
+            raise ValueError(f"{name} is missing") from None
+        value = problem["input"]
+        message = problem["msg"].lower()
+        raise ValueError(f"{name} is {value!r}: {message}") from None
 
 
 def _objects_in(values: Mapping[str, Any], key: str, **shared: Any) -> list[dict[str, Any]]:

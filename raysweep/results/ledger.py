@@ -62,14 +62,15 @@ class Ledger:
         Raises:
             InputError: If another process holds the ledger, if lines are missing or invalid, or if it cannot be opened.
         """
+        place = ledger_location(self.run)
         log = line_log(self.run, NAME, self.say, take_over=self.take_over, on_lost=lambda: self.on_lost())
         try:
             content = log.open()
-            events = list(_parse(content, ledger_location(self.run)))
+            events = list(_parse(content, place))
             _check_lease(self.run, len(events), log.noted)
         except OSError as error:
             log.close()
-            raise InputError(f"{ledger_location(self.run)}: cannot be opened: {error.strerror}") from None
+            raise InputError(f"{place}: cannot be opened: {error.strerror}") from None
         except BaseException:
             log.close()
             raise
@@ -178,17 +179,18 @@ class GrowingLedger:
             FileNotFoundError: If the ledger is missing.
             InputError: If a line is not an event or is out of place, or if the ledger cannot be read.
         """
+        place = ledger_location(self.run)
         try:
             content = read_log_after(self.run, NAME, self._content)
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise InputError(f"{ledger_location(self.run)}: cannot be read: {error.strerror}") from None
+            raise InputError(f"{place}: cannot be read: {error.strerror}") from None
         if not content.startswith(self._content):
             self.events, self._content = [], b""
         new_lines = content[len(self._content) :]
         first_number = len(self.events) + 1
-        new_events = list(_parse(new_lines, ledger_location(self.run), first_number))
+        new_events = list(_parse(new_lines, place, first_number))
         self.events += new_events
         self._content = content
         return bool(new_events)

@@ -137,17 +137,13 @@ class PackedScores:
         """Parse the content of a file. Raise ``ValueError`` with the reason if it is damaged."""
         arrays = read_archive(content)
         try:
-            names, values = arrays["names"], arrays["polarity_values"]
-            polarity, similarity = arrays["polarity"], arrays["similarity"]
+            stored_names, values = arrays["names"], arrays["polarity_values"]
+            codes, similarity = arrays["polarity"], arrays["similarity"]
         except KeyError as error:
             raise ValueError(f"array {error.args[0]!r} is missing") from None
-        packed = cls(_parse_names(names), values, polarity, similarity)
-        packed._check()
-        return packed
-
-    def _check(self) -> None:
-        codes, values, similarity = self.polarity, self.polarity_values, self.similarity
-        has_shapes = codes.ndim == 2 and len(codes) == len(self.names) and similarity.shape == codes.shape
+        names = _parse_names(stored_names)
+        has_rows = codes.ndim == 2 and len(codes) == len(names)
+        has_shapes = has_rows and similarity.shape == codes.shape
         has_types = codes.dtype.kind == "u" and similarity.dtype == np.int16
         has_values = values.ndim == 1 and values.dtype == np.float64
         if not (has_shapes and has_types and has_values):
@@ -156,6 +152,7 @@ class PackedScores:
             raise ValueError("polarity refers to values that polarity_values does not have")
         if not np.isfinite(values).all():
             raise ValueError("polarity_values has values that are not finite")
+        return cls(names, values, codes, similarity)
 
     def content(self) -> bytes:
         """Return the content of a file with these scores."""
@@ -204,13 +201,15 @@ def read_archive(content: bytes) -> dict[str, npt.NDArray[Any]]:
 
 def join_scores(parts: Sequence[PackedScores]) -> PackedScores:
     """Join the points of at least one file over the same queries. The last file with a point takes precedence."""
-    values = np.unique(np.concatenate([part.polarity_values for part in parts]))
+    all_values = np.concatenate([part.polarity_values for part in parts])
+    values = np.unique(all_values)
     smallest = np.min_scalar_type(max(len(values) - 1, 0))
     polarity: dict[PointName, npt.NDArray[Any]] = {}
     similarity: dict[PointName, npt.NDArray[Any]] = {}
     for part in parts:
-        codes = np.searchsorted(values, part.polarity_values).astype(smallest)
-        polarity |= zip(part.names, codes[part.polarity], strict=True)
+        positions = np.searchsorted(values, part.polarity_values)
+        codes = positions.astype(smallest)[part.polarity]
+        polarity |= zip(part.names, codes, strict=True)
         similarity |= zip(part.names, part.similarity, strict=True)
     return PackedScores(
         names=tuple(polarity),
@@ -259,7 +258,8 @@ def kept_names(results: Results) -> set[PointName]:
     points = [point for point in results.points if point.split == "dev" and point.trial is not None]
     num_queries = results.info.num_queries.get("dev", 0)
     is_near = near_front(points, front_points(points), num_queries)
-    near_names = {name_of_point(point) for point in itertools.compress(points, is_near)}
+    near_points = itertools.compress(points, is_near)
+    near_names = {name_of_point(point) for point in near_points}
     original_of = {trial.trial: trial.replicate_of for trial in results.trials}
     repeats = set()
     for point in points:

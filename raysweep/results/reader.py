@@ -26,7 +26,6 @@ from raysweep.results.ledger import NAME as LEDGER
 from raysweep.results.ledger import ledger_location, load_events
 from raysweep.results.types import (
     Calibration,
-    Cost,
     GuardScore,
     Mean,
     NodeTime,
@@ -134,7 +133,12 @@ class _Tables:
             case SessionStarted():
                 self._add_session(event)
             case TrialStarted():
-                self._add_trial(event)
+                self.trials[event.trial] = Trial(
+                    trial=event.trial,
+                    config=event.config,
+                    replicate_of=event.replicate_of,
+                    num_rungs=event.num_rungs,
+                )
             case RungFinished():
                 self._add_rung(event)
             case ReplicatesAveraged():
@@ -149,7 +153,8 @@ class _Tables:
         if isinstance(event, StatusChange):
             self._change_status(event)
         if isinstance(event, PaidEvent) and event.cost is not None:
-            self._set_cost(event.trial, event.cost)
+            cost = dataclasses.asdict(event.cost)
+            self.trials[event.trial] = dataclasses.replace(self.trials[event.trial], **cost)
         self._note_ending(event)
 
     def _note_stage(self, event: Event) -> None:
@@ -183,11 +188,6 @@ class _Tables:
             self.guards = {key: score for key, score in self.guards.items() if score.guard not in removed}
         self.info = event.info
         self.config_digests.append(event.config_digest)
-
-    def _add_trial(self, event: TrialStarted) -> None:
-        self.trials[event.trial] = Trial(
-            trial=event.trial, config=event.config, replicate_of=event.replicate_of, num_rungs=event.num_rungs
-        )
 
     def _add_rung(self, event: RungFinished) -> None:
         self._check_begun(event.trial)
@@ -247,9 +247,6 @@ class _Tables:
         if isinstance(event, TrialEnded) and event.traceback:
             trial = dataclasses.replace(trial, traceback=event.traceback)
         self.trials[event.trial] = trial
-
-    def _set_cost(self, number: int, cost: Cost) -> None:
-        self.trials[number] = dataclasses.replace(self.trials[number], **dataclasses.asdict(cost))
 
     def _check_begun(self, number: int) -> None:
         if number not in self.trials:

@@ -79,24 +79,30 @@ class Readings:
     def content(self) -> bytes:
         """Return the content of the file with these readings."""
         names = list(self.retrieved)
+        meta = {"split": self.split, "names": names}
+        retrieved = list(self.retrieved.values())
         shape = (0, len(self.query_ids), 0)
-        ids, cosines = np.empty(shape, np.int64), np.empty(shape, np.float32)
-        if names:
-            ids = np.stack([sentences.ids for sentences in self.retrieved.values()])
-            cosines = np.stack([sentences.cosines for sentences in self.retrieved.values()])
+        ids = np.empty(shape, np.int64)
+        cosines = np.empty(shape, np.float32)
+        if retrieved:
+            ids = np.stack([sentences.ids for sentences in retrieved])
+            cosines = np.stack([sentences.cosines for sentences in retrieved])
         sentence_ids, positions = np.unique(ids, return_inverse=True)
-        sentence_labels = [self.labels[sentence] for sentence in sentence_ids.tolist()]
-        smallest = np.min_scalar_type(max(len(sentence_ids) - 1, 0))
+        labels = [self.labels[sentence] for sentence in sentence_ids.tolist()]
+        sentence_labels = np.array(labels, np.int64)
+        max_position = max(len(sentence_ids) - 1, 0)
+        smallest = np.min_scalar_type(max_position)
+        positions = positions.reshape(ids.shape).astype(smallest)
         sink = io.BytesIO()
         np.savez_compressed(
             sink,
-            meta=_as_bytes({"split": self.split, "names": names}),
+            meta=_as_bytes(meta),
             query_ids=self.query_ids,
             query_labels=self.query_labels,
             shown=np.array(self.shown, np.int64),
             sentence_ids=sentence_ids,
-            sentence_labels=np.array(sentence_labels, np.int64),
-            positions=positions.reshape(ids.shape).astype(smallest),
+            sentence_labels=sentence_labels,
+            positions=positions,
             cosines=_packed(cosines),
             texts=_as_bytes(dict(self.texts)),
         )
