@@ -125,8 +125,9 @@ def to_latex(layout: Layout) -> str:
     text = text.replace("\\begin{table}\n", "\\begin{table}\n\\centering\n")
     lines = text.splitlines()
     first_row = lines.index(r"\midrule") + 1
-    for row in range(len(layout.groups) - 1, 0, -1):
-        if layout.groups[row] != layout.groups[row - 1]:
+    groups = layout.groups
+    for row in range(len(groups) - 1, 0, -1):
+        if groups[row] != groups[row - 1]:
             lines.insert(first_row + row, r"\midrule")
     return "\n".join([r"% \usepackage{booktabs}", *lines, ""])
 
@@ -143,7 +144,8 @@ def to_csv(layout: Layout) -> str:
     for column in layout.columns:
         keys.append(column.key)
         if column.digits is None:
-            cells.append(["" if text == ABSENT else text for text in column.cells])
+            texts = ["" if text == ABSENT else text for text in column.cells]
+            cells.append(texts)
             continue
         cells.append(_format_precisely(column.cells))
         if column.spreads is not None:

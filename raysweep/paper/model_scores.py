@@ -117,9 +117,11 @@ def mean_scores(repeats: Sequence[Scores]) -> Scores:
     if len(repeats) == 1:
         return repeats[0]
     counts = {scores.counts for scores in repeats}
+    polarity = statistics.fmean(scores.polarity for scores in repeats)
+    similarity = statistics.fmean(scores.similarity for scores in repeats)
     return Scores(
-        polarity=statistics.fmean(scores.polarity for scores in repeats),
-        similarity=statistics.fmean(scores.similarity for scores in repeats),
+        polarity=polarity,
+        similarity=similarity,
         polarity_std=_mean_deviation(scores.polarity_std for scores in repeats),
         similarity_std=_mean_deviation(scores.similarity_std for scores in repeats),
         counts=counts.pop() if len(counts) == 1 else None,

@@ -184,30 +184,30 @@ def choose_split(
     Raises:
         NoLayoutError: If no point has scores on that split.
     """
-    num_points = len(points.drop_duplicates(["model", "position", "rung"]))
+    distinct_points = points.drop_duplicates(["model", "position", "rung"])
+    num_points = len(distinct_points)
     num_scored_on = Counter(points["split"])
     split = wanted
     if split is None:
-        split = "test" if num_scored_on["test"] == num_points else "dev"
+        has_test = num_scored_on["test"] == num_points
+        split = "test" if has_test else "dev"
     num_scored = num_scored_on[split]
     if not num_scored:
         reasons = [f"; {model.why_no_test} in {model.origin}" for model in models if model.why_no_test]
-        raise NoLayoutError(f"no point has scores on {split}{''.join(reasons)}")
-    parts = [_describe_split(models, split)]
+        why = "".join(reasons)
+        raise NoLayoutError(f"no point has scores on {split}{why}")
+    names_split = [model.names_split for model in models]
+    split_texts = []
+    if any(names_split):
+        split_texts.append(f"on {split}")
+    if not all(names_split):
+        split_texts.append("as recorded")
+    parts = [" or ".join(split_texts)]
     if num_scored < num_points:
         parts.append(f"which {num_scored} of {num_points} points have")
     parts += _describe_retrieval(models)
-    return split, f"Scores {', '.join(parts)}."
-
-
-def _describe_split(models: Sequence[ModelScores], split: ScoredSplit) -> str:
-    """Return the split in words, for files that name it and files that do not."""
-    texts = []
-    if any(model.names_split for model in models):
-        texts.append(f"on {split}")
-    if not all(model.names_split for model in models):
-        texts.append("as recorded")
-    return " or ".join(texts)
+    described = ", ".join(parts)
+    return split, f"Scores {described}."
 
 
 def _describe_retrieval(models: Sequence[ModelScores]) -> list[str]:
@@ -220,7 +220,10 @@ def _describe_retrieval(models: Sequence[ModelScores]) -> list[str]:
     if len(names) == 1:
         return [retrieval for retrieval in names if retrieval]
     unknown = names.pop("", [])
-    parts = [f"{retrieval} for {', '.join(members)}" for retrieval, members in names.items()]
+    parts = []
+    for retrieval, members in names.items():
+        listed = ", ".join(members)
+        parts.append(f"{retrieval} for {listed}")
     if unknown:
         parts.append(f"which is not recorded for {', '.join(unknown)}")
     return parts

@@ -63,6 +63,11 @@ def read_run(run: Folder) -> ModelScores:
     configurations = make_configurations(points)
     if not configurations:
         raise InputError(f"{run.location}: no rung is finished, so there is nothing to show")
+    settings = read_settings(run, results)
+    mining = settings.get("examples")
+    measured = (info.dataset, info.model, info.reference, info.k, info.rank_weights)
+    prompts = (info.prompt, info.reference_prompt)
+    sizes = (sorted(info.num_queries.items()), sorted(info.num_pool.items()), info.label_names)
     return ModelScores(
         model=last_part(info.model),
         origin=last_part(run.location),
@@ -72,7 +77,7 @@ def read_run(run: Folder) -> ModelScores:
         dataset=info.dataset,
         reference=last_part(info.reference),
         retrieval=f"k = {info.k}, {info.rank_weights} rank weights",
-        setting=_setting(run, results),
+        setting=repr((*measured, *prompts, *sizes, mining)),
         why_no_test=summary.front.why_partial("test"),
     )
 
@@ -112,16 +117,6 @@ def _point_scores(point: Point, info: RunInfo) -> Scores:
     return Scores(point.polarity, point.similarity, *deviations, counts)
 
 
-def _setting(run: Folder, results: Results) -> str:
-    """Return everything that scores depend on, besides the configuration and randomness."""
-    info = results.info
-    mining = read_settings(run, results).get("examples")
-    measured = (info.dataset, info.model, info.reference, info.k, info.rank_weights)
-    prompts = (info.prompt, info.reference_prompt)
-    sizes = (sorted(info.num_queries.items()), sorted(info.num_pool.items()), info.label_names)
-    return repr((*measured, *prompts, *sizes, mining))
-
-
 def is_by_k(frame: "pd.DataFrame") -> bool:
     """Return whether the frame holds scores by k read from CSV, rather than a recording."""
     return "k" in frame and "loss" not in frame and not any(budget in frame for budget in BUDGETS)
@@ -140,9 +135,11 @@ def read_by_k(frame: "pd.DataFrame", path: Path) -> "pd.DataFrame":
             rows[name] = number_column(frame, name)
         for name in (*DEVIATIONS, "accuracy"):
             rows[name] = _optional_numbers(frame, name)
-        is_outside = ~rows["k"].between(1, MAX_K)
-        is_fraction = rows["k"] % 1 != 0
-        reject_cells(frame["k"], is_outside | is_fraction, f"whole numbers from 1 to {MAX_K:,}")
+        ks = rows["k"]
+        is_outside = ~ks.between(1, MAX_K)
+        is_fraction = ks % 1 != 0
+        allowed = f"whole numbers from 1 to {MAX_K:,}"
+        reject_cells(frame["k"], is_outside | is_fraction, allowed)
         if frame.empty:
             raise InputError("no rows")
     except InputError as error:
@@ -165,11 +162,13 @@ def read_rows(frame: "pd.DataFrame", path: Path) -> list[ModelScores]:
 def _read_rows(frame: "pd.DataFrame", path: Path) -> Iterator[ModelScores]:
     check_columns(frame, ("polarity", "similarity"))
     names_split = "split" in frame
-    budget = next((column for column in BUDGETS if column in frame), None)
+    budgets_in_file = [column for column in BUDGETS if column in frame]
+    budget = budgets_in_file[0] if budgets_in_file else None
     frame = _read_texts(frame)
     is_scored_split = frame["split"].isin(["dev", "test"])
     is_known_kind = frame["kind"].isin(["plain", *_NO_TRIAL])
-    frame = frame[is_scored_split & is_known_kind]
+    is_scored = is_scored_split & is_known_kind
+    frame = frame[is_scored]
     is_plain = frame["kind"] == "plain"
     if not is_plain.any():
         raise InputError("no row has kind 'plain' and split 'dev' or 'test'")
@@ -179,19 +178,23 @@ def _read_rows(frame: "pd.DataFrame", path: Path) -> Iterator[ModelScores]:
         points = points.assign(rung=1.0)
     else:
         budgets = number_column(points, budget)
-        reject_cells(points[budget], (budgets % 1 != 0) | (budgets < 1), "whole numbers above 0")
+        is_invalid = (budgets % 1 != 0) | (budgets < 1)
+        reject_cells(points[budget], is_invalid, "whole numbers above 0")
         points = points.assign(rung=budgets)
+    is_ordinal = budget == "examples_seen"
     for (model, dataset), rows in points.groupby(["model", "dataset"], sort=False):
         # Baselines without model or dataset apply to all of them.
         is_of_model = baselines["model"].isin([model, ""])
         is_of_dataset = baselines["dataset"].isin([dataset, ""])
-        model_points = _row_points(rows, is_ordinal=budget == "examples_seen")
+        model_baselines = baselines[is_of_model & is_of_dataset]
+        model_points = _row_points(rows, is_ordinal=is_ordinal)
+        configurations = make_configurations(model_points)
         yield ModelScores(
             model=last_part(model) or path.stem,
             origin=path.stem,
             place=str(path),
-            configurations=make_configurations(model_points),
-            baselines=_row_baselines(baselines[is_of_model & is_of_dataset]),
+            configurations=configurations,
+            baselines=_row_baselines(model_baselines),
             dataset=dataset,
             names_split=names_split,
         )
@@ -217,19 +220,24 @@ def _read_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
     for column in (*DEVIATIONS, *COUNTS, "value"):
         frame[column] = _optional_numbers(frame, column)
     for column in ("polarity", *DEVIATIONS):
-        reject_cells(frame[column], frame[column] < 0, "numbers from 0")
+        scores = frame[column]
+        is_negative = scores < 0
+        reject_cells(scores, is_negative, "numbers from 0")
     for column in COUNTS:
         counts = frame[column]
-        reject_cells(counts, (counts % 1 > 0) | (counts < 1), "whole numbers above 0")
+        is_invalid = (counts % 1 > 0) | (counts < 1)
+        reject_cells(counts, is_invalid, "whole numbers above 0")
     polarity, similarity = frame["polarity"], frame["similarity"]
     is_percent = polarity.abs() > 1.5
     is_similarity_percent = similarity.abs() > 1.5
-    if is_percent.any() != is_similarity_percent.any():
+    has_percents = is_percent.any()
+    if has_percents != is_similarity_percent.any():
+        max_polarity, max_similarity = polarity.max(), similarity.max()
         raise InputError(
-            f"polarity is at most {polarity.max():g} and similarity at most {similarity.max():g}; "
+            f"polarity is at most {max_polarity:g} and similarity at most {max_similarity:g}; "
             "allowed: both in [0, 1], or both x100"
         )
-    if is_percent.any():
+    if has_percents:
         reject_cells(polarity, ~is_percent, "scores x100, as in other rows")
         for column in ("polarity", "similarity", *DEVIATIONS):
             frame[column] = frame[column] / 100

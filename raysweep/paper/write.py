@@ -68,8 +68,10 @@ def write_layouts(
     if scores_by_k:
         possible.append(layouts.by_k(pd.concat(scores_by_k)))
     names = [layout.name for layout in possible]
-    _check_sources(sources, to, [*names, *left_out])
-    return Written(_write(to, possible, removed), left_out)
+    changed = [*names, *left_out]
+    _check_sources(sources, to, changed)
+    files = _write(to, possible, removed)
+    return Written(files, left_out)
 
 
 def _check_sources(sources: Iterable[Folder | Path], to: Path, names: Iterable[str]) -> None:
