@@ -58,7 +58,8 @@ class CountedFront:
     def why_unknown(self) -> str:
         """The reason why per-query scores are missing for some points; empty if all points have them."""
         split, summary = self.split, self.summary
-        damage = summary.damage.get(missing_intervals(split))
+        missing_result = missing_intervals(split)
+        damage = summary.damage.get(missing_result)
         if damage is not None:
             return damage
         stored = summary.scores.get(split)

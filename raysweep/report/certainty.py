@@ -78,7 +78,11 @@ def certainty_of(
         added = optimism(scores_of_trials, seed)
         runs = StoredRuns(results, dev)
         noise = SeedNoise(runs.replicated())
-        replicated = _repeated_intervals(runs, noise, front, dev)
+        repeated = runs.repeated(front.names_on("dev"))
+        reference = _scores_of_reference(dev)
+        by_configuration = intervals(list(repeated.values()), reference, noise)
+        for name, points in zip(repeated, by_configuration, strict=True):
+            replicated[name] = points[0]
         trained = _trained(runs, noise, front, known, added)
     fronts = {}
     for split, stored in known.items():
@@ -92,13 +96,6 @@ def certainty_of(
         drops=_drops(known, front, added),
         replicated=replicated,
     )
-
-
-def _repeated_intervals(runs: StoredRuns, noise: SeedNoise, front: Front, dev: QueryScores) -> Means:
-    """Return the intervals on dev of members' configurations that ran more than once."""
-    repeated = runs.repeated(front.names_on("dev"))
-    by_configuration = intervals(list(repeated.values()), _scores_of_reference(dev), noise)
-    return {name: points[0] for name, points in zip(repeated, by_configuration, strict=True)}
 
 
 def _trained(

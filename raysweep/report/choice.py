@@ -78,7 +78,8 @@ class Condition:
         if _NUMBER.fullmatch(self.text) is None:
             return False
         number = float(self.text)
-        return number == float(short(value)) or math.isclose(number, value)  # as rounded in tables, or exact
+        rounded_value = float(short(value))  # as in tables
+        return number == rounded_value or math.isclose(number, value)
 
 
 def read_conditions(

@@ -19,12 +19,16 @@ def probe_sentences(summary: Summary) -> list[str]:
         dominated = "no front member dominates it"
         if member is not None:
             name = f"{kind_name(member)} of trial {member.trial} at step {member.step}"
-            dominated = f"{name} dominates it with {show_pair(member)}"
+            member_scores = show_pair(member)
+            dominated = f"{name} dominates it with {member_scores}"
+        best_name = kind_name(best)
+        best_scores = show_pair(best)
         front_area = show_area(summary.areas[split].front)
+        probe_area = show_area(probes.area)
         sentences.append(
             f"On {split}, the front dominates {probes.num_dominated} of the {probes.num_points} points of the probe, and "
-            f"its hypervolume is {front_area}, compared with {show_area(probes.area)} for the probe. "
-            f"Its best point by the objective on dev is {kind_name(best)} with {show_pair(best)}; {dominated}."
+            f"its hypervolume is {front_area}, compared with {probe_area} for the probe. "
+            f"Its best point by the objective on dev is {best_name} with {best_scores}; {dominated}."
         )
     return sentences
 

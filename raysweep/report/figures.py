@@ -60,15 +60,18 @@ def front_figure(summary: Summary) -> bytes:
 
     splits = summary.complete_splits
     titles = [TITLES[split] for split in splits]
-    if "test" in splits and "test" in summary.uncertainty:
+    has_test_intervals = "test" in splits and "test" in summary.uncertainty
+    if has_test_intervals:
         level = summary.uncertainty["test"].level
         titles[-1] += f", with {level:.0%} intervals"
     with matplotlib.rc_context(STYLE):
         width = 9.6 if len(splits) > 1 else 7.6
         figure, axes = _panels(titles, width, 5.4)
-        for axis, split in zip(axes, splits, strict=True):
+        panels = list(zip(axes, splits, strict=True))
+        for axis, split in panels:
             _draw_limits(axis, summary, split)
-            x, y = _xy(summary.labeled_front.on(split))
+            labeled = summary.labeled_front.on(split)
+            x, y = _xy(labeled)
             axis.plot(x, y, zorder=2.3, **LABELED)
             _draw_baselines(axis, summary, split)
         dev_axis = axes[0]
@@ -76,7 +79,7 @@ def front_figure(summary: Summary) -> bytes:
             colors = _loss_colors(summary)
             _draw_all_points(dev_axis, summary, colors)
             _draw_trajectories(dev_axis, summary, colors)
-            for axis, split in zip(axes, splits, strict=True):
+            for axis, split in panels:
                 _draw_front(axis, summary, split, colors)
         else:
             _label_as_empty(dev_axis)
@@ -256,15 +259,19 @@ def _add_front_legend(figure: "Figure", summary: Summary) -> None:
         _label_front(axis, summary)
     if summary.references:
         _label_marker(axis, "reference encoder R", size=50, **REFERENCE)
-    if summary.results.info.constraints:
+    constraints = summary.results.info.constraints
+    if constraints:
         axis.plot([], [], label="constraints", **CONSTRAINT)
-    if any(summary.oracles.values()):
+    has_oracle = any(summary.oracles.values())
+    if has_oracle:
         axis.plot([], [], label="oracle front (limit)", **ORACLE)
     if summary.labeled:
         axis.plot([], [], label="with known pool labels", **LABELED)
     kinds = [baseline.kind for baseline in summary.baselines]
     for kind in dict.fromkeys(kinds):
-        _label_marker(axis, BASELINE_NAMES[kind], size=BASELINE_SIZES[kind], **BASELINE_STYLES[kind])
+        size = BASELINE_SIZES[kind]
+        style = BASELINE_STYLES[kind]
+        _label_marker(axis, BASELINE_NAMES[kind], size=size, **style)
     add_legend(figure)
 
 
@@ -312,8 +319,10 @@ def _draw_curves(axis: "Axes", trials: Sequence[TrialSummary], colors: Colors) -
     curves_by_loss = defaultdict(list)
     for trial in trials:
         loss = _loss_of(trial)
-        curves_by_loss[loss].append(_curve(trial))
-    for loss, curves in sorted(curves_by_loss.items()):
+        curve = _curve(trial)
+        curves_by_loss[loss].append(curve)
+    for loss in sorted(curves_by_loss):
+        curves = curves_by_loss[loss]
         color = colors[loss]
         axis.plot([], [], color=color, label=loss)
         lines = LineCollection(curves, colors=color, linewidths=0.9, alpha=alpha)

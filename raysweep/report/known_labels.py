@@ -37,7 +37,8 @@ def known_labels_sentences(summary: Summary) -> list[str]:
 def known_labels_lines(summary: Summary) -> Iterator[str]:
     """Yield this front's hypervolume on each split on which its points are scored, with its share of the oracle's."""
     for split, area in summary.labeled_areas.items():
-        text = f"with known pool labels, hypervolume on {split}: {show_area(area.front)}"
+        hypervolume = show_area(area.front)
+        text = f"with known pool labels, hypervolume on {split}: {hypervolume}"
         if area.share is not None:
             text += f", {show_share(area.share)} of the oracle's"
         yield text

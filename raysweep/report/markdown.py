@@ -12,33 +12,28 @@ from raysweep.report.trust import trust_sentences
 def markdown(summary: Summary) -> str:
     """Return the content of ``front.md``: notes, the front, its hypervolume, and the settings."""
     info = summary.results.info
-    lines = [
-        f"# {escape_markdown(info.name)}",
-        "",
-        escape_markdown(objective_text(info)),
-        "",
-    ]
+    title = escape_markdown(info.name)
+    objective = escape_markdown(objective_text(info))
+    lines = [f"# {title}", "", objective, ""]
     for note in notes(summary):
         lines.append(f"> {escape_markdown(note)}\n>")
     lines += _section("Front", front_table(summary), SCORES_TEXT)
-    lines += _section("Certainty", certainty_table(summary), CERTAINTY_TEXT, *trust_sentences(summary))
+    certainty = certainty_table(summary)
+    sentences = trust_sentences(summary)
+    lines += _section("Certainty", certainty, CERTAINTY_TEXT, *sentences)
     sections = evaluation_sections(summary) + cost_sections(summary)
     for section in sections:
         lines += _section(section.title, section.table, *section.paragraphs)
     lines += _section("Settings", settings_table(summary))
     lines += _section("Trials", trial_table(summary))
-    lines += _failures(summary)
+    failed = [trial for trial in summary.results.trials if trial.traceback]
+    if failed:
+        lines += ["", "## Failures"]
+    for trial in failed:
+        reason = escape_markdown(trial.reason)
+        code = [f"    {line}" for line in trial.traceback.splitlines()]
+        lines += ["", f"Trial {trial.trial}: {reason}", "", *code]
     return "\n".join(lines) + "\n"
-
-
-def _failures(summary: Summary) -> list[str]:
-    """Return the tracebacks of failed trials, indented as Markdown code blocks."""
-    lines = []
-    for trial in summary.results.trials:
-        if trial.traceback:
-            indented = [f"    {line}" for line in trial.traceback.splitlines()]
-            lines += ["", f"Trial {trial.trial}: {escape_markdown(trial.reason)}", "", *indented]
-    return ["", "## Failures", *lines] if lines else []
 
 
 def _section(title: str, table: TextTable, *paragraphs: str) -> list[str]:

@@ -72,16 +72,14 @@ def _on_test_scores(summary: Summary) -> Iterator[str]:
     elif "test" not in summary.splits:
         yield "The test split was not scored. All scores are on dev, where the front was chosen."
     elif why := summary.front.why_partial("test"):
-        yield _partial_note(summary.results, why)
-
-
-def _partial_note(results: Results, why: str) -> str:
-    text = f"{why[0].upper()}{why[1:]}, so the front has no hypervolume, floor or comparison on test"
-    if results.status == "running" and results.has_driver is not False:
-        return f"{text} yet."
-    if results.status in ("completed", "budget", "plateau"):
-        return f"{text}. The weights of the other members are not stored, or scoring them failed."
-    return f"{text}. raysweep run --resume RUN scores the missing members whose weights are stored."
+        results = summary.results
+        text = f"{why[0].upper()}{why[1:]}, so the front has no hypervolume, floor or comparison on test"
+        if results.status == "running" and results.has_driver is not False:
+            yield f"{text} yet."
+        elif results.status in ("completed", "budget", "plateau"):
+            yield f"{text}. The weights of the other members are not stored, or scoring them failed."
+        else:
+            yield f"{text}. raysweep run --resume RUN scores the missing members whose weights are stored."
 
 
 def _on_missing_results(summary: Summary) -> Iterator[str]:

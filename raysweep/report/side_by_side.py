@@ -106,33 +106,43 @@ def compare_runs(sides: Sequence[Side]) -> SideBySide:
     Raises:
         InputError: If there are fewer than two runs, if no run has a front, or if the runs are not comparable.
     """
-    if len(sides) < 2:
-        raise InputError(f"compare: the number of runs is {len(sides)}; allowed: at least 2")
+    num_runs = len(sides)
+    if num_runs < 2:
+        raise InputError(f"compare: the number of runs is {num_runs}; allowed: at least 2")
     _check_same_task(sides)
-    _check_any_front(sides)
-    splits, notes = _comparable_splits(sides)
+    has_front = any(side.front.members for side in sides)
+    if not has_front:
+        folders = ", ".join(side.summary.results.folder for side in sides)
+        raise InputError(f"{folders}: there are no fronts to compare, because no trial finished a rung")
+    splits, notes_on_splits = _comparable_splits(sides)
     reference_points = _reference_points(sides, splits)
     has_same_constraints = _have_same_constraints(sides)
     fronts = {}
     areas = {}
     for split, start in reference_points.items():
-        fronts[split] = [_counted_front(side, split, start, feasible_only=has_same_constraints) for side in sides]
-        areas[split] = tuple(front.area for front in fronts[split])
+        fronts_on_split = [_counted_front(side, split, start, feasible_only=has_same_constraints) for side in sides]
+        fronts[split] = fronts_on_split
+        areas[split] = tuple(front.area for front in fronts_on_split)
     best_names = tuple(side.best.name if side.best else None for side in sides)
     best_points = SettingDifference("best point", best_names)
     settings = [side.settings for side in sides]
     versions = [{"version": side.summary.results.info.version} for side in sides]
     best_configs = [side.best_config for side in sides]
+    differing_configs = _differing(best_configs)
+    differing_settings = [*_differing(settings), *_differing(versions)]
+    differences = _differences(fronts.values())
+    dominations = tuple(_dominations(sides, splits))
+    notes = [*_notes(sides, splits), *notes_on_splits]
     return SideBySide(
         sides=tuple(sides),
         splits=splits,
         reference_points=reference_points,
         areas=areas,
-        differences=_differences(fronts.values()),
-        dominations=tuple(_dominations(sides, splits)),
-        settings=(*_differing(settings), *_differing(versions)),
-        best_configs=(best_points, *_differing(best_configs)),
-        notes=(*_notes(sides, splits), *notes),
+        differences=differences,
+        dominations=dominations,
+        settings=tuple(differing_settings),
+        best_configs=(best_points, *differing_configs),
+        notes=tuple(notes),
     )
 
 
@@ -158,13 +168,6 @@ def _check_same_task(sides: Sequence[Side]) -> None:
                     f"{side.label}: {name} is {value}; allowed: {allowed}, as in {first.label}, because scores are only "
                     "comparable with the same dataset, reference encoder, k and rank weights"
                 )
-
-
-def _check_any_front(sides: Sequence[Side]) -> None:
-    """Raise ``InputError`` if no run has a front."""
-    if not any(side.front.members for side in sides):
-        folders = ", ".join(side.summary.results.folder for side in sides)
-        raise InputError(f"{folders}: there are no fronts to compare, because no trial finished a rung")
 
 
 def _comparable_splits(sides: Sequence[Side]) -> tuple[tuple[ScoredSplit, ...], list[str]]:

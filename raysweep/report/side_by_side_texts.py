@@ -8,7 +8,6 @@ from raysweep.output import ABSENT, TextTable, escape_markdown, markdown_lines
 from raysweep.report.side_by_side import SettingDifference, SideBySide
 from raysweep.report.tables import short, show, show_area
 from raysweep.report.texts import CORRECTED
-from raysweep.results.types import Point
 from raysweep.uncertainty.interval import LEVEL
 
 FIGURE = "compare.png"
@@ -41,7 +40,9 @@ def difference_table(comparison: SideBySide) -> TextTable:
         interval = difference.interval
         bounds = noise = ABSENT
         if interval is not None:
-            bounds = f"{show_area(interval.low)} to {show_area(interval.high)}"
+            low = show_area(interval.low)
+            high = show_area(interval.high)
+            bounds = f"{low} to {high}"
             noise = difference.noise
         labels = f"{difference.label} - {difference.other}"
         estimate = show_area(difference.estimate)
@@ -51,7 +52,8 @@ def difference_table(comparison: SideBySide) -> TextTable:
     if len(comparison.differences) > 1:
         heading = f"simultaneous {heading}"
     columns = ("split", "hypervolumes", "difference", heading, "over")
-    return TextTable(columns, tuple(rows), frozenset({"split", "hypervolumes", "over"}))
+    text_columns = frozenset({"split", "hypervolumes", "over"})
+    return TextTable(columns, tuple(rows), text_columns)
 
 
 def domination_table(comparison: SideBySide) -> TextTable:
@@ -98,21 +100,17 @@ def notes(comparison: SideBySide) -> Iterator[str]:
     for reason in sorted(reasons):
         yield f"A difference of hypervolumes has no interval: {reason}."
     if any(difference.interval for difference in comparison.differences):
-        yield _explain_intervals(comparison)
-
-
-def _explain_intervals(comparison: SideBySide) -> str:
-    text = "Intervals come from a paired bootstrap over queries"
-    if any(difference.has_seeds for difference in comparison.differences):
-        text += (
-            "; those over seeds too are for the mean scores of the fronts' configurations, with the noise of training seeds "
-            "pooled over the configurations that ran more than once"
-        )
-    else:
-        text += " and do not include training seeds"
-    if len(comparison.differences) > 1:
-        text += f"; together they hold with {LEVEL:.0%} (Bonferroni)"
-    return f"{text}."
+        text = "Intervals come from a paired bootstrap over queries"
+        if any(difference.has_seeds for difference in comparison.differences):
+            text += (
+                "; those over seeds too are for the mean scores of the fronts' configurations, with the noise of training "
+                "seeds pooled over the configurations that ran more than once"
+            )
+        else:
+            text += " and do not include training seeds"
+        if len(comparison.differences) > 1:
+            text += f"; together they hold with {LEVEL:.0%} (Bonferroni)"
+        yield f"{text}."
 
 
 def markdown(comparison: SideBySide) -> str:
@@ -163,7 +161,15 @@ def _run_as_json(comparison: SideBySide, number: int) -> dict[str, Any]:
     areas = {split: areas[number] if side.front.members else None for split, areas in comparison.areas.items()}
     fronts = {}
     for split in comparison.splits:
-        fronts[split] = [_point_as_json(point) for point in side.front.on(split)]
+        fronts[split] = [
+            {
+                "point": point.name,
+                "polarity": point.polarity,
+                "similarity": point.similarity,
+                "retention": point.retention,
+            }
+            for point in side.front.on(split)
+        ]
     return {
         "label": side.label,
         "run": results.folder,
@@ -171,13 +177,4 @@ def _run_as_json(comparison: SideBySide, number: int) -> dict[str, Any]:
         "num_trials": len(results.trials),
         "hypervolume": areas,
         "front": fronts,
-    }
-
-
-def _point_as_json(point: Point) -> dict[str, Any]:
-    return {
-        "point": point.name,
-        "polarity": point.polarity,
-        "similarity": point.similarity,
-        "retention": point.retention,
     }

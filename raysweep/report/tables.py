@@ -413,11 +413,13 @@ def settings_table(summary: Summary) -> TextTable:
 
 def _common_parameters(results: Results) -> str:
     """Return the parameters that have the same value in all trials."""
-    if not results.trials:
+    trials = results.trials
+    if not trials:
         return ABSENT
-    varied = varied_parameters(results.trials, results.info.searched)
+    varied = varied_parameters(trials, results.info.searched)
+    config = trials[0].config
     terms = []
-    for name, value in results.trials[0].config.items():
+    for name, value in config.items():
         if name not in varied and value is not None:
             terms.append(f"{name} {short(value)}")
     return ", ".join(terms) or ABSENT

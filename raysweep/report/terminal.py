@@ -87,12 +87,14 @@ def _caption_lines(summary: Summary, num_shown: int, omitted_guards: Sequence[st
     if num_shown < num_members:
         yield f"{num_shown} of {num_members} members; raysweep show lists all of them"
     if omitted_guards:
-        yield f"scores of {', '.join(omitted_guards)} are in the report, or in a wider terminal"
+        guards = ", ".join(omitted_guards)
+        yield f"scores of {guards} are in the report, or in a wider terminal"
     configurations = described(results)
     trials = {member.dev.trial or 0 for member in summary.members}
     for trial in sorted(trials):
         yield f"trial {trial}: {configurations[trial]}"
-    if limits := limits_text(results):
+    limits = limits_text(results)
+    if limits:
         yield f"constraints: {limits}"
     for split, reference in summary.references.items():
         yield f"R on {split}: {show_pair(reference)}"
@@ -157,18 +159,25 @@ def _choice_table(
 
 
 def choice_lines(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> Iterator[str]:
-    """Yield the configuration of each trial, a description of the scores, and the export commands."""
+    """Yield the configuration of each trial, a description of the scores and the missing ones, and the export commands."""
     varied = varied_parameters(summary.results.trials)
     configs = {candidate.dev.trial: candidate.config for candidate in chosen}
     for trial, config in configs.items():
-        yield f"trial {trial}: {describe(config, varied)}"
+        configuration = describe(config, varied)
+        yield f"trial {trial}: {configuration}"
     yield _explain_scores(summary, chosen, splits)
     yield from _missing_intervals(summary, chosen, splits)
-    yield from _missing_guards(summary)
+    num_members = len(summary.members)
+    for guard in summary.results.info.guards:  # which are measured after the search
+        num_missing = sum(guard not in member.guards for member in summary.members)
+        if num_missing:
+            yield f"{num_missing} of the {num_members} front members are not scored under {guard} yet."
     names = [candidate.dev.name for candidate in chosen if candidate.member]
     has_few = len(names) <= MAX_COMMANDS
-    for name in names if has_few else ["POINT"]:
-        yield f"export: {export_command(summary, name)}"
+    shown_names = names if has_few else ["POINT"]
+    for name in shown_names:
+        command = export_command(summary, name)
+        yield f"export: {command}"
     if len(names) < len(chosen):
         yield "Only points on the front can be exported, because only their weights are stored."
 
@@ -193,12 +202,3 @@ def _missing_intervals(summary: Summary, chosen: Sequence[Candidate], splits: Se
         if unknown:
             owners = "" if len(unknown) == len(points) else f" of {len(unknown)} points"
             yield f"Intervals{owners} on {split} are missing: {why_no_intervals_of(summary, unknown[0])}."
-
-
-def _missing_guards(summary: Summary) -> Iterator[str]:
-    """Yield a line per guard under which some members are not scored yet; guards are measured after the search."""
-    num_members = len(summary.members)
-    for guard in summary.results.info.guards:
-        num_missing = sum(guard not in member.guards for member in summary.members)
-        if num_missing:
-            yield f"{num_missing} of the {num_members} front members are not scored under {guard} yet."

@@ -97,9 +97,17 @@ def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> di
         if not summary.account.priced:
             row["money"] = None
         trials.append(row)
+    members = []
+    names = ("trial", "step", "kind", "value", "split", "polarity", "similarity", "retention")
+    for split in SPLITS:
+        for member in summary.members:
+            point = member.on(split)
+            if point is not None:
+                row = _point_row(point)
+                members.append({name: row[name] for name in names})
     material = Material(summary, front_png, progress_png, origin, importances(summary), readings)
     return {
-        "front.json": _json(_front_rows(summary)),
+        "front.json": _json(members),
         "points.json": _json(points),
         "labeled.json": _json([_point_row(point) for point in results.labeled]),
         "costs.json": _json(_cost_rows(summary.account)),
@@ -111,18 +119,6 @@ def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> di
         "progress.png": progress_png,
         "report.html": render(material),
     }
-
-
-def _front_rows(summary: Summary) -> list[Row]:
-    names = ("trial", "step", "kind", "value", "split", "polarity", "similarity", "retention")
-    rows = []
-    for split in SPLITS:
-        for member in summary.members:
-            point = member.on(split)
-            if point is not None:
-                row = _point_row(point)
-                rows.append({name: row[name] for name in names})
-    return rows
 
 
 def _cost_rows(account: Account) -> list[Row]:

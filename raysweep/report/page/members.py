@@ -13,7 +13,6 @@ from raysweep.report.summary import Summary
 from raysweep.report.tables import front_table, show
 from raysweep.report.texts import SYMBOLS
 from raysweep.results.query_scores import name_of_point
-from raysweep.results.types import GuardScore
 from raysweep.uncertainty.front import FrontUncertainty
 from raysweep.uncertainty.interval import Interval
 
@@ -38,7 +37,16 @@ def member_values(member: Member, index: int, summary: Summary) -> Json:
     point = member.dev
     folder = re.sub("[:/=]", "-", f"{summary.results.info.name}-{point.name}")
     command = export_command(summary, point.name, folder)
-    guards = [member.guards[name] for name in sorted(member.guards)]
+    guards = []
+    for name, measured in sorted(member.guards.items()):
+        guard = {
+            "name": escape_controls(name),
+            "metric": escape_controls(measured.metric),
+            "score": scaled(measured.score),
+            "minimum": scaled(measured.at_least),  # None if the sweep sets no limit
+            "isMet": measured.is_met,
+        }
+        guards.append(guard)
     intervals = {}
     for split in summary.splits:
         intervals[split] = _intervals(member, summary.uncertainty.get(split))
@@ -50,7 +58,7 @@ def member_values(member: Member, index: int, summary: Summary) -> Json:
         "width": point.width,
         "test": None if member.test is None else scores_of(member.test),
         "misses": list(_missed_limits(member, summary)),
-        "guards": [_guard_values(measured) for measured in guards],
+        "guards": guards,
         "command": escape_controls(command),
         "intervals": intervals,
     }
@@ -79,17 +87,6 @@ def _missed(name: str, score: float, minimum: float) -> str:
     if limit_text == score_text:
         limit_text, score_text = f"{100 * minimum:.6g}", f"{100 * score:.6g}"
     return f"{name} ≥ {limit_text} ({score_text})"
-
-
-def _guard_values(measured: GuardScore) -> Json:
-    """Return a member's score under a guard, and the guard's limit, which is None if the sweep sets none."""
-    return {
-        "name": escape_controls(measured.guard),
-        "metric": escape_controls(measured.metric),
-        "score": scaled(measured.score),
-        "minimum": scaled(measured.at_least),
-        "isMet": measured.is_met,
-    }
 
 
 def _intervals(member: Member, front: FrontUncertainty | None) -> Json:

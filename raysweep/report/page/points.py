@@ -73,14 +73,16 @@ class ShownPoints:
         kind_indices = {}
         for index, key in enumerate(keys):
             point = point_by_key[key]
-            kinds.append({"kind": point.kind, "name": kind_name(point)})
+            kind = {"kind": point.kind, "name": kind_name(point)}
+            kinds.append(kind)
             kind_indices[key] = index
+        kinds_of_points = [kind_indices[point.key] for point in points]
         return {
             "stored": self.num_stored,
             "kinds": kinds,
             "trial": [point.trial for point in points],
             "step": [point.step for point in points],
-            "kind": [kind_indices[point.key] for point in points],
+            "kind": kinds_of_points,
             "p": [scaled(point.polarity) for point in points],
             "s": [scaled(point.similarity) for point in points],
             "r": [scaled(point.retention) for point in points],

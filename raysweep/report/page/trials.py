@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -132,22 +132,20 @@ def trial_table(summary: Summary) -> str:
     """Return the table in its scrolling box, with a column per varied parameter; rows are those of ``summary.trials``."""
     trials = [trial_summary.trial for trial_summary in summary.trials]
     names = varied_parameters(trials)
-    columns = [*FIRST, *_parameter_columns(trials, names)]
+    columns = [*FIRST]
+    for index, name in enumerate(names):
+        values = [trial.config.get(name) for trial in trials]
+        is_text = any(isinstance(value, str | bool) for value in values)
+        columns.append(Column(f"parameter {index}", name, is_text))
     heads = []
     for column in columns:
         attributes = f'scope="col" class="{column.style}" data-key="{column.key}"'
         heads.append(f"<th {attributes}>{escape_html(column.name)}</th>")
-    rows = [_trial_row(trial_summary, names, columns) for trial_summary in summary.trials]
-    body = f"<thead><tr>{''.join(heads)}</tr></thead><tbody>{''.join(rows)}</tbody>"
-    box = scroll_box(f'<table id="trial-sheet">{body}</table>', "Table of trials", is_long=True)
+    head = "".join(heads)
+    body = "".join(_trial_row(trial_summary, names, columns) for trial_summary in summary.trials)
+    content = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    box = scroll_box(f'<table id="trial-sheet">{content}</table>', "Table of trials", is_long=True)
     return f'<div class="late">{box}</div>' if len(trials) > MANY_TRIALS else box
-
-
-def _parameter_columns(trials: Sequence[Trial], names: Iterable[str]) -> Iterator[Column]:
-    for index, name in enumerate(names):
-        values = [trial.config.get(name) for trial in trials]
-        is_text = any(isinstance(value, str | bool) for value in values)
-        yield Column(f"parameter {index}", name, is_text)
 
 
 def _trial_row(trial_summary: TrialSummary, names: Sequence[str], columns: Sequence[Column]) -> str:

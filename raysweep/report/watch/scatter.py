@@ -59,12 +59,16 @@ def scatter(layers: Sequence[Layer], width: int, height: int) -> list[str]:
     columns = Axis.of(similarities, num_columns)
     low = _format(columns.low)
     high = f"{_format(columns.high)} S"
-    gap = " " * max(1, num_columns - len(low) - len(high))
+    gap_width = max(1, num_columns - len(low) - len(high))
+    gap = " " * gap_width
     margin = " " * LABEL_WIDTH
+    heading = "P".rjust(LABEL_WIDTH)
+    lines = _lines(layers, rows, columns)
+    axis = "-" * num_columns
     return [
-        "P".rjust(LABEL_WIDTH),
-        *_lines(layers, rows, columns),
-        f"{margin} +{'-' * num_columns}",
+        heading,
+        *lines,
+        f"{margin} +{axis}",
         f"{margin}  {low}{gap}{high}",
     ]
 
