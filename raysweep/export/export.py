@@ -72,9 +72,10 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
     summary = summary_of(run)
     member = _choose(run, summary, point)
     chosen = member.dev
-    facts = _collect_facts(run, summary, member, hub_name)
-    encoders, data = facts.encoders, facts.data
+    encoders = RunEncoders.of(run)
     model, embed = _build(run, chosen, encoders)
+    facts = _collect_facts(run, summary, member, encoders, hub_name)
+    data = facts.data
     sentences = _sample_sentences(run)
     expected = _Expected(sentences, embed(sentences), _similarity(chosen))
     sources = (data.train,) if isinstance(data.train, str) else tuple(data.train)
@@ -89,10 +90,11 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
     return ". ".join([written, *model_card.guard_warnings(facts)])
 
 
-def _collect_facts(run: Folder, summary: Summary, member: Member, hub_name: str | None) -> CardFacts:
+def _collect_facts(
+    run: Folder, summary: Summary, member: Member, encoders: RunEncoders, hub_name: str | None
+) -> CardFacts:
     """Return the facts for a member's model card, from the run's files."""
     settings = read_settings(run, summary.results)
-    encoders = RunEncoders.of(run)
     try:
         data = DataConfig.model_validate(settings["data"])
         pool_seed = int(settings["evaluation"]["pool_seed"])
