@@ -1,4 +1,4 @@
-# `make demo` and `make test` create or update .venv, and `make gpu` .venv-gpu. PYTHON selects the interpreter (3.11 or 3.12).
+# `make demo` and `make test` create or update .venv, and `make gpu` .venv-gpu. PYTHON selects the interpreter (3.11 to 3.13).
 PYTHON ?= python3
 
 .PHONY: demo test unit gpu docs clean
