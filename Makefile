@@ -8,7 +8,7 @@ demo: .venv/installed
 
 test: .venv/installed
 	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -m "unit or quality" --numprocesses auto
-	.venv/bin/python -m pytest -m "not unit and not quality" --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -m "not unit and not quality" --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 unit: .venv/installed
 	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -m unit --numprocesses auto

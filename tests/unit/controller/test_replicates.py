@@ -364,9 +364,9 @@ def fronts_known_to_the_sampler(scheduler: Scheduler) -> dict[int, dict[int, tup
 @pytest.mark.parametrize("adopt", [False, True])
 @pytest.mark.ray  # takes long
 def test_sweep_killed_after_any_event_ends_the_same(tmp_path: Path, adopt: bool) -> None:
-    overrides = {**OVERRIDES, "budget__trials": "5", "replicates__trials": "4"}
+    overrides = {**OVERRIDES, "budget__trials": "4", "replicates__trials": "3"}
     whole, _ = make(tmp_path / "whole", **overrides)
-    assert len(play(whole, failing=(6,))) == 4
+    assert len(play(whole, failing=(5,))) == 3
     lines = (tmp_path / "whole" / "ledger.jsonl").read_bytes().splitlines(keepends=True)
     kinds = [json.loads(line) for line in lines]
     # After an adoption the sampler proposes something else, so there the search is to be over.
@@ -377,7 +377,7 @@ def test_sweep_killed_after_any_event_ends_the_same(tmp_path: Path, adopt: bool)
         (folder / "ledger.jsonl").write_bytes(b"".join(lines[:cut_after]))
         again, _ = assemble(*settings(tmp_path, **overrides), Ledger(folder))
         again.replay(list(read_events(folder / "ledger.jsonl")), adopt=adopt)
-        play(again, failing=(6,))
+        play(again, failing=(5,))
         assert story(folder) == story(tmp_path / "whole"), (cut_after, kinds[cut_after - 1]["event"])
         known, expected = (fronts_known_to_the_sampler(sweep.scheduler) for sweep in (again, whole))
         assert known == expected

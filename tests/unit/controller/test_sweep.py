@@ -438,7 +438,7 @@ def revivals(sweep: Sweep) -> tuple[int | None, int | None]:
 @pytest.mark.ray  # takes long
 def test_replay_restores_the_state_from_any_prefix_of_the_ledger(policy: str, num_workers: int, tmp_path: Path) -> None:
     """The ledger may end anywhere, and the sweep may have had fewer trials."""
-    overrides = {"early_stopping__policy": policy, "sampler": "random", "budget__trials": "60"}
+    overrides = {"early_stopping__policy": policy, "sampler": "random", "budget__trials": "36"}
     overrides |= {"space__examples_per_rung": "2048", "early_stopping__first_examples": "2048"}
     sweep, _ = make(tmp_path, **overrides)
     told = verdicts(sweep)
@@ -446,7 +446,7 @@ def test_replay_restores_the_state_from_any_prefix_of_the_ledger(policy: str, nu
     sweep.ledger.close()
     stored = list(read_events(tmp_path / "ledger.jsonl"))
 
-    def replayed(name: str, length: int, num_trials: str = "60") -> tuple[Sweep, list[tuple[int, str | None]]]:
+    def replayed(name: str, length: int, num_trials: str = "36") -> tuple[Sweep, list[tuple[int, str | None]]]:
         folder = tmp_path / name
         folder.mkdir()
         again, _ = assemble(*settings(tmp_path, **{**overrides, "budget__trials": num_trials}), Ledger(folder))
@@ -454,7 +454,7 @@ def test_replay_restores_the_state_from_any_prefix_of_the_ledger(policy: str, nu
         again.replay(stored[:length])
         return again, anew
 
-    for num_trials in ("60", "90"):
+    for num_trials in ("36", "54"):
         assert replayed(num_trials, len(stored), num_trials)[1] == told
     for length, *revived in moments[:: max(1, len(moments) // 12)]:
         again, anew = replayed(f"first-{length}", length)
