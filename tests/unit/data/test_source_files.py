@@ -1,5 +1,6 @@
 """Listing the files of a source, and detecting files that changed after the listing."""
 
+import http.client
 import os
 import re
 from dataclasses import replace
@@ -291,7 +292,10 @@ def test_a_thousand_parquet_files_in_a_bucket(server: S3Server, tmp_path: Path) 
         table = pa.table({"text": [f"text {number} {row}" for row in range(3)], "label": [0, 1, 2]})
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink)
-        client.put_object(Bucket=BUCKET, Key=f"many/part {number:04}.parquet", Body=sink.getvalue().to_pybytes())
+        connection = http.client.HTTPConnection("127.0.0.1", server.port)  # faster than a client of S3
+        connection.request("PUT", f"/{BUCKET}/many/part%20{number:04}.parquet", sink.getvalue().to_pybytes())
+        assert connection.getresponse().status == 200
+        connection.close()
     client.put_object(Bucket=BUCKET, Key="many/_SUCCESS", Body=b"")
     listed = sources.pieces(server.uri("many"))
     assert [piece.name for piece in listed] == [

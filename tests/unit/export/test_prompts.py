@@ -19,7 +19,16 @@ Run = tuple[Path, Prepared, EvaluationSet]
 TEXTS = ["a warm room", "Cold soup, and a spoon of it for everybody who had come late"]
 
 
-@pytest.mark.parametrize("point", ["0:1", "0:1:class_concat=0.1", "1:1:concat=0.3", "1:1:interpolate=0.4"])
+@pytest.mark.parametrize(
+    ("prompted_run", "point"),
+    [
+        *(("default", point) for point in ("0:1", "0:1:class_concat=0.1", "1:1:concat=0.3", "1:1:interpolate=0.4")),
+        ("query and document", "0:1"),
+        ("query and document", "1:1:concat=0.3"),
+        ("none", "0:1"),
+    ],
+    indirect=["prompted_run"],
+)
 def test_all_methods_put_the_prompt_of_the_sweep(
     prompted_run: Run, tmp_path: Path, all_on_the_front: None, point: str
 ) -> None:

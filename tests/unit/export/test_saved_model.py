@@ -82,8 +82,23 @@ def spoil_saves(monkeypatch: pytest.MonkeyPatch, spoil: Spoil) -> None:
     monkeypatch.setattr(SentenceTransformer, "save", save)
 
 
-@pytest.mark.parametrize("spoil", SPOILT, ids=lambda spoil: spoil.__name__)
-@pytest.mark.parametrize("point", ["0:1:class_concat=0.1", "1:1", "1:1:concat=0.3", "1:1:interpolate=0.4"])
+@pytest.mark.parametrize(
+    ("spoil", "point"),
+    [
+        *(
+            (alter_a_weight, point)
+            for point in ("0:1:class_concat=0.1", "1:1", "1:1:concat=0.3", "1:1:interpolate=0.4")
+        ),
+        (truncate_otherwise, "1:1:concat=0.3"),
+        (put_numbers_out_of_range, "1:1:interpolate=0.4"),
+        (lose_the_weights, "0:1:class_concat=0.1"),
+        (compare_otherwise, "1:1"),
+        (compare_otherwise, "0:1:class_concat=0.1"),
+        (embed_queries_otherwise, "1:1"),
+        (embed_queries_otherwise, "1:1:concat=0.3"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
 def test_damaged_save_is_rejected_and_removed(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, all_on_the_front: None, spoil: Spoil, point: str
 ) -> None:

@@ -23,7 +23,9 @@ CONTRACT = pytest.mark.parametrize("workers", [1, 8])
 every = [
     *((sampler, "pareto", "area") for sampler in ANY_SAMPLER),
     *((sampler, "pareto", "both") for sampler in ("mfgp", "tpe", "gp", "nsga2", "random")),
-    *((sampler, policy, aim) for sampler in ("mfgp", "tpe") for policy in POLICIES for aim in AIMS),
+    *((sampler, "pareto", aim) for sampler in ("mfgp", "tpe") for aim in AIMS),
+    *((sampler, policy, "area") for sampler in ("mfgp", "tpe") for policy in POLICIES),
+    *(("mfgp", policy, "front") for policy in POLICIES),
 ]
 combinations = pytest.mark.parametrize(("sampler", "policy", "aim"), list(dict.fromkeys(every)))
 

@@ -72,32 +72,32 @@ def test_duplicates_are_allowed_by_default() -> None:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_buckets_give_the_loss_and_gradients_of_padded_columns(loss: str, demo_bench: Workbench) -> None:
+def test_buckets_give_the_loss_and_gradients_of_padded_columns(loss: str, tiny_bench: Workbench) -> None:
     """Loss and gradients do not depend on whether sentences are embedded once in buckets or column by column."""
-    demo_bench.reset()
-    demo_bench.model.eval()  # no dropout
+    tiny_bench.reset()
+    tiny_bench.model.eval()  # no dropout
     config = trial_config({"loss": loss, "learning_rate": 1e-5})
-    module = losses.build(loss, config.model_dump(), demo_bench.model, width=384, num_labels=2)
-    ids, targets = demo_bench.prepared.examples(LOSSES[loss].example_kind)
+    module = losses.build(loss, config.model_dump(), tiny_bench.model, width=64, num_labels=2)
+    ids, targets = tiny_bench.prepared.examples(LOSSES[loss].example_kind)
     rows = np.random.default_rng(0).choice(len(ids), 12, replace=False)
     batch = ids[rows]
     if loss == "multiple_negatives":
-        targets = demo_bench.prepared.sentences.labels[ids[:, 0]]
+        targets = tiny_bench.prepared.sentences.labels[ids[:, 0]]
     labels = None if targets is None else torch.from_numpy(targets[rows])
     outcomes = []
     for columns in (
-        batches.embed_columns(TrainedEncoder(demo_bench.model, demo_bench.tokens), batch),
+        batches.embed_columns(TrainedEncoder(tiny_bench.model, tiny_bench.tokens), batch),
         [
-            demo_bench.model(demo_bench.model.preprocess(demo_bench.prepared.sentences.texts(column)))[
+            tiny_bench.model(tiny_bench.model.preprocess(tiny_bench.prepared.sentences.texts(column)))[
                 "sentence_embedding"
             ]
             for column in batch.T
         ],
     ):
-        demo_bench.model.zero_grad()
+        tiny_bench.model.zero_grad()
         value = module.compute_loss_from_embeddings(columns, labels)
         value.backward()
-        gradient = demo_bench.model[0].auto_model.encoder.layer[0].attention.self.query.weight.grad
+        gradient = tiny_bench.model[0].auto_model.encoder.layer[0].attention.self.query.weight.grad
         outcomes.append((float(value.detach()), gradient.clone()))
     assert outcomes[0][0] == pytest.approx(outcomes[1][0], rel=1e-4, abs=1e-6)
     scale = outcomes[1][1].abs().max()
@@ -112,7 +112,7 @@ ROUNDING = {"fp32": 1e-5, "bf16": 0.03}  # error relative to the largest gradien
     [*((loss, 0.5, "fp32") for loss in LOSSES), ("triplet", 0.0, "fp32"), ("triplet", 0.5, "bf16")],
 )
 def test_recomputed_activations_give_the_same_gradient(
-    loss: str, retention_weight: float, precision: str, demo_bench: Workbench, monkeypatch: pytest.MonkeyPatch
+    loss: str, retention_weight: float, precision: str, tiny_bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With dropout and several packs, also for losses that compare each example with the whole batch."""
     monkeypatch.setattr(buckets, "CELLS_PER_PACK", 256)
@@ -121,7 +121,7 @@ def test_recomputed_activations_give_the_same_gradient(
     gradients = []
     ends = []
     for recomputes in (False, True):
-        training = Training(config, demo_bench, seed=3, num_rungs=1)
+        training = Training(config, tiny_bench, seed=3, num_rungs=1)
         training.recomputes = recomputes
         training.model.train()
         ids, targets = training.order.take(40)
@@ -130,10 +130,10 @@ def test_recomputed_activations_give_the_same_gradient(
         gradients.append(
             {name: parameter.grad for name, parameter in training.parameters.items() if parameter.grad is not None}
         )
-        ends.append((float(value), demo_bench.dropouts.state(), torch.get_rng_state()))
+        ends.append((float(value), tiny_bench.dropouts.state(), torch.get_rng_state()))
     expected, recomputed = gradients
     assert expected.keys() == recomputed.keys()
-    assert len(expected) > 100
+    assert len(expected) > 60
     for name, gradient in expected.items():
         scale = float(gradient.abs().max())
         assert float((recomputed[name] - gradient).abs().max()) <= ROUNDING[precision] * scale + 1e-9, name

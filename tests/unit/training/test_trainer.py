@@ -24,6 +24,7 @@ from support.encoders import trial
 pytest.importorskip("accelerate")
 datasets = pytest.importorskip("datasets")
 
+LEVELS = ("emb", "emb+B0-1")  # of freezing
 COLUMNS = {
     "triplet": ("anchor", "positive", "negative"),
     "labeled_pair": ("sentence1", "sentence2", "label"),
@@ -161,10 +162,12 @@ def exact(**values: object) -> TrialConfig:
 
 
 @pytest.mark.ray  # takes long
-@pytest.mark.parametrize("freezing", ["none", "emb", "emb+B0-1"])
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(
+    ("loss", "freezing"),
+    [*((loss, "none") for loss in LOSSES), *((loss, level) for loss in ("triplet", "softmax") for level in LEVELS)],
+)
 def test_losses_equal_the_stock_trainer(loss: str, freezing: str, tiny_bench: Workbench, tmp_path: Path) -> None:
-    check(exact(loss=loss, freezing=freezing, examples_per_rung=400), tiny_bench, tmp_path, steps=50)
+    check(exact(loss=loss, freezing=freezing, examples_per_rung=240), tiny_bench, tmp_path, steps=30)
 
 
 @pytest.mark.parametrize("negatives", ["all", "other_class"])
@@ -173,8 +176,8 @@ def test_negatives_equal_the_stock_trainer(negatives: str, tiny_bench: Workbench
 
 
 def test_losses_equal_the_stock_trainer_with_the_real_encoder(demo_bench: Workbench, tmp_path: Path) -> None:
-    config = exact(learning_rate=5e-5, batch_size=4, examples_per_rung=20, warmup_steps=2)
-    check(config, demo_bench, tmp_path, steps=5, atol=1e-3)
+    config = exact(learning_rate=5e-5, batch_size=4, examples_per_rung=12, warmup_steps=1)
+    check(config, demo_bench, tmp_path, steps=3, atol=1e-3)
 
 
 OPTIMIZERS = {
@@ -339,7 +342,7 @@ def test_second_pass_without_dropout_changes_nothing(tiny_bench: Workbench) -> N
 
 
 def test_trial_recomputes_activations_after_running_out_of_memory(
-    demo_bench: Workbench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tiny_bench: Workbench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Memory runs out within a step, after a part of its gradients was accumulated; the gradients stay the same."""
     config = trial_config(
@@ -355,7 +358,7 @@ def test_trial_recomputes_activations_after_running_out_of_memory(
     )
     weights = []
     for fails_at in (None, 4):
-        training = Training(config, demo_bench, seed=1, num_rungs=1)
+        training = Training(config, tiny_bench, seed=1, num_rungs=1)
         calls = 0
         real = batches.embed_columns
 
@@ -374,18 +377,18 @@ def test_trial_recomputes_activations_after_running_out_of_memory(
         assert training.progress.seen == 64
         weights.append({name: value.detach().clone() for name, value in training.parameters.items()})
     expected, recomputed = weights
-    for name in expected.keys() & demo_bench.initial.keys():
-        distance = (expected[name] - demo_bench.initial[name]).abs().max()
+    for name in expected.keys() & tiny_bench.initial.keys():
+        distance = (expected[name] - tiny_bench.initial[name]).abs().max()
         assert (expected[name] - recomputed[name]).abs().max() <= 0.02 * distance + 1e-7, name
     assert capsys.readouterr().out.count("out of memory") == 1
 
 
-def test_trial_fails_if_recomputing_runs_out_of_memory(demo_bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trial_fails_if_recomputing_runs_out_of_memory(tiny_bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     config = trial_config({"loss": "triplet", "learning_rate": 1e-4, "batch_size": 8, "examples_per_rung": 64})
-    training = Training(config, demo_bench, seed=1, num_rungs=1)
+    training = Training(config, tiny_bench, seed=1, num_rungs=1)
     monkeypatch.setattr(packed, "forward", fail)
     with pytest.raises(torch.OutOfMemoryError):
         training.step()
