@@ -271,7 +271,7 @@ def _embedder(name: str) -> Callable[[list[str]], npt.NDArray[np.float32]]:
     config = EncoderConfig(name=name)
     source = locate(config)
     model = encoder.load(config, device=encoder.best_device(), source=source)
-    return lambda texts: encoder.embed_texts(model, texts, source.own_prompt, unit=False)
+    return lambda texts: encoder.embed_texts(model, texts, source.own_prompt(), unit=False)
 
 
 def _figures(task: Task, embeddings: npt.NDArray[np.float32], seeds: Sequence[int]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from raysweep.encoders import precision
 from raysweep.encoders.buckets import buckets, tokens_per_batch
 from raysweep.encoders.locate import ModelSource, check_loadable, locate
 from raysweep.encoders.tokens import Tokens, tokenize
+from raysweep.encoders.traits import EncoderTraits, Role, check_files, check_role, has_router
 from raysweep.errors import InputError
 from raysweep.terminal import Advance
 
@@ -33,15 +34,18 @@ MAX_DIFFERENCE = 1e-3  # maximum relative difference: rounding is far below, a d
 SHORTEST = 1e-12
 
 
-def load(config: EncoderConfig, *, device: str = "cpu", source: ModelSource | None = None) -> "SentenceTransformer":
+def load(
+    config: EncoderConfig, *, role: Role = "evaluated", device: str = "cpu", source: ModelSource | None = None
+) -> "SentenceTransformer":
     """Load an encoder in fp32, in evaluation mode.
 
     Weights are read from safetensors only: loading other formats may execute code.
 
     Raises:
-        InputError: If the encoder is unknown or not a text encoder.
+        InputError: If the encoder is unknown, not a text encoder, or cannot have the role.
     """
     source = source or locate(config)
+    check_files(config, role, source)
     check_loadable(config, source)
     from sentence_transformers import SentenceTransformer
 
@@ -58,28 +62,46 @@ def load(config: EncoderConfig, *, device: str = "cpu", source: ModelSource | No
         raise InputError(f"model {config.name!r} cannot be loaded: {_reason(error)}") from None
     if model.tokenizer is None:
         raise InputError(f"model {config.name!r}: not a text encoder: it has no tokenizer")
-    if not model.preprocess(["a"]).keys() >= {"input_ids", "attention_mask"}:
-        raise InputError(f"model {config.name!r}: not a transformer: its tokens have no attention mask")
+    prompt = source.prompt_of(config)
+    _check_template(model, config, prompt)
+    traits = EncoderTraits.of(model)
+    check_role(config, role, traits.limits)
     if config.max_tokens is not None:
-        num_positions = _num_positions(model)
-        if num_positions is not None and config.max_tokens > num_positions:
-            raise InputError(
-                f"model {config.name!r}: max_tokens is {config.max_tokens}; allowed: at most {num_positions}"
-            )
-        model.max_seq_length = config.max_tokens
-    _check_agreement(model, config, source.prompt_of(config))
+        _limit_tokens(model, config, config.max_tokens, traits)
+    if traits.embeds_tokens:
+        _check_agreement(model, config, prompt)
     return model.eval()
+
+
+def _check_template(model: "SentenceTransformer", config: EncoderConfig, prompt: str) -> None:
+    """Raise InputError if the tokenizer or its chat template fails, which may depend on the prompt."""
+    route = {"task": "document"} if has_router(model) else {}
+    try:
+        model.preprocess(["a"], prompt=prompt or None, **route)
+    except Exception as error:  # a template raises any error
+        part = "chat template" if "message" in model.modalities else "tokenizer"
+        raise InputError(
+            f"model {config.name!r}: its {part} fails with prompt {prompt!r}: {_reason(error)}; allowed: a {part} that "
+            "renders a sentence, or another prompt"
+        ) from None
+
+
+def _limit_tokens(model: "SentenceTransformer", config: EncoderConfig, max_tokens: int, traits: EncoderTraits) -> None:
+    """Truncate sentences to ``max_tokens``, or raise InputError if the model does not support that."""
+    if not (traits.has_attention_mask or traits.has_router):
+        raise InputError(f"model {config.name!r}: max_tokens is {max_tokens}; allowed for static embeddings: none")
+    num_positions = _num_positions(model)
+    if num_positions is not None and max_tokens > num_positions:
+        raise InputError(f"model {config.name!r}: max_tokens is {max_tokens}; allowed: at most {num_positions}")
+    model.max_seq_length = max_tokens
 
 
 def _check_agreement(model: "SentenceTransformer", config: EncoderConfig, prompt: str) -> None:
     """Raise InputError if :func:`embed` and the model's ``encode`` return different vectors.
 
-    Settings that only ``encode`` follows can cause this, such as a chat template or padding that shifts positions.
+    Settings that only ``encode`` follows can cause this, such as padding that shifts positions.
     """
-    try:
-        embeddings = embed_texts(model, PROBES, prompt, unit=False)
-    except InputError as error:
-        raise InputError(f"model {config.name!r}: {error}") from None
+    embeddings = embed_texts(model, PROBES, prompt, unit=False)
     own = model.encode(list(PROBES), prompt=prompt, show_progress_bar=False)
     if not np.isfinite(own).all():
         return  # reported by :func:`finite`
@@ -88,18 +110,7 @@ def _check_agreement(model: "SentenceTransformer", config: EncoderConfig, prompt
     if difference > MAX_DIFFERENCE:
         raise InputError(
             f"model {config.name!r}: its encode returns different vectors than its modules do on padded batches "
-            f"(relative difference: {difference:.2g}); allowed: models whose vectors do not depend on padding or a template"
-        )
-
-
-def check_no_adapter(model: "SentenceTransformer", config: EncoderConfig) -> None:
-    """Raise InputError if the model has a PEFT adapter: training would change its base model, which is not saved."""
-    if any(
-        getattr(module, "_hf_peft_config_loaded", False) or hasattr(module, "peft_config") for module in model.modules()
-    ):
-        raise InputError(
-            f"model {config.name!r} has a PEFT adapter loaded, which a sweep does not support; allowed: the adapter merged "
-            "into its base model (merge_and_unload)"
+            f"(relative difference: {difference:.2g}); allowed: models whose vectors do not depend on padding"
         )
 
 
@@ -187,11 +198,12 @@ def features(model: "SentenceTransformer", tokens: Tokens, ids: npt.NDArray[np.i
 
     padded, mask = tokens.padded(ids, pad_id(model))
     inputs = {"input_ids": torch.from_numpy(padded), "attention_mask": torch.from_numpy(mask)}
-    if model.device.type != "cuda":
-        return inputs
-    # Copying from pinned memory does not block.
-    pinned = {name: value.pin_memory() for name, value in inputs.items()}
-    return {name: value.to(model.device, non_blocking=True) for name, value in pinned.items()}
+    if model.device.type == "cuda":  # copying from pinned memory does not block
+        pinned = {name: value.pin_memory() for name, value in inputs.items()}
+        inputs = {name: value.to(model.device, non_blocking=True) for name, value in pinned.items()}
+    if tokens.prompt_length:
+        return {**inputs, "prompt_length": tokens.prompt_length}
+    return inputs
 
 
 def embed(

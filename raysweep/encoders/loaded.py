@@ -3,7 +3,7 @@
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +11,15 @@ import numpy.typing as npt
 from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import encoder
 from raysweep.encoders import tokens as encoder_tokens
-from raysweep.encoders.locate import locate_same
+from raysweep.encoders.locate import ModelSource, Side, locate, locate_same
 from raysweep.encoders.tokens import Tokens
+from raysweep.encoders.traits import EncoderTraits, Role, check_files, notes
+from raysweep.terminal import Advance, Display
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+TEXTS_PER_CALL = 1024  # texts that a model's own ``encode`` embeds before progress is reported
 
 
 def import_libraries() -> None:
@@ -23,25 +27,44 @@ def import_libraries() -> None:
     importlib.import_module("sentence_transformers")
 
 
+def locate_evaluated(config: EncoderConfig, display: Display) -> ModelSource:
+    """Find an encoder to evaluate, without loading it, and print its notes as warnings.
+
+    Raises:
+        InputError: If it cannot be found or does not return one vector per sentence.
+    """
+    source = locate(config)
+    check_files(config, "evaluated", source)
+    for note in notes(config, "evaluated", source):
+        display.warn(note)
+    return source
+
+
+def no_progress(done: int, total: int, unit: str) -> None:
+    """Report nothing."""
+
+
 @dataclass(frozen=True)
 class LoadedEncoder:
-    """An encoder in memory. ``prompt`` precedes every sentence; the precision is that of ``config``."""
+    """An encoder in memory. The precision is that of ``config``."""
 
     config: EncoderConfig
+    source: ModelSource
     model: "SentenceTransformer"
-    prompt: str
+    traits: EncoderTraits
 
     @classmethod
-    def load(cls, config: EncoderConfig, identity: str, *, device: str = "cpu") -> "LoadedEncoder":
-        """Load the encoder with this identity onto ``device``.
+    def load(
+        cls, config: EncoderConfig, role: Role = "evaluated", *, identity: str | None = None, device: str = "cpu"
+    ) -> "LoadedEncoder":
+        """Load the encoder, which must have this identity if one is given, onto ``device``.
 
         Raises:
-            InputError: If it is not on this machine or is not a text encoder.
+            InputError: If it is not on this machine, is not a text encoder or cannot have the role.
         """
-        source = locate_same(config, identity)
-        model = encoder.load(config, device=device, source=source)
-        encoder.check_no_adapter(model, config)
-        return cls(config, model, source.prompt_of(config))
+        source = locate(config) if identity is None else locate_same(config, identity)
+        model = encoder.load(config, role=role, device=device, source=source)
+        return cls(config, source, model, EncoderTraits.of(model))
 
     @property
     def parameter_names(self) -> list[str]:
@@ -54,7 +77,7 @@ class LoadedEncoder:
 
     def tokenize(self, texts: Sequence[str]) -> Tokens:
         """Return the token ids of the texts, each after the prompt."""
-        return encoder_tokens.tokenize(self.model, texts, self.prompt)
+        return encoder_tokens.tokenize(self.model, texts, self.source.prompt_of(self.config))
 
     def embed(self, tokens: Tokens) -> npt.NDArray[np.float32]:
         """Return the unit embeddings of all sentences in ``tokens``, (sentences, width).
@@ -65,3 +88,65 @@ class LoadedEncoder:
         everything = np.arange(len(tokens))
         embeddings = encoder.embed(self.model, tokens, everything, arithmetic=self.config.precision)
         return encoder.finite(embeddings, self.config)
+
+    def embed_texts(
+        self, texts: Sequence[str], *, side: Side = "document", unit: bool = True, advance: Advance = no_progress
+    ) -> npt.NDArray[np.float32]:
+        """Return the embeddings of texts, each after the prompt: fp32, (len(texts), width).
+
+        They are normalized unless ``unit`` is False. ``advance`` is called with the number of texts done.
+
+        Raises:
+            InputError: If an embedding is not finite.
+        """
+        arithmetic = self.config.precision
+        prompt = self.source.prompt_of(self.config, side)
+        if self.traits.embeds_tokens:
+            embeddings = encoder.embed_texts(
+                self.model, texts, prompt, arithmetic=arithmetic, unit=unit, advance=advance
+            )
+        else:
+            embeddings = self._encode(texts, prompt, side, unit=unit, advance=advance)
+        return encoder.finite(embeddings, self.config)
+
+    def embed_retrieval(
+        self, queries: Sequence[str], pool: Sequence[str], *, unit: bool = True, advance: Advance = no_progress
+    ) -> npt.NDArray[np.float32]:
+        """Return the embeddings of queries and then of a pool of documents, as :meth:`embed_texts` does.
+
+        A model without a Router embeds both in the same batches.
+        """
+        if not self.traits.has_router:
+            return self.embed_texts([*queries, *pool], unit=unit, advance=advance)
+        total = len(queries) + len(pool)
+
+        def advance_pool(done: int, _: int, unit_of_progress: str) -> None:
+            advance(len(queries) + done, total, unit_of_progress)
+
+        embeddings_of_queries = self.embed_texts(queries, side="query", unit=unit)
+        embeddings_of_pool = self.embed_texts(pool, side="document", unit=unit, advance=advance_pool)
+        return np.concatenate([embeddings_of_queries, embeddings_of_pool])
+
+    def _encode(
+        self, texts: Sequence[str], prompt: str, side: Side, *, unit: bool, advance: Advance
+    ) -> npt.NDArray[np.float32]:
+        """Return the embeddings of the model's own ``encode``, or ``encode_query`` and ``encode_document``."""
+        import torch
+
+        from raysweep.encoders import precision
+
+        model: Any = self.model
+        route = {"task": side} if self.traits.has_router else {}
+        embeddings = np.empty((len(texts), encoder.embedding_width(self.model)), np.float32)
+        for start in range(0, len(texts), TEXTS_PER_CALL):
+            batch = list(texts[start : start + TEXTS_PER_CALL])
+            end = start + len(batch)
+            with precision.autocast(self.config.precision, self.model.device.type):
+                rows = model.encode(
+                    batch, prompt=prompt, convert_to_tensor=True, show_progress_bar=False, **route
+                ).float()
+            if unit:
+                rows = torch.nn.functional.normalize(rows, dim=-1)
+            embeddings[start:end] = rows.cpu().numpy()
+            advance(end, len(texts), "sentences")
+        return embeddings

@@ -7,7 +7,7 @@ import socket
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from raysweep.config import packages
 from raysweep.config.sweep import EncoderConfig
@@ -20,8 +20,13 @@ SAFE_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")  # checked 
 SETTINGS = "config_sentence_transformers.json"
 MODULES = "modules.json"
 ADAPTER = "adapter_config.json"
-MODEL_TYPE = "SentenceTransformer"  # in SETTINGS; other types are not read
+MODEL_TYPE = "SentenceTransformer"  # in SETTINGS; the settings of other types are not read
+ROUTERS = ("Router", "Asym")  # class names of modules that embed queries and documents with different modules
 UNUSED_FILES = ["onnx/*", "openvino/*", "*.onnx", "*.h5", "*.msgpack", "*.ot", "*.tflite"]
+
+
+Side = Literal["query", "document"]
+"""The side of a retrieval that a text is on. Only models with a Router embed the two differently."""
 
 
 @dataclass(frozen=True)
@@ -54,24 +59,51 @@ class ModelSource:
         Raises:
             InputError: If the file is not a JSON object.
         """
+        return self._stored_settings if self.library_type == MODEL_TYPE else {}
+
+    @cached_property
+    def library_type(self) -> str:
+        """Return the class in sentence-transformers that saved the model, such as ``SparseEncoder``.
+
+        Raises:
+            InputError: If the settings are not a JSON object.
+        """
+        return str(self._stored_settings.get("model_type", MODEL_TYPE))
+
+    @cached_property
+    def _stored_settings(self) -> dict[str, Any]:
         path = self.folder / SETTINGS
-        if not path.is_file() or not (self.folder / MODULES).is_file():
+        if self.is_bare or not path.is_file():
             return {}
         settings = _read_json(path)
         if not isinstance(settings, dict):
             raise _damaged(path, "is not a JSON object")
-        return settings if settings.get("model_type", MODEL_TYPE) == MODEL_TYPE else {}
+        return settings
 
-    @cached_property
-    def own_prompt(self) -> str:
-        """Return the model's default prompt, which its ``encode`` puts before every sentence; "" for most models."""
+    @property
+    def is_bare(self) -> bool:
+        """Return whether the model is a checkpoint of transformers, to which sentence-transformers adds pooling."""
+        return not (self.folder / MODULES).is_file()
+
+    @property
+    def has_router(self) -> bool:
+        """Return whether the model embeds queries and documents with different modules."""
+        return any(module_type.rpartition(".")[2] in ROUTERS for _, module_type in self.modules)
+
+    def own_prompt(self, side: Side = "document") -> str:
+        """Return the prompt that the model puts before every sentence by itself; "" for most models.
+
+        It is that of ``encode``. For a model with a Router, it is that of ``encode_query`` or ``encode_document``.
+        """
         name, prompts = self.settings.get("default_prompt_name"), self.settings.get("prompts")
+        if self.has_router:
+            name = side
         prompt = prompts.get(name) if isinstance(prompts, dict) and isinstance(name, str) else None
         return prompt if isinstance(prompt, str) else ""
 
-    def prompt_of(self, config: EncoderConfig) -> str:
-        """Return the text to prepend to every sentence: the configured prompt, or else the model's default."""
-        return self.own_prompt if config.prompt is None else config.prompt
+    def prompt_of(self, config: EncoderConfig, side: Side = "document") -> str:
+        """Return the text to prepend to every sentence: the configured prompt, or else the model's own."""
+        return self.own_prompt(side) if config.prompt is None else config.prompt
 
     @cached_property
     def modules(self) -> list[tuple[Path, str]]:
@@ -86,11 +118,22 @@ class ModelSource:
     @cached_property
     def model_type(self) -> str | None:
         """Return the type of the transformer in transformers' terms, such as ``bert``; None if there is none."""
+        model_type = self.transformer_config.get("model_type")
+        return model_type if isinstance(model_type, str) else None
+
+    @property
+    def architectures(self) -> list[str]:
+        """Return the transformer's class in transformers, such as ``BertModel``; usually one name."""
+        names = self.transformer_config.get("architectures")
+        return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+
+    @cached_property
+    def transformer_config(self) -> dict[str, Any]:
+        """Return the content of the transformer's ``config.json``; empty if it is missing."""
         folder = self.modules[0][0] if self.modules else self.folder
         path = folder / "config.json"
         config = _read_json(path) if path.is_file() else {}
-        model_type = config.get("model_type") if isinstance(config, dict) else None
-        return model_type if isinstance(model_type, str) else None
+        return config if isinstance(config, dict) else {}
 
     @property
     def has_adapter(self) -> bool:
@@ -137,32 +180,11 @@ def locate_same(config: EncoderConfig, identity: str) -> ModelSource:
     return source
 
 
-def check_sweepable(config: EncoderConfig, source: ModelSource) -> None:
-    """Raise InputError for PEFT adapters, which a sweep cannot use: their identity does not include the base model."""
-    if source.has_adapter:
-        raise InputError(
-            f"model {config.name!r} is a PEFT adapter ({ADAPTER}), which a sweep does not support; allowed: a model with "
-            "all its weights, such as the adapter merged into its base model (merge_and_unload)"
-        )
-
-
-def check_tunable(config: EncoderConfig, source: ModelSource) -> None:
-    """Raise InputError if the encoder cannot be tuned: it has a Router or a truncate_dim."""
-    if any(kind.rpartition(".")[2] == "Router" for _, kind in source.modules):
-        raise InputError(
-            f"model {config.name!r} cannot be tuned: its Router embeds queries and documents with different modules; "
-            "allowed: models that embed both the same way"
-        )
-    if (width := source.settings.get("truncate_dim")) is not None:
-        raise InputError(
-            f"model {config.name!r} cannot be tuned: truncate_dim is {width} in its {SETTINGS}; allowed: a model without it"
-        )
-
-
 def check_loadable(config: EncoderConfig, source: ModelSource) -> None:
     """Raise InputError if loading the weights may execute code, or if a PEFT adapter lacks the package peft."""
     folder = source.folder
-    for weights in sorted([*folder.glob("pytorch_model*.bin"), *folder.glob("*_*/pytorch_model*.bin")]):
+    patterns = ("pytorch_model*.bin", "*_*/pytorch_model*.bin", "*_*/*_*/pytorch_model*.bin")  # modules of a Router
+    for weights in sorted(path for pattern in patterns for path in folder.glob(pattern)):
         if not any((weights.parent / name).is_file() for name in SAFE_WEIGHTS):
             name = weights.relative_to(folder)
             raise InputError(

@@ -35,6 +35,7 @@ class _Bucket:
 
     input_ids: Tensor  # (sentences, longest)
     attention_mask: Tensor  # (sentences, longest)
+    prompt_length: int = 0  # tokens of each sentence that pooling excludes
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -131,6 +132,8 @@ def _pooled(model: "SentenceTransformer", bucket: _Bucket, hidden: Tensor) -> Te
         "token_embeddings": hidden.view(*bucket.shape, -1),
         "attention_mask": bucket.attention_mask,
     }
+    if bucket.prompt_length:
+        features["prompt_length"] = bucket.prompt_length
     for module in list(model)[1:]:
         features = module(features)
     embeddings: Tensor = features["sentence_embedding"]

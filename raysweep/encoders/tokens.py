@@ -10,7 +10,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from raysweep.data.shards import OpenShards, Rows
-from raysweep.errors import InputError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -24,22 +23,27 @@ MAX_TOKENS_IN_MEMORY = 2**23  # 32 MiB: about 400,000 sentences of 20 tokens
 class Tokens:
     """Token ids of sentences without padding: sentence i is ``flat[offsets[i]:offsets[i + 1]]``.
 
-    ``flat``: int32 (tokens,), possibly memory-mapped; ``offsets``: int64 (sentences + 1,).
+    ``flat``: int32 (tokens,), possibly memory-mapped; ``offsets``: int64 (sentences + 1,). Pooling excludes the first
+    ``prompt_length`` tokens of every sentence.
     """
 
     flat: Rows
     offsets: npt.NDArray[np.int64]
+    prompt_length: int = 0
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     @classmethod
-    def open(cls, folder: Path) -> "Tokens":
-        """Open the tokens of an artifact, in memory for fast batches if they are few, otherwise memory-mapped."""
+    def open(cls, folder: Path, prompt_length: int = 0) -> "Tokens":
+        """Open the tokens of an artifact, in memory for fast batches if they are few, otherwise memory-mapped.
+
+        ``prompt_length`` is that of the artifact's encoder and prompt (:func:`excluded_prompt_length`).
+        """
         flat, offsets = OpenShards(folder).lists("tokens")
         if len(flat) <= MAX_TOKENS_IN_MEMORY:
-            return cls(np.asarray(flat), offsets)
-        return cls(flat, offsets)
+            return cls(np.asarray(flat), offsets, prompt_length)
+        return cls(flat, offsets, prompt_length)
 
     @property
     def as_lists(self) -> pa.ListArray:
@@ -47,12 +51,12 @@ class Tokens:
         return pa.ListArray.from_arrays(pa.array(self.offsets.astype(np.int32)), pa.array(np.asarray(self.flat)))
 
     @classmethod
-    def of(cls, sequences: Sequence[npt.NDArray[np.int32]]) -> "Tokens":
+    def of(cls, sequences: Sequence[npt.NDArray[np.int32]], prompt_length: int = 0) -> "Tokens":
         """Concatenate one array of token ids per sentence."""
         lengths = [len(sequence) for sequence in sequences]
         offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         flat = np.concatenate(sequences).astype(np.int32, copy=False)
-        return cls(flat, offsets.astype(np.int64))
+        return cls(flat, offsets.astype(np.int64), prompt_length)
 
     def lengths(self, ids: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
         """Return the number of tokens of each of these sentences, (len(ids),)."""
@@ -80,22 +84,27 @@ class Tokens:
 def tokenize(model: "SentenceTransformer", texts: Sequence[str], prompt: str = "") -> Tokens:
     """Tokenize texts with sentence-transformers, truncated to the model's limit, and remove the padding.
 
-    Raises:
-        InputError: If ``prompt`` is given and the model excludes prompt tokens from pooling.
+    The prompt precedes every text. In a chat template, it is the system message.
     """
-    if prompt and any(getattr(module, "include_prompt", True) is False for module in model.modules()):
-        raise InputError(
-            f"prompt is {prompt!r}, but the model's pooling excludes prompts (include_prompt is false); allowed: '' for no "
-            "prompt"
-        )
     sequences: list[npt.NDArray[np.int32]] = []
     for start in range(0, len(texts), TEXTS_PER_CALL):
         end = start + TEXTS_PER_CALL
-        batch = [prompt + text for text in texts[start:end]]
-        features = model.preprocess(batch)
+        features = model.preprocess(list(texts[start:end]), prompt=prompt or None)
         ids = features["input_ids"].numpy()
         mask = features["attention_mask"].numpy()
         is_token = mask.astype(bool)
         for row, is_token_of_row in zip(ids, is_token, strict=True):
             sequences.append(row[is_token_of_row].astype(np.int32))
-    return Tokens.of(sequences)
+    return Tokens.of(sequences, excluded_prompt_length(model, prompt))
+
+
+def excluded_prompt_length(model: "SentenceTransformer", prompt: str) -> int:
+    """Return how many tokens of a prompt, with the special tokens before it, the model's pooling excludes.
+
+    This is 0 unless ``include_prompt`` is False, as for INSTRUCTOR models, and for prompts in a chat template.
+    """
+    includes_prompt = all(getattr(module, "include_prompt", True) for module in model.modules())
+    if includes_prompt or not prompt:
+        return 0
+    features = model.preprocess(["a"], prompt=prompt)
+    return int(features.get("prompt_length", 0))

@@ -8,7 +8,9 @@ import numpy as np
 from raysweep.config.sweep import EncoderConfig
 from raysweep.data.dataset import Sentences
 from raysweep.encoders import encoder
+from raysweep.encoders.loaded import LoadedEncoder
 from raysweep.encoders.locate import check_loadable, locate
+from raysweep.encoders.traits import check_files
 from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.metrics.retrieval import Scores
 from raysweep.results.types import ScoredSplit
@@ -23,8 +25,10 @@ class EncoderScores:
 
 
 def check(config: EncoderConfig) -> None:
-    """Raise InputError if the encoder does not exist, or if loading its weights may execute code."""
-    check_loadable(config, locate(config))
+    """Raise InputError if the encoder does not exist, is not dense, or if loading its weights may execute code."""
+    source = locate(config)
+    check_files(config, "evaluated", source)
+    check_loadable(config, source)
 
 
 def score(config: EncoderConfig, sentences: Sentences, evaluations: Sequence[EvaluationSet]) -> EncoderScores:
@@ -36,17 +40,13 @@ def score(config: EncoderConfig, sentences: Sentences, evaluations: Sequence[Eva
     Raises:
         InputError: If the encoder cannot be loaded, or an embedding is not finite.
     """
-    source = locate(config)
-    device = encoder.best_device()
-    model = encoder.load(config, device=device, source=source)
-    prompt = source.prompt_of(config)
+    loaded = LoadedEncoder.load(config, device=encoder.best_device())
     scores = {}
     for evaluation in evaluations:
-        ids = np.concatenate([evaluation.queries, evaluation.pool])
-        texts = sentences.texts(ids)
-        embeddings = encoder.embed_texts(model, texts, prompt, arithmetic=config.precision)
-        embeddings = encoder.finite(embeddings, config)
+        query_texts = sentences.texts(evaluation.queries)
+        pool_texts = sentences.texts(evaluation.pool)
+        embeddings = loaded.embed_retrieval(query_texts, pool_texts)
         num_queries = len(evaluation.queries)
         queries, pool = np.split(embeddings, [num_queries])
         scores[evaluation.split] = evaluation.score(queries, pool)
-    return EncoderScores(scores, encoder.embedding_width(model))
+    return EncoderScores(scores, encoder.embedding_width(loaded.model))

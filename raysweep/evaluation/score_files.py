@@ -11,7 +11,7 @@ from raysweep.config import packages
 from raysweep.config.sweep import EncoderConfig
 from raysweep.data import sources
 from raysweep.encoders import encoder
-from raysweep.encoders.locate import locate
+from raysweep.encoders.loaded import LoadedEncoder, locate_evaluated
 from raysweep.errors import InputError
 from raysweep.metrics import retrieval
 from raysweep.metrics.arrays import Float32Array
@@ -80,7 +80,8 @@ def score_files(
 
     Retrieval uses cosine, or the inner product if the model's similarity function is ``dot``. Similarity is measured
     under ``reference``, by default the model itself. Each sentence is preceded by the configured prompt, or else by
-    each model's default. All rows are kept, including duplicates and conflicting labels, to reproduce published values.
+    each model's default. A model with a Router embeds queries with ``encode_query`` and the pool with
+    ``encode_document``. All rows are kept, including duplicates and conflicting labels, to reproduce published values.
 
     Raises:
         InputError: Before anything is embedded, if an input is invalid.
@@ -94,22 +95,21 @@ def score_files(
         ]
     )
     files.check()
-    model_name = locate(model).folder.name
-    if reference is not None:
-        locate(reference)
+    model_name = locate_evaluated(model, display).folder.name
+    if reference is not None and reference != model:
+        locate_evaluated(reference, display)
     train = _read(files.train, "train", files)
     queries = _read(files.test, "test", files)
     _check_labels(files, train, queries, display)
     num_queries = len(queries.texts)
     pool = _sample_pool(files, train, num_queries, settings, display)
 
-    texts = queries.texts + pool.texts
-    tuned = _embed(model, model_name, texts, display)
+    tuned = _embed(model, model_name, queries.texts, pool.texts, display)
     if reference in (None, model):
         lengths = np.linalg.norm(tuned, axis=1, keepdims=True)
         frozen = tuned / np.maximum(lengths, SHORTEST)
     else:
-        frozen = _embed(reference or model, "reference", texts, display, unit=True)
+        frozen = _embed(reference or model, "reference", queries.texts, pool.texts, display, unit=True)
     return _score(tuned, frozen, queries.labels, pool.labels, settings)
 
 
@@ -215,17 +215,21 @@ def _check_query_labels(files: LabeledFiles, queries: _Labeled, train_labels: li
     display.warn(f"{files.test}: {num_unknown} of {num_queries} rows have labels that are not in train: {example}")
 
 
-def _embed(config: EncoderConfig, name: str, texts: list[str], display: Display, *, unit: bool = False) -> Float32Array:
+def _embed(
+    config: EncoderConfig,
+    name: str,
+    queries: list[str],
+    pool: list[str],
+    display: Display,
+    *,
+    unit: bool = False,
+) -> Float32Array:
     """Return embeddings whose inner products the model ranks by: normalized unless its similarity is ``dot``."""
     with display.stage(f"evaluate: {name}") as advance:
-        source = locate(config)
-        device = encoder.best_device()
-        model = encoder.load(config, device=device, source=source)
-        prompt = source.prompt_of(config)
-        is_normalized = unit or model.similarity_fn_name != "dot"
-        embeddings = encoder.embed_texts(
-            model, texts, prompt, arithmetic=config.precision, unit=is_normalized, advance=advance
-        )
-    if config.prompt is None and source.own_prompt:
-        display.line(f"evaluate: {name}: prompt {source.own_prompt!r} (the model's own)")
-    return encoder.finite(embeddings, config)
+        loaded = LoadedEncoder.load(config, device=encoder.best_device())
+        is_normalized = unit or loaded.traits.similarity != "dot"
+        embeddings = loaded.embed_retrieval(queries, pool, unit=is_normalized, advance=advance)
+    own_prompt = loaded.source.own_prompt()
+    if config.prompt is None and own_prompt:
+        display.line(f"evaluate: {name}: prompt {own_prompt!r} (the model's own)")
+    return embeddings

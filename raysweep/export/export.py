@@ -187,7 +187,7 @@ def _folder_of_weights(point: Point) -> str:
 
 def _tuned(encoders: RunEncoders, chosen: Point, weights: "Mapping[str, torch.Tensor]") -> "SentenceTransformer":
     """Return the base model with the trained weights, or with weights interpolated between the two."""
-    model = _load(encoders.model, encoders.model_identity, "its frozen weights are needed")
+    model = _load(encoders.model, encoders.model_identity, "tuned")
     base = model.state_dict()
     for name, weight in weights.items():
         if name not in base or base[name].shape != weight.shape:
@@ -206,14 +206,15 @@ def _load_reference(encoders: RunEncoders, chosen: Point) -> "SentenceTransforme
     model, reference = encoders.model, encoders.reference
     if (reference.prompt, reference.max_tokens) != (model.prompt, model.max_tokens):
         raise InputError(f"{chosen.name} cannot be exported: the reference encoder has another prompt or max_tokens")
-    return _load(reference, encoders.reference_identity, "the point includes it")
+    return _load(reference, encoders.reference_identity, "reference")
 
 
-def _load(config: EncoderConfig, identity: str, why: str) -> "SentenceTransformer":
+def _load(config: EncoderConfig, identity: str, role: Literal["tuned", "reference"]) -> "SentenceTransformer":
     source = locate(config)
     if source.identity != identity:
-        raise InputError(f"model {config.name!r} has changed since the run; {why}")
-    return encoder.load(config, source=source)
+        reason = "its frozen weights are needed" if role == "tuned" else "the point includes it"
+        raise InputError(f"model {config.name!r} has changed since the run; {reason}")
+    return encoder.load(config, role=role, source=source)
 
 
 def _similarity(chosen: Point) -> Literal["cosine", "dot"]:

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from raysweep.encoders import encoder
+from raysweep.encoders.traits import EncoderTraits
 from raysweep.errors import InputError
 from raysweep.evaluation.operating_points import LABELED, Head
 from raysweep.results.types import PointKey, key_name
@@ -68,6 +69,10 @@ def build(
 
 
 def _check_same_tokens(key: PointKey, tuned: "SentenceTransformer", reference: "SentenceTransformer") -> None:
+    if not EncoderTraits.of(reference).embeds_tokens:
+        raise InputError(
+            f"{key_name(key)} cannot be exported: the reference encoder is not a transformer with mean pooling"
+        )
     own_tokenizer, reference_tokenizer = (model.tokenizer.backend_tokenizer.to_str() for model in (tuned, reference))
     if own_tokenizer != reference_tokenizer:
         raise InputError(

@@ -36,6 +36,8 @@ def prepare(plan: Plan, capacity: Capacity | None, display: Display) -> Prepared
         InputError: If a stage makes no progress for ``resources.stall_seconds``, or if the sources, the encoder or the
             neighbors are unsuitable.
     """
+    for note in plan.notes:
+        display.warn(note)
     for stage in plan.stages:
         if stage.artifact.exists:
             plan.store.note_use(stage.artifact)
@@ -57,6 +59,9 @@ def prepare_here(config: SweepConfig, space: Space, display: Display | None = No
     """
     packages.check(packages.needs_of_sweep(config, space))
     plan = make_plan(config, space)
+    if display is not None:
+        for note in plan.notes:
+            display.warn(note)
     coordinator = stages.Coordinator(plan.store, None)
     for stage in plan.stages:
         plan.store.note_use(stage.artifact)

@@ -14,8 +14,9 @@ from raysweep.data.artifacts import Artifact, Store
 from raysweep.data.dataset import SPLITS
 from raysweep.data.prepared import Prepared
 from raysweep.encoders.encoder import names_in_memory
-from raysweep.encoders.locate import ModelSource, check_sweepable, check_tunable, locate
+from raysweep.encoders.locate import ModelSource, locate
 from raysweep.encoders.structure import Structure
+from raysweep.encoders.traits import Role, check_files, notes
 from raysweep.metrics import retrieval
 from raysweep.prepare import ingest
 from raysweep.prepare.ingest import PiecesBySplit
@@ -58,9 +59,22 @@ class SentencesStage(ArtifactStage):
 
 @dataclass(frozen=True)
 class EncodedStage(ArtifactStage):
-    """Tokens and unit embeddings of all sentences under one encoder."""
+    """Tokens and unit embeddings of all sentences under one encoder.
+
+    Encoders that do not embed stored tokens have no tokens. ``role`` is the encoder's role with the most requirements.
+    """
 
     kind = "encoded"
+    sentences: Artifact
+    encoder: EncoderConfig
+    role: Role
+
+
+@dataclass(frozen=True)
+class TokensStage(ArtifactStage):
+    """Tokens of all sentences for an encoder that is only tuned, whose embeddings nothing needs."""
+
+    kind = "tokens"
     sentences: Artifact
     encoder: EncoderConfig
 
@@ -104,7 +118,8 @@ class ExamplesStage(ArtifactStage):
 class Plan:
     """The artifacts of one sweep.
 
-    ``stages`` build the artifacts, each after its inputs; ``prepared`` names them.
+    ``stages`` build the artifacts, each after its inputs; ``prepared`` names them. ``notes`` are lines about the
+    encoders that users may not expect.
     """
 
     config: SweepConfig
@@ -112,6 +127,7 @@ class Plan:
     store: Store
     stages: tuple[ArtifactStage, ...]
     prepared: Prepared
+    notes: tuple[str, ...] = ()
 
     @property
     def missing(self) -> list[ArtifactStage]:
@@ -160,9 +176,10 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
     store = Store(config.storage.artifacts_location)
     planner = _Planner(config, store, encoders)
     sentences = planner.sentences(pieces, fingerprints)
-    tokens = planner.encoded(sentences, model)
-    embeddings = planner.encoded(sentences, reference)
-    examples = planner.examples(sentences, mined_kinds(space.values("loss")))
+    kinds = mined_kinds(space.values("loss"))
+    tokens = planner.tokens(sentences, kinds)
+    embeddings = planner.encoded(sentences, reference, "reference")
+    examples = planner.examples(sentences, kinds)
     prepared = Prepared(
         model=model.config.model_dump(),
         model_identity=model.identity,
@@ -173,7 +190,8 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
         reference=reference.config.model_dump(),
         reference_identity=reference.identity,
     )
-    return Plan(config, space, store, tuple(planner.stages.values()), prepared)
+    lines = dict.fromkeys(line for encoder in encoders.values() for line in encoder.notes)
+    return Plan(config, space, store, tuple(planner.stages.values()), prepared, tuple(lines))
 
 
 def _check_sources(data: DataConfig, pieces: PiecesBySplit) -> dict[str, str]:
@@ -187,17 +205,19 @@ def _check_sources(data: DataConfig, pieces: PiecesBySplit) -> dict[str, str]:
 
 
 def _locate_encoders(config: SweepConfig, space: Space) -> "dict[EncoderConfig, _Encoder]":
-    """Return the sweep's encoders, after checking that they suit it."""
-    configs = dict.fromkeys((config.model, config.reference_encoder, config.mining_encoder))
-    model_sources = {encoder: locate(encoder) for encoder in configs}
-    encoders = {}
-    for encoder, source in model_sources.items():
-        check_sweepable(encoder, source)
-        encoders[encoder] = _Encoder.of(encoder, source)
-    model_source = model_sources[config.model]
-    check_tunable(config.model, model_source)
-    _check_freezing_of_files(space, model_source)
-    return encoders
+    """Return the sweep's encoders, after checking that they may have their roles."""
+    roles: list[tuple[EncoderConfig, Role]] = [
+        (config.model, "tuned"),
+        (config.reference_encoder, "reference"),
+        (config.mining_encoder, "expert"),
+    ]
+    model_sources: dict[EncoderConfig, ModelSource] = {}
+    for encoder, role in roles:
+        if encoder not in model_sources:
+            model_sources[encoder] = locate(encoder)
+        check_files(encoder, role, model_sources[encoder])
+    _check_freezing_of_files(space, model_sources[config.model])
+    return {encoder: _Encoder.of(encoder, source) for encoder, source in model_sources.items()}
 
 
 def check_freezing(space: Space, structure: Structure) -> None:
@@ -228,14 +248,30 @@ def _check_freezing_of_files(space: Space, source: ModelSource) -> None:
 
 
 class _Encoder(NamedTuple):
-    """An encoder as used: its configuration, with the prompt prepended to every sentence, and its identity."""
+    """An encoder as used: its configuration, with the prompt prepended to every sentence, its identity, and notes."""
 
     config: EncoderConfig
     identity: str
+    notes: list[str]
 
     @classmethod
     def of(cls, config: EncoderConfig, source: ModelSource) -> "_Encoder":
-        return cls(config.model_copy(update={"prompt": source.prompt_of(config)}), source.identity)
+        with_prompt = config.model_copy(update={"prompt": source.prompt_of(config)})
+        return cls(with_prompt, source.identity, notes(config, "tuned", source))
+
+
+def _tokenization(located: _Encoder) -> dict[str, Any]:
+    """Return the parameters that tokens depend on."""
+    encoder = located.config
+    return {"encoder": located.identity, "prompt": encoder.prompt, "max_tokens": encoder.max_tokens}
+
+
+def _encoding(located: _Encoder) -> dict[str, Any]:
+    """Return the parameters that embeddings depend on."""
+    parameters = _tokenization(located)
+    if located.config.precision != "fp32":
+        parameters["precision"] = located.config.precision
+    return parameters
 
 
 class _Planner:
@@ -265,13 +301,21 @@ class _Planner:
         artifact, keyed = self._key("sentences", parameters, reads=[])
         return self._add(SentencesStage(artifact, keyed, data, pieces))
 
-    def encoded(self, sentences: Artifact, located: _Encoder) -> Artifact:
-        encoder = located.config
-        parameters = {"encoder": located.identity, "prompt": encoder.prompt, "max_tokens": encoder.max_tokens}
-        if encoder.precision != "fp32":
-            parameters["precision"] = encoder.precision
-        artifact, keyed = self._key("encoded", parameters, reads=[sentences])
-        return self._add(EncodedStage(artifact, keyed, sentences, encoder))
+    def tokens(self, sentences: Artifact, kinds: Sequence[str]) -> Artifact:
+        """Return the artifact with the model's tokens, which also has its embeddings if R or mining needs them."""
+        model = self.encoders[self.config.model]
+        embedding = [self.encoders[self.config.reference_encoder]]
+        if kinds and self.config.examples.neighbors != "random":
+            embedding.append(self.encoders[self.config.mining_encoder])
+        if any(_encoding(model) == _encoding(other) for other in embedding):
+            return self.encoded(sentences, model, "tuned")
+        parameters = _tokenization(model)
+        artifact, keyed = self._key("tokens", parameters, reads=[sentences])
+        return self._add(TokensStage(artifact, keyed, sentences, model.config))
+
+    def encoded(self, sentences: Artifact, located: _Encoder, role: Role) -> Artifact:
+        artifact, keyed = self._key("encoded", _encoding(located), reads=[sentences])
+        return self._add(EncodedStage(artifact, keyed, sentences, located.config, role))
 
     def examples(self, sentences: Artifact, kinds: Sequence[str]) -> dict[str, Artifact]:
         """Return the example artifacts keyed by kind; if there are no kinds, nothing is mined."""
@@ -299,7 +343,7 @@ class _Planner:
         if mining.neighbors == "random":
             return self._random_neighbors(sentences)
         encoder = self.encoders[self.config.mining_encoder]
-        encoded = self.encoded(sentences, encoder)
+        encoded = self.encoded(sentences, encoder, "expert")
         parameters: dict[str, Any] = {
             "k": mining.k,
             "mode": mining.neighbors,

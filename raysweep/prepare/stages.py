@@ -35,6 +35,7 @@ from raysweep.prepare.plan import (
     NeighborsStage,
     RandomNeighborsStage,
     SentencesStage,
+    TokensStage,
 )
 from raysweep.prepare.sentences import SentencesBuilder
 from raysweep.prepare.workers import (
@@ -45,10 +46,12 @@ from raysweep.prepare.workers import (
     NeighborWorker,
     RandomNeighborWorker,
     StoringWorker,
+    TokenWorker,
 )
 from raysweep.storage.bucket import StorageError
 from raysweep.storage.folder import open_folder
 
+SENTENCES_PER_TOKEN_SHARD = 16384
 SENTENCES_PER_SHARD = 2048  # enough for batches of similar length; with 256, encoding takes 1.4 times as long
 
 # Chosen so that a shard takes a quarter of the default ``resources.stall_seconds`` on a slow CPU: MiniLM, with 11 million
@@ -142,6 +145,8 @@ class Coordinator:
                 summary, reports = self._build_sentences(stage)
             case EncodedStage():
                 summary, reports = self._encode(stage)
+            case TokensStage():
+                summary, reports = self._tokenize(stage)
             case NeighborsStage():
                 summary, reports = self._find_neighbors(stage)
             case RandomNeighborsStage():
@@ -185,16 +190,24 @@ class Coordinator:
             num_per_shard = sentences_per_shard(size, _estimate_tokens(stage))
         num_shards = -(-num_sentences // num_per_shard)
         request = self._encoder_request(size, num_shards)
-        arguments = (stage.sentences, stage.encoder, stage.parameters["encoder"], request)
+        arguments = (stage.sentences, stage.encoder, stage.parameters["encoder"], stage.role, request)
         job = ChunkedJob(self.encode_worker, arguments, num_sentences, num_per_shard)
         at_start = StageProgress(0, num_sentences, "sentences")
         reports = self._store_missing(stage.artifact, job, request, at_start)
-        summary = {
-            "parameter_names": reports[0]["parameter_names"],
-            "width": reports[0]["width"],
-            "num_tokens": sum(report["num_tokens"] for report in reports),
-        }
-        return summary, reports
+        return _summarize_encoder(reports), reports
+
+    def _tokenize(self, stage: TokensStage) -> tuple[Summary, list[Report]]:
+        num_sentences = stage.sentences.summary["num_rows"]
+        request = self._request()
+        size = _encoder_size(stage)
+        if size is not None:
+            num_bytes = encoder_bytes(size.weights_bytes, width=size.width)
+            request = self._with_memory(request, num_bytes)
+        arguments = (stage.sentences, stage.encoder, stage.parameters["encoder"], "tuned", request)
+        job = ChunkedJob(TokenWorker, arguments, num_sentences, SENTENCES_PER_TOKEN_SHARD)
+        at_start = StageProgress(0, num_sentences, "sentences")
+        reports = self._store_missing(stage.artifact, job, request, at_start)
+        return _summarize_encoder(reports), reports
 
     def _encoder_request(self, size: EncoderSize | None, num_shards: int) -> Request:
         if self.capacity is None:
@@ -367,7 +380,15 @@ def _summarize_neighbors(num_sentences: int, reports: Iterable[Report]) -> Summa
     return {"num_sentences": num_sentences, "num_with_neighbors": num_with_neighbors}
 
 
-def _encoder_size(stage: EncodedStage) -> EncoderSize | None:
+def _summarize_encoder(reports: list[Report]) -> Summary:
+    return {
+        "parameter_names": reports[0]["parameter_names"],
+        "width": reports[0]["width"],
+        "num_tokens": sum(report["num_tokens"] for report in reports),
+    }
+
+
+def _encoder_size(stage: EncodedStage | TokensStage) -> EncoderSize | None:
     """Return the size of the stage's encoder; None if the encoder is not on this node."""
     try:
         source = locate_same(stage.encoder, stage.parameters["encoder"])

@@ -24,7 +24,10 @@ from raysweep.data.random_neighbors import RandomNeighbors, sample_anchors
 from raysweep.data.shards import Shard, ShardSet, open_array
 from raysweep.encoders import encoder
 from raysweep.encoders.loaded import LoadedEncoder
+from raysweep.encoders.traits import Role
 from raysweep.prepare.neighbor_shards import SearchJob, as_shard
+
+TRIED_SENTENCES = 32
 
 Columns = dict[str, npt.NDArray[Any]]
 """Arrays with equal numbers of rows, by name. A chunk has one row: ``number``, ``start``, ``stop`` and its columns."""
@@ -62,13 +65,14 @@ class StoringWorker:
 class EncodeWorker:
     """Worker that returns tokens and unit embeddings of chunks of sentences under an encoder.
 
-    The first chunk's report also describes the encoder.
+    The first chunk's report also describes the encoder. Encoders that do not embed stored tokens return no tokens.
     """
 
-    def __init__(self, sentences: Artifact, config: EncoderConfig, identity: str, request: Request) -> None:
+    def __init__(self, sentences: Artifact, config: EncoderConfig, identity: str, role: Role, request: Request) -> None:
         self.sentences = Sentences(sentences.folder)
         self.config = config
         self.identity = identity
+        self.role = role
         self.request = request
 
     @cached_property
@@ -79,18 +83,39 @@ class EncodeWorker:
         """
         encoder.use_threads(self.request.threads)
         device = "cuda" if self.request.gpus else "cpu"
-        return LoadedEncoder.load(self.config, self.identity, device=device)
+        return LoadedEncoder.load(self.config, self.role, identity=self.identity, device=device)
+
+    def __call__(self, chunk: Columns) -> Shard:
+        start, stop = row_range(chunk)
+        texts = self.sentences.texts(np.arange(start, stop))
+        if not self.model.traits.embeds_tokens:
+            return Shard({"embeddings": self.model.embed_texts(texts)}, self._facts(start, 0))
+        tokens = self.model.tokenize(texts)
+        columns = {"embeddings": self.model.embed(tokens), "tokens": tokens.as_lists}
+        return Shard(columns, self._facts(start, len(tokens.flat)))
+
+    def _facts(self, start: int, num_tokens: int) -> dict[str, Any]:
+        """Return a chunk's facts; those of the first chunk describe the encoder."""
+        facts: dict[str, Any] = {"num_tokens": num_tokens}
+        if start == 0:
+            facts["parameter_names"] = self.model.parameter_names
+            facts["width"] = self.model.width
+        return facts
+
+
+class TokenWorker(EncodeWorker):
+    """Worker that returns only the tokens of chunks of sentences.
+
+    The first sentences are also embedded, so that weights that are not finite are found before any trial.
+    """
 
     def __call__(self, chunk: Columns) -> Shard:
         start, stop = row_range(chunk)
         texts = self.sentences.texts(np.arange(start, stop))
         tokens = self.model.tokenize(texts)
-        facts: dict[str, Any] = {"num_tokens": len(tokens.flat)}
         if start == 0:
-            facts["parameter_names"] = self.model.parameter_names
-            facts["width"] = self.model.width
-        columns = {"embeddings": self.model.embed(tokens), "tokens": tokens.as_lists}
-        return Shard(columns, facts)
+            self.model.embed_texts(texts[:TRIED_SENTENCES])
+        return Shard({"tokens": tokens.as_lists}, self._facts(start, len(tokens.flat)))
 
 
 class NeighborWorker:

@@ -11,7 +11,7 @@ from raysweep.encoders import encoder
 from raysweep.encoders.encoder import BatchContext, no_context
 from raysweep.encoders.locate import locate_same
 from raysweep.encoders.structure import Structure
-from raysweep.encoders.tokens import Tokens
+from raysweep.encoders.tokens import Tokens, excluded_prompt_length
 from raysweep.evaluation import operating_points
 from raysweep.evaluation.calibration import calibration_of
 from raysweep.evaluation.evaluation_set import EvaluationSet
@@ -81,13 +81,13 @@ class Workbench:
 
         config = EncoderConfig(**self.prepared.model)
         source = locate_same(config, self.prepared.model_identity)
-        model = encoder.load(config, device=self.device, source=source)
-        encoder.check_no_adapter(model, config)
+        model = encoder.load(config, role="tuned", device=self.device, source=source)
         self.model = model
         self.dropouts = Dropouts(model, model.device.type)
         self.initial = {name: value.detach().clone() for name, value in model.state_dict().items()}
         self.structure = Structure.of(model)
-        self.tokens = Tokens.open(self.prepared.tokens_artifact.folder)
+        prompt_length = excluded_prompt_length(model, source.prompt_of(config))
+        self.tokens = Tokens.open(self.prepared.tokens_artifact.folder, prompt_length)
         self._prefix: Prefix | None = None  # of the last trial with a cache
 
     @cached_property

@@ -20,7 +20,8 @@ from raysweep.config import packages
 from raysweep.config.sweep import EncoderConfig
 from raysweep.data import files, sources
 from raysweep.encoders import encoder
-from raysweep.encoders.locate import locate
+from raysweep.encoders.loaded import LoadedEncoder, locate_evaluated
+from raysweep.encoders.locate import Side
 from raysweep.encoders.provenance import Provenance
 from raysweep.errors import InputError
 from raysweep.evaluation.tasks import tasks
@@ -51,40 +52,42 @@ class Embedded:
     """Embeddings of distinct sentences, (sentences, width), equal to those of the model's ``encode``.
 
     ``rows`` maps sentences to rows. ``by_inner_product`` is True if the model compares sentences by inner product
-    instead of cosine.
+    instead of cosine. ``as_queries`` has the embeddings of ``encode_query`` in the same rows, and ``embeddings`` those
+    of ``encode_document``; they are the same array unless the model has a Router.
     """
 
     embeddings: Float32Array
     rows: dict[str, int]
     by_inner_product: bool
+    as_queries: Float32Array
 
     @classmethod
     def of(cls, config: EncoderConfig, sentences: Iterable[str], display: Display) -> "Embedded":
-        """Load an encoder and embed each sentence once, after the configured prompt or else the model's default.
+        """Load an encoder and embed each sentence once, after the configured prompt or else the model's own.
 
         Raises:
             InputError: If the encoder cannot be loaded, or an embedding is not finite.
         """
         rows = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
         with display.stage(f"transfer: {config.name}") as advance:
-            source = locate(config)
-            device = encoder.best_device()
-            model = encoder.load(config, device=device, source=source)
-            prompt = source.prompt_of(config)
-            embeddings = encoder.embed_texts(
-                model, list(rows), prompt, arithmetic=config.precision, unit=False, advance=advance
-            )
-        embeddings = encoder.finite(embeddings, config)
-        by_inner_product = model.similarity_fn_name == "dot"
-        return cls(embeddings, rows, by_inner_product)
+            loaded = LoadedEncoder.load(config, device=encoder.best_device())
+            embeddings = as_queries = loaded.embed_texts(list(rows), unit=False, advance=advance)
+            if loaded.traits.has_router:
+                as_queries = loaded.embed_texts(list(rows), side="query", unit=False, advance=advance)
+        by_inner_product = loaded.traits.similarity == "dot"
+        return cls(embeddings, rows, by_inner_product, as_queries)
 
-    def of_sentences(self, sentences: Sequence[str]) -> Float32Array:
+    def of_sentences(self, sentences: Sequence[str], side: Side = "document") -> Float32Array:
         """Return the embeddings of these sentences, (len(sentences), width)."""
-        return self.embeddings[[self.rows[sentence] for sentence in sentences]]
+        embeddings = self.as_queries if side == "query" else self.embeddings
+        return embeddings[[self.rows[sentence] for sentence in sentences]]
 
     def similarities(self, first: Sequence[str], second: Sequence[str]) -> Values:
-        """Return the cosines, or inner products, of pairs of first and second sentences, float64 (pairs,)."""
-        left = self.of_sentences(first).astype(np.float64)
+        """Return the cosines, or inner products, of pairs of first and second sentences, float64 (pairs,).
+
+        To a model with a Router, the first sentence is a query and the second a document.
+        """
+        left = self.of_sentences(first, "query").astype(np.float64)
         right = self.of_sentences(second).astype(np.float64)
         products: Values = np.einsum("ij,ij->i", left, right)
         if self.by_inner_product:
@@ -239,7 +242,7 @@ def compare(
             raise InputError(f"MODEL: {name!r} is given {count} times; allowed: each model once")
         configs[name] = EncoderConfig(name=name, prompt=settings.prompt, precision=settings.precision)
     _check_packages(configs, specifications, tuned_on)
-    folders = {name: locate(config).folder for name, config in configs.items()}
+    folders = {name: locate_evaluated(config, display).folder for name, config in configs.items()}
     all_tasks = tasks.read(specifications, settings.columns, settings.num_folds)
     for task in all_tasks:
         _warn(task, settings, display)

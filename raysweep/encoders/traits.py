@@ -1,0 +1,251 @@
+"""The traits of an encoder, and the roles that they allow it to have.
+
+Most models may have every role. A :class:`Limit` is a trait that excludes some roles. Limits that a model's files show
+are found without loading it (:func:`limits_of_files`); :class:`EncoderTraits` finds the others in the loaded model.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from raysweep.config.sweep import EncoderConfig
+from raysweep.encoders.families import FAMILIES, family_of
+from raysweep.encoders.locate import ADAPTER, MODEL_TYPE, ROUTERS, SETTINGS, ModelSource
+from raysweep.encoders.structure import Structure
+from raysweep.errors import InputError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+    from torch import nn
+
+
+Role = Literal["tuned", "reference", "expert", "evaluated"]
+"""``tuned``: trained by trials. ``reference``: defines similarity. ``expert``: mines or scores training examples.
+``evaluated``: embeds sentences for ``evaluate``, ``transfer`` or a baseline."""
+
+ROLES: frozenset[Role] = frozenset(get_args(Role))
+FROZEN = ROLES - {"tuned"}
+
+_AS = {"tuned": "tuned", "reference": "the reference", "expert": "the encoder of examples", "evaluated": "evaluated"}
+_DENSE = "models that return one dense vector per sentence"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A trait that restricts a model to some roles; ``alternative`` names models without it."""
+
+    trait: str
+    roles: frozenset[Role] = frozenset()
+    alternative: str = _DENSE
+
+
+CROSS_ENCODER = Limit("it is a cross-encoder, which scores pairs and does not embed sentences")
+SPARSE = Limit("it is a sparse encoder, whose vectors have one dimension per word")
+MULTI_VECTOR = Limit("it is a multi-vector (late interaction) encoder, which returns one vector per token")
+MULTIMODAL = Limit("it embeds other modalities than text, such as images (CLIP)", alternative="models of texts only")
+ROUTER = Limit(
+    "its Router embeds queries and documents with different modules", FROZEN, "models that embed both the same way"
+)
+STATIC = Limit("it has static embeddings and no transformer", FROZEN, "transformers")
+PEFT = Limit(
+    f"it has a PEFT adapter ({ADAPTER})",
+    frozenset({"evaluated"}),
+    "a model with all its weights, such as the adapter merged into its base model (merge_and_unload)",
+)
+
+_LIMITS_BY_TYPE = {
+    "CrossEncoder": CROSS_ENCODER,
+    "SparseEncoder": SPARSE,
+    "MultiVectorEncoder": MULTI_VECTOR,
+    "ColBERT": MULTI_VECTOR,
+}
+"""By ``model_type`` in the settings of sentence-transformers and PyLate."""
+
+_LIMITS_BY_MODULE = {
+    "LogitScore": CROSS_ENCODER,
+    "SpladePooling": SPARSE,
+    "SparseAutoEncoder": SPARSE,
+    "SparseStaticEmbedding": SPARSE,
+    "MultiVectorMask": MULTI_VECTOR,
+    "CLIPModel": MULTIMODAL,
+    **dict.fromkeys(ROUTERS, ROUTER),
+    "StaticEmbedding": STATIC,
+}
+"""By class name of a module."""
+
+_CROSS_ENCODER_HEAD = re.compile("For(SequenceClassification|TextRanking)$")
+_MULTI_VECTOR_HEAD = re.compile("ColBERT|For(Multimodal)?Retrieval$")
+_OTHER_TOWERS = ("vision_config", "audio_config")  # keys of configurations of models of several modalities
+
+
+def limits_of_files(source: ModelSource) -> list[Limit]:
+    """Return the limits that a model's files show.
+
+    Raises:
+        InputError: If a file is damaged.
+    """
+    limits = []
+    library_type = source.library_type
+    if library_type in _LIMITS_BY_TYPE:
+        limits.append(_LIMITS_BY_TYPE[library_type])
+    elif library_type != MODEL_TYPE:
+        limits.append(Limit(f"model_type is {library_type!r} in its {SETTINGS}"))
+    for _, module_type in source.modules:
+        name = module_type.rpartition(".")[2]
+        if name in _LIMITS_BY_MODULE:
+            limits.append(_LIMITS_BY_MODULE[name])
+    limits += _limits_of_transformer(source)
+    if (width := source.settings.get("truncate_dim")) is not None:
+        limits.append(Limit(f"truncate_dim is {width} in its {SETTINGS}", FROZEN, "a model without it"))
+    if source.has_adapter:
+        limits.append(PEFT)
+    return limits
+
+
+def _limits_of_transformer(source: ModelSource) -> list[Limit]:
+    """Return the limits that the transformer's configuration shows."""
+    limits = []
+    if any(key in source.transformer_config for key in _OTHER_TOWERS):
+        limits.append(MULTIMODAL)
+    if source.is_bare:  # sentence-transformers would add pooling to any of these
+        if any(map(_CROSS_ENCODER_HEAD.search, source.architectures)):
+            limits.append(CROSS_ENCODER)
+        if any(map(_MULTI_VECTOR_HEAD.search, source.architectures)):
+            limits.append(MULTI_VECTOR)
+    return limits
+
+
+def check_role(config: EncoderConfig, role: Role, limits: Iterable[Limit]) -> None:
+    """Raise InputError if one of the limits excludes the role."""
+    for limit in limits:
+        if role in limit.roles:
+            continue
+        raise InputError(f"model {config.name!r} cannot be {_AS[role]}: {limit.trait}; allowed: {limit.alternative}")
+
+
+def check_files(config: EncoderConfig, role: Role, source: ModelSource) -> None:
+    """Raise InputError if a model's files show that it cannot have the role."""
+    check_role(config, role, limits_of_files(source))
+
+
+def notes(config: EncoderConfig, role: Role, source: ModelSource) -> list[str]:
+    """Return lines about unexpected properties of a model in this role."""
+    lines = []
+    if source.is_bare:
+        is_causal = any(name.endswith("ForCausalLM") for name in source.architectures)
+        pooling = "last-token" if is_causal else "mean"
+        lines.append(f"model {config.name!r} is a checkpoint without pooling; {pooling} pooling is added")
+    similarity = source.settings.get("similarity_fn_name")
+    by_cosine = ("cosine", None) if role != "evaluated" else ("cosine", "dot", None)
+    if similarity not in by_cosine:
+        lines.append(f"model {config.name!r} compares embeddings by {similarity}; raysweep uses the cosine instead")
+    return lines
+
+
+@dataclass(frozen=True)
+class EncoderTraits:
+    """What a loaded encoder is built of.
+
+    ``family`` is its name in the table of families, None for others; ``num_blocks`` counts the blocks that freezing
+    levels distinguish. ``modalities`` are those of sentence-transformers; ``message`` means a chat template.
+    ``padding_side`` is the tokenizer's. ``prompts`` are the model's named prompts, and ``include_prompt`` is False if
+    pooling excludes their tokens. ``dropout_sites`` maps modules to the attribute that holds their dropout rate.
+    ``has_attention_mask`` is False for static embeddings and for models with a Router.
+    """
+
+    family: str | None
+    num_blocks: int
+    modalities: tuple[str, ...]
+    padding_side: str | None
+    prompts: Mapping[str, str]
+    include_prompt: bool
+    dropout_sites: Mapping[str, str]
+    similarity: str
+    truncate_dim: int | None
+    has_adapter: bool
+    has_router: bool
+    has_attention_mask: bool
+
+    @classmethod
+    def of(cls, model: "SentenceTransformer") -> "EncoderTraits":
+        """Return the traits of a loaded model, which embeds a word for that."""
+        modules = list(model.modules())
+        structure = Structure.of(model)
+        is_routed = has_router(model)
+        return cls(
+            family=_family_name(structure.model_type),
+            num_blocks=structure.num_blocks if family_of(structure.model_type) else 0,
+            modalities=tuple(str(modality) for modality in model.modalities),
+            padding_side=getattr(model.tokenizer, "padding_side", None),
+            prompts={name: prompt or "" for name, prompt in model.prompts.items()},
+            include_prompt=not any(getattr(module, "include_prompt", True) is False for module in modules),
+            dropout_sites=dropout_sites(model),
+            similarity=str(model.similarity_fn_name),
+            truncate_dim=model.truncate_dim,
+            has_adapter=any(map(_is_adapted, modules)),
+            has_router=is_routed,
+            has_attention_mask=not is_routed and "attention_mask" in model.preprocess(["a"]),
+        )
+
+    @property
+    def embeds_tokens(self) -> bool:
+        """Return whether the model's forward pass embeds stored token ids; otherwise only its ``encode`` embeds texts."""
+        return self.has_attention_mask
+
+    @property
+    def limits(self) -> list[Limit]:
+        """Return the traits that exclude roles."""
+        limits = []
+        if not {"text", "message"}.issuperset(self.modalities):
+            limits.append(MULTIMODAL)
+        if self.has_router:
+            limits.append(ROUTER)
+        elif not self.has_attention_mask:
+            limits.append(STATIC)
+        if self.truncate_dim is not None:
+            limits.append(Limit(f"truncate_dim is {self.truncate_dim}", FROZEN, "a model without it"))
+        if self.has_adapter:
+            limits.append(PEFT)
+        return limits
+
+    @property
+    def roles(self) -> frozenset[Role]:
+        """Return the roles that the model may have."""
+        roles = ROLES
+        for limit in self.limits:
+            roles &= limit.roles
+        return roles
+
+
+def has_router(model: "nn.Module") -> bool:
+    """Return whether a model embeds queries and documents with different modules."""
+    return any(type(module).__name__ in ROUTERS for module in model.modules())
+
+
+def dropout_sites(model: "nn.Module") -> dict[str, str]:
+    """Return the attribute that holds the dropout rate of each module that has one, by the module's name.
+
+    These are dropout layers (``p``) and attention modules with a rate instead of a layer, such as ModernBERT's
+    (``attention_dropout``), T5's and CLIP's (``dropout``).
+    """
+    from torch import nn
+
+    sites = {}
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Dropout):
+            sites[name] = "p"
+            continue
+        for attribute in ("attention_dropout", "dropout"):
+            if isinstance(getattr(module, attribute, None), int | float):
+                sites[name] = attribute
+    return sites
+
+
+def _family_name(model_type: str | None) -> str | None:
+    family = family_of(model_type)
+    return next((name for name, other in FAMILIES.items() if other is family), None)
+
+
+def _is_adapted(module: Any) -> bool:
+    return getattr(module, "_hf_peft_config_loaded", False) or hasattr(module, "peft_config")
