@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from raysweep.encoders.traits import dropout_sites
+
 _STEPS = 1 << 16  # masks compare 16 random bits per element, so a rate is met to within 1 / 131072
 
 
@@ -46,25 +48,28 @@ class FastDropout(nn.Dropout):
 class Dropouts:
     """The dropout of an encoder. On a CPU, its layers are replaced by :class:`FastDropout`; weights are unchanged.
 
-    Attention modules with a rate attribute instead of a layer, such as ModernBERT's, are included.
+    Attention modules with a rate instead of a layer, such as T5's, are included, as are the identities that ModernBERT
+    has instead of layers of rate 0.
     """
 
     def __init__(self, model: nn.Module, device: str) -> None:
         self.generator = Generator()
-        if device == "cpu":
-            for module in list(model.modules()):
-                for name, child in module.named_children():
-                    if type(child) is nn.Dropout:
-                        setattr(module, name, FastDropout(child.p, self.generator))
-        self._layers: dict[str, nn.Dropout] = {}
-        self._attention: dict[str, Any] = {}
-        for name, module in model.named_modules():
-            if isinstance(module, nn.Dropout):
-                self._layers[name] = module
-            if isinstance(getattr(module, "attention_dropout", None), int | float):
-                self._attention[name] = module
-        self._own_rates = {name: layer.p for name, layer in self._layers.items()}
-        self._own_rates |= {name: module.attention_dropout for name, module in self._attention.items()}
+        self._device = device
+        for module in list(model.modules()):
+            for name, child in module.named_children():
+                if (layer := self._replacement(name, child)) is not None:
+                    setattr(module, name, layer)
+        self._sites = dropout_sites(model)
+        modules = dict(model.named_modules())
+        self._modules = {name: modules[name] for name in self._sites}
+        self._own_rates = {name: getattr(modules[name], rate) for name, rate in self._sites.items()}
+
+    def _replacement(self, name: str, layer: nn.Module) -> nn.Module | None:
+        """Return the layer to use instead of a module's layer, or None to keep it."""
+        is_absent = type(layer) is nn.Identity and "drop" in name
+        if self._device == "cpu" and (is_absent or type(layer) is nn.Dropout):
+            return FastDropout(getattr(layer, "p", 0.0), self.generator)
+        return nn.Dropout(0.0) if is_absent else None
 
     @property
     def names(self) -> list[str]:
@@ -75,10 +80,8 @@ class Dropouts:
         """Set every module to ``rate``, or to its original rate if None, and the modules in ``off`` to 0."""
         rates = {name: own if rate is None else rate for name, own in self._own_rates.items()}
         rates |= dict.fromkeys(off, 0.0)
-        for name, layer in self._layers.items():
-            layer.p = rates[name]
-        for name, module in self._attention.items():
-            module.attention_dropout = rates[name]
+        for name, module in self._modules.items():
+            setattr(module, self._sites[name], rates[name])
 
     def state(self) -> dict[str, Any]:
         """Return the position of the random stream as plain values."""
