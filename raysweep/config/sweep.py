@@ -88,6 +88,11 @@ class DataConfig(StrictModel):
     label_column: str = Field(
         "label", description="column of the labels: strings, numbers or booleans, any number of classes"
     )
+    labels: Literal["classes", "as_is"] = Field(
+        "classes",
+        description="classes: reject labels that seem to be scores (more than 20 different numbers) or combinations of "
+        "other labels, such as 'pos,funny'; as_is: use every label as a class",
+    )
     dev_fraction: float = Field(
         0.1, gt=0, lt=1, description="share of train that is split off as dev if dev is not given"
     )

@@ -47,7 +47,7 @@ def prepare(plan: Plan, capacity: Capacity | None, display: Display) -> Prepared
         _build(plan, missing, capacity, display)
     _warn(plan.prepared, plan.config.examples.target, display)
     _report_recall(plan.stages, display)
-    plan.check_k()
+    plan.check_sentences()
     plan.check_freezing()
     return plan.prepared
 
@@ -68,8 +68,8 @@ def prepare_here(config: SweepConfig, space: Space, display: Display | None = No
     for stage in plan.missing:
         coordinator.build(stage)
         if stage.kind == "sentences":
-            plan.check_k()  # before costly stages
-    plan.check_k()  # also for sentences from an earlier build
+            plan.check_sentences()  # before costly stages
+    plan.check_sentences()  # also for sentences from an earlier build
     plan.check_freezing()
     if display is not None:
         _warn(plan.prepared, config.examples.target, display)
@@ -105,7 +105,7 @@ def _build(plan: Plan, missing: list[ArtifactStage], capacity: Capacity, display
             for stage in missing:
                 coordinator = _build_stage(stage, coordinator, plan, capacity, display)
                 if stage.kind == "sentences":
-                    plan.check_k()  # before costly stages; the sentences are kept for a sweep with a different k
+                    plan.check_sentences()  # before costly stages; the sentences are kept for a sweep with a different k
         finally:
             for task in warming:
                 ray.cancel(task)  # in case it never started for lack of resources

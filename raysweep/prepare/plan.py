@@ -11,12 +11,14 @@ from raysweep.config.space import Space
 from raysweep.config.sweep import DataConfig, EncoderConfig, SweepConfig
 from raysweep.data import sources
 from raysweep.data.artifacts import Artifact, Store
+from raysweep.data.class_labels import describe_no_classes
 from raysweep.data.dataset import SPLITS
 from raysweep.data.prepared import Prepared
 from raysweep.encoders.encoder import names_in_memory
 from raysweep.encoders.locate import ModelSource, locate
 from raysweep.encoders.structure import Structure
 from raysweep.encoders.traits import Role, check_files, notes
+from raysweep.errors import InputError
 from raysweep.metrics import retrieval
 from raysweep.prepare import ingest
 from raysweep.prepare.ingest import PiecesBySplit
@@ -134,17 +136,30 @@ class Plan:
         """Return the stages whose artifacts are not in the store."""
         return [stage for stage in self.stages if not stage.artifact.exists]
 
-    def check_k(self) -> None:
-        """Raise InputError if a retrieval pool has fewer than k sentences.
+    def check_sentences(self) -> None:
+        """Raise InputError if the sentences, which must have been built, do not suit the sweep."""
+        self.check_labels()
+        self.check_k()
 
-        The sentences must have been built.
-        """
+    def check_k(self) -> None:
+        """Raise InputError if a retrieval pool has fewer than k sentences."""
         num_sentences = self.prepared.sentences_artifact.summary["num_sentences"]
         evaluation = self.config.evaluation
         for split in ("dev", "test"):
             if num_queries := num_sentences.get(split, 0):
                 num_pool = min(num_sentences["train"], evaluation.num_pool or 5 * num_queries)
                 retrieval.check_k(evaluation.k, num_pool, "evaluation.k")
+
+    def check_labels(self) -> None:
+        """Raise InputError if the labels do not seem to be classes, unless ``data.labels`` is ``as_is``."""
+        data = self.config.data
+        if data.labels == "as_is":
+            return
+        if problem := describe_no_classes(self.prepared.sentences_artifact.summary["label_names"]):
+            raise InputError(
+                f"{sources.shown(data.train)}: column {data.label_column!r} has {problem}; allowed: one class per row, or "
+                "data.labels: as_is to use the values as classes"
+            )
 
     def check_freezing(self) -> None:
         """Raise InputError if the encoder lacks a freezing level of the space.
@@ -297,7 +312,7 @@ class _Planner:
         if not data.dev:
             parameters["seed"] = self.config.seed
             parameters["carving"] = CARVING
-        parameters["labels"] = LABELS
+        parameters["labels"] = LABELS  # instead of data.labels, which only decides whether they are checked
         artifact, keyed = self._key("sentences", parameters, reads=[])
         return self._add(SentencesStage(artifact, keyed, data, pieces))
 

@@ -1,0 +1,33 @@
+"""Recognition of labels that are not classes: scores, and combinations of other labels."""
+
+import re
+from collections.abc import Sequence
+
+MAX_NUMBERS = 20  # different numbers; more are probably scores
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_SEPARATORS = re.compile(r"[,;|/+&]")
+_AROUND_PART = " \t[](){}'\""
+
+
+def describe_no_classes(labels: Sequence[str]) -> str:
+    """Return why different labels do not seem to be classes, with an example; empty if they do."""
+    numbers = [label for label in labels if _NUMBER.fullmatch(label)]
+    if len(numbers) > MAX_NUMBERS:
+        return f"{len(numbers)} different numbers, such as {numbers[len(numbers) // 2]!r}"
+    combinations = find_combinations(labels)
+    if combinations:
+        verb = "is a combination" if len(combinations) == 1 else "are combinations"
+        return f"{len(labels)} labels, of which {len(combinations)} {verb} of others, such as {combinations[0]!r}"
+    return ""
+
+
+def find_combinations(labels: Sequence[str]) -> list[str]:
+    """Return the labels that list two or more of the others, such as ``pos,funny`` or ``['pos', 'funny']``."""
+    known = set(labels)
+    combinations = []
+    for label in labels:
+        parts = [part.strip(_AROUND_PART) for part in _SEPARATORS.split(label)]
+        if len(parts) > 1 and known.issuperset(parts):
+            combinations.append(label)
+    return combinations
