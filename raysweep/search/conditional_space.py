@@ -155,23 +155,25 @@ def make_conditional_space(space: Space) -> ConditionalSpace:
 def _parameters(parameters: Parameters, prefix: str, condition: OneOf | None) -> Iterator[Parameter]:
     for name, parameter in parameters.items():
         full_name = prefix + name
+        distribution: BaseDistribution
         if isinstance(parameter, Range):
-            yield Parameter(full_name, _range_distribution(parameter), condition)
+            low, high, log = parameter.low, parameter.high, parameter.log
+            if parameter.integer:
+                distribution = IntDistribution(int(low), int(high), log=log)
+            else:
+                distribution = FloatDistribution(low, high, log=log)
+            yield Parameter(full_name, distribution, condition)
         if isinstance(parameter, Choices):
             options = tuple(parameter.options)
+            distribution = CategoricalDistribution(options)
             ordered = None
             if name == "freezing" and all(map(_is_freezing_level, options)):
-                ordered = tuple(sorted(options, key=lambda level: level_depth(str(level))))
-            yield Parameter(full_name, CategoricalDistribution(options), condition, ordered)
+                by_depth = sorted(options, key=lambda level: level_depth(str(level)))
+                ordered = tuple(by_depth)
+            yield Parameter(full_name, distribution, condition, ordered)
             for option, children in parameter.options.items():
                 has_option = OneOf(full_name, (option,))
                 yield from _parameters(children, f"{full_name}={option}.", has_option)
-
-
-def _range_distribution(parameter: Range) -> FloatDistribution | IntDistribution:
-    if parameter.integer:
-        return IntDistribution(int(parameter.low), int(parameter.high), log=parameter.log)
-    return FloatDistribution(parameter.low, parameter.high, log=parameter.log)
 
 
 def _is_freezing_level(option: Scalar) -> bool:
@@ -203,7 +205,11 @@ def infer_space(trials: Sequence[SuggestedParams]) -> ConditionalSpace:
     counts = Counter(name for trial in trials for name in trial.distributions)
     # A parameter cannot depend on one that fewer trials have, so parents come first in this order.
     names = sorted(counts, key=lambda name: (-counts[name], name))
-    distributions = _merge_distributions(trials)
+    distributions: dict[str, BaseDistribution] = {}
+    for trial in trials:
+        for name, distribution in trial.distributions.items():
+            known = distributions.get(name, distribution)
+            distributions[name] = _merge(known, distribution)
     parameters: list[Parameter] = []
     unexplained: set[str] = set()
     for name in names:
@@ -219,16 +225,6 @@ def infer_space(trials: Sequence[SuggestedParams]) -> ConditionalSpace:
         else:
             parameters.append(parameter)
     return ConditionalSpace(tuple(parameters), frozenset(unexplained))
-
-
-def _merge_distributions(trials: Sequence[SuggestedParams]) -> dict[str, BaseDistribution]:
-    """Return the distribution of each parameter, merged over the trials."""
-    merged: dict[str, BaseDistribution] = {}
-    for trial in trials:
-        for name, distribution in trial.distributions.items():
-            known = merged.get(name, distribution)
-            merged[name] = _merge(known, distribution)
-    return merged
 
 
 def _explain(

@@ -245,20 +245,16 @@ class History:
             self._on_front[number] = points
             self.joint_front.put(number, points)
 
-    def _encode(self, trial: FrozenTrial) -> Code:
-        """Return the trial's code, stored until the trial suggests another parameter."""
-        num_params, code = self._codes.get(trial.number, (-1, ()))
-        if num_params != len(trial.params):
-            code = self._space.code(trial.params)
-            self._codes[trial.number] = (len(trial.params), code)
-        return code
-
     def _read_results(self, trial: FrozenTrial, sign: int) -> TrialResults:
         """Return a trial's results; it counts as failed if its latest value is not finite, as with NaN in Optuna."""
-        code = self._encode(trial)
+        params = trial.params
+        num_encoded, code = self._codes.get(trial.number, (-1, ()))
+        if num_encoded != len(params):  # the trial has suggested another parameter
+            code = self._space.code(params)
+            self._codes[trial.number] = (len(params), code)
         by_step = {step: sign * value for step, value in trial.intermediate_values.items()}
         if self._has_points:
-            results = TrialResults(trial.params, code, by_step)
+            results = TrialResults(params, code, by_step)
             fronts = trial.user_attrs.get(FRONTS, {})
             try:
                 return _add_points(results, fronts)
@@ -268,11 +264,11 @@ class History:
                     "scores each"
                 ) from None
         final = sign * trial.values[0] if trial.state == TrialState.COMPLETE else None
-        results = TrialResults(trial.params, code, by_step, final)
+        results = TrialResults(params, code, by_step, final)
         if not math.isfinite(results.latest):
-            return TrialResults(trial.params, code, {})
+            return TrialResults(params, code, {})
         finite = {step: value for step, value in by_step.items() if math.isfinite(value)}
-        return TrialResults(trial.params, code, finite, final)
+        return TrialResults(params, code, finite, final)
 
     @property
     def codes_with_values(self) -> list[Code]:
@@ -333,11 +329,12 @@ def _make_rows(trials: Sequence[TrialResults], first: int, last: int) -> list[Ro
     rows = []
     for index, results in enumerate(trials):
         values = results.first_and_latest(last)
-        for step, value in values.items():
-            front = results.fronts.get(step)
-            rows.append(Row(index, step, value, front))
         if not values:
             rows.append(Row(index, first, None, None))
+        for step, value in values.items():
+            front = results.fronts.get(step)
+            row = Row(index, step, value, front)
+            rows.append(row)
     return rows
 
 
@@ -354,11 +351,13 @@ def _add_points(results: TrialResults, fronts: Mapping[Any, Any]) -> TrialResult
         points = np.array(front, dtype=np.float64)
         if points.shape[1:] != (2,):
             raise ValueError("a point does not have two scores")
-        if np.isfinite(points).all():
+        is_finite = np.isfinite(points)
+        if is_finite.all():
             points_by_step[step] = points
     by_step = {}
     for step, value in results.by_step.items():
-        if step in points_by_step and math.isfinite(value):
+        has_points = step in points_by_step
+        if has_points and math.isfinite(value):
             by_step[step] = value
     fronts_by_step = {step: points_by_step[step] for step in by_step}
     return replace(results, by_step=by_step, fronts=fronts_by_step)

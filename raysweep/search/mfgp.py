@@ -212,7 +212,17 @@ class _Search:
 
     def propose(self, random: np.random.Generator) -> Params:
         """Return the next configuration to try, empty if the space has no new one."""
-        self._renew_pool(random)
+        # Replace the oldest candidates of the pool, and all that have been tried, with new random configurations.
+        num_staying = POOL_SIZE - NUM_RENEWED
+        newest = self._pool[-num_staying:]
+        self._pool = [(params, code) for params, code in newest if self._is_new(code)]
+        pool_codes = {code for _, code in self._pool}
+        num_missing = POOL_SIZE - len(self._pool)
+        for _ in range(num_missing):
+            params, code = self._draw({}, random)
+            if code not in pool_codes and self._is_new(code):
+                pool_codes.add(code)
+                self._pool.append((params, code))
         copies = self._draw_near_best({}, random)
         return self._choose([*self._pool, *copies], random)
 
@@ -271,19 +281,6 @@ class _Search:
         probabilities = weights / weights.sum()
         chosen = random.choice(least_tried, p=probabilities)
         return int(chosen)
-
-    def _renew_pool(self, random: np.random.Generator) -> None:
-        """Replace the oldest candidates of the pool, and all that have been tried, with new random configurations."""
-        num_staying = POOL_SIZE - NUM_RENEWED
-        newest = self._pool[-num_staying:]
-        self._pool = [(params, code) for params, code in newest if self._is_new(code)]
-        pool_codes = {code for _, code in self._pool}
-        num_missing = POOL_SIZE - len(self._pool)
-        for _ in range(num_missing):
-            params, code = self._draw({}, random)
-            if code not in pool_codes and self._is_new(code):
-                pool_codes.add(code)
-                self._pool.append((params, code))
 
     def _draw_near_best(self, fixed: FixedParams, random: np.random.Generator) -> list[Candidate]:
         """Return copies of good trials with some values changed and with the fixed values; none during startup."""

@@ -146,10 +146,12 @@ class ScalarizedStudy:
 
     def __init__(self, space: Space, sampler: str, seed: int, scalarization: Scalarization) -> None:
         self.scalarization = scalarization
-        self.storage = RecentTrialsStorage(None if sampler == "mfgp" else MAX_SHOWN)
+        max_shown = None if sampler == "mfgp" else MAX_SHOWN
+        self.storage = RecentTrialsStorage(max_shown)
+        reference_point = scalarization.reference_point_of_front
         self.study = optuna.create_study(
             directions=["maximize"] * len(scalarization.names),
-            sampler=make_sampler(sampler, seed, space, scalarization.reference_point_of_front),
+            sampler=make_sampler(sampler, seed, space, reference_point),
             storage=self.storage,
         )
         self._study_id = self.storage.get_study_id_from_name(self.study.study_name)
@@ -183,17 +185,19 @@ class ScalarizedStudy:
 
     def report(self, number: int, known: KnownTrial) -> None:
         """Report another rung of a trial, or a change in the means over its runs."""
-        if number not in self._running:
+        has_rested = number not in self._running
+        if has_rested:
             self._add(number, known, TrialState.PRUNED)
             return
+        storage = self.storage
         number_in_study = self.numbers[number]
-        trial_id = self.storage.get_trial_id_from_study_id_trial_number(self._study_id, number_in_study)
+        trial_id = storage.get_trial_id_from_study_id_trial_number(self._study_id, number_in_study)
         values = self._intermediate_values(known)
         for examples_seen, value in values.items():
-            self.storage.set_trial_intermediate_value(trial_id, examples_seen, value)
+            storage.set_trial_intermediate_value(trial_id, examples_seen, value)
         attributes = self._attributes(known)
         for name, attribute in attributes.items():
-            self.storage.set_trial_user_attr(trial_id, name, attribute)
+            storage.set_trial_user_attr(trial_id, name, attribute)
 
     def tell(self, number: int, known: KnownTrial, state: TrialState) -> None:
         """Report a trial's state, replacing any earlier report."""
@@ -298,21 +302,17 @@ class Proposer:
         index = int(self._random.integers(len(self.views)))
         view = self.views[index]
         params = {} if preset is None else dict(preset.params)
-        queued = self._take_from_queue(params)
-        known, values = view.ask(number, params if queued is None else queued)
+        matches = (queued for queued in self._queue if params.items() <= queued.items())
+        queued = next(matches, None)
+        if queued is not None:
+            self._queue.remove(queued)
+            params = queued
+        known, values = view.ask(number, params)
         self._known[number] = known
         for other in self.views:
             if other is not view:
                 other.begin(number, known)
         return values
-
-    def _take_from_queue(self, params: Params) -> Params | None:
-        """Remove and return the first queued configuration with these values, or None if no configuration matches."""
-        for queued in self._queue:
-            if params.items() <= queued.items():
-                self._queue.remove(queued)
-                return queued
-        return None
 
     def has_left(self, preset: Preset) -> bool:
         """Return whether a configuration with a preset's values can still be proposed; a grid may have none left."""

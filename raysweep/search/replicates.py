@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.objective import Pair, front_of
-from raysweep.metrics.pareto import non_dominated
+from raysweep.metrics.pareto import dominated_by, non_dominated
 
 Front = tuple[Pair, ...]  # non-dominated points
 Area = Callable[[Sequence[Pair]], float]  # value of a front
@@ -128,33 +128,24 @@ class Replicates:
         fronts = _feasible(self._distinct_fronts(), area)
         if not fronts:
             return None
-        means = self._mean_points(fronts)
+        lengths = [len(front) for front in fronts.values()]
+        num_runs_counted = [[len(self._counting_runs(original))] for original in fronts]
+        means = _MeanPoints(
+            points=np.array([pair for front in fronts.values() for pair in front]),
+            owners=np.repeat(list(fronts), lengths),
+            num_runs=np.repeat(num_runs_counted, lengths, axis=0),
+        )
         for deviation in (np.zeros(2), self._deviation_of_a_run()):
             shifted = means.shifted(deviation)
-            owners = np.unique(means.owners[_undominated(shifted, means.points)])
-            at_rest = [original for original in owners.tolist() if is_at_rest(original)]
-            candidates = self._with_fewest_runs(at_rest)
-            if candidates:
+            is_dominated = dominated_by(shifted, means.points)
+            owners: list[int] = np.unique(means.owners[~is_dominated]).tolist()
+            num_runs = {original: len(self._runs[original]) for original in owners if is_at_rest(original)}
+            fewest = min(num_runs.values(), default=self.runs)
+            if fewest < self.runs:
+                candidates = [original for original in num_runs if num_runs[original] == fewest]
                 gains = {original: means.gain(original, shifted, area) for original in candidates}
                 return max(candidates, key=lambda original: (gains[original], -original))
         return None
-
-    def _with_fewest_runs(self, originals: Sequence[int]) -> list[int]:
-        """Return the originals with the fewest runs, or an empty list if all have the maximum."""
-        num_runs = {original: len(self._runs[original]) for original in originals}
-        fewest = min(num_runs.values(), default=self.runs)
-        if fewest >= self.runs:
-            return []
-        return [original for original in originals if num_runs[original] == fewest]
-
-    def _mean_points(self, fronts: Mapping[int, Front]) -> _MeanPoints:
-        lengths = [len(front) for front in fronts.values()]
-        num_runs = [[len(self._counting_runs(original))] for original in fronts]
-        return _MeanPoints(
-            points=np.array([pair for front in fronts.values() for pair in front]),
-            owners=np.repeat(list(fronts), lengths),
-            num_runs=np.repeat(num_runs, lengths, axis=0),
-        )
 
     def _distinct_fronts(self) -> dict[int, Front]:
         """Return the fronts of means, keyed by original, one per distinct configuration.
@@ -237,12 +228,3 @@ def _feasible(fronts: dict[int, Front], area: Area) -> dict[int, Front]:
 def _area_of(points: Float64Array, area: Area) -> float:
     front = points[non_dominated(points)].tolist()
     return area([(p, s) for p, s in front]) if front else 0.0
-
-
-def _undominated(points: Float64Array, others: Float64Array) -> NDArray[np.bool_]:
-    """Return a mask of the points (n, 2) that none of the others (m, 2) dominates."""
-    front = others[non_dominated(others)]
-    as_good: NDArray[np.bool_] = np.all(front >= points[:, None], axis=2)
-    better: NDArray[np.bool_] = np.any(front > points[:, None], axis=2)
-    dominated: NDArray[np.bool_] = np.any(as_good & better, axis=1)
-    return ~dominated

@@ -168,10 +168,16 @@ class Scheduler:
     def propose(self) -> TrialState:
         """Start a new trial, with the next requested configuration or the sampler's proposal."""
         number = len(self.trials)
-        requested = self._next_requested()
-        if requested is None:
-            return self._begin(number, self.proposer.ask(number))
-        return self._begin(number, self.proposer.ask(number, requested.preset), requested.name)
+        proposer = self.proposer
+        while self.requested:
+            requested = self.requested.take()
+            preset = requested.preset
+            is_new = proposer.trial_with(preset) is None  # another run would score the same
+            if is_new and proposer.has_left(preset):
+                values = proposer.ask(number, preset)
+                return self._begin(number, values, requested.name)
+        values = proposer.ask(number)
+        return self._begin(number, values)
 
     def try_next(self, name: str, values: Mapping[str, Any]) -> None:
         """Request a configuration, complete or partial, as the next new trial.
@@ -181,14 +187,6 @@ class Scheduler:
         """
         preset = preset_of(self.proposer.space, values)
         self.requested.add(RequestedConfig(name, preset))
-
-    def _next_requested(self) -> RequestedConfig | None:
-        """Return the next requested configuration, skipping those already run, which would score the same."""
-        while self.requested:
-            requested = self.requested.take()
-            if self.proposer.trial_with(requested.preset) is None and self.proposer.has_left(requested.preset):
-                return requested
-        return None
 
     def amend(self, number: int, values: Mapping[str, Any]) -> None:
         """Run a trial that was just proposed with these values instead, if a recording lacks the proposed ones."""
@@ -258,21 +256,18 @@ class Scheduler:
             self._report_means(number)
         else:
             self.proposer.report(number, examples_seen, trial.front)
-        standing = self._standing(trial, points)
-        if can_start is None:
-            can_start = self.can_start
-        reason = self.early_stopper.on_rung(number, examples_seen, standing, ahead, can_start)
-        trial.reason = reason if reason and ahead else ""
-        return trial.reason or None
-
-    def _standing(self, trial: TrialState, points: Sequence[Pair]) -> Standing:
         feasible = tuple(point for point in trial.front if not self.objective.violation(point))
-        return Standing(
+        standing = Standing(
             front=feasible or trial.front,
             objective=self.objective.best_value(trial.front),
             area=self.objective.area(trial.front),
             points=tuple(points),
         )
+        if can_start is None:
+            can_start = self.can_start
+        reason = self.early_stopper.on_rung(number, examples_seen, standing, ahead, can_start)
+        trial.reason = reason if reason and ahead else ""
+        return trial.reason or None
 
     def pause(self, number: int) -> None:
         """Mark the trial as paused."""
@@ -314,17 +309,12 @@ class Scheduler:
         if not self.front:
             return
         area = self.objective.area(self.front)
-        if self._has_grown(area):
+        last_area = self._area_at_growth
+        relative_growth = self.plateau.growth if self.plateau else 0.0
+        has_grown = last_area is None or area > last_area + relative_growth * abs(last_area)
+        if has_grown:
             self._area_at_growth = area
             self._num_rests_at_growth = self._num_rests
-
-    def _has_grown(self, area: float) -> bool:
-        """Return whether the front's area is large enough to count as growth since the last time it grew."""
-        last_area = self._area_at_growth
-        if last_area is None:
-            return True
-        relative_growth = self.plateau.growth if self.plateau else 0.0
-        return area > last_area + relative_growth * abs(last_area)
 
 
 def _check_finite(number: int, examples_seen: int, points: Sequence[Pair]) -> None:
@@ -347,12 +337,13 @@ def make_scheduler(config: SweepConfig, space: Space, reference: Pair, *, seed_o
     untrained = reference if config.reference_encoder == config.model else None
     proposer = Proposer(space, config.sampler, seed, objective, settings.proposals)
     early_stopper = make_early_stopper(config.early_stopping, objective, untrained)
+    replicates = Replicates(config.replicates.trials, config.replicates.runs)
     return Scheduler(
         proposer=proposer,
         early_stopper=early_stopper,
         objective=objective,
         num_trials=config.budget.trials,
         plateau=config.early_stopping.plateau,
-        replicates=Replicates(config.replicates.trials, config.replicates.runs),
+        replicates=replicates,
         requested=RequestedConfigs.of(first),
     )

@@ -199,8 +199,11 @@ class Growth:
     def next_to_resume(self, can_start: bool) -> int | None:
         if can_start and len(self._trials) < NUM_STARTED_FIRST:
             return None
-        if not self._forecaster.has_learned:
-            return self._first_to_resume(can_start)
+        if not self._forecaster.has_learned:  # no trial has completed two rungs, as predictions require
+            if can_start and self._trials.running:
+                return None
+            resumable = self._resumable(can_start)
+            return max(resumable, key=lambda trial: (self._area_of(trial), -trial), default=None)
         expected_gains = self.expected_gains(can_start)
         candidates = list(expected_gains)
         if not can_start:
@@ -239,25 +242,20 @@ class Growth:
         trial.expected_gain = math.inf
         self._trials.pause(number)
         trial.rank = (-curve.area, number)
+        ranks_at_budget = self._ranks.setdefault(examples_seen, [])
+        bisect.insort(ranks_at_budget, trial.rank)
         if ahead:
             is_first_rung = len(curve.points) == 1
             trial.peers = _Peers(examples_seen, is_first_rung, ahead[0])
-        self._update_ranks(trial, examples_seen)
-        place = self._places.setdefault(number, len(self._places))
-        self._by_area.put(place, curve.area)
-        for front in self._fronts:
-            front.add_all(points)
-
-    def _update_ranks(self, trial: _Trial, budget: int) -> None:
-        """Rank a trial among those that reached this budget, and update which trials are good."""
-        ranks_at_budget = self._ranks.setdefault(budget, [])
-        bisect.insort(ranks_at_budget, trial.rank)
-        if trial.curve.budgets_ahead:
             self._worst_good[trial.peers] = trial.rank
         for peers in self._worst_good:
             ranks = self._ranks[peers.budget]
             num_good = max(1, peers.num_good(len(ranks)))
             self._worst_good[peers] = ranks[num_good - 1]
+        place = self._places.setdefault(number, len(self._places))
+        self._by_area.put(place, curve.area)
+        for front in self._fronts:
+            front.add_all(points)
 
     def _update_expected_gains(self) -> None:
         """Update all expected gains after an event. They are stored only here, so queries do not change state."""
@@ -272,7 +270,12 @@ class Growth:
         num_enough = NUM_CANDIDATES + num_unknown
         # If no trial is running or may start, the search ends unless a trial is worth resuming: check until one is.
         must_check_all = not can_start and not self._trials.has_running
-        front = self._predict_front()
+        # The front as it will be if all running trials reach their predictions.
+        next_points = [np.empty((0, 2))]
+        for trial in self._trials.running.values():
+            next_points.append(self._forecaster.next_points(trial.curve))
+        front = self._front.copy()
+        front.add_all(np.concatenate(next_points))
         expected_gains: dict[int, float] = {}
         for number in candidates:
             if len(expected_gains) >= num_enough and not must_check_all:
@@ -286,23 +289,9 @@ class Growth:
                 must_check_all = False
         return expected_gains
 
-    def _predict_front(self) -> Staircase:
-        """Return the front as it will be if all running trials reach their predictions."""
-        front = self._front.copy()
-        running = self._trials.running.values()
-        next_points = [self._forecaster.next_points(trial.curve) for trial in running]
-        front.add_all(np.concatenate([np.empty((0, 2)), *next_points]))
-        return front
-
     def _resumable(self, can_start: bool) -> list[int]:
         """Return the trials that could resume; with ``can_start``, only the good ones."""
         return [number for number in self._trials.paused if not can_start or self._is_good(number)]
-
-    def _first_to_resume(self, can_start: bool) -> int | None:
-        """Return the best trial; used until any trial has completed two rungs, as predictions require."""
-        if can_start and self._trials.running:
-            return None
-        return max(self._resumable(can_start), key=lambda trial: (self._area_of(trial), -trial), default=None)
 
     def _area_of(self, trial: int) -> float:
         return self._trials[trial].curve.area

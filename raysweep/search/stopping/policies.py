@@ -111,15 +111,17 @@ class SuccessiveHalving:
             return None
         reached = self._reached[examples_seen]
         reached[trial] = standing
-        num_best = len(reached) // self.factor
-        best = self.ranking(reached)[:num_best]
+        num_reached = len(reached)
+        num_best = num_reached // self.factor
+        ranking = self.ranking(reached)
+        best = ranking[:num_best]
         self._best[examples_seen] = best
         self._last_milestone[trial] = examples_seen
         if trial in best:
             self._promoted[examples_seen].add(trial)
             return None
         measure = self._measure(standing)
-        return f"not among the best 1 in {self.factor} of {len(reached)} trials ({measure})"
+        return f"not among the best 1 in {self.factor} of {num_reached} trials ({measure})"
 
     def next_to_resume(self, can_start: bool) -> int | None:
         for milestone in sorted(self._reached, reverse=True):
