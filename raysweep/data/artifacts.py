@@ -135,6 +135,7 @@ class Store:
         ``parameters`` are the parameters that its key hashes. The manifest keeps ``num_rows`` and ``num_bytes`` of
         each shard.
         """
+        root, folder = self.root, artifact.name
         shard_sizes = [{"num_rows": shard["num_rows"], "num_bytes": shard["num_bytes"]} for shard in shards]
         manifest = {
             "schema": SCHEMA,
@@ -142,15 +143,16 @@ class Store:
             "summary": dict(summary),
             "shards": shard_sizes,
         }
-        remove_work(self.root, artifact.name)
+        remove_work(root, folder)
         ending = f"-of-{len(shards):05}.arrow"
-        for name in self.root.names(artifact.name):
+        for name in root.names(folder):
             is_temporary = name.startswith(".")  # left by a killed worker
-            is_stale = name.endswith(".arrow") and not name.endswith(ending)  # from a different shard count
+            is_shard = name.endswith(".arrow")
+            is_stale = is_shard and not name.endswith(ending)  # from a different shard count
             if is_temporary or is_stale:
-                self.root.remove(f"{artifact.name}/{name}")
+                root.remove(f"{folder}/{name}")
         text = json.dumps(manifest, indent=1)
-        self.root.put(f"{artifact.name}/{MANIFEST}", text.encode())
+        root.put(f"{folder}/{MANIFEST}", text.encode())
 
     def remove(self, artifact: Artifact) -> None:
         """Remove an artifact."""

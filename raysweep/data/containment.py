@@ -164,21 +164,25 @@ def measure_overlaps(
     others: list[Split] = [split for split in ids if split != "train"]
     searched = {}
     for split in others:
-        num_rows = min(len(ids[split]), MAX_SEARCHED)
-        sample = rng.choice(ids[split], num_rows, replace=False)
+        rows = ids[split]
+        num_searched = min(len(rows), MAX_SEARCHED)
+        sample = rng.choice(rows, num_searched, replace=False)
         searched[split] = np.sort(sample)
     all_searched = np.concatenate([searched[split] for split in others])
     is_inside = containment.is_inside(all_searched)
     train_groups = groups[ids["train"]]
     overlaps: dict[Split, TrainOverlap] = {}
     for split in others:
-        is_in_train = np.isin(groups[ids[split]], train_groups)
+        groups_of_split = groups[ids[split]]
+        is_in_train = np.isin(groups_of_split, train_groups)
         is_of_split = np.isin(all_searched, searched[split])
+        num_in_train = is_in_train.sum()
+        num_inside = is_inside[is_of_split].sum()
         overlaps[split] = TrainOverlap(
             split=split,
-            num_rows=len(ids[split]),
-            num_also_in_train=int(is_in_train.sum()),
+            num_rows=len(groups_of_split),
+            num_also_in_train=int(num_in_train),
             num_searched=len(searched[split]),
-            num_inside_train=int(is_inside[is_of_split].sum()),
+            num_inside_train=int(num_inside),
         )
     return overlaps

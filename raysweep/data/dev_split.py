@@ -171,7 +171,8 @@ class _Carver:
                 shuffled = self.shuffled[label]
                 is_unchecked = ~self.is_checked[shuffled]
                 max_groups = checked_per_row * num_missing
-                unchecked.append(shuffled[is_unchecked][:max_groups])
+                groups_of_label = shuffled[is_unchecked]
+                unchecked.append(groups_of_label[:max_groups])
             if not any(map(len, unchecked)):
                 break
             groups = np.concatenate(unchecked)
@@ -223,23 +224,26 @@ class _Carver:
 
     def _admit(self, label: int, candidates: Sequence[_Candidate], num_rows: int) -> None:
         """Admit the first candidates whose containing rows may leave train, until they have ``num_rows`` rows."""
+        num_labels = len(self.rows_by_label)
         self.admitted[label] = []
         for candidate in candidates:
             rows = candidate.containing
             if num_rows <= 0 or rows is None:  # candidates inside too many rows come last
                 break
             staying = rows[~self.is_leaving[rows]]
-            counts = np.bincount(self.labels[staying], minlength=len(self.rows_by_label))
+            labels = self.labels[staying]
+            counts = np.bincount(labels, minlength=num_labels)
             leaving_by_label = self.leaving_by_label + counts
             num_leaving = leaving_by_label.sum()
             is_over_limit = leaving_by_label > self.max_leaving_by_label
             if num_leaving > self.max_leaving or is_over_limit.any():
                 continue
+            group = candidate.group
             self.leaving_by_label = leaving_by_label
             self.is_leaving[staying] = True
-            self.containing[candidate.group] = rows
-            self.admitted[label].append(candidate.group)
-            num_rows -= int(self.sizes[candidate.group])
+            self.containing[group] = rows
+            self.admitted[label].append(group)
+            num_rows -= int(self.sizes[group])
 
     def _draw_with(self, lone: Sequence[tuple[int, int]], num_rows: int) -> _Dev:
         """Draw with as many of the lone groups as fit in 1% of dev, which has about ``num_rows`` rows."""

@@ -238,7 +238,8 @@ def _read_json_lines(source: str, suffix: str, compression: str, columns: tuple[
                 continue
             place = f"{source}: line {number}"
             record = _parse_object(place, line)
-            positions(place, list(record), columns)
+            present = list(record)
+            positions(place, present, columns)
             yield tuple(map(record.__getitem__, columns))
 
 

@@ -51,10 +51,12 @@ def read(source: str, columns: tuple[str, ...], subset: str | None, split: str) 
     class_names = {}
     for column in columns:
         feature = dataset.features[column]
-        if isinstance(feature, datasets.ClassLabel):
+        is_label = isinstance(feature, datasets.ClassLabel)
+        if is_label:
             class_names[column] = feature.names
     selected = dataset.select_columns(list(columns))
-    for batch in selected.with_format("arrow").iter(files.BLOCK_ROWS):
+    arrow_dataset = selected.with_format("arrow")
+    for batch in arrow_dataset.iter(files.BLOCK_ROWS):
         block = []
         for column in columns:
             values = list(map(files.plain_value, batch.column(column)))

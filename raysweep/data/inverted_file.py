@@ -79,16 +79,12 @@ class Quantizer:
         last_two = cosines[:, count - 1 :]
         gaps = np.ptp(last_two, axis=1)
         uncertain = np.flatnonzero(gaps <= 2 * TOLERANCE)
-        nearest[uncertain] = self._search_exactly(vectors[uncertain], count)
-        return np.sort(nearest, axis=1)
-
-    def _search_exactly(self, vectors: NDArray[np.float32], count: int) -> NDArray[np.int32]:
-        """Return the numbers (m, count) of the nearest cells, by cosines in double precision."""
-        one_class = np.zeros(len(vectors), np.int64)
+        one_class = np.zeros(len(uncertain), np.int64)
         no_cell = one_class - 1
-        queries = LabeledVectors(vectors, one_class, no_cell)
-        neighbors = self._shard.search(queries, NeighborSearch(count))
-        return neighbors.ids[:, 0]
+        queries = LabeledVectors(vectors[uncertain], one_class, no_cell)
+        exact = self._shard.search(queries, NeighborSearch(count))  # by cosines in double precision
+        nearest[uncertain] = exact.ids[:, 0]
+        return np.sort(nearest, axis=1)
 
     def nearest_one(self, vectors: NDArray[np.float32]) -> NDArray[np.int32]:
         """Return the number (m,) of each vector's cell."""

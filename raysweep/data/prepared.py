@@ -91,7 +91,8 @@ class Prepared:
         The artifacts are expected in ``folder`` if all of them exist there, else in the location recorded in the file.
         """
         try:
-            values = json.loads(Path(path).read_text(encoding="utf-8"))
+            text = Path(path).read_text(encoding="utf-8")
+            values = json.loads(text)
             names = (values["sentences"], values["tokens"], values["reference_embeddings"])
             names_of_examples = values["examples"]
             for name in (*names, *names_of_examples.values()):
@@ -99,13 +100,14 @@ class Prepared:
                     raise InputError(f"{path}: the artifact is {name!r}; allowed: a name without slashes")
             is_moved = folder is not None and all(Artifact(folder, name).exists for name in names)
             place = folder if folder is not None and is_moved else values["artifacts"]
+            sentences, tokens, embeddings = (Artifact(place, name) for name in names)
             examples_artifacts = {kind: Artifact(place, name) for kind, name in names_of_examples.items()}
             return cls(
                 model=values["model"],
                 model_identity=values["model_identity"],
-                sentences_artifact=Artifact(place, values["sentences"]),
-                tokens_artifact=Artifact(place, values["tokens"]),
-                reference_artifact=Artifact(place, values["reference_embeddings"]),
+                sentences_artifact=sentences,
+                tokens_artifact=tokens,
+                reference_artifact=embeddings,
                 examples_artifacts=examples_artifacts,
                 reference=values["reference"],
                 reference_identity=values["reference_identity"],

@@ -49,15 +49,16 @@ class ShardSet:
 
     def write(self, number: int, shard: Shard) -> Report:
         """Store one shard atomically and return its report."""
+        location = self.artifact.location
         first_column = next(iter(shard.columns.values()))
         report: Report = {"num_rows": len(first_column), **shard.facts}
         content = serialize(shard.columns, report)
         try:
-            open_folder(self.artifact.location).put(self._name(number), content)
+            open_folder(location).put(self._name(number), content)
         except StorageError:
             raise
         except OSError as error:  # such as a full disk
-            raise StorageError(error.errno, str(error.strerror), self.artifact.location) from None
+            raise StorageError(error.errno, str(error.strerror), location) from None
         return {**report, "num_bytes": len(content)}
 
     def read_reports(self) -> dict[int, Report]:
@@ -74,7 +75,9 @@ class ShardSet:
                 num_bytes = sizes[_file(number, self.count)]
                 # After a power failure, a shard may exist without its content.
                 with suppress(pa.ArrowException, ValueError, KeyError, TypeError):
-                    reports[number] = {**_parse_report(start), "num_bytes": num_bytes}
+                    schema = pa.ipc.read_schema(pa.py_buffer(start[8:]))  # after eight magic bytes
+                    report = json.loads(schema.metadata[_REPORT])
+                    reports[number] = {**report, "num_bytes": num_bytes}
         return reports
 
     def read(self, number: int) -> pa.RecordBatch:
@@ -109,13 +112,6 @@ def serialize(columns: Mapping[str, Column], report: Report) -> bytes:
         writer.write_batch(batch)
     content: bytes = sink.getvalue().to_pybytes()
     return content
-
-
-def _parse_report(start: bytes) -> Report:
-    """Return the report in the first bytes of a file."""
-    schema = pa.ipc.read_schema(pa.py_buffer(start[8:]))  # after eight magic bytes
-    report: Report = json.loads(schema.metadata[_REPORT])
-    return report
 
 
 def _as_arrow(column: Column) -> pa.Array:

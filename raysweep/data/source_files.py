@@ -95,9 +95,11 @@ def list_files(source: str) -> list[SourceFile]:
     if isinstance(place, SourceFile):
         return [place]
     if place is not None:
-        in_folder = _list_folder(place, is_deep=False)
-        visible = [entry for entry in in_folder if not entry.relative.startswith(("_", "."))]
-        entries = [entry for entry in visible if format_of(entry.name)]
+        entries = []
+        for entry in _list_folder(place, is_deep=False):
+            is_hidden = entry.relative.startswith(("_", "."))
+            if not is_hidden and format_of(entry.name):
+                entries.append(entry)
         problem = f"{source}: the folder has no data files; allowed suffixes: {', '.join(SUFFIXES)}"
     elif glob:
         entries = _list_matches(glob)
@@ -227,12 +229,14 @@ def _list_matches(glob: "_Glob") -> list[_Entry]:
     import pyarrow.fs
 
     folder = _locate(glob.folder)
-    if isinstance(folder.filesystem, pyarrow.fs.LocalFileSystem):
-        paths = list(_walk(folder.path, glob.max_depth))
-        infos = folder.filesystem.get_file_info(paths)
+    filesystem = folder.filesystem
+    if isinstance(filesystem, pyarrow.fs.LocalFileSystem):
+        paths = _walk(folder.path, glob.max_depth)
+        infos = filesystem.get_file_info(list(paths))
         entries = _entries(folder, infos)
     else:
-        entries = _list_folder(folder, is_deep=glob.max_depth > 0)
+        is_deep = glob.max_depth > 0
+        entries = _list_folder(folder, is_deep=is_deep)
     return [entry for entry in entries if glob.matches(entry.relative)]
 
 

@@ -272,7 +272,8 @@ def _cached_digest(file: SourceFile) -> str:
     path = location.expand_home(file.name).absolute()
     identity = json.dumps([str(path), file.num_bytes, file.version])
     name = hashlib.sha256(identity.encode()).hexdigest()
-    cache = open_folder(cache_folder() / "digests")
+    folder = cache_folder() / "digests"
+    cache = open_folder(folder)
     with suppress(OSError, UnicodeDecodeError):
         (content,) = cache.read([name])
         text = content.decode()
@@ -281,7 +282,8 @@ def _cached_digest(file: SourceFile) -> str:
     digest = hashlib.sha256()
     _hash_file(file, digest)
     text = digest.hexdigest()
-    age_seconds = time.time() - path.stat().st_mtime
+    changed_at = path.stat().st_mtime
+    age_seconds = time.time() - changed_at
     if age_seconds > SETTLED_SECONDS:
         with suppress(OSError):  # without a writable cache, the file is read again next time
             cache.put(name, text.encode())
@@ -410,9 +412,10 @@ def describe_merged_labels(labels: Iterable[tuple[str, str]]) -> str:
 def check_texts(source: str, first_row: int, texts: list[Any], text_column: str) -> None:
     """Raise InputError unless all values of a column, starting at row ``first_row``, are non-empty texts."""
     for row, text in enumerate(texts, first_row):
-        if isinstance(text, str) and text.strip():
+        is_text = isinstance(text, str)
+        if is_text and text.strip():
             continue
-        if isinstance(text, str):
+        if is_text:
             problem = f"is {text!r}; allowed: a text that is not empty"
         elif text is None or text != text:  # NaN is the one value that differs from itself
             problem = "is missing; allowed: a text that is not empty"
@@ -461,7 +464,8 @@ def _format_number(value: float | Decimal) -> str:
 
 
 def _parse_string_label(spelling: str) -> str:
-    name = normalize("NFC", _SURROUNDING.sub("", spelling))
+    stripped = _SURROUNDING.sub("", spelling)
+    name = normalize("NFC", stripped)
     if name in ("True", "False", "TRUE", "FALSE"):
         return name.lower()
     if _WHOLE.fullmatch(name):
@@ -472,5 +476,6 @@ def _parse_string_label(spelling: str) -> str:
     if decimal := _DECIMAL.fullmatch(name):
         sign = decimal["sign"].removeprefix("+")
         whole = decimal["whole"] or "0"
-        return f"{sign}{whole}.{decimal['fraction']}"
+        fraction = decimal["fraction"]
+        return f"{sign}{whole}.{fraction}"
     return name
