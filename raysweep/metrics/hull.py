@@ -26,18 +26,15 @@ def concave_hull(points: ArrayLike) -> NDArray[np.int64]:
         point = array[index]
         while len(vertices) > 1:
             first, middle = array[vertices[-2:]]
-            if _is_above_chord(first, middle, point):
+            chord_x, chord_y = point - first
+            step_x, step_y = middle - first
+            height = chord_x * step_y
+            height_of_chord = chord_y * step_x  # both are multiplied by the chord's width
+            if height > height_of_chord:
                 break
             vertices.pop()
         vertices.append(index)
     return np.array(vertices, dtype=np.int64)
-
-
-def _is_above_chord(first: Float64Array, middle: Float64Array, last: Float64Array) -> bool:
-    """Return whether the middle point is above the chord between the others."""
-    chord_x, chord_y = last - first
-    step_x, step_y = middle - first
-    return bool(chord_x * step_y > chord_y * step_x)
 
 
 def hull_area(points: ArrayLike, reference: Sequence[float], minimum: Sequence[float] = NO_MINIMUM) -> float:

@@ -80,17 +80,23 @@ class Objective:
         to twice that, which is the reference encoder's S. If either range is empty, its length is taken to be 1. The
         value is minus the smallest violation if no point is feasible. ``weight`` is the weight of P.
         """
-        violation = self.violation(self.best_point(points))
+        best = self.best_point(points)
+        violation = self.violation(best)
         if violation:
             return -violation
-        return max(self._tchebycheff_of(point, weight) for point in points)
-
-    def _tchebycheff_of(self, point: Pair, weight: float) -> float:
         min_polarity, min_similarity = self.reference_point
-        polarity = (point[0] - min_polarity) / ((1 - min_polarity) or 1.0)
-        similarity = (point[1] - min_similarity) / (min_similarity or 1.0)
-        shortfalls = (weight * (1 - polarity), (1 - weight) * (1 - similarity))
-        return 1 - max(shortfalls) - 0.05 * sum(shortfalls)
+        polarity_range = (1 - min_polarity) or 1.0
+        similarity_range = min_similarity or 1.0
+        values = []
+        for polarity, similarity in points:
+            scaled_polarity = (polarity - min_polarity) / polarity_range
+            scaled_similarity = (similarity - min_similarity) / similarity_range
+            polarity_shortfall = weight * (1 - scaled_polarity)
+            similarity_shortfall = (1 - weight) * (1 - scaled_similarity)
+            largest = max(polarity_shortfall, similarity_shortfall)
+            total = polarity_shortfall + similarity_shortfall
+            values.append(1 - largest - 0.05 * total)
+        return max(values)
 
 
 def front_of(points: Sequence[Pair]) -> tuple[Pair, ...]:

@@ -21,8 +21,9 @@ def as_points(points: ArrayLike) -> Float64Array:
     has_pairs = array.ndim == 2 and array.shape[1] == 2
     is_finite = np.isfinite(array)
     if not has_pairs or not is_finite.all():
+        not_finite = array[~is_finite]
         raise ValueError(
-            f"points have shape {array.shape} and values {array[~is_finite]}; allowed: shape (n, 2), finite values"
+            f"points have shape {array.shape} and values {not_finite}; allowed: shape (n, 2), finite values"
         )
     return array
 
