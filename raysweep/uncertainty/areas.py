@@ -45,15 +45,11 @@ class HullArea:
         begins = reference_points(points[:, self.reference])
         hulls = points[:, list(self.rows)]
         areas = _areas_of_concave(hulls - begins[:, None])
-        others = np.isnan(areas) | self._cuts(begins)
+        is_cut = np.any(begins < self.least, axis=1)  # a constraint requires more than the reference point
+        others = np.isnan(areas) | is_cut
         for index in np.flatnonzero(others).tolist():
             areas[index] = hull_area(hulls[index], begins[index], self.least)
         return areas
-
-    def _cuts(self, begins: Float64Array) -> NDArray[np.bool_]:
-        """Return a mask of the resamples in which a constraint requires more than the reference point (resamples, 2)."""
-        polarity, similarity = self.least
-        return (begins[:, 0] < polarity) | (begins[:, 1] < similarity)
 
 
 def _areas_of_concave(points: Float64Array) -> Float64Array:
@@ -62,37 +58,30 @@ def _areas_of_concave(points: Float64Array) -> Float64Array:
     Areas are measured above 0. Sorted by ascending bonus, the oracle's points form their own hull in every resample,
     because each maximizes ``S + bonus * P`` for every query.
     """
-    first = points[:, 0].prod(axis=-1)
-    areas = first + _below_chords(points)
+    polarity, similarity = points[..., 0], points[..., 1]
+    widths = np.diff(polarity, axis=1)
+    height_sums = similarity[:, :-1] + similarity[:, 1:]
+    mean_heights = height_sums / 2
+    left_of_hull = points[:, 0].prod(axis=-1)
+    areas = left_of_hull + np.sum(widths * mean_heights, axis=1)
     is_above = np.all(points >= -_TINY, axis=(1, 2))
     is_concave = is_above & _falls_and_turns_right(points)
     return np.where(is_concave, areas, np.nan)
-
-
-def _below_chords(points: Float64Array) -> Float64Array:
-    polarity, similarity = points[..., 0], points[..., 1]
-    widths = np.diff(polarity, axis=1)
-    left, right = similarity[:, :-1], similarity[:, 1:]
-    heights = (left + right) / 2
-    areas: Float64Array = np.sum(widths * heights, axis=1)
-    return areas
 
 
 def _falls_and_turns_right(points: Float64Array) -> NDArray[np.bool_]:
     """Return a mask of the resamples in which P rises from point to point while S falls ever more steeply."""
     steps = np.diff(points, axis=1)
     widths, drops = steps[..., 0], steps[..., 1]
-    is_falling = np.all((widths >= -_TINY) & (drops <= _TINY), axis=1)
-    is_steeper = np.all(_turns(widths, drops) <= _TINY, axis=1)
-    is_concave: NDArray[np.bool_] = is_falling & is_steeper
-    return is_concave
-
-
-def _turns(widths: Float64Array, drops: Float64Array) -> Float64Array:
-    """Return the cross products of successive steps, positive if the line turns left."""
+    is_rightward = widths >= -_TINY
+    is_downward = drops <= _TINY
+    is_falling = np.all(is_rightward & is_downward, axis=1)
     down_after = widths[:, :-1] * drops[:, 1:]
     down_before = drops[:, :-1] * widths[:, 1:]
-    return down_after - down_before
+    turns = down_after - down_before  # cross products of successive steps, positive if the line turns left
+    is_steeper = np.all(turns <= _TINY, axis=1)
+    is_concave: NDArray[np.bool_] = is_falling & is_steeper
+    return is_concave
 
 
 @dataclass(frozen=True)

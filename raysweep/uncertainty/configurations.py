@@ -131,9 +131,12 @@ def _pooled(configurations: Sequence[Replicated], key: Hashable | None) -> list[
         pooled = []
         for configuration in configurations:
             scores = configuration.scores[:, :, score]
-            rows = [row for row, name in enumerate(configuration.keys) if key is None or name == key]
-            if rows:
-                pooled.append([scores[:, row] for row in rows])
+            scores_of_points = []
+            for row, name in enumerate(configuration.keys):
+                if key is None or name == key:
+                    scores_of_points.append(scores[:, row])
+            if scores_of_points:
+                pooled.append(scores_of_points)
         noises.append(seeds.of_runs(pooled))
     return noises
 

@@ -132,9 +132,10 @@ def z_test(first: Proportion, second: Proportion) -> ZTest | None:
     """
     effect = first.design_effect or second.design_effect
     second_effect = second.design_effect or effect
-    num_same_label = first.share * first.num_sentences + second.share * second.num_sentences
+    first_same_label = first.share * first.num_sentences
+    second_same_label = second.share * second.num_sentences
     num_sentences = first.num_sentences + second.num_sentences
-    pooled = num_same_label / num_sentences
+    pooled = (first_same_label + second_same_label) / num_sentences
     sentence_variance = pooled * (1 - pooled)
     if effect is None or second_effect is None or not sentence_variance:
         return None
@@ -144,10 +145,12 @@ def z_test(first: Proportion, second: Proportion) -> ZTest | None:
     variance = effect * first_binomial + second_effect * second_binomial
     difference = first.share - second.share
     z = difference / math.sqrt(variance)
+    binomial_z = difference / math.sqrt(independent)
+    one_sided = float(ndtr(-abs(z)))
     return ZTest(
         difference=difference,
-        binomial_z=difference / math.sqrt(independent),
+        binomial_z=binomial_z,
         design_effect=variance / independent,
         z=z,
-        p_value=float(2 * ndtr(-abs(z))),
+        p_value=2 * one_sided,
     )

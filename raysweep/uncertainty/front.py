@@ -184,21 +184,17 @@ def _score_intervals(front: FrontQueryScores) -> dict[PointName, ScoreIntervals]
     for block in _blocks(rows):
         names = [front.names[row] for row in block]
         scores = front.scores[block]
-        similarity = scores[:, 1]
-        polarities = [mean.within(0, 1) for mean in interval.of_means(scores[:, 0])]
+        polarity, similarity = scores[:, 0], scores[:, 1]
+        polarities = [mean.within(0, 1) for mean in interval.of_means(polarity)]
         similarities = [mean.within(-1, 1) for mean in interval.of_means(similarity)]
-        retentions = _retentions(similarity, front)
+        retentions: Sequence[Interval | None] = [None] * len(block)
+        if front.reference is not None:
+            reference_similarity = front.scores[front.reference, 1]
+            ratios = interval.of_ratios(similarity, reference_similarity)
+            retentions = [ratio.within(-np.inf, 1) for ratio in ratios]
         block_intervals = map(ScoreIntervals, polarities, similarities, retentions)
         intervals |= zip(names, block_intervals, strict=True)
     return intervals
-
-
-def _retentions(similarity: Float64Array, front: FrontQueryScores) -> Sequence[Interval | None]:
-    """Return the intervals of retention for S (points, queries), each None if the reference's S is unknown."""
-    if front.reference is None:
-        return [None] * len(similarity)
-    ratios = interval.of_ratios(similarity, front.scores[front.reference, 1])
-    return [ratio.within(-np.inf, 1) for ratio in ratios]
 
 
 def _stability(front: FrontQueryScores, query_resamples: Resamples, judged: Float64Array) -> dict[PointName, float]:

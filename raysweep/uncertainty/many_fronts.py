@@ -13,18 +13,13 @@ def memberships(points: Float64Array) -> NDArray[np.bool_]:
     polarity, similarity = points[..., 0], points[..., 1]
     order = np.lexsort((-similarity, -polarity), axis=-1)  # a stable sort, so equal points keep their order
     in_order = np.take_along_axis(similarity, order, axis=-1)
-    is_better = in_order > _best_before(in_order)
+    best_so_far = np.maximum.accumulate(in_order, axis=-1)
+    best_before = np.full_like(in_order, -np.inf)
+    best_before[:, 1:] = best_so_far[:, :-1]
+    is_better = in_order > best_before
     is_member = np.empty_like(is_better)
     np.put_along_axis(is_member, order, is_better, axis=-1)
     return is_member
-
-
-def _best_before(scores: Float64Array) -> Float64Array:
-    """Return the maximum of all scores (resamples, points) before each one."""
-    best_so_far = np.maximum.accumulate(scores, axis=-1)
-    best_before = np.full_like(scores, -np.inf)
-    best_before[:, 1:] = best_so_far[:, :-1]
-    return best_before
 
 
 def dominated(members: Float64Array, others: Float64Array) -> NDArray[np.bool_]:
@@ -36,36 +31,27 @@ def dominated(members: Float64Array, others: Float64Array) -> NDArray[np.bool_]:
     similarities = np.ascontiguousarray(others[..., 1])
     is_dominated = np.empty(members.shape[:2], dtype=np.bool_)
     for index in range(members.shape[1]):
-        dominates = _dominates(polarities, similarities, members[:, index])
+        member = members[:, index, None]  # (resamples, 1, 2)
+        polarity, similarity = member[..., 0], member[..., 1]
+        # In place, because there are many others.
+        dominates = polarities > polarity + _ROUNDING
+        dominates |= similarities > similarity + _ROUNDING
+        dominates &= polarities >= polarity - _ROUNDING
+        dominates &= similarities >= similarity - _ROUNDING
         is_dominated[:, index] = dominates.any(axis=1)
     return is_dominated
 
 
-def _dominates(polarities: Float64Array, similarities: Float64Array, member: Float64Array) -> NDArray[np.bool_]:
-    """Return a mask of the others (resamples, others) that dominate the member (resamples, 2).
-
-    Operates in place, because there are many others.
-    """
-    polarity, similarity = member[:, None, 0], member[:, None, 1]
-    dominates: NDArray[np.bool_] = polarities > polarity + _ROUNDING
-    dominates |= similarities > similarity + _ROUNDING
-    dominates &= polarities >= polarity - _ROUNDING
-    dominates &= similarities >= similarity - _ROUNDING
-    return dominates
-
-
 def hypervolumes(points: Float64Array, references: Float64Array) -> Float64Array:
-    """Return the areas (resamples,) that the points (resamples, points, 2) dominate above ``references`` (resamples, 2)."""
+    """Return the areas (resamples,) that the points (resamples, points, 2) dominate above ``references`` (resamples, 2).
+
+    An area is a sum of strips, from high to low P; a strip's height is the increase in the best S so far.
+    """
     above = points - references[:, None, :]
     adds_nothing = np.any(above <= 0, axis=-1)
     above[adds_nothing] = 0.0
-    return _areas_above_zero(above)
-
-
-def _areas_above_zero(points: Float64Array) -> Float64Array:
-    """Return the areas as sums of strips, from high to low P; a strip's height is the increase in the best S so far."""
-    order = np.argsort(-points[..., 0], axis=-1)
-    in_order = np.take_along_axis(points, order[..., None], axis=1)
+    order = np.argsort(-above[..., 0], axis=-1)
+    in_order = np.take_along_axis(above, order[..., None], axis=1)
     polarity, similarity = in_order[..., 0], in_order[..., 1]
     best_so_far = np.maximum.accumulate(similarity, axis=-1)
     rises = np.diff(best_so_far, axis=-1, prepend=0.0)

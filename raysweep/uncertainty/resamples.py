@@ -29,14 +29,10 @@ class Resamples:
         """
         num_points, num_scores, _ = scores.shape
         by_query = scores.reshape(num_points * num_scores, self.num_queries).T
-        means = [shares @ by_query for shares in self._blocks()]
+        fits_in_memory = self.count * self.num_queries <= _CELLS_AT_ONCE
+        blocks = [self._table] if fits_in_memory else self._draw_blocks()
+        means = [shares @ by_query for shares in blocks]
         return np.concatenate(means).reshape(self.count, num_points, num_scores)
-
-    def _blocks(self) -> Iterator[Float64Array]:
-        if self.count * self.num_queries <= _CELLS_AT_ONCE:
-            yield self._table
-        else:
-            yield from self._draw_blocks()
 
     @cached_property
     def _table(self) -> Float64Array:
