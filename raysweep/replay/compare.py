@@ -93,7 +93,8 @@ def compare_searches(
         InputError: If the recording cannot be read, or a sampler cannot search it.
     """
     recording = read(source, where)
-    _warn_of_missing_rungs(recording, str(source) if isinstance(source, Path) else source.location, display)
+    name = str(source) if isinstance(source, Path) else source.location
+    _warn_of_missing_rungs(recording, name, display)
     for sampler in settings.samplers:
         _check_sampler(sampler, recording, settings.proposals)
     searches = list(settings.searches())
@@ -103,10 +104,12 @@ def compare_searches(
         for index, search in enumerate(searches):
             runs = []
             for seed in range(settings.num_seeds):
-                runs.append(_replay(recording, search, seed, settings.num_workers))
+                steps = _replay(recording, search, seed, settings.num_workers)
+                runs.append(steps)
                 num_done = index * settings.num_seeds + seed + 1
                 advance(num_done, num_replays, "searches")
-            outcomes.append(_outcome(recording, search, runs))
+            outcome = _outcome(recording, search, runs)
+            outcomes.append(outcome)
     figures = {
         "budget": recording.total_budget,
         "trials": len(recording.trials),

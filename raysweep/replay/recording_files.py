@@ -61,7 +61,8 @@ def read_frame(path: Path) -> "pd.DataFrame":
             return pd.read_csv(path, low_memory=False, keep_default_na=False, na_values=[""])
         return pd.read_parquet(path)
     except Exception as error:  # a damaged file may fail in any layer, each with its own error types
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        words = str(error).split()
+        reason = " ".join(words)[:300] or type(error).__name__
         raise InputError(f"{path}: cannot be read: {reason}") from None
 
 
@@ -114,7 +115,8 @@ def _select_rows(frame: "pd.DataFrame", column: str, value: str) -> "pd.DataFram
     except (ValueError, OverflowError):
         number = value
     is_reference = frame["kind"] == "reference"
-    texts = as_objects(frame[column]).map(_as_text)
+    cells = as_objects(frame[column])
+    texts = cells.map(lambda cell: None if cell is None else str(plain(cell)))
     is_selected = texts.isin([value, number])
     if not is_selected[~is_reference].any():
         texts_of_points = texts[~is_reference].dropna()
@@ -123,10 +125,6 @@ def _select_rows(frame: "pd.DataFrame", column: str, value: str) -> "pd.DataFram
     if column == "kind" or texts[is_reference].isna().all():
         is_selected |= is_reference
     return frame[is_selected]
-
-
-def _as_text(value: Any) -> str | None:
-    return None if value is None else str(plain(value))
 
 
 def _check_points(points: "pd.DataFrame") -> None:
@@ -147,7 +145,8 @@ def _configurations(points: "pd.DataFrame") -> "pd.DataFrame":
     """
     parameters = [name for name in points.columns if name not in COLUMNS and not is_index(name)]
     if not parameters:
-        raise InputError(f"no column of a parameter; the columns are {', '.join(map(str, points.columns))}")
+        columns = ", ".join(map(str, points.columns))
+        raise InputError(f"no column of a parameter; the columns are {columns}")
     for parameter in parameters:
         if "." in str(parameter):  # pandas also names a repeated column this way
             raise InputError(
@@ -159,7 +158,8 @@ def _configurations(points: "pd.DataFrame") -> "pd.DataFrame":
         is_scalar = cells.map(_is_scalar).astype(bool)
         reject_cells(cells, ~is_scalar, "numbers, words, true and false")
     keys = configurations.apply(tuple, axis=1)
-    first_keys = keys.groupby(points["trial"]).transform("first")
+    keys_of_trial = keys.groupby(points["trial"])
+    first_keys = keys_of_trial.transform("first")
     is_different = keys != first_keys
     if is_different.any():
         row = is_different.idxmax()

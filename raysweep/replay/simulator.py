@@ -123,9 +123,10 @@ def replay(recording: RecordedSweep, peer: Peer, num_workers: int) -> Iterator[S
         area = hypervolume(front, recording.reference_point)
         yield Step(spent, workers.clock, area)
         ahead = run.budgets_ahead
+        completed = not ahead
         stops = peer.on_rung(trial, rung.budget, rung.points, ahead)
-        if stops or not ahead:
-            peer.on_rest(trial, completed=not ahead)
+        if stops or completed:
+            peer.on_rest(trial, completed)
         else:
             workers.start(trial, run.next_seconds)
 
