@@ -31,7 +31,8 @@ class StudyFile:
 
     def __init__(self, path: Path, name: str, proposer: Proposer) -> None:
         path.unlink(missing_ok=True)
-        path.with_suffix(".journal.lock").unlink(missing_ok=True)  # left by a killed driver
+        lock = path.with_suffix(".journal.lock")
+        lock.unlink(missing_ok=True)  # left by a killed driver
         self._proposer = proposer
         backend = JournalFileBackend(str(path))
         self._storage = optuna.storages.JournalStorage(backend)
@@ -60,12 +61,19 @@ class StudyFile:
             stored.report(value, examples_seen)
         best_point = objective.best_point(trial.front)
         polarity, similarity = best_point
-        percentages = {"P": round(100 * polarity, 2), "S": round(100 * similarity, 2)}
+        percentages = {
+            "P": round(100 * polarity, 2),
+            "S": round(100 * similarity, 2),
+        }
         stored.set_user_attr("best point", percentages)
         stored.set_user_attr("examples seen", examples_seen)
         missed_by = shortfalls(objective, best_point)
         if missed_by:
-            self._set_constraints(number, missed_by)
+            # A list is Optuna's format from before constraints had names; optuna-dashboard reads nothing else.
+            trial_id = self._trial_id(number)
+            amounts = list(missed_by.values())
+            self._storage.set_trial_system_attr(trial_id, "constraints", amounts)
+            stored.set_user_attr("constraints on", list(missed_by))
 
     def end(self, number: int, status: TrialStatus, reason: str, front: tuple[Pair, ...]) -> None:
         """Set the final state of a trial."""
@@ -73,15 +81,6 @@ class StudyFile:
         is_complete = status == TrialStatus.COMPLETED
         values = self._proposer.values(front) if is_complete else None
         self._study.tell(number, values, OPTUNA_STATES[status])
-
-    def _set_constraints(self, number: int, missed_by: dict[str, float]) -> None:
-        """Store the amounts by which a trial's best point violates the constraints, replacing earlier values.
-
-        The values are a list, Optuna's format from before constraints had names. Optuna still reads it, and
-        optuna-dashboard reads nothing else.
-        """
-        self._storage.set_trial_system_attr(self._trial_id(number), "constraints", list(missed_by.values()))
-        self._trial(number).set_user_attr("constraints on", list(missed_by))
 
     def _trial(self, number: int) -> Trial:
         return Trial(self._study, self._trial_id(number))

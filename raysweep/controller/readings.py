@@ -117,7 +117,10 @@ class ReadingsWriter:
         shown = most_different(ids, self.seed)
         texts: dict[int, str] = {}
         if self.with_texts:
-            ids_by_query = [np.unique([query_ids[row], *ids[:, row].ravel()]) for row in shown]
+            ids_by_query = []
+            for row in shown:
+                ids_of_query = [query_ids[row], *ids[:, row].ravel()]
+                ids_by_query.append(np.unique(ids_of_query))
             texts, num_shown = _read_texts(sentences.texts, ids_by_query)
             shown = shown[:num_shown]
         return Readings(
@@ -155,9 +158,11 @@ def _read_texts(
     num_bytes = 0
     num_queries = 0
     for ids in ids_by_query:
-        texts_of_query = dict(zip(ids.tolist(), read_texts(ids), strict=True))
+        texts_in_order = read_texts(ids)
+        texts_of_query = dict(zip(ids.tolist(), texts_in_order, strict=True))
         new_texts = {number: text for number, text in texts_of_query.items() if number not in texts}
-        num_bytes += sum(len(text.encode()) for text in new_texts.values())
+        sizes = [len(text.encode()) for text in new_texts.values()]
+        num_bytes += sum(sizes)
         if num_queries and num_bytes > MAX_TEXT_BYTES:
             break
         texts |= new_texts

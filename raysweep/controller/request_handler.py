@@ -55,8 +55,10 @@ class RequestHandler:
     def _decide(self, identity: str, decide: Callable[[], Answer]) -> Answer:
         """Return the answer to a request, which is decided and printed only once."""
         if identity not in self._decided:
-            self._decided[identity] = decide()
-            self._print(self._decided[identity])
+            answer = decide()
+            self._decided[identity] = answer
+            outcome = "" if answer.accepted else "rejected: "
+            self._sweep.display.line(f"control: {outcome}{answer.text}")
         return self._decided[identity]
 
     def _store_answer(self, identity: str, store: Callable[[], None]) -> None:
@@ -70,10 +72,6 @@ class RequestHandler:
             return
         self._served.add(identity)
         self._decided.pop(identity, None)
-
-    def _print(self, answer: Answer) -> None:
-        outcome = "" if answer.accepted else "rejected: "
-        self._sweep.display.line(f"control: {outcome}{answer.text}")
 
     def _act(self, identity: str, request: Request) -> Answer:
         if identity in self._sweep.steering.requests:
@@ -132,7 +130,8 @@ class RequestHandler:
     def _problem_of_stop(self, number: int) -> str | None:
         trials = self._sweep.scheduler.trials
         if number not in trials:
-            allowed = f"allowed: 0 to {len(trials) - 1}" if trials else "no trial has started"
+            last = len(trials) - 1
+            allowed = f"allowed: 0 to {last}" if trials else "no trial has started"
             return f"--stop-trial is {number}, an unknown trial; {allowed}"
         status = trials[number].status
         if status in ENDED:

@@ -241,17 +241,20 @@ def read_state(place: str) -> RunState:
 
 def check_changes(before: SweepConfig, after: SweepConfig, run: str) -> None:
     """Raise ``InputError`` with the list of settings, except the space, that differ but may not change."""
-    differences = _differences(before.model_dump(mode="json"), after.model_dump(mode="json"))
-    forbidden = [f"{key} was {old!r} and is {new!r}" for key, old, new in differences if not _may_change(key)]
+    old_settings = before.model_dump(mode="json")
+    new_settings = after.model_dump(mode="json")
+    differences = _differences(old_settings, new_settings)
+    changeable = (*CHANGEABLE, "space")
+    forbidden = []
+    for key, old, new in differences:
+        may_change = any(key == allowed or key.startswith(f"{allowed}.") for allowed in changeable)
+        if not may_change:
+            forbidden.append(f"{key} was {old!r} and is {new!r}")
     if forbidden:
         raise InputError(
             f"{run}: cannot be resumed with another configuration: {'; '.join(forbidden)}; allowed to change: "
             f"{', '.join(CHANGEABLE)}, and additions to the space"
         )
-
-
-def _may_change(key: str) -> bool:
-    return any(key == allowed or key.startswith(f"{allowed}.") for allowed in (*CHANGEABLE, "space"))
 
 
 def _differences(before: Any, after: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -275,7 +275,14 @@ class Sweep:
             return STOPPED
         if verdict is None and self.steering.is_paused:
             return PAUSED
-        return verdict or self._verdict_of_budget()
+        if verdict is not None:
+            return verdict
+        if self.given_up is not None:
+            return Verdict(TrialStatus.INTERRUPTED, self.given_up)
+        limit = self.costs.reached_limit(self.seconds)
+        if limit is not None:
+            return Verdict(TrialStatus.INTERRUPTED, limit.reason)
+        return None
 
     def _take_rung(self, rung: RungFinished) -> Verdict | None:
         """Write a rung to the ledger, record it and return the verdict on its trial."""
@@ -287,9 +294,11 @@ class Sweep:
             rung_seconds = now - assignment.rung_began
             self._slowest_rung_seconds = max(self._slowest_rung_seconds, rung_seconds)
         assignment.rung_began = now
-        if rung.node is not None:
-            assignment.node = self.costs.last_node = rung.node
-            warning = self.costs.price_warning(rung.node)
+        node = rung.node
+        if node is not None:
+            assignment.node = node
+            self.costs.last_node = node
+            warning = self.costs.price_warning(node)
             if warning is not None:
                 self.display.warn(warning)
         self._pay(number)
@@ -305,12 +314,6 @@ class Sweep:
         self._remove_beyond_bound()
         self._print_rung(rung)
         return verdict
-
-    def _verdict_of_budget(self) -> Verdict | None:
-        if self.given_up is not None:
-            return Verdict(TrialStatus.INTERRUPTED, self.given_up)
-        limit = self.costs.reached_limit(self.seconds)
-        return None if limit is None else Verdict(TrialStatus.INTERRUPTED, limit.reason)
 
     def _print_rung(self, rung: RungFinished) -> None:
         best = self._best_pair(rung.points)
@@ -345,8 +348,9 @@ class Sweep:
             self._num_defects += 1
         self._settle(number, verdict, traceback)
         self._stop_or_start_clock()
-        num_begun = len(self.progress.configs)
-        self.given_up = self.given_up or self._failures.reason_to_give_up(self._num_defects, num_begun)
+        if not self.given_up:
+            num_begun = len(self.progress.configs)
+            self.given_up = self._failures.reason_to_give_up(self._num_defects, num_begun)
         self.show()
 
     def lose(self, number: int, loss: Loss) -> None:
@@ -466,10 +470,12 @@ class Sweep:
         originals = {}
         checkpoints = self.run.names("checkpoints")
         for number, trial in self.scheduler.trials.items():
-            if trial.replicate_of is not None:
-                originals[number] = trial.replicate_of
+            original = trial.replicate_of
+            if original is not None:
+                originals[number] = original
             has_ended = trial.status in self.progress.ended
-            checkpoint = Path(checkpoint_folder(number)).name
+            folder = checkpoint_folder(number)
+            checkpoint = Path(folder).name
             if has_ended and checkpoint in checkpoints:
                 self._remove_checkpoint(number)  # left behind by a kill
         self._scores.restore(replayed.points, self.front, originals)

@@ -63,7 +63,8 @@ def gather(runs: Sequence[Results], space: Space, reference: Pair) -> WarmStart:
     num_left_out = 0
     for run in runs:
         old_reference = _reference_scores(run)
-        points_on_dev = [point for point in averaged(run) if point.split == "dev"]
+        averaged_points = averaged(run)
+        points_on_dev = [point for point in averaged_points if point.split == "dev"]
         for trial, rungs in _finished_rungs(run):
             if not _contains(space, trial):
                 num_left_out += 1
@@ -72,7 +73,8 @@ def gather(runs: Sequence[Results], space: Space, reference: Pair) -> WarmStart:
             observation = _make_observation(trial, rungs, points, old_reference, reference)
             observations.append(observation)
     polarity, similarity = reference
-    first = _choose_first(observations, reference_point=(polarity, similarity / 2))
+    reference_point = polarity, similarity / 2
+    first = _choose_first(observations, reference_point)
     return WarmStart(observations, first, num_left_out)
 
 
@@ -127,7 +129,9 @@ def _rescale(pair: Pair, old_reference: Pair, new_reference: Pair) -> Pair:
     new_polarity, new_similarity = new_reference
     old_range = max(1e-9, 1 - old_polarity)
     new_range = 1 - new_polarity
-    rescaled_polarity = new_polarity + (polarity - old_polarity) * new_range / old_range
+    old_distance = polarity - old_polarity
+    new_distance = old_distance * new_range / old_range
+    rescaled_polarity = new_polarity + new_distance
     rescaled_similarity = similarity * new_similarity / old_similarity
     return rescaled_polarity, rescaled_similarity
 
