@@ -135,9 +135,11 @@ def run(  # noqa: PLR0913 (one argument for each way to start a run)
 def prepare_only(config: SweepConfig, space: Space, display: Display) -> str:
     """Build the sweep's artifacts and return the path or URI of the file that :meth:`Prepared.open` reads."""
     limit_gib()  # raises for an invalid limit, now rather than minutes later
-    packages.check(packages.needs_of_sweep(config, space))
+    needs = packages.needs_of_sweep(config, space)
+    packages.check(needs)
     storage = config.storage
-    check_writable(storage.artifacts_key, storage.artifacts_location, display)
+    artifacts = storage.artifacts_location
+    check_writable(storage.artifacts_key, artifacts, display)
     plan = make_plan(config, space)
     if plan.missing:
         with connected(config.resources, show_workers=False) as capacity:
@@ -146,7 +148,7 @@ def prepare_only(config: SweepConfig, space: Space, display: Display) -> str:
             prepared = prepare(plan, capacity, display)
     else:
         prepared = prepare(plan, None, display)
-    place = open_folder(storage.artifacts_location, display.warn)
+    place = open_folder(artifacts, display.warn)
     name = f"{config.name}.prepared.json"
     place.path.mkdir(parents=True, exist_ok=True)
     prepared.save(place.path / name)
@@ -360,10 +362,11 @@ def _finish(sweep: Sweep, session: Session | None, ending: Ending) -> None:
     results = load(sweep.run)
     account = build_account(results)
     max_replicates = sweep.scheduler.replicates.trials
-    sweep.display.line(f"run: {sentence(account, max_replicates)}")
+    display = sweep.display
+    display.line(f"run: {sentence(account, max_replicates)}")
     if results.nodes:
         bill = build_bill(results)
-        sweep.display.line(f"run: {bill_text(bill)}")
+        display.line(f"run: {bill_text(bill)}")
 
 
 def keep_readings(session: Session, sweep: Sweep) -> None:
@@ -408,25 +411,19 @@ def check_writable(key: str, place_name: str, display: Display) -> None:
     Leaves nothing behind.
     """
     folder = open_folder(place_name, display.warn)
-    if isinstance(folder, BucketFolder):
-        _check_bucket(key, folder)
-        return
-    place = folder.path
     try:
-        while not place.exists():
-            place = place.parent
-        with tempfile.TemporaryFile(dir=place):
-            pass
-    except OSError as error:
-        raise InputError(f"{key}: cannot write to {folder.location}: {error.strerror}") from None
-
-
-def _check_bucket(key: str, folder: BucketFolder) -> None:
-    name = f".probe-{uuid.uuid4().hex[:8]}"
-    try:
-        folder.bucket.check()
-        folder.bucket.write(name, b"")
-        folder.bucket.delete([name])
+        if isinstance(folder, BucketFolder):
+            name = f".probe-{uuid.uuid4().hex[:8]}"
+            bucket = folder.bucket
+            bucket.check()
+            bucket.write(name, b"")
+            bucket.delete([name])
+        else:
+            place = folder.path
+            while not place.exists():
+                place = place.parent
+            with tempfile.TemporaryFile(dir=place):
+                pass
     except OSError as error:
         raise InputError(f"{key}: cannot write to {folder.location}: {error.strerror}") from None
 

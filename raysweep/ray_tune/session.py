@@ -249,6 +249,7 @@ class Session:
         names = [shown(source) for source in sources if source]
         minimums = objective.constraints.model_dump()
         constraints = {name: minimum for name, minimum in minimums.items() if minimum}
+
         info = RunInfo(
             name=config.name,
             version=__version__,
@@ -290,7 +291,8 @@ class Session:
 
 def _new_run(config: SweepConfig, display: Display) -> Folder:
     """Create a run folder named after the current second; further runs in the same second get a number."""
-    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    now = datetime.datetime.now()
+    stamp = now.strftime("%Y%m%d-%H%M%S")
     for number in range(1, 1000):
         suffix = "" if number == 1 else f"-{number}"
         name = f"{config.name}-{stamp}{suffix}"
@@ -299,9 +301,11 @@ def _new_run(config: SweepConfig, display: Display) -> Folder:
         with contextlib.suppress(FileExistsError):
             if isinstance(run, BucketFolder):  # another driver may start a run in the same second
                 run.bucket.create("begun", uuid.uuid4().bytes)
-            run.path.parent.mkdir(parents=True, exist_ok=True)
-            run.path.mkdir(mode=0o700)
-            (run.path / "points").mkdir()
+            path = run.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700)
+            points = path / "points"
+            points.mkdir()
             return run
     raise AssertionError("a thousand runs in one second")
 

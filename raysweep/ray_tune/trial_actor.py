@@ -141,9 +141,10 @@ class TrialActor(tune.Trainable):
         self.logged_at = time.monotonic()
         self.has_checkpoint = True  # nothing has been computed yet, so nothing can be lost
         self.heartbeat: Heartbeat | None = None
-        if sweep.listener is not None:
+        listener = sweep.listener
+        if listener is not None:
             self.heartbeat = _heartbeat()
-            self.heartbeat.begin(self.trial_id, sweep.listener)
+            self.heartbeat.begin(self.trial_id, listener)
             _keep_up_while_storage_waits(self.heartbeat, sweep.run)
         self.results: Iterator[RungResult | RungProgress | ScoredRung]
         if isinstance(job, FrontRung):

@@ -150,23 +150,25 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
     @uninterrupted()
     def on_trial_complete(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> None:
         job = job_of(trial.config)
+        loss = loss_in(result)
+        failure = result.get("failure")
         if isinstance(job, FrontRung):
-            self._take_scores(job, result)
+            if loss:
+                self._scores.lose(job, loss)
+            elif failure:
+                self._scores.fail(job, failure)
+            else:
+                scored = json.loads(result["scored"])
+                self._scores.take(job, ScoredRung(**scored))
             return
         if "rung" in result:  # Tune passes a trial's last result here, not to on_trial_result
-            self._sweep.record_rung(job.number, json.loads(result["rung"]))
-        if loss := loss_in(result):
+            rung = json.loads(result["rung"])
+            self._sweep.record_rung(job.number, rung)
+        if loss:
             self._sweep.lose(job.number, loss)
         else:
-            self._sweep.release(job.number, failure=result.get("failure"), diverged="diverged" in result)
-
-    def _take_scores(self, rung: FrontRung, result: dict[str, Any]) -> None:
-        if loss := loss_in(result):
-            self._scores.lose(rung, loss)
-        elif failure := result.get("failure"):
-            self._scores.fail(rung, failure)
-        else:
-            self._scores.take(rung, ScoredRung(**json.loads(result["scored"])))
+            has_diverged = "diverged" in result
+            self._sweep.release(job.number, failure=failure, diverged=has_diverged)
 
     @_ends_the_sweep()
     @uninterrupted()
@@ -254,8 +256,9 @@ class _Watch(_NotInSnapshots, tune.Callback):
         if isinstance(job, Assignment):
             reason = reason or self._sweep.overdue_reason(job.number)
         if reason:
-            self._reasons[trial.trial_id] = reason
-            self._killed_at[trial.trial_id] = time.monotonic()
+            trial_id = trial.trial_id
+            self._reasons[trial_id] = reason
+            self._killed_at[trial_id] = time.monotonic()
             kill(silence.record)
 
     def _is_lost(self, silence: Silence) -> bool:

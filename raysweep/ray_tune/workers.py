@@ -53,11 +53,12 @@ def open_workbench(spec: WorkbenchSpec) -> Workbench:
 
     request = spec.request
     torch.set_num_threads(request.threads)
-    key = repr((spec.prepared, spec.evaluation))
+    data = spec.prepared, spec.evaluation
+    key = repr(data)
     if key not in _workbenches:
         _workbenches.clear()
         device = "cuda" if request.gpus else "cpu"
-        _workbenches[key] = Workbench(spec.prepared, spec.evaluation, device=device, cache_bytes=request.cache_bytes)
+        _workbenches[key] = Workbench(*data, device=device, cache_bytes=request.cache_bytes)
     return _workbenches[key]
 
 
@@ -83,8 +84,10 @@ def size_trials(
         count = min(packed.count, resources.max_concurrent_trials)
         packed = dataclasses.replace(packed, count=count)
     trials_per_gpu = round(1 / packed.gpus)
+    gib_per_trial = memory.peak_bytes / GIB
+    gib_per_gpu = memory.total_bytes / GIB
     display.line(
-        f"search: measured GPU memory (per trial={memory.peak_bytes / GIB:.2f} GiB, per GPU={memory.total_bytes / GIB:.1f} "
+        f"search: measured GPU memory (per trial={gib_per_trial:.2f} GiB, per GPU={gib_per_gpu:.1f} "
         f"GiB, trials per GPU={trials_per_gpu})"
     )
     return packed
@@ -107,23 +110,27 @@ def needed_by_trial(prepared: Prepared, space: Space, cache_bytes: int) -> int:
     The estimate assumes batches of sentences of mean length and includes the trial's cache. ``cache_bytes`` limits the
     cache of frozen blocks' outputs, which never exceeds the outputs of all sentences.
     """
-    source = locate_same(EncoderConfig(**prepared.model), prepared.model_identity)
+    config = EncoderConfig(**prepared.model)
+    source = locate_same(config, prepared.model_identity)
     encoder = EncoderSize.of(source.folder)
     tokens = Tokens.open(prepared.tokens_artifact.folder)
     num_tokens = int(tokens.offsets[-1])
     tokens_per_sentence = num_tokens / max(1, len(tokens))
     trials = space.largest()
-    max_sentences = max(_sentences_per_batch(prepared, trial) for trial in trials)
+    sentences_per_batch = [_sentences_per_batch(prepared, trial) for trial in trials]
+    max_sentences = max(sentences_per_batch)
     is_averaged = any(trial.average_decay is not None for trial in trials)
     bytes_of_averages = encoder.weights_bytes if is_averaged else 0
     bytes_of_all_outputs = FP32_BYTES * encoder.width * num_tokens
-    return bytes_of_averages + trial_bytes(
+    tokens_of_batch = round(max_sentences * tokens_per_sentence)
+    bytes_without_averages = trial_bytes(
         encoder.weights_bytes,
         num_layers=encoder.num_layers,
         width=encoder.width,
-        tokens_of_batch=round(max_sentences * tokens_per_sentence),
+        tokens_of_batch=tokens_of_batch,
         cache_bytes=min(cache_bytes, bytes_of_all_outputs),
     )
+    return bytes_of_averages + bytes_without_averages
 
 
 def _sentences_per_batch(prepared: Prepared, trial: TrialConfig) -> int:
