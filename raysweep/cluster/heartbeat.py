@@ -136,10 +136,7 @@ class Heartbeat:
         self.sign()
         embedding = output["sentence_embedding"]
         if embedding.requires_grad:
-            embedding.register_hook(self._after_backward)
-
-    def _after_backward(self, gradient: Any) -> None:
-        self.sign()
+            embedding.register_hook(self.sign)
 
     def __enter__(self) -> None:
         if self._last_sign is not None:

@@ -172,8 +172,10 @@ def mark_as_draining(node_id: str, seconds: int) -> bool:
 
     messages: Any = importlib.import_module("ray.core.generated.autoscaler_pb2")
     raylet: Any = ray._raylet
-    reason = messages.DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
-    until_milliseconds = int(1000 * (time.time() + seconds))
+    reasons = messages.DrainNodeReason
+    reason = reasons.Value("DRAIN_NODE_REASON_PREEMPTION")
+    until_seconds = time.time() + seconds
+    until_milliseconds = int(1000 * until_seconds)
     gcs_address = ray.get_runtime_context().gcs_address
     client = raylet.GcsClient(address=gcs_address)
     is_accepted, _ = client.drain_node(node_id, reason, "the cloud takes the machine away", until_milliseconds)
@@ -191,7 +193,8 @@ class DrainWatch:
         import ray
 
         now = time.monotonic()
-        if not self._is_draining and now - self._polled_at >= POLL_SECONDS:
+        is_due = now - self._polled_at >= POLL_SECONDS
+        if is_due and not self._is_draining:
             self._polled_at = now
             with contextlib.suppress(Exception):  # Ray's control plane did not answer; try again later
                 if ray.is_initialized():

@@ -173,8 +173,16 @@ class Capacity:
         Raises:
             InputError: If not even one trial fits.
         """
-        cpus, gpus = self._size_of_trial(resources)
-        trial = Request(cpus, gpus, 1, int(resources.cache_gib * 2**30))
+        encoder = self.encoders()
+        gpus = resources.requested_gpus
+        if gpus is None:
+            gpus = encoder.gpus
+        cpus = resources.cpus_per_trial
+        if not cpus:  # as many as a worker that encodes
+            on_cpus_alone = not gpus and encoder.gpus  # though the cluster has GPUs
+            cpus = self.processors().cpus if on_cpus_alone else encoder.cpus
+        cache_bytes = int(resources.cache_gib * 2**30)
+        trial = Request(cpus, gpus, 1, cache_bytes)
         num_fitting = _count_on(self.nodes, trial)
         if not num_fitting:
             compared = ("gpus", "cpus") if gpus else ("cpus", "gpus")
@@ -183,7 +191,8 @@ class Capacity:
                 f"resources: a trial requests {cpus:g} CPUs and {gpus:g} GPUs, but the largest possible node has "
                 f"{largest.cpus:g} and {largest.gpus:g}; lower resources.cpus_per_trial or resources.gpus_per_trial"
             )
-        return replace(trial, count=resources.max_concurrent_trials or num_fitting)
+        count = resources.max_concurrent_trials or num_fitting
+        return replace(trial, count=count)
 
     def with_memory(self, request: Request, needed_bytes: int) -> Request:
         """Return the request with the memory that each worker needs, limited to as many workers as fit.
@@ -201,15 +210,6 @@ class Capacity:
             max_count = _count_on(fitting, request, memory_bytes)
             count = min(count, max_count)
         return replace(request, memory_bytes=memory_bytes, count=count)
-
-    def _size_of_trial(self, resources: ResourcesConfig) -> tuple[float, float]:
-        """Return the CPUs and GPUs of one trial: as configured, or else those of a worker that encodes."""
-        encoder = self.encoders()
-        gpus = encoder.gpus if resources.requested_gpus is None else resources.requested_gpus
-        if resources.cpus_per_trial:
-            return resources.cpus_per_trial, gpus
-        on_cpus_alone = not gpus and encoder.gpus  # though the cluster has GPUs
-        return self.processors().cpus if on_cpus_alone else encoder.cpus, gpus
 
 
 def trial_bytes(weights_bytes: int, *, num_layers: int, width: int, tokens_of_batch: int, cache_bytes: int) -> int:
@@ -330,11 +330,13 @@ def own_resources(resources: Mapping[str, Mapping[str, float]]) -> dict[str, str
 def _share_out(groups: Sequence[NodeGroup], max_workers: int) -> list[NodeGroup]:
     """Return the groups with the maximum total divided evenly among them, omitting groups that get no nodes."""
     counts = [0] * len(groups)
-    max_total = sum(group.max_count for group in groups)
+    max_counts = [group.max_count for group in groups]
+    max_total = sum(max_counts)
     num_left = min(max_workers, max_total)
     while num_left > 0:
-        for position, group in enumerate(groups):
-            if num_left > 0 and counts[position] < group.max_count:
+        for position, max_count in enumerate(max_counts):
+            has_room = counts[position] < max_count
+            if has_room and num_left > 0:
                 counts[position] += 1
                 num_left -= 1
     shares: list[NodeGroup] = []
@@ -552,8 +554,11 @@ def protect_token(*, may_make: bool) -> None:
         if may_make:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with contextlib.suppress(FileExistsError):
-                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+                descriptor = os.open(path, flags, 0o600)
                 with os.fdopen(descriptor, "w") as file:
-                    file.write(secrets.token_hex(TOKEN_BYTES))
-        if path.stat().st_mode & 0o077:  # written by Ray itself or by `ray get-auth-token`
+                    token = secrets.token_hex(TOKEN_BYTES)
+                    file.write(token)
+        permissions = path.stat().st_mode
+        if permissions & 0o077:  # written by Ray itself or by `ray get-auth-token`
             path.chmod(0o600)

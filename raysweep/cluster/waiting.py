@@ -183,9 +183,10 @@ class WaitingWatch:
         waiting_work = waiting()
         if waiting_work is None:
             return False
-        if waiting_work.text != self._reported:
-            self._reported = waiting_work.text
-            self._report(waiting_work.text)
+        text = waiting_work.text
+        if text != self._reported:
+            self._reported = text
+            self._report(text)
         launches_fail = waiting_work.unavailable and quiet_seconds >= UNAVAILABLE_SECONDS
         if launches_fail and not self._has_requested:
             self._has_requested = True
