@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -113,12 +113,15 @@ class Bucket:
 
     def read_all(self, names: Iterable[str], num_bytes: int | None = None) -> list[bytes]:
         """Return the bytes of small objects, or their first ``num_bytes`` bytes, in order; requests run in parallel."""
-        read = self.read if num_bytes is None else partial(self._read_start, num_bytes)
+
+        def read(name: str) -> bytes:
+            if num_bytes is None:
+                return self.read(name)
+            start = self._persist(lambda: self._store.get_range(name, start=0, length=num_bytes))
+            return start.to_bytes()
+
         with ThreadPoolExecutor(NUM_THREADS) as pool:
             return list(pool.map(read, names))
-
-    def _read_start(self, num_bytes: int, name: str) -> bytes:
-        return self._persist(lambda: self._store.get_range(name, start=0, length=num_bytes)).to_bytes()
 
     def write(self, name: str, content: bytes) -> None:
         """Write an object, replacing an existing one."""
@@ -165,8 +168,9 @@ class Bucket:
             files = {}
             for batch in self._store.list(prefix or None):
                 for meta in batch:
+                    name = meta["path"]
                     modified = meta["last_modified"].timestamp()
-                    files[meta["path"]] = FileStat(meta["size"], modified)
+                    files[name] = FileStat(meta["size"], modified)
             return files
 
         files = self._persist(list_files)
@@ -262,7 +266,8 @@ def _connect(uri: str) -> "ObjectStore":
     except ImportError:
         extra = {"s3": "s3", "gs": "gcs"}[scheme]
         raise InputError(f"{uri}: object stores need an extra: pip install 'raysweep[{extra}]'") from None
-    timeouts = {"timeout": f"{_timeout_seconds():g}s", "connect_timeout": _CONNECT_TIMEOUT}
+    timeout = f"{_timeout_seconds():g}s"
+    timeouts = {"timeout": timeout, "connect_timeout": _CONNECT_TIMEOUT}
     common: dict[str, Any] = {"prefix": prefix or None, "client_options": timeouts, "retry_config": _RETRIES}
     if scheme == "gs":
         return GCSStore(bucket, **common)

@@ -238,8 +238,9 @@ class BucketFolder:
 
         def download(item: tuple[str, int]) -> None:
             stored_name, num_bytes = item
-            relative = stored_name[len(self.prefix) :].lstrip("/")
-            self.bucket.download(stored_name, self.path / relative, num_bytes)
+            relative = stored_name.removeprefix(self.prefix).lstrip("/")
+            place = self.path / relative
+            self.bucket.download(stored_name, place, num_bytes)
 
         with ThreadPoolExecutor(NUM_THREADS) as pool:
             list(pool.map(download, sizes.items()))

@@ -83,7 +83,9 @@ def read_log(folder: Folder, name: str) -> bytes:
     """
     file = f"{name}.jsonl"
     has_file = folder.exists(file)
-    content = folder.read([file])[0] if has_file else b""
+    content = b""
+    if has_file:
+        (content,) = folder.read([file])
     later_lines = _read_lines_after(folder, name, content)
     if later_lines:
         return b"".join([_complete_lines(content), *later_lines])
@@ -184,22 +186,22 @@ class LineFile:
                 return
 
     def append(self, line: bytes, offset: int, number: int) -> None:
-        self._write(self._copied + line, offset - len(self._copied))
-        self._copied = b""
-
-    def _write(self, line: bytes, offset: int) -> None:
         assert self._file is not None
         descriptor = self._file.fileno()
+        content = self._copied + line
+        start = offset - len(self._copied)
         try:
-            os.ftruncate(descriptor, offset)
+            os.ftruncate(descriptor, start)
             written = 0
-            while written < len(line):
-                written += os.pwrite(descriptor, line[written:], offset + written)
+            while written < len(content):
+                rest = content[written:]
+                written += os.pwrite(descriptor, rest, start + written)
             os.fsync(descriptor)
         except OSError:
             with contextlib.suppress(OSError):
-                os.ftruncate(descriptor, offset)
+                os.ftruncate(descriptor, start)
             raise
+        self._copied = b""
 
     def set_aside(self, unfinished: bytes, number: int) -> None:
         with self.path.with_suffix(".unfinished").open("ab") as file:

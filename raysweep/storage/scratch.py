@@ -58,7 +58,8 @@ def _lock(path: Path) -> None:
         with contextlib.suppress(OSError):  # without file locks, nothing is ever removed as a leftover
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         with contextlib.suppress(FileNotFoundError):  # another process may have removed it as a leftover in between
-            if os.fstat(descriptor).st_ino == path.stat().st_ino:
+            locked = os.fstat(descriptor)
+            if locked.st_ino == path.stat().st_ino:
                 return
         os.close(descriptor)
 
