@@ -58,16 +58,15 @@ class MLflowTracker(Tracker):
 
     def log_step(self, trial: TrackedTrial, step: Step) -> None:
         run_id = self._run_of(trial)
-        if step.number > self._last_step(run_id):
-            self._last_steps[run_id] = step.number
-            self._log_metrics(run_id, step.metrics, step.number)
-
-    def _last_step(self, run_id: str) -> int:
-        if run_id not in self._last_steps:  # an earlier session's run
+        last_steps = self._last_steps
+        if run_id not in last_steps:  # an earlier session's run
             history = self._client.get_metric_history(run_id, "examples_seen")
             logged_steps = [metric.step for metric in history]
-            self._last_steps[run_id] = max(logged_steps, default=0)
-        return self._last_steps[run_id]
+            last_steps[run_id] = max(logged_steps, default=0)
+        number = step.number
+        if number > last_steps[run_id]:
+            last_steps[run_id] = number
+            self._log_metrics(run_id, step.metrics, number)
 
     def _log_metrics(self, run_id: str, values: Mapping[str, float], step: int) -> None:
         from mlflow.entities import Metric

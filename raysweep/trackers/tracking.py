@@ -88,7 +88,8 @@ class _Feed:
 
     def _work(self) -> None:
         try:
-            sweep_events = SweepEvents(self._opener(), self._run)
+            tracker = self._opener()
+            sweep_events = SweepEvents(tracker, self._run)
             while (event := self._events.get()) is not None:
                 sweep_events.take(event)
                 self._note_progress()

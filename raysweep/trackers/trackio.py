@@ -44,7 +44,9 @@ class TrackioTracker(Tracker):
         with tempfile.TemporaryDirectory() as folder:
             picture = Path(folder, "front.png")
             picture.write_bytes(front.png)
-            frame = pandas.DataFrame(list(front.rows), columns=list(front.columns))
+            rows = list(front.rows)
+            columns = list(front.columns)
+            frame = pandas.DataFrame(rows, columns=columns)
             table = trackio.Table(dataframe=frame)
             image = trackio.Image(str(picture))
             values = {"front": table, "picture": image, **front.metrics}
