@@ -70,7 +70,13 @@ def is_without_header(piece: sources.Piece) -> bool:
     if not _is_tab_separated(piece):
         return False
     cells = next(sources.lines(piece), "").split("\t")
-    return len(cells) == 3 and _is_score(cells[0])
+    if len(cells) != 3:
+        return False
+    score, _, _ = cells
+    try:
+        return math.isfinite(float(score or 0))
+    except ValueError:
+        return False
 
 
 def _is_tab_separated(piece: sources.Piece) -> bool:
@@ -78,13 +84,6 @@ def _is_tab_separated(piece: sources.Piece) -> bool:
         return False
     file_format = format_of(piece.name)
     return file_format is not None and file_format.suffix == ".tsv"
-
-
-def _is_score(cell: str) -> bool:
-    try:
-        return math.isfinite(float(cell or 0))
-    except ValueError:
-        return False
 
 
 def read(name: str, pieces: Sequence[sources.Piece], columns: PairColumns) -> ScoredPairs:
@@ -153,7 +152,8 @@ def _problem_of_first_line(piece: sources.Piece, columns: PairColumns) -> str:
     cells = [cell.strip().strip('"') for cell in first.split("\t")]
     if set(columns.names) <= set(cells):
         return ""
-    shown = ", ".join(repr(cell[:_MAX_SHOWN]) for cell in cells[:_MAX_CELLS])
+    first_cells = cells[:_MAX_CELLS]
+    shown = ", ".join(repr(cell[:_MAX_SHOWN]) for cell in first_cells)
     return f"line 1 is {shown}, which is neither a header nor a pair; {allowed}"
 
 
