@@ -212,7 +212,9 @@ class Document:
             if line is not None:
                 place += f": line {line}"
                 break
-        problem = join_key(dotted(keys), message) if keys else message
+        problem = message
+        if keys:
+            problem = join_key(dotted(keys), message)
         return InputError(f"{place}: {problem}")
 
     def is_overridden(self, keys: KeyPath) -> bool:
