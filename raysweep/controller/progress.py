@@ -75,14 +75,9 @@ class Progress:
         number = rung.trial
         self._steps[number] = rung.step
         self.front = front_points([*self.front, *rung.points])
-        pairs = [(point.polarity, point.similarity) for point in rung.points]
-        names: list[Hashable] = [(point.step, *point.key) for point in rung.points]
-        budgets_ahead = self._budgets_ahead(rung)
-        examples_seen = rung.examples_seen
-        reason_to_pause = self._scheduler.rung(number, examples_seen, pairs, budgets_ahead, names, rung.may_begin)
+        reason_to_pause = self._report_to_scheduler(rung)
         trial = self._scheduler.trials[number]
-        objective = self._scheduler.objective
-        self._study.rung(number, examples_seen, trial, objective)
+        self._study.rung(number, rung.examples_seen, trial, self._scheduler.objective)
         if rung.step == self.num_rungs[number]:
             return self._verdict_at_last_rung(number)
         if rung.stop:
@@ -90,6 +85,13 @@ class Progress:
         if reason_to_pause:
             return Verdict(TrialStatus.PAUSED, reason_to_pause)
         return None
+
+    def _report_to_scheduler(self, rung: RungFinished) -> str | None:
+        """Report a rung to the scheduler, and return the reason to pause the trial, or None."""
+        pairs = [(point.polarity, point.similarity) for point in rung.points]
+        names: list[Hashable] = [(point.step, *point.key) for point in rung.points]
+        budgets_ahead = self._budgets_ahead(rung)
+        return self._scheduler.rung(rung.trial, rung.examples_seen, pairs, budgets_ahead, names, rung.may_begin)
 
     def _budgets_ahead(self, rung: RungFinished) -> list[int]:
         """Return the examples seen at each remaining rung of a trial; empty if its own rule stops it."""

@@ -8,7 +8,7 @@ C is selected from ``STRENGTHS`` by accuracy on rows outside the test: those of 
 training rows. SentEval (Conneau and Kiela 2018) does the same, in ``senteval/tools/validation.py``.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,20 +98,21 @@ class Classifier:
 
         Without ``dev``, C is the best in the inner folds of ``train``. Ties are resolved in favor of the smallest C.
         """
-        splits: Iterable[tuple[Rows, Rows]]
         if dev is None:
-            folds = self._split(train, NUM_INNER_FOLDS)
-            splits = ((train.take(fitted), train.take(tested)) for fitted, tested in folds)
+            strength = self._choose_on_folds(train)
         else:
-            splits = [(train, dev)]
-        shares = []
-        for fitted_rows, tested_rows in splits:
-            answers = self._answers(fitted_rows, tested_rows, STRENGTHS)
-            shares.append([is_right.mean() for is_right in answers])
-        means = np.mean(shares, axis=0)
-        strength = STRENGTHS[int(means.argmax())]
+            shares = [is_right.mean() for is_right in self._answers(train, dev, STRENGTHS)]
+            strength = STRENGTHS[int(np.argmax(shares))]
         (is_right,) = self._answers(train, test, [strength])
         return Predicted(is_right, np.zeros(len(is_right), np.intp), (strength,))
+
+    def _choose_on_folds(self, train: Rows) -> float:
+        shares = []
+        for fitted, tested in self._split(train, NUM_INNER_FOLDS):
+            answers = self._answers(train.take(fitted), train.take(tested), STRENGTHS)
+            shares.append([is_right.mean() for is_right in answers])
+        means = np.mean(shares, axis=0)
+        return STRENGTHS[int(means.argmax())]
 
     def _split(self, rows: Rows, num_folds: int) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
         folds = StratifiedKFold(num_folds, shuffle=True, random_state=self.seed)
