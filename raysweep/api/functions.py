@@ -133,7 +133,13 @@ def load_run(folder: str | Path) -> RunResults:
 
 
 def export_point(
-    run: str | Path | RunResults, to: str | Path, point: str = "knee", *, push: str | None = None, private: bool = False
+    run: str | Path | RunResults,
+    to: str | Path,
+    point: str = "knee",
+    *,
+    push: str | None = None,
+    private: bool = False,
+    adapter: bool = False,
 ) -> str:
     """Write a front member as an ordinary sentence-transformers model with its card, for ``SentenceTransformer(to)``.
 
@@ -143,6 +149,8 @@ def export_point(
         point: ``knee``, ``best`` (by the objective) or a name from the column ``point`` of :attr:`RunResults.front`.
         push: A repository ``OWNER/NAME`` on the hub to which the model is also uploaded; it is created if necessary.
         private: Whether a created repository is private.
+        adapter: Whether to write only the point's LoRA adapter, which is loaded onto the base model, instead of an
+            encoder with the adapter merged into its weights.
 
     Returns:
         A sentence that describes what was written.
@@ -160,7 +168,7 @@ def export_point(
     folder = run.run if isinstance(run, RunResults) else _folder(run)
     if is_uri(str(to)):
         raise InputError(f"{to}: is a URI; allowed: a local folder")
-    description = export(folder, point, Path(to), push)
+    description = export(folder, point, Path(to), push, as_adapter=adapter)
     if push is None:
         return description
     return f"{description}; pushed: {hub.push(Path(to), push, private=private)}"

@@ -314,6 +314,9 @@ def export(
         str | None, typer.Option(metavar="OWNER/NAME", help="Also upload the model to this repository on the hub.")
     ] = None,
     private: Annotated[bool, typer.Option("--private", help="With --push: create a private repository.")] = False,
+    adapter: Annotated[
+        bool, typer.Option("--adapter", help="Write only the LoRA adapter, which is loaded onto the base model.")
+    ] = False,
 ) -> None:
     """Write a front member as a sentence-transformers model with a model card.
 
@@ -330,7 +333,7 @@ def export(
     from raysweep.export.export import export as write
 
     with working():
-        description = write(run_folder("RUN", run), point, folder, push)
+        description = write(run_folder("RUN", run), point, folder, push, as_adapter=adapter)
     typer.echo(description)
     if push is not None:
         with working():

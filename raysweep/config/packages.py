@@ -47,7 +47,14 @@ def needs_of_sweep(config: SweepConfig, space: Space) -> Iterator[Need]:
     for key, encoder in encoders.items():
         yield from needs_of_encoder(key, encoder)
     yield from needs_of_mining(config, space)
+    yield from needs_of_adapters("space.adapter", space.values("adapter"))
     yield from needs_of_trackers(config.trackers)
+
+
+def needs_of_adapters(key: str, adapters: Iterable[object]) -> Iterator[Need]:
+    """Yield the package for LoRA adapters, if a trial or point has one."""
+    if "lora" in adapters:
+        yield Need(key, "peft", "lora")
 
 
 def needs_of_mining(config: SweepConfig, space: Space) -> Iterator[Need]:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from raysweep.config.adapter import TARGETS
 from raysweep.config.freezing import level_depth
 from raysweep.config.trial import CLASS_PARAMETERS, TrialConfig, has_classes, trial_config
 from raysweep.errors import InputError
@@ -127,6 +128,9 @@ _MOST_MEMORY: Mapping[str, Callable[[list[Any]], Any]] = {
     "freezing": lambda levels: min(levels, key=level_depth),
     "average_decay": max,
     "dropout": max,
+    "lora_rank": max,
+    "lora_targets": lambda targets: max(targets, key=TARGETS.index),
+    "lora_dropout": max,
 }
 """Functions that choose, from the values of a parameter, the one that uses the most memory."""
 
@@ -178,7 +182,7 @@ class Space:
         weight = max(self.values("consistency_weight"), default=0)
         trials = []
         for branch in branches(self.parameters):
-            values_of_branch = {**branch, **extremes}
+            values_of_branch = branch | {name: value for name, value in extremes.items() if name in branch}
             if weight and has_classes(branch["loss"]):  # embeds each batch twice
                 values_of_branch["consistency_weight"] = weight
             trials.append(trial_config(values_of_branch))
@@ -292,7 +296,7 @@ def values_of(parameters: Parameters, name: str) -> list[Any]:
     return list(dict.fromkeys(values))
 
 
-_DECIDING = ("loss", "optimizer", "schedule")  # their values allow or require other parameters
+_DECIDING = ("loss", "optimizer", "schedule", "adapter")  # their values allow or require other parameters
 _DEPENDING = ("momentum", "decay", *CLASS_PARAMETERS)  # those other parameters, except the losses' own
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from raysweep.config.adapter import PARAMETERS as ADAPTER_PARAMETERS
 from raysweep.config.document import Document, KeyPath, unknown_key
 from raysweep.config.losses import LOSSES
 from raysweep.config.space import (
@@ -43,6 +44,7 @@ def parse(document: Document, config: SweepConfig) -> Space:
         if loss not in LOSSES:
             raise document.error(("space", "loss"), f"is {loss!r}; allowed: {', '.join(LOSSES)}")
     _check_losses(document, parameters)
+    _check_freezing_with_adapter(document, parameters)
     for values in branches(parameters):
         if values.get("learning_rate") is None:
             conditions = [f"{name} is {value}" for name, value in values.items()]
@@ -197,6 +199,7 @@ _PROBE = {"loss": "triplet", "margin": 0.1, "learning_rate": 1e-5}  # a valid tr
 _REQUIRED: dict[str, dict[str, Any]] = {
     "decay": {"schedule": "exponential"},
     "momentum": {"optimizer": "sgd"},
+    **{name: {"adapter": "lora"} for name in ADAPTER_PARAMETERS},
     **{name: {"loss": "softmax", "margin": None} for name in CLASS_PARAMETERS},
 }
 """Values that a parameter needs in the same trial."""
@@ -218,6 +221,21 @@ def _check_losses(document: Document, parameters: Parameters) -> None:
             if name in CLASS_PARAMETERS and any(values) and not has_classes(loss):
                 problem = f"the loss {loss} has no class probabilities; move it to space.loss.choices.softmax"
                 raise document.error(path, problem)
+
+
+def _check_freezing_with_adapter(document: Document, parameters: Parameters) -> None:
+    """Raise if a trial with the adapter lora, which freezes all weights, may also have a freezing level."""
+    for branch in branches(parameters):
+        if branch.get("adapter") != "lora":
+            continue
+        for name, off in (("freezing", "none"), ("freeze_output_dense", False)):
+            values = values_of(parameters, name) if name in branch else []
+            for value in values:
+                if value != off:
+                    problem = (
+                        f"is {value}, but the adapter lora freezes all weights; allowed: {off}, or to move {name} to"
+                    )
+                    raise document.error(("space", name), f"{problem} space.adapter.choices.none")
 
 
 def _check_loss_parameter(document: Document, path: KeyPath, loss: str, values: list[Any]) -> None:

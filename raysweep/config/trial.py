@@ -5,6 +5,9 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from raysweep.config import freezing
+from raysweep.config.adapter import DEFAULTS as ADAPTER_DEFAULTS
+from raysweep.config.adapter import PARAMETERS as ADAPTER_PARAMETERS
+from raysweep.config.adapter import Lora, adapter_defaults
 from raysweep.config.document import KeyPath, dotted, join_key
 from raysweep.config.losses import LOSSES
 from raysweep.config.strict import StrictModel, explain
@@ -79,6 +82,23 @@ class TrialConfig(StrictModel):
     )
     freeze_output_dense: bool = Field(
         False, description="also freeze the weights, but not the biases, of output.dense in every block"
+    )
+    adapter: Literal["none", "lora"] = Field(
+        "none",
+        description="lora trains low-rank matrices next to the encoder's linear layers, whose own weights stay as they "
+        "are; none trains the weights themselves",
+    )
+    lora_rank: int | None = Field(None, ge=1, le=1024, description="rank of the adapter lora; 8 if not given")
+    lora_alpha: float | None = Field(
+        None,
+        gt=0,
+        description="the adapter's update is multiplied by lora_alpha / lora_rank; twice the rank if not given",
+    )
+    lora_targets: Literal["attention", "feed_forward", "all_linear"] | None = Field(
+        None, description="linear layers of the blocks that the adapter changes; all_linear if not given"
+    )
+    lora_dropout: float | None = Field(
+        None, ge=0, lt=1, description="dropout rate of the adapter's inputs; 0 if not given"
     )
     dropout: float | None = Field(
         None, ge=0, lt=1, description="rate of every dropout layer; the encoder's own if not given"
@@ -158,6 +178,20 @@ class TrialConfig(StrictModel):
         return self
 
     @model_validator(mode="after")
+    def _check_adapter(self) -> "TrialConfig":
+        if self.adapter == "none":
+            for name in ADAPTER_PARAMETERS:
+                value = getattr(self, name)
+                if value is not None:
+                    raise ValueError(f"{name} is {value!r}, but adapter is none; allowed: only with adapter lora")
+        else:
+            for name, off in (("freezing", "none"), ("freeze_output_dense", False)):
+                value = getattr(self, name)
+                if value != off:
+                    raise ValueError(f"{name} is {value}, but the adapter lora freezes all weights; allowed: {off}")
+        return self
+
+    @model_validator(mode="after")
     def _check_schedule(self) -> "TrialConfig":
         if self.schedule not in SCHEDULES:
             raise ValueError(f"schedule is {self.schedule!r}; allowed: {', '.join(SCHEDULES)}")
@@ -182,7 +216,19 @@ class TrialConfig(StrictModel):
         """
         defaults = {name: field.default for name, field in type(self).model_fields.items()}
         defaults |= loss_defaults(self.loss)
-        return {name: value for name, value in self.model_dump(mode="json").items() if value != defaults[name]}
+        defaults |= adapter_defaults(self.adapter)
+        values = self.model_dump(mode="json")
+        return {name: value for name, value in values.items() if value is not None and value != defaults[name]}
+
+    @property
+    def lora(self) -> Lora | None:
+        """Return the adapter that the trial trains, or None if it trains the encoder's own weights."""
+        if self.adapter == "none":
+            return None
+        given = {name: getattr(self, name) for name in ADAPTER_PARAMETERS if getattr(self, name) is not None}
+        values = {**ADAPTER_DEFAULTS, **given}
+        rank = values["lora_rank"]
+        return Lora(rank, values.get("lora_alpha", 2.0 * rank), values["lora_targets"], values["lora_dropout"])
 
     @property
     def peak_learning_rate(self) -> float:
@@ -208,12 +254,12 @@ def loss_defaults(loss: str) -> dict[str, Any]:
 
 
 def trial_config(values: dict[str, Any]) -> TrialConfig:
-    """Return a validated trial configuration; omitted parameters of the loss take their defaults from its table.
+    """Return a validated trial configuration; omitted parameters of its loss and adapter take their defaults.
 
     Raises:
         InputError: If a value is invalid; the message names the parameter, its value and what is allowed.
     """
-    defaults = loss_defaults(str(values.get("loss")))
+    defaults = {**loss_defaults(str(values.get("loss"))), **adapter_defaults(values.get("adapter"))}
     try:
         return TrialConfig.model_validate({**defaults, **values})
     except ValidationError as error:

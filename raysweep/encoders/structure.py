@@ -122,6 +122,27 @@ class Structure:
         embeddings = tuple(name for name in modules if hidden_modules.search(name))
         return PrefixNames(embeddings, frozen, blocks[num_frozen])
 
+    def adapted_layers(self, linear: Iterable[str], targets: str) -> tuple[str, ...]:
+        """Return the layers, out of the encoder's ``linear`` ones, that an adapter with these targets changes.
+
+        They are in the blocks: in the attention, the feed-forward part, or both.
+
+        Raises:
+            InputError: If the encoder's family is unknown.
+        """
+        parts = self.family.parts
+        patterns = {
+            "attention": parts.attention,
+            "feed_forward": f"({parts.intermediate}|{parts.output})",
+            "all_linear": "",
+        }
+        layers = []
+        for name in linear:
+            match = self._match_block(f"{name}.weight")
+            if match and re.match(patterns[targets], match["name"]):
+                layers.append(name)
+        return tuple(layers)
+
     def heights(self) -> dict[str, int]:
         """Return the height of each parameter: 0 after the last block, 1 in the last block, and so on.
 
@@ -145,8 +166,8 @@ class Structure:
         """Return the encoder's family, or raise InputError if it is unknown."""
         if self._family is None:
             raise InputError(
-                f"freezing and layer_decay are not supported for encoders of type {self.model_type!r}; allowed: "
-                f"--space.freezing none, or encoders of these families: {'; '.join(FAMILIES)}"
+                f"freezing, layer_decay and lora are not supported for encoders of type {self.model_type!r}; allowed: "
+                f"--space.freezing none and --space.adapter none, or encoders of these families: {'; '.join(FAMILIES)}"
             )
         return self._family
 

@@ -19,8 +19,8 @@ other points reuse the encodings of ``plain``. ``labeled`` uses the labels of th
 is reported separately.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -36,7 +36,6 @@ from raysweep.metrics.arrays import Float32Array, Float64Array
 from raysweep.results.types import PointKey
 
 if TYPE_CHECKING:
-    import torch
     from sentence_transformers import SentenceTransformer
 
 FloatArray = TypeVar("FloatArray", Float32Array, Float64Array)
@@ -80,13 +79,14 @@ def softmax(logits: FloatArray) -> FloatArray:
 class TunedEncoder:
     """A candidate encoder with its current weights, and the inputs for measuring its operating points.
 
-    ``head`` is the softmax head, under that loss. ``base`` holds the base model's weights, which ``interpolate`` needs.
+    ``head`` is the softmax head, under that loss. Within ``interpolated(a)``, the model has the weights
+    (1 - a) base + a tuned, which ``interpolate`` needs.
     """
 
     model: "SentenceTransformer"
     tokens: Tokens
     head: Head | None = None
-    base: "Mapping[str, torch.Tensor] | None" = None
+    interpolated: Callable[[float], AbstractContextManager[None]] | None = None
     batch_context: BatchContext = no_context
 
 
@@ -235,21 +235,7 @@ class _Products:
 
 def _score_interpolated(tuned: TunedEncoder, evaluation: EvaluationSet, key: PointKey) -> retrieval.Scores:
     _, alpha = key
-    assert tuned.base is not None and alpha is not None
-    with _interpolated(tuned.model, tuned.base, alpha):
+    assert tuned.interpolated is not None and alpha is not None
+    with tuned.interpolated(alpha):
         encoded = encode(replace(tuned, head=None), evaluation)
     return score_encoded(encoded, evaluation, [("plain", None)])["plain", None]
-
-
-@contextmanager
-def _interpolated(model: "SentenceTransformer", base: "Mapping[str, torch.Tensor]", alpha: float) -> Iterator[None]:
-    """Interpolate between the base model's weights and the model's own within the context."""
-    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-    own = {name: parameter.data for name, parameter in trained.items()}
-    for name, parameter in trained.items():
-        parameter.data = base[name].lerp(own[name], alpha)
-    try:
-        yield
-    finally:
-        for name, parameter in trained.items():
-            parameter.data = own[name]

@@ -13,17 +13,18 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 
+from raysweep.config import packages
 from raysweep.config.sweep import DataConfig, EncoderConfig
 from raysweep.data import demo
 from raysweep.data.prepared import Prepared
-from raysweep.encoders import encoder
+from raysweep.encoders import adapter, encoder
 from raysweep.encoders.locate import locate
 from raysweep.encoders.provenance import Provenance
 from raysweep.errors import InputError
 from raysweep.evaluation.operating_points import LABELED, Head
 from raysweep.export import joined_encoder, model_card
 from raysweep.export.model_card import CARD, CardFacts
-from raysweep.export.run_encoders import RunEncoders
+from raysweep.export.run_encoders import BaseModel, RunEncoders
 from raysweep.report.front import Member
 from raysweep.report.summary import Summary, summary_of
 from raysweep.results.events import TrialStarted
@@ -33,12 +34,10 @@ from raysweep.results.settings_file import read_settings
 from raysweep.results.types import Point, PointKey
 from raysweep.storage.folder import Folder, as_folder
 from raysweep.storage.location import is_uri
+from raysweep.training.trainable import Trainable, TrainedWeights
 from raysweep.training.weights import read_point
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import torch
     from sentence_transformers import SentenceTransformer
 
 
@@ -52,19 +51,21 @@ MAX_DIFFERENCE = 1e-5  # maximum difference of coordinates of unit vectors
 MAX_DIFFERENCE_WITH_CLASSES = 1e-4  # with class probabilities, whose logits amplify rounding errors
 
 
-def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = None) -> str:
+def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = None, *, as_adapter: bool = False) -> str:
     """Write the model of a point of a run's front, ``knee``, ``best`` or a point's name, to the new folder ``to``.
 
     It loads with ``SentenceTransformer(to)``, without raysweep. Its model card contains the code to load it, from
-    ``hub_name`` if given. The saved model is loaded again and verified before the folder gets its final name. After an
-    error, nothing is left behind.
+    ``hub_name`` if given. An adapter is merged into the weights; with ``as_adapter``, the folder contains it instead of the
+    base model, which is then needed to load it. The saved model is loaded again and verified before the folder gets its
+    final name. After an error, nothing is left behind.
 
     Returns:
         A description of the exported point, with the guards that it misses or was not measured by.
 
     Raises:
-        InputError: If the point does not exist, ``to`` exists, two encoders cannot be joined, the saved model returns
-            different vectors, or the run's settings have changed since it began.
+        InputError: If the point does not exist, ``to`` exists, two encoders cannot be joined, the point is not an
+            adapter but should be exported as one, the saved model returns different vectors, or the run's settings
+            have changed since it began.
     """
     if to.exists():
         raise InputError(f"{to}: already exists; allowed: a new folder")
@@ -73,7 +74,7 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
     member = _choose(run, summary, point)
     chosen = member.dev
     encoders = RunEncoders.of(run)
-    model, embed = _build(run, chosen, encoders)
+    model, embed = _build(run, chosen, encoders, as_adapter=as_adapter)
     facts = _collect_facts(run, summary, member, encoders, hub_name)
     data = facts.data
     sentences = _sample_sentences(run)
@@ -120,9 +121,13 @@ class _PointModel(NamedTuple):
     embed: Callable[[Sequence[str]], Embeddings]
 
 
-def _build(run: Folder, chosen: Point, encoders: RunEncoders) -> _PointModel:
-    weights, head = _read_weights(run, chosen)
-    tuned = _tuned(encoders, chosen, weights)
+def _build(run: Folder, chosen: Point, encoders: RunEncoders, *, as_adapter: bool = False) -> _PointModel:
+    trainable, head = _load_tuned(run, chosen, encoders)
+    if as_adapter:
+        _keep_adapter(trainable, chosen, encoders)
+    else:
+        trainable.finish(_share(chosen))
+    tuned = trainable.model
     prompt = encoders.prompt
     embed: Callable[[Sequence[str]], Embeddings]
     if chosen.kind in joined_encoder.KINDS:
@@ -136,6 +141,19 @@ def _build(run: Folder, chosen: Point, encoders: RunEncoders) -> _PointModel:
     model.similarity_fn_name = _similarity(chosen)  # override the base model's setting
     _set_prompt(model, prompt)
     return _PointModel(model, embed)
+
+
+def _keep_adapter(trainable: Trainable, chosen: Point, encoders: RunEncoders) -> None:
+    """Prepare the model for saving only its adapter, which names the base model; raise InputError if it has none."""
+    if chosen.kind in joined_encoder.KINDS:
+        raise InputError(f"--adapter: {chosen.name} joins two encoders; allowed: plain and interpolated points")
+    if trainable.lora is None:
+        raise InputError(
+            f"--adapter: trial {chosen.trial} has no adapter (adapter is none); allowed: points of trials with lora"
+        )
+    base = BaseModel.of(encoders.model)
+    is_on_hub = encoders.model.name != "demo"  # the demo's model is in a package
+    adapter.keep(trainable.model, _share(chosen), base.hub_name if is_on_hub else None)
 
 
 def _choose(run: Folder, summary: Summary, point: str) -> Member:
@@ -161,7 +179,7 @@ def _choose(run: Folder, summary: Summary, point: str) -> Member:
     raise InputError(f"--point {wanted}: not on the front; allowed: {allowed}")
 
 
-def _read_weights(run: Folder, chosen: Point) -> "tuple[dict[str, torch.Tensor], Head | None]":
+def _read_weights(run: Folder, chosen: Point) -> tuple[TrainedWeights, Head | None]:
     """Return the trained weights of the point's rung, and its head."""
     name = _folder_of_weights(chosen)
     if not run.exists(name):
@@ -185,20 +203,25 @@ def _folder_of_weights(point: Point) -> str:
     return point_folder(point.trial, point.step)
 
 
-def _tuned(encoders: RunEncoders, chosen: Point, weights: "Mapping[str, torch.Tensor]") -> "SentenceTransformer":
-    """Return the base model with the trained weights, or with weights interpolated between the two."""
-    model = _load(encoders.model, encoders.model_identity, "tuned")
-    base = model.state_dict()
-    for name, weight in weights.items():
-        if name not in base or base[name].shape != weight.shape:
-            shape = tuple(weight.shape)
-            raise InputError(f"{chosen.name}: its weights are damaged: the run's model has no {name} of shape {shape}")
-    if chosen.kind == "interpolate":
-        tuned_share = chosen.value
-        assert tuned_share is not None
-        weights = {name: base[name].lerp(weight, tuned_share) for name, weight in weights.items()}
-    model.load_state_dict({**base, **weights})
-    return model
+def _load_tuned(run: Folder, chosen: Point, encoders: RunEncoders) -> tuple[Trainable, Head | None]:
+    """Return the base model with the trained weights of the point's rung, and the rung's head."""
+    weights, head = _read_weights(run, chosen)
+    if weights.lora is not None:
+        packages.check(packages.needs_of_adapters(chosen.name, ["lora"]))
+    trainable = Trainable(_load(encoders.model, encoders.model_identity, "tuned"))
+    try:
+        trainable.load(weights)
+    except ValueError as error:
+        raise InputError(f"{chosen.name}: its weights are damaged: {error}") from None
+    return trainable, head
+
+
+def _share(chosen: Point) -> float:
+    """Return the share of the trained weights in a point's encoder, 1 unless it is interpolated."""
+    if chosen.kind != "interpolate":
+        return 1.0
+    assert chosen.value is not None
+    return chosen.value
 
 
 def _load_reference(encoders: RunEncoders, chosen: Point) -> "SentenceTransformer":

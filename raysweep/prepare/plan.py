@@ -238,7 +238,7 @@ def _locate_encoders(config: SweepConfig, space: Space) -> "dict[EncoderConfig, 
 def check_freezing(space: Space, structure: Structure) -> None:
     """Raise InputError if an encoder with this structure does not fit the space.
 
-    It must have the space's freezing levels and, for layer_decay, blocks.
+    It must have the space's freezing levels and, for layer_decay and adapters, blocks.
     """
     levels = space.values("freezing") or ["none"]
     for freeze_output_dense in space.values("freeze_output_dense") or [False]:
@@ -246,6 +246,8 @@ def check_freezing(space: Space, structure: Structure) -> None:
             structure.frozen_names(level, freeze_output_dense=freeze_output_dense)
     if any(decay != 1.0 for decay in space.values("layer_decay")):
         structure.heights()
+    if "lora" in space.values("adapter"):
+        structure.adapted_layers(structure.names, "all_linear")
 
 
 def _check_freezing_of_files(space: Space, source: ModelSource) -> None:

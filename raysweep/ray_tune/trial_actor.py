@@ -251,7 +251,7 @@ class TrialActor(tune.Trainable):
         run, trial, step = self.task.sweep.run, self.task.assignment.number, result.step
         keep_scores(run, "dev", trial, step, result.points)
         name = point_folder(trial, step)
-        save_point(run.path / name, self.bench.model, self.bench.head, self.reading(result))
+        save_point(run.path / name, self.bench.trainable.trained(), self.bench.head, self.reading(result))
         run.store(name)
         run.let_go(name)
 

@@ -41,8 +41,7 @@ class Training:
         self.began = time.perf_counter()  # moved back by the time already spent when a trial resumes
         torch.manual_seed(seed)
         bench.dropouts.generator.seed(seed)
-        bench.reset()
-        bench.freeze(config)
+        bench.start(config)
         self.model = bench.model
         self.device = bench.model.device
         self.trained = batches.TrainedEncoder(bench.model, bench.tokens)
@@ -74,16 +73,16 @@ class Training:
         return loss.to(self.device)
 
     def _build_optimizer(self) -> torch.optim.Optimizer:
-        heights = {} if self.config.layer_decay == 1.0 else self.bench.structure.heights()
+        heights = {} if self.config.layer_decay == 1.0 else self.bench.trainable.heights()
         return build_optimizer(self.config, self.parameters, heights)
 
     def _trained_parameters(self) -> dict[str, torch.nn.Parameter]:
         """Return the trainable parameters by name: the encoder's, and the loss's own with the prefix ``loss.``."""
-        parameters = dict(self.model.named_parameters())
+        parameters = self.bench.trainable.parameters
         for name, parameter in self.loss.named_parameters():
-            if not name.startswith("model."):  # the loss's submodule for the encoder
+            if not name.startswith("model.") and parameter.requires_grad:  # model: the loss's submodule for the encoder
                 parameters[f"loss.{name}"] = parameter
-        return {name: parameter for name, parameter in parameters.items() if parameter.requires_grad}
+        return parameters
 
     def set_precision(self, arithmetic: str) -> None:
         """Train in ``fp32`` or ``bf16`` from now on, with a prefix cache in the same precision."""

@@ -1,26 +1,26 @@
 """Store a rung's weights and its points' retrieval results while one of the points may be on the front."""
 
+import json
 import shutil
 import uuid
 import zipfile
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
+from raysweep.config.adapter import Lora
 from raysweep.evaluation.operating_points import Head
 from raysweep.results.readings import Reading, reading_file
 from raysweep.storage.folder import flush
-
-if TYPE_CHECKING:
-    import torch
-    from sentence_transformers import SentenceTransformer
+from raysweep.training.trainable import TrainedWeights
 
 
-def save_point(folder: Path, model: "SentenceTransformer", head: Head | None, reading: Reading | None = None) -> None:
+def save_point(folder: Path, weights: TrainedWeights, head: Head | None, reading: Reading | None = None) -> None:
     """Write the trained weights and the head atomically.
 
-    Frozen weights are not written, because they equal those of the base model. ``reading`` holds the retrieval results
+    Other weights are not written, because they equal those of the base model. ``reading`` holds the retrieval results
     on dev and is given only in runs without a test split.
     """
     from safetensors.torch import save_file
@@ -30,9 +30,9 @@ def save_point(folder: Path, model: "SentenceTransformer", head: Head | None, re
     temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
     temporary.mkdir(parents=True)
     try:
-        parameters = dict(model.named_parameters()).items()
-        trained = {name: value.detach().contiguous() for name, value in parameters if value.requires_grad}
-        save_file(trained, temporary / "trained.safetensors")
+        tensors = {name: value.contiguous() for name, value in weights.tensors.items()}
+        adapter = {} if weights.lora is None else {"lora": json.dumps(asdict(weights.lora))}
+        save_file(tensors, temporary / "trained.safetensors", adapter)
         if head is not None:
             np.savez(temporary / "head.npz", weight=head.weight, bias=head.bias, temperature=head.temperature)
         if reading is not None:
@@ -43,21 +43,29 @@ def save_point(folder: Path, model: "SentenceTransformer", head: Head | None, re
         shutil.rmtree(temporary, ignore_errors=True)  # left behind if writing failed, for example on a full disk
 
 
-def read_point(folder: Path) -> "tuple[dict[str, torch.Tensor], Head | None]":
-    """Return the trained weights by parameter name, and the head if the rung has one. Nothing is unpickled.
+def read_point(folder: Path) -> tuple[TrainedWeights, Head | None]:
+    """Return the trained weights, and the head if the rung has one. Nothing is unpickled.
 
     Raises:
         ValueError: If a file is damaged.
         OSError: If a file cannot be read.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    return _read_weights(folder / "trained.safetensors"), _read_head(folder / "head.npz")
+
+
+def _read_weights(file: Path) -> TrainedWeights:
+    from safetensors import SafetensorError, safe_open
 
     try:
-        weights: dict[str, torch.Tensor] = load_file(folder / "trained.safetensors")
+        with safe_open(file, "pt") as archive:
+            tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118 (not a mapping)
+            adapter = (archive.metadata() or {}).get("lora")
+        lora = None if adapter is None else TypeAdapter(Lora).validate_json(adapter)
+    except ValidationError as error:
+        raise ValueError(f"{file.name}: its adapter is damaged: {error.errors()[0]['msg']}") from None
     except SafetensorError as error:
-        raise ValueError(f"trained.safetensors: {error}") from None
-    return weights, _read_head(folder / "head.npz")
+        raise ValueError(f"{file.name}: {error}") from None
+    return TrainedWeights(tensors, lora)
 
 
 def _read_head(file: Path) -> Head | None:

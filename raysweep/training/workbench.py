@@ -10,7 +10,6 @@ from raysweep.data.prepared import Prepared
 from raysweep.encoders import encoder
 from raysweep.encoders.encoder import BatchContext, no_context
 from raysweep.encoders.locate import locate_same
-from raysweep.encoders.structure import Structure
 from raysweep.encoders.tokens import Tokens, excluded_prompt_length
 from raysweep.evaluation import operating_points
 from raysweep.evaluation.calibration import calibration_of
@@ -18,10 +17,9 @@ from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.evaluation.operating_points import Encoded, Head, TunedEncoder
 from raysweep.metrics import retrieval
 from raysweep.results.types import Calibration, PointKey, ScoredSplit, point_values
+from raysweep.training.trainable import Trainable, TrainedWeights
 
 if TYPE_CHECKING:
-    import torch
-
     from raysweep.encoders.frozen_prefix import Prefix
 
 
@@ -84,8 +82,8 @@ class Workbench:
         model = encoder.load(config, role="tuned", device=self.device, source=source)
         self.model = model
         self.dropouts = Dropouts(model, model.device.type)
-        self.initial = {name: value.detach().clone() for name, value in model.state_dict().items()}
-        self.structure = Structure.of(model)
+        self.trainable = Trainable(model)
+        self.structure = self.trainable.structure
         prompt_length = excluded_prompt_length(model, source.prompt_of(config))
         self.tokens = Tokens.open(self.prepared.tokens_artifact.folder, prompt_length)
         self._prefix: Prefix | None = None  # of the last trial with a cache
@@ -105,23 +103,19 @@ class Workbench:
         """Return the split whose readings a report shows: test, or dev for runs without a test split."""
         return "test" if len(self.prepared.sentences.ids("test")) else "dev"
 
-    def reset(self, weights: "dict[str, torch.Tensor] | None" = None, head: Head | None = None) -> None:
-        """Restore the base weights, then load ``weights`` (a subset) and ``head``, if given."""
-        self.model.load_state_dict(self.initial)
-        if weights:  # tied weights have two names, of which only one is given, so load in a second step
-            self.model.load_state_dict(weights, strict=False)
+    def reset(self, weights: TrainedWeights | None = None, head: Head | None = None) -> None:
+        """Restore the base weights, then load ``weights`` and ``head``, if given."""
+        if weights is None:
+            self.trainable.reset()
+        else:
+            self.trainable.load(weights)
         self.head = head
-        for name, parameter in self.model.named_parameters():
-            parameter.requires_grad_(weights is None or name in weights)
-            parameter.grad = None
 
-    def freeze(self, config: TrialConfig) -> None:
-        """Freeze parameters according to the trial's freezing level, and set its dropout."""
-        level = config.freezing
-        frozen = self.structure.frozen_names(level, freeze_output_dense=config.freeze_output_dense)
-        for name, parameter in self.model.named_parameters():
-            parameter.requires_grad_(name not in frozen)
-        frozen_modules = self.structure.frozen_modules(self.dropouts.names, level)
+    def start(self, config: TrialConfig) -> None:
+        """Restore the base weights, and make trainable what the trial trains, with its dropout."""
+        self.trainable.start(config)
+        self.head = None
+        frozen_modules = self.structure.frozen_modules(self.dropouts.names, config.freezing)
         self.dropouts.set(config.dropout, off=() if config.frozen_dropout else frozen_modules)
 
     def prefix(self, config: TrialConfig, arithmetic: str, num_reads: int) -> "Prefix | None":
@@ -150,7 +144,7 @@ class Workbench:
 
     def tuned(self, batch_context: BatchContext = no_context) -> TunedEncoder:
         """Return the encoder with its current weights and head, for measuring its operating points."""
-        return TunedEncoder(self.model, self.tokens, self.head, self.initial, batch_context)
+        return TunedEncoder(self.model, self.tokens, self.head, self.trainable.interpolated, batch_context)
 
     def encode(self, evaluation: EvaluationSet) -> Encoded:
         """Encode queries and pool with the weights loaded by :meth:`reset`."""

@@ -14,6 +14,7 @@ from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.evaluation.operating_points import Encoded, Head
 from raysweep.training import trial as engine
 from raysweep.training import workbench
+from raysweep.training.trainable import TrainedWeights
 from support.encoders import trial
 
 
@@ -193,15 +194,15 @@ def test_interpolation_restores_the_tuned_weights(tiny_prepared: Any) -> None:
     bench = workbench.Workbench(tiny_prepared, evaluation)
     (result,) = engine.rungs(trial(learning_rate=1e-2, freezing="emb"), bench, seed=0, num_rungs=1)
     tuned = {name: value.clone() for name, value in bench.model.state_dict().items()}
-    between = {name: bench.initial[name] + 0.3 * (tuned[name] - bench.initial[name]) for name in tuned}
+    between = {name: bench.trainable.base[name] + 0.3 * (tuned[name] - bench.trainable.base[name]) for name in tuned}
     bench.model.load_state_dict(between)
     expected = bench.measure(bench.dev, [("plain", None)])["plain", None]
     point_scores = result.points["interpolate", 0.3]
     np.testing.assert_allclose(point_scores.similarity, expected.similarity, atol=1e-5)
     assert (point_scores.similarity != result.scores.similarity).any()
-    bench.reset(
-        {name: value for name, value in tuned.items() if not torch.equal(value, bench.initial[name])}, bench.head
-    )
+    base = bench.trainable.base
+    changed = {name: value for name, value in tuned.items() if not torch.equal(value, base[name])}
+    bench.reset(TrainedWeights(changed), bench.head)
     again = bench.measure(bench.dev, [("plain", None), ("interpolate", 0.3)])
     np.testing.assert_array_equal(again["plain", None].similarity, result.scores.similarity)
     np.testing.assert_array_equal(again["interpolate", 0.3].similarity, point_scores.similarity)

@@ -114,7 +114,7 @@ def _write_run(folder: Path, encoder: str) -> tuple[Path, Prepared, EvaluationSe
         trial = trial_config({**values, **average})
         ledger.append(TrialStarted(trial=number, config=trial.model_dump(exclude_none=True), num_rungs=1))
         (result,) = engine.rungs(trial, bench, seed=number, num_rungs=1)
-        save_point(folder / "points" / point_name(number, 1), bench.model, bench.head)
+        save_point(folder / "points" / point_name(number, 1), bench.trainable.trained(), bench.head)
         points, labeled = (
             tuple(Point(**{**point, "trial": number, "step": 1}) for point in bench.describe(bench.dev, scores))
             for scores in (result.points, result.labeled)

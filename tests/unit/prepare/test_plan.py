@@ -148,7 +148,13 @@ def test_freezing_level_is_checked_by_the_weights_header(tmp_path: Path, tiny_en
 
 def test_layer_decay_is_checked_by_parameter_names(tmp_path: Path, tiny_encoder: str) -> None:
     space = plan(tmp_path, model=tiny_encoder, space__layer_decay="{choices: [1.0, 0.8]}").space
-    with pytest.raises(InputError, match=r"freezing and layer_decay .*'convbert'; allowed"):
+    with pytest.raises(InputError, match=r"layer_decay .*'convbert'; allowed"):
+        check_freezing(space, Structure("convbert", ["conv.weight"]))
+
+
+def test_adapter_is_checked_by_the_family(tmp_path: Path, tiny_encoder: str) -> None:
+    space = plan(tmp_path, model=tiny_encoder, space__freezing="none", space__adapter="lora").space
+    with pytest.raises(InputError, match=r"lora .*'convbert'; allowed: .*--space.adapter none"):
         check_freezing(space, Structure("convbert", ["conv.weight"]))
 
 

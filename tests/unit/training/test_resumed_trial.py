@@ -46,6 +46,16 @@ CONFIGS = {
         layer_decay=0.6,
         idle_rungs=3,
     ),
+    "softmax, lora with dropout, layer decay, averaged weights": trial(
+        loss="softmax",
+        learning_rate=1e-2,
+        adapter="lora",
+        lora_rank=4,
+        lora_targets="attention",
+        lora_dropout=0.2,
+        layer_decay=0.6,
+        average_decay=0.7,
+    ),
     "sgd, momentum, accumulated": trial(optimizer="sgd", momentum=0.9, learning_rate=0.05, accumulation_steps=2),
 }
 
@@ -92,6 +102,8 @@ def train_rungs(
 @pytest.fixture(scope="module", params=CONFIGS)
 def case(request: pytest.FixtureRequest, new_bench: Any) -> tuple[TrialConfig, list[Any], dict[str, np.ndarray]]:
     """A configuration, and the results and weights of its uninterrupted trial."""
+    if "lora" in request.param:
+        pytest.importorskip("peft")
     bench = new_bench()
     results = read_bits(train_rungs(CONFIGS[request.param], bench))
     assert len({rung[2] for rung in results}) == NUM_RUNGS

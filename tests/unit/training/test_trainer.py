@@ -307,8 +307,10 @@ def test_layer_decay_equals_torch_parameter_groups(freezing: str, tiny_bench: Wo
     assert {rate_factor(name) for name in copies} >= {1.0, 0.5}
     for name, copy in copies.items():
         torch.testing.assert_close(ours.parameters[name].detach(), copy.detach(), rtol=0, atol=1e-6, msg=name)
-        if name in tiny_bench.initial and copy.grad is not None and copy.ndim == 2:  # key biases have no gradient
-            assert (copy.detach() - tiny_bench.initial[name]).abs().max() > 1e-5, name
+        if (
+            name in tiny_bench.trainable.base and copy.grad is not None and copy.ndim == 2
+        ):  # key biases have no gradient
+            assert (copy.detach() - tiny_bench.trainable.base[name]).abs().max() > 1e-5, name
 
 
 def test_consistency_term_of_two_passes_with_different_masks(tiny_bench: Workbench) -> None:
@@ -377,8 +379,8 @@ def test_trial_recomputes_activations_after_running_out_of_memory(
         assert training.progress.seen == 64
         weights.append({name: value.detach().clone() for name, value in training.parameters.items()})
     expected, recomputed = weights
-    for name in expected.keys() & tiny_bench.initial.keys():
-        distance = (expected[name] - tiny_bench.initial[name]).abs().max()
+    for name in expected.keys() & tiny_bench.trainable.base.keys():
+        distance = (expected[name] - tiny_bench.trainable.base[name]).abs().max()
         assert (expected[name] - recomputed[name]).abs().max() <= 0.02 * distance + 1e-7, name
     assert capsys.readouterr().out.count("out of memory") == 1
 

@@ -37,7 +37,9 @@ def test_only_parameters_that_are_not_frozen_change(tiny_bench: workbench.Workbe
     frozen = tiny_bench.structure.frozen_names("emb+B0-1", freeze_output_dense=True)
     list(engine.rungs(trial(freezing="emb+B0-1", freeze_output_dense=True), tiny_bench, seed=0, num_rungs=1))
     changed = {
-        name for name, value in tiny_bench.model.named_parameters() if not torch.equal(value, tiny_bench.initial[name])
+        name
+        for name, value in tiny_bench.model.named_parameters()
+        if not torch.equal(value, tiny_bench.trainable.base[name])
     }
     assert changed
     assert not changed & frozen
@@ -60,8 +62,8 @@ def test_trial_does_not_depend_on_the_previous_one(tiny_bench: workbench.Workben
 
 def test_diverged_trial_raises_an_error_with_the_rung(tiny_prepared: Prepared) -> None:
     broken = workbench.Workbench(tiny_prepared, EVALUATION)
-    name = next(name for name in broken.initial if name.endswith("layer.3.output.dense.weight"))
-    broken.initial[name][:] = float("nan")
+    weights = next(value for name, value in broken.trainable.base.items() if name.endswith("3.output.dense.weight"))
+    weights.fill_(float("nan"))
     with pytest.raises(TrialDivergedError, match="loss.*nan.*rung 1"):
         list(engine.rungs(trial(), broken, seed=0, num_rungs=1))
 

@@ -7,6 +7,7 @@ import torch
 
 from raysweep.data.prepared import Prepared
 from raysweep.evaluation.evaluation_set import TrialDivergedError
+from raysweep.training.trainable import TrainedWeights
 from raysweep.training.trainer import Training
 from raysweep.training.trial import rungs
 from raysweep.training.workbench import Workbench
@@ -26,9 +27,8 @@ def test_untrained_encoder_scores_like_the_reference(demo_bench: Workbench) -> N
 
 
 def test_non_finite_embeddings_are_rejected(tiny_bench: Workbench) -> None:
-    tiny_bench.reset()
-    with torch.no_grad():
-        next(tiny_bench.model.parameters()).fill_(float("nan"))
+    name, parameter = next(iter(tiny_bench.model.named_parameters()))
+    tiny_bench.reset(TrainedWeights({name: torch.full_like(parameter, float("nan"))}))
     with pytest.raises(TrialDivergedError, match="embeddings.*finite"):
         tiny_bench.measure(tiny_bench.dev, [PLAIN])
 

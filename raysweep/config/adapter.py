@@ -1,0 +1,33 @@
+"""LoRA adapters: the parameters of a trial that trains one instead of the encoder's own weights."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+TARGETS = ("attention", "feed_forward", "all_linear")
+"""Linear layers that an adapter is attached to, in every block of the encoder."""
+
+DEFAULTS: Mapping[str, Any] = MappingProxyType({"lora_rank": 8, "lora_targets": "all_linear", "lora_dropout": 0.0})
+"""Parameters of an adapter that a space leaves out; ``lora_alpha`` is then twice the rank."""
+
+PARAMETERS = ("lora_rank", "lora_alpha", "lora_targets", "lora_dropout")
+
+
+@dataclass(frozen=True)
+class Lora:
+    """A LoRA adapter (Hu et al. 2021, arXiv:2106.09685).
+
+    A linear layer x W' becomes x W' + (alpha / rank) x A' B', with trained A (rank, inputs) and B (outputs, rank); B
+    starts at 0. ``targets`` is one of TARGETS. ``dropout`` is applied to the inputs of A.
+    """
+
+    rank: int
+    alpha: float
+    targets: str
+    dropout: float = 0.0
+
+
+def adapter_defaults(adapter: object) -> Mapping[str, Any]:
+    """Return the defaults of the adapter's own parameters; none unless ``adapter`` is ``lora``."""
+    return DEFAULTS if adapter == "lora" else {}

@@ -1,0 +1,151 @@
+"""What a trial trains of an encoder: all weights, those above a freezing level, or a LoRA adapter."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from raysweep.config.adapter import Lora
+from raysweep.config.trial import TrialConfig
+from raysweep.encoders import adapter
+from raysweep.encoders.structure import Structure
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+@dataclass(frozen=True)
+class TrainedWeights:
+    """The weights that a trial trained, by parameter name, and the adapter that they belong to, if any."""
+
+    tensors: Mapping[str, Tensor]
+    lora: Lora | None = None
+
+
+class Trainable:
+    """An encoder whose trained part changes from trial to trial. Everything else stays that of the base model.
+
+    Only the trained part has a second copy in memory, that of the base model, from which :meth:`reset` restores it.
+    """
+
+    def __init__(self, model: "SentenceTransformer") -> None:
+        self.model = model
+        self.structure = Structure.of(model)
+        self.lora: Lora | None = None
+        self._base: dict[str, Tensor] = {}  # of the parameters that may differ from the base model
+        self._buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+
+    @property
+    def parameters(self) -> dict[str, torch.nn.Parameter]:
+        """Return the trained parameters by name."""
+        return {name: parameter for name, parameter in self.model.named_parameters() if parameter.requires_grad}
+
+    @property
+    def base(self) -> dict[str, Tensor]:
+        """Return the base model's parameters by name, without copying."""
+        parameters = {name: parameter.detach() for name, parameter in self.model.named_parameters()}
+        return {**parameters, **self._base}
+
+    def reset(self) -> None:
+        """Restore the base model, with all parameters trainable."""
+        adapter.remove(self.model)
+        self.lora = None
+        with torch.no_grad():
+            for name, value in self._base.items():
+                self.model.get_parameter(name).copy_(value)
+            for name, buffer in self.model.named_buffers():
+                buffer.copy_(self._buffers[name])
+        self.model.requires_grad_(True)
+        for parameter in self.model.parameters():
+            parameter.grad = None
+
+    def start(self, config: TrialConfig) -> None:
+        """Restore the base model and make a trial's part of it trainable.
+
+        A new adapter is drawn from torch's random stream.
+        """
+        self.reset()
+        if config.lora is not None:
+            self._attach(config.lora)
+            return
+        frozen = self.structure.frozen_names(config.freezing, freeze_output_dense=config.freeze_output_dense)
+        trained = [name for name, _ in self.model.named_parameters() if name not in frozen]
+        self._train(trained)
+
+    def load(self, weights: TrainedWeights) -> None:
+        """Restore the base model and load the weights that a trial trained, which become the trainable part.
+
+        Raises:
+            ValueError: If the encoder has no such weights.
+        """
+        self.reset()
+        if weights.lora is None:
+            self._check(weights)
+            self._train(weights.tensors)
+        else:
+            self._attach(weights.lora)
+            self._check(weights)
+        parameters = dict(self.model.named_parameters())
+        with torch.no_grad():
+            for name, tensor in weights.tensors.items():
+                parameters[name].copy_(tensor)
+
+    def trained(self) -> TrainedWeights:
+        """Return the current weights of the trainable part, without copying."""
+        return TrainedWeights({name: value.detach() for name, value in self.parameters.items()}, self.lora)
+
+    def heights(self) -> dict[str, int]:
+        """Return the height of each parameter, an adapter's included, as :meth:`Structure.heights` does."""
+        return Structure.of(self.model).heights()
+
+    @contextmanager
+    def interpolated(self, share: float) -> Iterator[None]:
+        """Use the weights (1 - share) base + share trained within the context; an adapter counts as merged."""
+        if self.lora is not None:
+            with adapter.scaled(self.model, share):
+                yield
+            return
+        trained = self.parameters
+        own = {name: parameter.data for name, parameter in trained.items()}
+        for name, parameter in trained.items():
+            parameter.data = self._base[name].lerp(own[name], share)
+        try:
+            yield
+        finally:
+            for name, parameter in trained.items():
+                parameter.data = own[name]
+
+    def finish(self, share: float = 1.0) -> None:
+        """Keep the weights (1 - share) base + share trained, with an adapter merged into them."""
+        if self.lora is not None:
+            adapter.merge(self.model, share)
+            self.lora = None
+        elif share != 1:
+            with torch.no_grad():
+                for name, parameter in self.parameters.items():
+                    parameter.copy_(self._base[name].lerp(parameter, share))
+
+    def _train(self, names: "list[str] | Mapping[str, Tensor]") -> None:
+        """Make these parameters of the base model trainable, and no others."""
+        trained = set(names)
+        base = {}
+        for name, parameter in self.model.named_parameters():
+            parameter.requires_grad_(name in trained)
+            if name in trained:
+                base[name] = self._base[name] if name in self._base else parameter.detach().clone()
+        self._base = base
+
+    def _attach(self, lora: Lora) -> None:
+        self._base = {}
+        adapter.attach(self.model, self.structure, lora)
+        self.lora = lora
+
+    def _check(self, weights: TrainedWeights) -> None:
+        """Raise ValueError unless the encoder, with its adapter attached, has parameters of these names and shapes."""
+        shapes = {name: parameter.shape for name, parameter in self.model.named_parameters()}
+        for name, tensor in weights.tensors.items():
+            if shapes.get(name) != tensor.shape:
+                raise ValueError(f"the run's model has no {name} of shape {tuple(tensor.shape)}")

@@ -1,0 +1,153 @@
+"""Trials of LoRA adapters: what they train and store, and what they leave to the next trial of the process."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from raysweep.config.sweep import PointsConfig
+from raysweep.data.prepared import Prepared
+from raysweep.encoders import packed
+from raysweep.training.trainable import TrainedWeights
+from raysweep.training.trainer import Training
+from raysweep.training.trial import rungs
+from raysweep.training.weights import read_point, save_point
+from raysweep.training.workbench import RungResult, Workbench
+from support.encoders import EVALUATION, trial
+
+pytest.importorskip("peft")
+
+LORA = trial(loss="softmax", learning_rate=2e-2, adapter="lora", lora_rank=4, lora_targets="attention")
+EVERYTHING = trial(learning_rate=1e-3)
+WIDTH, NUM_BLOCKS = 64, 4  # of the tiny encoder
+
+
+@pytest.fixture
+def bench(tiny_prepared: Prepared) -> Workbench:
+    points = PointsConfig(concat=[0.3], interpolate=[0.25])
+    return Workbench(tiny_prepared, EVALUATION.model_copy(update={"points": points}))
+
+
+def train(bench: Workbench, config: Any) -> RungResult:
+    (result,) = rungs(config, bench, seed=3, num_rungs=1)
+    return result
+
+
+def state(bench: Workbench) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in bench.model.state_dict().items()}
+
+
+def is_same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_only_the_adapter_is_trained(bench: Workbench) -> None:
+    base = state(bench)
+    train(bench, LORA)
+    weights = bench.trainable.trained()
+    assert len(weights.tensors) == NUM_BLOCKS * 4 * 2  # query, key, value and output, each with A and B
+    assert all(tensor.abs().max() > 0 for tensor in weights.tensors.values())
+    bench.reset()
+    assert is_same(state(bench), base)
+
+
+def test_trials_after_an_adapter_equal_those_of_a_new_process(bench: Workbench, tiny_prepared: Prepared) -> None:
+    other_adapter = LORA.model_copy(update={"lora_rank": 2, "lora_targets": "all_linear"})
+    for config in (EVERYTHING, other_adapter):
+        train(bench, LORA)
+        result = train(bench, config)
+        alone = Workbench(tiny_prepared, bench.evaluation)
+        expected = train(alone, config)
+        assert result.loss == expected.loss
+        assert np.array_equal(result.scores.similarity, expected.scores.similarity)
+        assert is_same(state(bench), state(alone))
+
+
+def test_memory_holds_a_second_copy_of_trained_weights_only(bench: Workbench) -> None:
+    parameters = dict(bench.model.named_parameters())
+    for config, copied in ((LORA, set()), (trial(freezing="emb+B0-2"), None)):
+        bench.start(config)
+        base = bench.trainable.base
+        own = {value.data_ptr() for value in bench.model.state_dict().values()}
+        names = {name for name, value in base.items() if value.data_ptr() not in own}
+        assert names == (set(bench.trainable.parameters) if copied is None else copied)
+    assert len(parameters) > len(bench.trainable.parameters) > 0
+
+
+def test_point_holds_the_adapter_and_gives_the_same_scores(bench: Workbench, tmp_path: Path) -> None:
+    result = train(bench, LORA)
+    save_point(tmp_path / "point", bench.trainable.trained(), bench.head)
+    stored = safetensors.torch.load_file(tmp_path / "point" / "trained.safetensors")
+    assert sum(tensor.numel() for tensor in stored.values()) == NUM_BLOCKS * 4 * 4 * (WIDTH + WIDTH)
+    train(bench, EVERYTHING)
+    weights, head = read_point(tmp_path / "point")
+    assert weights.lora == LORA.lora
+    bench.reset(weights, head)
+    scores = bench.measure(bench.dev, list(result.points))
+    for key, expected in result.points.items():
+        assert np.array_equal(scores[key].similarity, expected.similarity), key
+
+
+def test_checkpoint_holds_the_adapter_only(bench: Workbench, tmp_path: Path) -> None:
+    list(rungs(LORA, bench, seed=3, num_rungs=1, checkpoints=tmp_path))
+    (file,) = tmp_path.glob("*/tensors")
+    stored = safetensors.torch.load_file(file)
+    in_optimizer = [value for name, value in stored.items() if name.startswith("optimizer.") and value.ndim == 2]
+    in_adapter = {name: value for name, value in stored.items() if name.startswith("weight.0.")}
+    assert all("lora_" in name for name in in_adapter)
+    num_parameters = sum(value.numel() for value in in_adapter.values())
+    head = stored["weight.loss.head.weight"].numel()
+    assert sum(value.numel() for value in in_optimizer) == 2 * (num_parameters + head)
+
+
+def test_merged_and_interpolated_weights(bench: Workbench) -> None:
+    """The merged matrix is W + (alpha / rank) B A, and interpolation is that of merged weights."""
+    base = state(bench)
+    result = train(bench, LORA)
+    tuned = bench.trainable.trained()
+    before = bench.encode(bench.dev)
+    layer = "0.model.encoder.layer.2.attention.self.query"
+    a, b = (tuned.tensors[f"{layer}.lora_{name}.default.weight"].clone() for name in "AB")
+    weights = TrainedWeights({name: tensor.clone() for name, tensor in tuned.tensors.items()}, tuned.lora)
+    bench.trainable.finish()
+    merged = state(bench)
+    torch.testing.assert_close(merged[f"{layer}.weight"], base[f"{layer}.weight"] + 2 * b @ a)
+    np.testing.assert_allclose(bench.encode(bench.dev).queries, before.queries, atol=1e-5)
+    bench.model.load_state_dict({name: base[name].lerp(merged[name], 0.25) for name in base})
+    between = bench.encode(bench.dev)
+    fresh = Workbench(bench.prepared, bench.evaluation)
+    fresh.reset(weights, None)
+    with fresh.trainable.interpolated(0.25):
+        np.testing.assert_allclose(fresh.encode(fresh.dev).queries, between.queries, atol=1e-5)
+    np.testing.assert_allclose(fresh.encode(fresh.dev).queries, before.queries, atol=1e-6)
+    scores = fresh.measure(fresh.dev, [("interpolate", 0.25)])["interpolate", 0.25]
+    assert np.array_equal(scores.similarity, result.points["interpolate", 0.25].similarity)
+
+
+def test_packed_pass_and_no_prefix_cache_with_an_adapter(bench: Workbench) -> None:
+    training = Training(LORA, bench, seed=0, num_rungs=1)
+    assert training.prefix is None
+    assert packed.is_packable(bench.model)
+
+
+def test_recomputed_activations_give_the_same_step(bench: Workbench) -> None:
+    config = LORA.model_copy(update={"lora_dropout": 0.3, "optimizer": "sgd", "warmup_fraction": 0.0})
+    steps = []
+    for recomputes in (False, True):
+        training = Training(config, bench, seed=0, num_rungs=1)
+        training.recomputes = recomputes
+        before = {name: value.detach().clone() for name, value in training.parameters.items()}
+        training.step()
+        steps.append({name: value.detach() - before[name] for name, value in training.parameters.items()})
+    for name, step in steps[0].items():
+        difference = (steps[1][name] - step).abs().max()
+        assert difference <= 1e-4 * step.abs().max() + 1e-8, name
+
+
+def test_weights_of_another_encoder_are_rejected(bench: Workbench) -> None:
+    name = "0.model.encoder.layer.0.attention.self.query.lora_A.default.weight"
+    with pytest.raises(ValueError, match="no .*lora_A.* of shape"):
+        bench.reset(TrainedWeights({name: torch.zeros(4, 8)}, LORA.lora))
