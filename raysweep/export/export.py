@@ -4,7 +4,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -76,6 +76,7 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
     encoders = RunEncoders.of(run)
     model, embed = _build(run, chosen, encoders, as_adapter=as_adapter)
     facts = _collect_facts(run, summary, member, encoders, hub_name)
+    facts = replace(facts, is_adapter=as_adapter)
     data = facts.data
     sentences = _sample_sentences(run)
     expected = _Expected(sentences, embed(sentences), _similarity(chosen))

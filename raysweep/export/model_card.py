@@ -63,7 +63,8 @@ class CardFacts:
 
     ``data`` is the run's data settings, ``pool_seed`` the seed of its pools. ``replicate`` is the replicate number that
     the trial's seed derives from, 0 for a first run. ``hub_name`` is the name to load the model from, None for its
-    folder. ``unmeasured`` are the sweep's guards without a score for this point.
+    folder. ``unmeasured`` are the sweep's guards without a score for this point. ``is_adapter`` states whether the folder
+    contains only a LoRA adapter.
     """
 
     summary: Summary
@@ -74,6 +75,7 @@ class CardFacts:
     replicate: int
     hub_name: str | None
     unmeasured: Sequence[str]
+    is_adapter: bool = False
 
     @property
     def point(self) -> Point:
@@ -285,9 +287,18 @@ def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
         _guard_sentence(facts.member),
         " ".join(f"{_plain(text)}." for text in guard_warnings(facts)),
         _JOINED.get(facts.point.kind, ""),
+        _adapter_sentence(facts, models),
         _pool_code(facts) if facts.point.kind == LABELED else "",
     ]
     return "".join(f"{text}\n\n" for text in paragraphs if text)
+
+
+def _adapter_sentence(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
+    """Return what loading a model that is only an adapter takes; empty for others."""
+    if not facts.is_adapter:
+        return ""
+    base = _plain(models["base"].shown)
+    return f"This model is a LoRA adapter of {base}: to load it, run `pip install peft`, and have that model at hand."
 
 
 def _pool_code(facts: CardFacts) -> str:
@@ -374,6 +385,10 @@ def _training_rows(facts: CardFacts) -> dict[str, str]:
     calibration = _calibration(facts)
     if calibration is not None:
         rows["class probabilities"] = f"on dev: {calibration_text(calibration)}"
+    lora = facts.config.lora
+    if lora is not None:
+        place = "in its own file" if facts.is_adapter else "merged into the weights"
+        rows["adapter"] = f"LoRA of rank {lora.rank}, alpha {lora.alpha:g}, targets {lora.targets}, {place}"
     rung = next(rung for rung in results.rungs if rung.trial == point.trial and rung.step == point.step)
     rows["examples seen"] = f"{rung.examples_seen:,}"
     rows["training seconds"] = f"{rung.seconds:,.0f}"

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 
 import numpy as np
 import pyarrow
@@ -80,13 +80,15 @@ def prompted_run(
     return _write_run(folder, encoder)
 
 
-@pytest.fixture
-def write_run() -> Callable[[Path, str], tuple[Path, Prepared, EvaluationSet]]:
+@pytest.fixture(scope="package")
+def write_run() -> Callable[..., tuple[Path, Prepared, EvaluationSet]]:
     return _write_run
 
 
-def _write_run(folder: Path, encoder: str) -> tuple[Path, Prepared, EvaluationSet]:
-    """Write the run that :func:`run` describes, with an encoder."""
+def _write_run(
+    folder: Path, encoder: str, parameters: Mapping[str, object] = MappingProxyType({})
+) -> tuple[Path, Prepared, EvaluationSet]:
+    """Write the run that :func:`run` describes, with an encoder and the ``parameters`` of both trials."""
     (folder / "points").mkdir()
     document = Document.read(SPACES / "smoke.yaml")
     document.override("data.train", str(with_three_classes(folder)))
@@ -111,7 +113,7 @@ def _write_run(folder: Path, encoder: str) -> tuple[Path, Prepared, EvaluationSe
     for number, loss in enumerate(("softmax", "triplet")):
         values = {"loss": loss, "learning_rate": 3e-3, "examples_per_rung": 96, "batch_size": 16, "precision": "fp32"}
         average = {"average_decay": 0.7} if loss == "softmax" else {}
-        trial = trial_config({**values, **average})
+        trial = trial_config({**values, **average, **parameters})
         ledger.append(TrialStarted(trial=number, config=trial.model_dump(exclude_none=True), num_rungs=1))
         (result,) = engine.rungs(trial, bench, seed=number, num_rungs=1)
         save_point(folder / "points" / point_name(number, 1), bench.trainable.trained(), bench.head)
