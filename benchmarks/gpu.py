@@ -2,6 +2,8 @@
 
     tests       the tests' gpu lane
     throughput  trial_throughput with an encoder of BERT-base's shape, and 1, 2 and 4 trials at once on one GPU
+    minilm      the same with all-MiniLM-L6-v2
+    qwen3       the same with an encoder of Qwen3-0.6B's shape and a LoRA adapter
     measured    a sweep of the built-in sentences with as many trials on each GPU as were measured to fit
     polarity    the search space ``polarity`` on SST-2, from the folder in RAYSWEEP_DATA_DIR
 
@@ -65,13 +67,15 @@ def main() -> None:
 
 def steps(folder: Path, data: sst2.Data) -> list[Step]:
     """Return all steps, the fastest first."""
-    throughput = ("--encoder", "bert-base", "--trials-per-gpu", "1,2,4", "--json")
+    throughput = ("-m", "benchmarks.trial_throughput", "--trials-per-gpu", "1,2,4", "--json")
     packed = ("--resources.gpus_per_trial", "measured")
     on_sst2 = ("--data.train", data.train, "--data.test", data.test)
     polarity = Step("polarity", (*_sweep("polarity", "polarity", folder), *on_sst2))
     return [
         Step("tests", ("-m", "pytest", "-m", "gpu")),
-        Step("throughput", ("-m", "benchmarks.trial_throughput", *throughput)),
+        Step("throughput", (*throughput, "--encoder", "bert-base")),
+        Step("minilm", throughput),
+        Step("qwen3", (*throughput, "--encoder", "qwen3-0.6b", "--adapter", "lora", "--examples", "640")),
         Step("measured", (*_sweep("demo", "measured", folder), *packed)),
         *([] if data == sst2.DEMO else [polarity]),
     ]

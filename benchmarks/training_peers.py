@@ -20,7 +20,7 @@ from benchmarks.sst2 import LEARNING_RATE, MARGIN
 from raysweep.config.sweep import EncoderConfig, EvaluationConfig
 from raysweep.config.trial import TrialConfig, trial_config
 from raysweep.data.prepared import Prepared
-from raysweep.encoders import encoder
+from raysweep.encoders import adapter, encoder
 from raysweep.encoders.structure import Structure
 from raysweep.encoders.tokens import Tokens
 from raysweep.evaluation import operating_points
@@ -47,6 +47,7 @@ class Task:
     device: str
     warm_up: int  # untimed examples beforehand
     per_turn: int  # batches; a multiple of them
+    adapter: str = "none"  # or lora, with the default rank and targets
 
     @classmethod
     def of(cls, prepared: Prepared, examples: int, **settings: Any) -> "Task":
@@ -67,6 +68,7 @@ class Task:
                 "examples_per_rung": examples,
                 "freezing": self.freezing,
                 "precision": self.precision,
+                "adapter": self.adapter,
             }
         )
 
@@ -105,11 +107,15 @@ def _training(task: Task, bench: Workbench, examples: int, later: bool) -> Train
 def stock(turns: Turns, task: Task) -> Scores | None:
     """Run the stock trainer with the same triplets, batches, schedule, loss and frozen parameters."""
     model = encoder.load(EncoderConfig(**task.prepared.model), device=task.device)
-    initial = {name: value.detach().clone() for name, value in model.state_dict().items()}
     structure = Structure.of(model)
-    frozen = structure.frozen_names(task.freezing)
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(name not in frozen)
+    lora = task.config(len(task.triplets)).lora
+    if lora is None:
+        frozen = structure.frozen_names(task.freezing)
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(name not in frozen)
+    else:
+        adapter.attach(model, structure, lora)
+    initial = {name: value.detach().clone() for name, value in model.state_dict().items()}
     # Frozen blocks rest from dropout, as raysweep's do: it would only add noise, and cost time.
     modules = dict(model.named_modules())
     dropouts = [name for name, module in modules.items() if isinstance(module, torch.nn.Dropout)]

@@ -47,7 +47,15 @@ def _arguments() -> argparse.Namespace:
     parser = measure.parser("benchmarks.trial_throughput", __doc__)
     measure.artifacts_option(parser)
     parser.add_argument("--examples", type=int, help="triplets to train on, a multiple of 64; 1280, with --quick 128")
-    parser.add_argument("--encoder", choices=["demo", "bert-base"], default="demo", help="bert-base has random weights")
+    parser.add_argument(
+        "--encoder", choices=["demo", *chip_share.SHAPES], default="demo", help="all but demo have random weights"
+    )
+    parser.add_argument(
+        "--adapter",
+        choices=["none", "lora"],
+        default="none",
+        help="lora: train an adapter of rank 8 on all linear layers",
+    )
     parser.add_argument(
         "--trials-per-gpu",
         type=lambda text: [int(part) for part in text.split(",")],
@@ -65,8 +73,8 @@ def _run(arguments: argparse.Namespace, temporary: Path, machine: Mapping[str, A
     if arguments.quick:
         data = sst2.part(data, temporary, 3000, 200)
     model = "demo"
-    if arguments.encoder == "bert-base":
-        model = peers.apart(chip_share.random_bert, temporary / "bert-base")
+    if arguments.encoder != "demo":
+        model = peers.apart(chip_share.random_encoder, arguments.encoder, temporary / arguments.encoder)
     prepared = peers.apart(sst2.prepare, data, arguments.artifacts or temporary / "artifacts", model)
 
     from benchmarks.training_peers import Task, token_counts
@@ -76,6 +84,7 @@ def _run(arguments: argparse.Namespace, temporary: Path, machine: Mapping[str, A
         settings = {
             "device": "cuda" if machine["device"] != "cpu" else "cpu",
             "warm_up": 64 if arguments.quick else 192,
+            "adapter": arguments.adapter,
         }
         # Short turns on a CPU, so that what disturbs one disturbs little; on a GPU changing over would cost too much.
         per_turn = -(-batches // 4) if machine["device"] != "cpu" else 1
@@ -94,9 +103,14 @@ def _run(arguments: argparse.Namespace, temporary: Path, machine: Mapping[str, A
         f"tokens: {tokens['distinct']:,} of the batches' distinct sentences, {tokens['real']:,} of all columns, "
         f"{tokens['padded']:,} with the stock trainer's padding"
     )
-    figures: dict[str, Any] = {"data": data.name, "examples": len(triplets), "encoder": arguments.encoder}
+    figures: dict[str, Any] = {
+        "data": data.name,
+        "examples": len(triplets),
+        "encoder": arguments.encoder,
+        "adapter": arguments.adapter,
+    }
     figures |= {"auto": automatic, "tokens": tokens, "frozen": FROZEN, "rounds": {}, "rows": {}}
-    for freezing in ("none", FROZEN):
+    for freezing in ("none",) if arguments.adapter == "lora" else ("none", FROZEN):
         tasks = {precision: task(freezing, precision) for precision in precisions}
         compared, report = _compare(tasks, arguments.patient)
         print(f"\nfreezing {freezing}\n{measure.table(HEADER, _rows(compared))}")
@@ -104,8 +118,9 @@ def _run(arguments: argparse.Namespace, temporary: Path, machine: Mapping[str, A
         figures["rounds"][freezing] = compared[0].counted
         figures["rows"][freezing] = {peer.name: _figures(peer, compared[0]) for peer in compared}
     _add_ratios(figures, automatic)
-    print(f"\nratio: {figures['ratio']:.2f} ({' over '.join(figures['ratio_of'])}); frozen: "
-          f"{figures['ratio_frozen']:.2f}, with its cache filled {figures['ratio_frozen_cached']:.2f}")  # fmt: skip
+    print(f"\nratio: {figures['ratio']:.2f} ({' over '.join(figures['ratio_of'])})")
+    if FROZEN in figures["rows"]:
+        print(f"frozen: {figures['ratio_frozen']:.2f}, with its cache filled {figures['ratio_frozen_cached']:.2f}")
     if arguments.trials_per_gpu:
         figures["trials_per_gpu"] = chip_share.report(task("none", "bf16"), arguments.trials_per_gpu, machine["device"])
     return figures
@@ -159,7 +174,7 @@ def _figures(peer: Peer, base: Peer) -> dict[str, Any]:
 
 def _add_ratios(figures: dict[str, Any], automatic: str) -> None:
     def rate(freezing: str, name: str) -> float | None:
-        row: dict[str, float] | None = figures["rows"][freezing].get(name)
+        row: dict[str, float] | None = figures["rows"].get(freezing, {}).get(name)
         return row["examples_per_second"] if row else None
 
     def over(freezing: str, ours: str, stock: str) -> float | None:

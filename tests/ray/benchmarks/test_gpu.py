@@ -48,7 +48,8 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     for line in listed.stdout.splitlines():
         words = shlex.split(line)
         name = " ".join(words[2:5]) if words[2] == "raysweep" else words[2]
-        by_name[name] = words
+        encoder = f" {words[words.index('--encoder') + 1]}" if "--encoder" in words else ""
+        by_name[name + encoder] = words
     return by_name
 
 
@@ -78,8 +79,9 @@ def test_gpu_tests_are_collected(commands: dict[str, list[str]]) -> None:
     assert "error" not in collected.stdout + collected.stderr
 
 
-def test_options_of_the_benchmark_are_valid(commands: dict[str, list[str]]) -> None:
-    rejected = done([*commands["benchmarks.trial_throughput"], "--examples", "65"])
+@pytest.mark.parametrize("encoder", ["", " bert-base", " qwen3-0.6b"])
+def test_options_of_the_benchmark_are_valid(commands: dict[str, list[str]], encoder: str) -> None:
+    rejected = done([*commands[f"benchmarks.trial_throughput{encoder}"], "--examples", "65"])
     assert "--examples" in rejected.stderr and "64" in rejected.stderr, "checked after all options are parsed"
 
 
