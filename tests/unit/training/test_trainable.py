@@ -1,6 +1,7 @@
 """Trials of LoRA adapters: what they train and store, and what they leave to the next trial of the process."""
 
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from raysweep.training.trainer import Training
 from raysweep.training.trial import rungs
 from raysweep.training.weights import read_point, save_point
 from raysweep.training.workbench import RungResult, Workbench
-from support.encoders import EVALUATION, trial
+from support.encoders import EVALUATION, prepare_demo, trial
+from support.families import write_random_encoder
 
 pytest.importorskip("peft")
 
@@ -145,6 +147,25 @@ def test_recomputed_activations_give_the_same_step(bench: Workbench) -> None:
     for name, step in steps[0].items():
         difference = (steps[1][name] - step).abs().max()
         assert difference <= 1e-4 * step.abs().max() + 1e-8, name
+
+
+def test_ranks_and_targets_on_a_decoder(tmp_path: Path, demo_package: ModuleType) -> None:
+    """A trial of each configuration on a random Qwen3, one after the other in a process."""
+    encoder = write_random_encoder("qwen3", tmp_path, demo_package.get_model_path())
+    bench = Workbench(prepare_demo(tmp_path, encoder, rows=300), EVALUATION)
+    inputs_and_outputs = {"attention": 2 * (32 + 32) + 2 * (32 + 16), "feed_forward": 3 * (32 + 48)}
+    inputs_and_outputs["all_linear"] = sum(inputs_and_outputs.values())
+    untuned = bench.encode(bench.dev).queries
+    for targets, per_block in inputs_and_outputs.items():
+        for rank in (2, 5):
+            train(bench, LORA.model_copy(update={"lora_rank": rank, "lora_targets": targets}))
+            tuned = bench.trainable.trained()
+            assert sum(tensor.numel() for tensor in tuned.tensors.values()) == 3 * rank * per_block
+            scored = bench.encode(bench.dev).queries
+            bench.trainable.finish()
+            np.testing.assert_allclose(bench.encode(bench.dev).queries, scored, atol=1e-5)
+            assert np.abs(scored - untuned).max() > 1e-3
+            bench = Workbench(bench.prepared, EVALUATION)  # merging has changed the base weights
 
 
 def test_weights_of_another_encoder_are_rejected(bench: Workbench) -> None:
