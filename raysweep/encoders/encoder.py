@@ -69,7 +69,7 @@ def load(
     if config.max_tokens is not None:
         _limit_tokens(model, config, config.max_tokens, traits)
     if traits.embeds_tokens:
-        _check_agreement(model, config, prompt)
+        _check_agreement(model, config, prompt, traits.padding_side)
     return model.eval()
 
 
@@ -96,7 +96,9 @@ def _limit_tokens(model: "SentenceTransformer", config: EncoderConfig, max_token
     model.max_seq_length = max_tokens
 
 
-def _check_agreement(model: "SentenceTransformer", config: EncoderConfig, prompt: str) -> None:
+def _check_agreement(
+    model: "SentenceTransformer", config: EncoderConfig, prompt: str, padding_side: str | None
+) -> None:
     """Raise InputError if :func:`embed` and the model's ``encode`` return different vectors.
 
     Settings that only ``encode`` follows can cause this, such as padding that shifts positions.
@@ -110,7 +112,8 @@ def _check_agreement(model: "SentenceTransformer", config: EncoderConfig, prompt
     if difference > MAX_DIFFERENCE:
         raise InputError(
             f"model {config.name!r}: its encode returns different vectors than its modules do on padded batches "
-            f"(relative difference: {difference:.2g}); allowed: models whose vectors do not depend on padding"
+            f"(relative difference: {difference:.2g}, padding side: {padding_side}); allowed: models whose vectors do not "
+            "depend on padding"
         )
 
 

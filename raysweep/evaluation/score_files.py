@@ -229,7 +229,8 @@ def _embed(
         loaded = LoadedEncoder.load(config, device=encoder.best_device())
         is_normalized = unit or loaded.traits.similarity != "dot"
         embeddings = loaded.embed_retrieval(queries, pool, unit=is_normalized, advance=advance)
-    own_prompt = loaded.source.own_prompt()
-    if config.prompt is None and own_prompt:
-        display.line(f"evaluate: {name}: prompt {own_prompt!r} (the model's own)")
+    own_prompts = dict.fromkeys([loaded.source.own_prompt("query"), loaded.source.own_prompt("document")])
+    if config.prompt is None and any(own_prompts):
+        shown = ", ".join(map(repr, own_prompts))
+        display.line(f"evaluate: {name}: prompt {shown} (the model's own)")
     return embeddings

@@ -76,5 +76,5 @@ def test_model_that_depends_on_padding_is_rejected(tiny_encoder: str, tmp_path: 
     model = SentenceTransformer(tiny_encoder, device="cpu")
     model.tokenizer.padding_side = "left"
     model.save(str(tmp_path / "model"), create_model_card=False)
-    with pytest.raises(InputError, match="its encode returns different vectors"):
+    with pytest.raises(InputError, match="its encode returns different vectors.*padding side: left"):
         encoder.load(EncoderConfig(name=str(tmp_path / "model")))

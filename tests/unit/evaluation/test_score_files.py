@@ -175,13 +175,17 @@ def test_models_embedded_by_their_own_encode(
     write = {"router": write_router, "static": write_static}[kind]
     folder = write(tmp_path / "model", Path(demo_package.get_model_path()))
     train, test = (pd.read_csv(path) for path in files)
+    display = ListDisplay()
     (row,) = score_files.score_files(
         EncoderConfig(name=folder),
         None,
         score_files.LabeledFiles(*map(str, files), text_column="review", label_column="stars"),
         score_files.RetrievalSettings([5], ["uniform"], num_pool=len(train)),
-        ListDisplay(),
+        display,
     )
+    prompts = [line for line in display.lines if "prompt" in line]
+    assert len(prompts) == (kind == "router")
+    assert all("'search for: ', 'passage: '" in line for line in prompts)
     library = SentenceTransformer(folder, device="cpu")
     queries = library.encode_query(list(test.review), normalize_embeddings=True)
     pool = library.encode_document(list(train.review), normalize_embeddings=True)

@@ -4,6 +4,7 @@ import dataclasses
 import re
 import shutil
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -18,10 +19,12 @@ from raysweep.data.prepared import Prepared
 from raysweep.encoders.provenance import Provenance
 from raysweep.errors import InputError
 from raysweep.evaluation.evaluation_set import EvaluationSet
+from raysweep.export import joined_encoder
 from raysweep.export.export import export
 from raysweep.metrics import retrieval
 from raysweep.results.ledger import point_name
 from raysweep.results.reader import load
+from support.kinds import write_router, write_static
 from support.ledgers import change_settings
 from support.paths import SPACES
 
@@ -163,3 +166,11 @@ def test_points_that_cannot_be_exported_are_rejected(
     with pytest.raises(InputError, match=f"{point_name(1, 1)}: damaged: "):
         export(tmp_path, "1:1", tmp_path / "other")
     assert not (tmp_path / "other").exists()
+
+
+def test_references_without_tokens_are_not_joined(tiny_encoder: str, demo_package: ModuleType, tmp_path: Path) -> None:
+    tuned = SentenceTransformer(tiny_encoder, device="cpu")
+    for write in (write_static, write_router):
+        folder = write(tmp_path / write.__name__, Path(demo_package.get_model_path()))
+        with pytest.raises(InputError, match="cannot be exported: the reference encoder is not a transformer"):
+            joined_encoder.build(("concat", 0.3), tuned, SentenceTransformer(folder, device="cpu"), None)
