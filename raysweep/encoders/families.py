@@ -1,7 +1,7 @@
 """The table of encoder families: how each one names its parts.
 
-Freezing levels, layer decay, the prefix cache and the packed pass are derived from it. To support another family, add
-an entry here and a row to its tests.
+Freezing levels, targets of adapters, layer decay, the prefix cache and the packed pass are derived from it. To support
+another family, add an entry here and a row to its tests.
 """
 
 from dataclasses import dataclass
