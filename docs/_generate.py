@@ -22,8 +22,8 @@ import raysweep
 from raysweep.cli.commands import app
 from raysweep.config.freezing import FORMS
 from raysweep.config.losses import LOSSES
+from raysweep.config.schema import trial_schema
 from raysweep.config.sweep import SweepConfig
-from raysweep.config.trial import TrialConfig
 
 ROOT = Path(__file__).parents[1]
 Schema = Mapping[str, Any]
@@ -75,7 +75,7 @@ def configuration_page() -> str:
         "## space",
         "The parameters of a trial. Each is a fixed value, a range `{low, high, log}` or `{choices: ...}`. "
         "`loss` and `learning_rate` are required. [Losses, optimizers, freezing](../guides/training.md) explains them.",
-        key_table(TrialConfig.model_json_schema(), ""),
+        key_table(trial_schema(), ""),
         "### Losses",
         "Parameters of a loss are nested under it and do not exist for other losses.",
         losses_table(),

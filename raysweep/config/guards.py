@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from raysweep.config.strict import StrictModel
-from raysweep.config.trial import TrialConfig
+from raysweep.config.trial import parameter_names
 from raysweep.storage import location
 
 
@@ -95,7 +95,7 @@ RESERVED = (*SCORES, *PLACES, *OTHERS)
 
 def find_reserved_name(guards: Iterable[str]) -> str:
     """Return the problem with the first guard that has a reserved name, or an empty string."""
-    parameters = TrialConfig.model_fields
+    parameters = parameter_names()
     reserved = {name.lower() for name in (*RESERVED, *parameters)}
     for name in guards:
         if name.lower() in reserved:

@@ -1,108 +1,225 @@
-"""The table of losses, with their examples and parameters. :mod:`raysweep.training.losses` builds the losses."""
+"""The table of losses. :mod:`raysweep.training.losses` builds them."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
 
+from raysweep.config import custom_loss
+from raysweep.config.loss_spec import Choice, LossSpec, Number, Option, Parameter
 from raysweep.errors import InputError
 
-ExampleKind = Literal["triplet", "labeled_pair", "positive_pair", "scored_pair"]
+_LIBRARY = "sentence_transformers.sentence_transformer.losses"
 
-# A labeled sentence is a training sentence with its class. It is not mined.
-LossExamples = ExampleKind | Literal["labeled_sentence"]
+_OWN = "raysweep.training.losses"
 
+# The scale is the inverse of the softmax temperature.
+_SCALE = Number(20, "scale", above=0, at_most=1000, description="factor of the cosines, an inverse temperature")
 
-@dataclass(frozen=True)
-class Number:
-    """A numeric parameter of a loss, above ``low`` and at most ``high``; ``keyword`` is its name in the library."""
+_MARGIN = "margin in units of cosine distance"
 
-    low: float
-    high: float
-    default: float
-    keyword: str
-
-    @property
-    def allowed(self) -> str:
-        return f"above {self.low:g}, at most {self.high:g}"
-
-    def check(self, name: str, value: float) -> None:
-        """Raise InputError with the parameter, its value and the allowed range if the value is out of range."""
-        if not self.low < value <= self.high:  # also rejects NaN
-            raise InputError(f"{name} is {value:g}; allowed: {self.allowed}")
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A loss parameter with a few named options that the library does not implement."""
-
-    options: tuple[str, ...]
-    default: str
-
-    @property
-    def allowed(self) -> str:
-        return " or ".join(self.options)
-
-    def check(self, name: str, value: str) -> None:
-        """Raise InputError with the parameter, its value and the allowed options if the value is not an option."""
-        if value not in self.options:
-            raise InputError(f"{name} is {value!r}; allowed: {self.allowed}")
-
-
-Parameter = Number | Choice
-
-
-@dataclass(frozen=True)
-class Loss:
-    """A loss: a class of ``sentence_transformers.sentence_transformer.losses``, configured to use cosines.
-
-    ``library_class`` is None for ``softmax``: the library's softmax loss takes pairs, so
-    :class:`raysweep.training.losses.SoftmaxLoss` implements it. ``distance`` is the library's metric for cosine distance,
-    in [0, 2]; None if the class always uses cosines.
-    """
-
-    example_kind: LossExamples
-    library_class: str | None
-    distance: str | None = None
-    parameters: Mapping[str, Parameter] = field(default_factory=dict)
-
-
-_SIAMESE_COSINE = "SiameseDistanceMetric.COSINE_DISTANCE"
-
-
-NEGATIVES = ("all", "other_class")
-"""Negatives of an anchor in ``multiple_negatives``: all other positives in the batch, or only those of other classes."""
-
-
-LOSSES: Mapping[str, Loss] = MappingProxyType(
+_DIRECTIONS = Choice(
     {
+        "forward": Option(),
+        "symmetric": Option(
+            {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"},
+        ),
+        "all": Option({"directions": ("query_to_doc", "query_to_query", "doc_to_query", "doc_to_doc")}),
+    },
+    "forward",
+    "pairs that are contrasted: each anchor with all positives and negatives; also each positive with all anchors, as "
+    "a second loss of the same weight; or all sentences of the batch with each other, in one softmax",
+)
+
+_RANKING: Mapping[str, Parameter] = {
+    "scale": _SCALE,
+    "negatives": Choice(
+        {"all": Option(), "other_class": Option(class_path=f"{_OWN}:OtherClassNegativesLoss")},
+        "other_class",
+        "an anchor's negatives among the batch's other examples: all, or only sentences of another class",
+    ),
+    "directions": _DIRECTIONS,
+}
+
+_GUIDED: Mapping[str, Parameter] = {
+    "temperature": Number(0.01, "temperature", above=0, at_most=1, description="divisor of the cosines"),
+    "margin": Number(0, "margin", at_least=0, at_most=2, description=_MARGIN),
+    "margin_strategy": Choice(
+        {name: Option({"margin_strategy": name}) for name in ("absolute", "relative")},
+        "absolute",
+        "whether the margin is subtracted from the guide's cosine of the pair, or is a share of it",
+    ),
+}
+
+_BY_LABEL = {
+    "examples_per_class": Number(
+        4,
+        at_least=2,
+        at_most=64,
+        is_integer=True,
+        description="sentences of the same class that follow each other in a batch",
+    ),
+}
+
+_TRIPLETS_OF_BATCH = {
+    "margin": Number(0.1, "margin", above=0, at_most=10, description=_MARGIN),
+    **_BY_LABEL,
+}
+
+_COSINE_TRIPLET = {"distance_metric": f"{_LIBRARY}:TripletDistanceMetric.COSINE"}
+
+_COSINE_PAIR = {"distance_metric": f"{_LIBRARY}:SiameseDistanceMetric.COSINE_DISTANCE"}
+
+_COSINE_BATCH = {"distance_metric": f"{_LIBRARY}:BatchHardTripletLossDistanceFunction.cosine_distance"}
+
+
+LOSSES: Mapping[str, LossSpec] = MappingProxyType(
+    {
+        # Always explicit: in sentence-transformers 5.0 to 5.3, the default of TripletLoss pushed positives away.
         # Cosine distances differ by at most 2, so a margin above 2 is never met; published margins reach 10.
-        "triplet": Loss(
+        "triplet": LossSpec(
             "triplet",
-            "TripletLoss",
-            "TripletDistanceMetric.COSINE",
-            {"margin": Number(0, 10, 0.1, "triplet_margin")},
+            f"{_LIBRARY}:TripletLoss",
+            {"margin": Number(0.1, "triplet_margin", above=0, at_most=10, description=_MARGIN)},
+            _COSINE_TRIPLET,
+            description="the positive is nearer to the anchor than the negative, by a margin",
         ),
-        "contrastive": Loss(
-            "labeled_pair", "ContrastiveLoss", _SIAMESE_COSINE, {"margin": Number(0, 2, 0.5, "margin")}
+        "contrastive": LossSpec(
+            "labeled_pair",
+            f"{_LIBRARY}:ContrastiveLoss",
+            {"margin": Number(0.5, "margin", above=0, at_most=2, description=_MARGIN)},
+            _COSINE_PAIR,
+            description="pairs of the same class are near, others are farther apart than a margin",
         ),
-        "online_contrastive": Loss(
-            "labeled_pair", "OnlineContrastiveLoss", _SIAMESE_COSINE, {"margin": Number(0, 2, 0.5, "margin")}
+        "online_contrastive": LossSpec(
+            "labeled_pair",
+            f"{_LIBRARY}:OnlineContrastiveLoss",
+            {"margin": Number(0.5, "margin", above=0, at_most=2, description=_MARGIN)},
+            _COSINE_PAIR,
+            description="`contrastive` over the hard pairs of a batch",
         ),
-        # The scale is the inverse of the softmax temperature.
-        "multiple_negatives": Loss(
+        "multiple_negatives": LossSpec(
             "positive_pair",
-            "MultipleNegativesRankingLoss",
-            None,
-            {"scale": Number(0, 1000, 20, "scale"), "negatives": Choice(NEGATIVES, "other_class")},
+            f"{_LIBRARY}:MultipleNegativesRankingLoss",
+            _RANKING,
+            description="an anchor's positive has the highest cosine among the positives of the batch",
         ),
-        "cosine_similarity": Loss("scored_pair", "CosineSimilarityLoss"),
-        "softmax": Loss("labeled_sentence", None),
+        "multiple_negatives_triplet": LossSpec(
+            "triplet",
+            f"{_LIBRARY}:MultipleNegativesRankingLoss",
+            _RANKING,
+            description="`multiple_negatives` with a hard negative for each anchor",
+        ),
+        "gist": LossSpec(
+            "positive_pair",
+            f"{_OWN}:GuidedLoss",
+            _GUIDED,
+            description="`multiple_negatives` without pairs that the reference encoder finds nearer than the positive",
+        ),
+        "gist_triplet": LossSpec(
+            "triplet",
+            f"{_OWN}:GuidedLoss",
+            _GUIDED,
+            description="`gist` with a hard negative for each anchor",
+        ),
+        "cosine_similarity": LossSpec(
+            "scored_pair",
+            f"{_LIBRARY}:CosineSimilarityLoss",
+            description="cosines equal the targets, by squared error",
+        ),
+        "cosent": LossSpec(
+            "scored_pair",
+            f"{_LIBRARY}:CoSENTLoss",
+            {"scale": _SCALE},
+            description="cosines have the order of the targets",
+        ),
+        "angle": LossSpec(
+            "scored_pair",
+            f"{_LIBRARY}:AnglELoss",
+            {"scale": _SCALE},
+            description="`cosent` with angles in complex space instead of cosines",
+        ),
+        "margin_mse": LossSpec(
+            "triplet",
+            f"{_LIBRARY}:MarginMSELoss",
+            constants={"similarity_fct": "sentence_transformers.util:pairwise_cos_sim"},
+            targets="reference_margin",
+            description="the difference between a triplet's two cosines equals that of the reference encoder",
+        ),
+        "batch_all_triplet": LossSpec(
+            "labeled_sentence",
+            f"{_LIBRARY}:BatchAllTripletLoss",
+            _TRIPLETS_OF_BATCH,
+            _COSINE_BATCH,
+            batches="by_label",
+            description="`triplet` over all triplets of a batch that violate the margin",
+        ),
+        "batch_hard_triplet": LossSpec(
+            "labeled_sentence",
+            f"{_LIBRARY}:BatchHardTripletLoss",
+            _TRIPLETS_OF_BATCH,
+            _COSINE_BATCH,
+            batches="by_label",
+            description="`triplet` over each sentence's farthest positive and nearest negative in the batch",
+        ),
+        "batch_semi_hard_triplet": LossSpec(
+            "labeled_sentence",
+            f"{_LIBRARY}:BatchSemiHardTripletLoss",
+            _TRIPLETS_OF_BATCH,
+            _COSINE_BATCH,
+            batches="by_label",
+            description="`triplet` over each pair of the same class and the nearest negative beyond the positive",
+        ),
+        "batch_hard_soft_margin_triplet": LossSpec(
+            "labeled_sentence",
+            f"{_LIBRARY}:BatchHardSoftMarginTripletLoss",
+            _BY_LABEL,
+            _COSINE_BATCH,
+            batches="by_label",
+            description="`batch_hard_triplet` with a softplus instead of a margin",
+        ),
+        "softmax": LossSpec(
+            "labeled_sentence",
+            f"{_OWN}:SoftmaxLoss",
+            {
+                "label_smoothing": Number(
+                    0.0,
+                    "label_smoothing",
+                    at_least=0,
+                    below=1,
+                    off=0.0,
+                    description="share of each target that is spread evenly over all classes",
+                ),
+                "consistency_weight": Number(
+                    0.0,
+                    at_least=0,
+                    off=0.0,
+                    description="weight of the divergence between the class probabilities of two passes with "
+                    "different dropout masks (R-Drop); above 0, each batch is embedded twice",
+                ),
+            },
+            has_head=True,
+            description="cross-entropy of a linear head over single sentences",
+        ),
     }
 )
+
+LOSS_PARAMETERS = tuple(sorted({name for loss in LOSSES.values() for name in loss.parameters}))
+"""The parameters of the losses in the table."""
+
+
+def find_loss(name: str) -> LossSpec:
+    """Return a loss of the table, or the user's own class with import path ``package.module:Class``.
+
+    Raises:
+        InputError: If the loss is unknown, or if the path cannot be imported or is not a loss.
+    """
+    if name in LOSSES:
+        return LOSSES[name]
+    if ":" in name:
+        return custom_loss.inspect_class(name)
+    raise InputError(f"loss is {name!r}; allowed: {', '.join(LOSSES)}, or an import path, package.module:Class")
 
 
 def mined_kinds(losses: Iterable[object]) -> list[str]:
     """Return the kinds of mined examples that these losses need."""
-    kinds = {LOSSES[str(loss)].example_kind for loss in losses}
+    kinds = {find_loss(str(loss)).examples for loss in losses}
     return sorted(kinds - {"labeled_sentence"})

@@ -6,7 +6,7 @@ from typing import Any
 
 from raysweep.config.document import join_key, unknown_key
 from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Space, names_of
-from raysweep.config.trial import TrialConfig
+from raysweep.config.trial import parameter_names
 from raysweep.errors import InputError
 
 MAX_SHOWN = 80  # characters of a value, in a message
@@ -118,7 +118,7 @@ def _why_unused(space: Space, key: str, values: Mapping[str, Any]) -> str:
         shown = _shortened("{" + configuration + "}")
         return f"exists only under {alternatives}; the configuration is {shown}"
     names = sorted(set(names_of(space.parameters)))
-    if key not in TrialConfig.model_fields:
+    if key not in parameter_names():
         return unknown_key(_shortened(key), names)
     return f"is not a parameter of this space; allowed: {', '.join(names)}"
 

@@ -8,14 +8,17 @@ import re
 from typing import Any
 
 from raysweep.config.freezing import FIXED_LEVELS
-from raysweep.config.losses import LOSSES
+from raysweep.config.loss_spec import Choice, Number
+from raysweep.config.losses import LOSS_PARAMETERS, LOSSES
 from raysweep.config.sweep import EncoderConfig, SweepConfig
 from raysweep.config.trackers import TRACKERS, TrackersConfig
-from raysweep.config.trial import LOSS_PARAMETERS, SCHEDULES, TrialConfig
+from raysweep.config.trial import SCHEDULES, TrialConfig
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Schema = dict[str, Any]
+
+_IMPORT_PATH = "^[^:]+:[^:]+$"  # of a user's own loss
 
 _NUMBERS = ("number", "integer")
 
@@ -39,7 +42,7 @@ def sweep_schema() -> Schema:
         "description": trackers["description"],
         "anyOf": [{"type": "array", "items": {"enum": list(TRACKERS)}}, trackers],
     }
-    fields = _without_titles(TrialConfig.model_json_schema())["properties"]
+    fields = _without_titles(trial_schema())["properties"]
     parameters = {name: _parameter(name, field) for name, field in fields.items()}
     definitions["Parameters"] = {
         "description": "Parameters of a trial, each a plain value, a range or choices.",
@@ -60,6 +63,26 @@ def sweep_schema() -> Schema:
         **schema,
         "$defs": definitions,
     }
+
+
+def trial_schema() -> Schema:
+    """Return the JSON schema of a trial's parameters, with those of the losses in the table in one mapping."""
+    schema = TrialConfig.model_json_schema()
+    loss = schema["properties"].pop("loss")
+    del schema["properties"]["loss_parameters"]
+    own = {name: _own_parameter(name) for name in LOSS_PARAMETERS}
+    return {**schema, "properties": {"loss": loss, **own, **schema["properties"]}}
+
+
+def _own_parameter(name: str) -> Schema:
+    """Return the schema of a parameter of losses; each loss has its own bounds and default."""
+    losses = [loss for loss in LOSSES if name in LOSSES[loss].parameters]
+    specification = LOSSES[losses[0]].parameters[name]
+    value: Schema = {"enum": list(specification.options)} if isinstance(specification, Choice) else {"type": "number"}
+    if isinstance(specification, Number) and specification.is_integer:
+        value = {"type": "integer"}
+    description = f"{specification.description}; for {', '.join(losses)}"
+    return {**value, "description": description, "default": None}
 
 
 def _without_titles(schema: Any) -> Any:
@@ -96,18 +119,20 @@ def _preset(parameters: Schema) -> Schema:
 def _parameter(name: str, field: Schema) -> Schema:
     """Return the schema of a parameter: its plain values, a range if it is a number, and choices."""
     about: Schema = {key: field.pop(key) for key in ("description", "default") if key in field}
+    if name in LOSS_PARAMETERS:
+        del about["default"]  # each loss has its own
     alternatives = field.get("anyOf", [field])
     value = next(schema for schema in alternatives if schema != _NULL) | _allowed(name)
     nullable = _NULL in alternatives and name not in LOSS_PARAMETERS
     plain = [value, _NULL] if nullable else [value]
     ranges = [_range(value)] if value.get("type") in _NUMBERS else []
-    return {**about, "anyOf": [*plain, *ranges, _choices(value, plain)]}
+    return {**about, "anyOf": [*plain, *ranges, _choices(value, plain, is_loss=name == "loss")]}
 
 
 def _allowed(name: str) -> Schema:
     """Return the constraints that the model checks in code and that its own schema lacks."""
     if name == "loss":
-        return {"enum": list(LOSSES)}
+        return {"anyOf": [{"enum": list(LOSSES)}, {"pattern": _IMPORT_PATH}]}
     if name == "schedule":
         return {"enum": list(SCHEDULES)}
     if name == "freezing":
@@ -131,7 +156,7 @@ def _range(end: Schema) -> Schema:
     }
 
 
-def _choices(value: Schema, plain: list[Schema]) -> Schema:
+def _choices(value: Schema, plain: list[Schema], *, is_loss: bool) -> Schema:
     listed = {"type": "array", "items": {"anyOf": plain}, "minItems": 1, "uniqueItems": True}
     conditional: Schema = {
         "description": "Each choice, with the parameters that exist only under it.",
@@ -141,6 +166,8 @@ def _choices(value: Schema, plain: list[Schema]) -> Schema:
     }
     if value.get("type") == "string":
         conditional["propertyNames"] = value
+    if is_loss:
+        conditional["patternProperties"] = {_IMPORT_PATH: {"type": ["object", "null"]}}  # parameters of their own
     return {
         "description": "Choices: a list of values, or a mapping of values to parameters.",
         "type": "object",

@@ -21,7 +21,8 @@ from typing import Any, Protocol
 
 from raysweep.config.adapter import TARGETS
 from raysweep.config.freezing import level_depth
-from raysweep.config.trial import CLASS_PARAMETERS, TrialConfig, has_classes, trial_config
+from raysweep.config.losses import find_loss
+from raysweep.config.trial import OFF, TrialConfig, trial_config
 from raysweep.errors import InputError
 
 Scalar = bool | int | float | str | None
@@ -183,7 +184,7 @@ class Space:
         trials = []
         for branch in branches(self.parameters):
             values_of_branch = branch | {name: value for name, value in extremes.items() if name in branch}
-            if weight and has_classes(branch["loss"]):  # embeds each batch twice
+            if weight and "consistency_weight" in find_loss(branch["loss"]).parameters:  # embeds each batch twice
                 values_of_branch["consistency_weight"] = weight
             trials.append(trial_config(values_of_branch))
         return trials
@@ -297,7 +298,7 @@ def values_of(parameters: Parameters, name: str) -> list[Any]:
 
 
 _DECIDING = ("loss", "optimizer", "schedule", "adapter")  # their values allow or require other parameters
-_DEPENDING = ("momentum", "decay", *CLASS_PARAMETERS)  # those other parameters, except the losses' own
+_DEPENDING = ("momentum", "decay", *OFF)  # those other parameters, except most of the losses' own
 
 
 def branches(parameters: Parameters) -> Iterator[dict[str, Any]]:

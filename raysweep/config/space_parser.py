@@ -2,13 +2,15 @@
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from raysweep.config import loss_spec
 from raysweep.config.adapter import PARAMETERS as ADAPTER_PARAMETERS
-from raysweep.config.document import Document, KeyPath, unknown_key
-from raysweep.config.losses import LOSSES
+from raysweep.config.document import CHOICES, Document, KeyPath, unknown_key
+from raysweep.config.losses import LOSSES, find_loss
 from raysweep.config.space import (
     Choices,
     Fixed,
@@ -24,7 +26,7 @@ from raysweep.config.space import (
 )
 from raysweep.config.strict import allowed_values
 from raysweep.config.sweep import HALVING, SweepConfig
-from raysweep.config.trial import CLASS_PARAMETERS, LOSS_PARAMETERS, TrialConfig, has_classes, trial_config
+from raysweep.config.trial import OFF, SHARED_PARAMETERS, TrialConfig, find_checked_loss, trial_config
 from raysweep.errors import InputError
 
 
@@ -36,13 +38,10 @@ def parse(document: Document, config: SweepConfig) -> Space:
     Raises:
         InputError: If a value is invalid; the message names file, line, key, value and what is allowed.
     """
-    parameters = _parameters(document, ("space",), config.space)
+    parameters = _Reader(document, _own_parameters(document, config.space)).parameters(("space",), config.space)
     _check_places(document, ("space",), parameters)
     if "loss" not in parameters:
         raise document.error(("space",), "loss is missing; it is required at the top level")
-    for loss in values_of(parameters, "loss"):
-        if loss not in LOSSES:
-            raise document.error(("space", "loss"), f"is {loss!r}; allowed: {', '.join(LOSSES)}")
     _check_losses(document, parameters)
     _check_freezing_with_adapter(document, parameters)
     for values in branches(parameters):
@@ -93,45 +92,129 @@ def _check_grid(document: Document, path: KeyPath, parameters: Parameters) -> No
                 _check_grid(document, place, children)
 
 
-def _parameters(document: Document, path: KeyPath, values: Mapping[str, Any]) -> Parameters:
-    parameters = {}
-    for key, value in values.items():
-        name = str(key)
-        parameters[name] = _parameter(document, (*path, name), name, value)
+def _own_parameters(document: Document, space: Mapping[str, Any]) -> dict[str, loss_spec.Parameter]:
+    """Return the specifications of the losses' own parameters: those of the space's losses, then those of the table.
+
+    Raises:
+        InputError: If a loss of the space is unknown or is not a loss.
+    """
+    value = space.get("loss")
+    choices = value.get(CHOICES) if isinstance(value, dict) else [value]
+    losses = [loss for loss in choices if isinstance(loss, str)] if isinstance(choices, list | dict) else []
+    parameters: dict[str, loss_spec.Parameter] = {}
+    for loss in losses:
+        try:
+            specification = find_checked_loss(loss)
+        except InputError as error:
+            raise document.error(("space", "loss"), str(error).removeprefix("loss ")) from None
+        parameters = {**specification.parameters, **parameters}
+    for specification in LOSSES.values():
+        parameters = {**specification.parameters, **parameters}
     return parameters
 
 
-def _parameter(document: Document, path: KeyPath, name: str, value: Any) -> Parameter:
-    if name not in TrialConfig.model_fields:
-        raise document.error(path, unknown_key(name, TrialConfig.model_fields))
-    if isinstance(value, list):
-        problem = f"is a list; allowed: a value, a range {{low, high, log}}, or choices: {{choices: {value}}}"
-        raise document.error(path, problem)
-    if not isinstance(value, dict):
-        return Fixed(_checked(document, path, name, value))
-    if "choices" in value:
-        _only(document, path, value, ("choices",))
-        return _choices(document, (*path, "choices"), name, value["choices"])
-    return _range(document, path, name, value)
+@dataclass(frozen=True)
+class _Reader:
+    """Reader of a space's parameters; ``own`` are those that only some losses have."""
 
+    document: Document
+    own: Mapping[str, loss_spec.Parameter]
 
-def _range(document: Document, path: KeyPath, name: str, value: dict[str, Any]) -> Range:
-    _only(document, path, value, ("low", "high", "log"))
-    low = _end(document, path, value, "low")
-    high = _end(document, path, value, "high")
-    log = value.get("log", False)
-    if not isinstance(log, bool):
-        raise document.error((*path, "log"), f"is {log!r}; allowed: true or false")
-    if low >= high:
-        raise document.error(path, f"is a range from {low} to {high}; allowed: low below high")
-    if log and low <= 0:
-        raise document.error((*path, "low"), f"is {low}; allowed: above 0 if log is true")
-    for key in ("low", "high"):
-        _checked(document, (*path, key), name, value[key])
-    annotation = str(TrialConfig.model_fields[name].annotation)
-    takes_integers = "int" in annotation
-    is_integer = takes_integers and isinstance(low, int) and isinstance(high, int)
-    return Range(low, high, log, is_integer)
+    def parameters(self, path: KeyPath, values: Mapping[str, Any]) -> Parameters:
+        parameters = {}
+        for key, value in values.items():
+            name = str(key)
+            parameters[name] = self._parameter((*path, name), name, value)
+        return parameters
+
+    def _parameter(self, path: KeyPath, name: str, value: Any) -> Parameter:
+        if name not in SHARED_PARAMETERS and name not in self.own:
+            raise self.document.error(path, unknown_key(name, (*SHARED_PARAMETERS, *self.own)))
+        if isinstance(value, list):
+            problem = f"is a list; allowed: a value, a range {{low, high, log}}, or choices: {{choices: {value}}}"
+            raise self.document.error(path, problem)
+        if not isinstance(value, dict):
+            return Fixed(self._checked(path, name, value))
+        if CHOICES in value:
+            _only(self.document, path, value, (CHOICES,))
+            return self._choices((*path, CHOICES), name, value[CHOICES])
+        return self._range(path, name, value)
+
+    def _range(self, path: KeyPath, name: str, value: dict[str, Any]) -> Range:
+        document = self.document
+        _only(document, path, value, ("low", "high", "log"))
+        low = _end(document, path, value, "low")
+        high = _end(document, path, value, "high")
+        log = value.get("log", False)
+        if not isinstance(log, bool):
+            raise document.error((*path, "log"), f"is {log!r}; allowed: true or false")
+        if low >= high:
+            raise document.error(path, f"is a range from {low} to {high}; allowed: low below high")
+        if log and low <= 0:
+            raise document.error((*path, "low"), f"is {low}; allowed: above 0 if log is true")
+        low = self._checked((*path, "low"), name, low)
+        high = self._checked((*path, "high"), name, high)
+        is_integer = self._is_integer(name) and isinstance(low, int) and isinstance(high, int)
+        return Range(low, high, log, is_integer)
+
+    def _is_integer(self, name: str) -> bool:
+        if name in self.own:
+            specification = self.own[name]
+            return isinstance(specification, loss_spec.Number) and specification.is_integer
+        return "int" in str(TrialConfig.model_fields[name].annotation)
+
+    def _choices(self, path: KeyPath, name: str, value: Any) -> Choices:
+        document = self.document
+        if not isinstance(value, dict | list) or not value:
+            raise document.error(path, f"is {value!r}; allowed: a list of values, or a mapping of values to parameters")
+        if isinstance(value, list):
+            items = [self._checked((*path, index), name, item) for index, item in enumerate(value)]
+            if len(set(items)) < len(items):
+                raise document.error(path, f"is {value}; allowed: different values")
+            return Choices({item: {} for item in items})
+        options: dict[Scalar, Parameters] = {}
+        for key, below in value.items():
+            place = (*path, str(key))
+            if not isinstance(below, dict | None):
+                raise document.error(place, f"is {below!r}; allowed: the parameters under this choice, or {{}}")
+            children = self.parameters(place, below or {})
+            option = self._checked(place, name, key)
+            options[option] = children
+        return Choices(options)
+
+    def _checked(self, path: KeyPath, name: str, value: Any) -> Any:
+        """Return the value if it is valid for this parameter alone; combinations of parameters are checked later."""
+        if name in self.own:
+            return self._checked_type(path, name, value)
+        field = TrialConfig.model_fields[name]
+        annotation: Any = field.annotation
+        adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+        try:
+            value = adapter.validate_python(value, strict=True)
+            if name != "loss":
+                required = {"decay": 0.95} if (name, value) == ("schedule", "exponential") else _REQUIRED.get(name, {})
+                TrialConfig.model_validate({**_PROBE, **required, name: value})
+        except ValidationError as error:
+            first = error.errors()[0]
+            if first["type"] == "value_error":  # our own messages name the parameter and its value
+                problem = first["msg"].removeprefix("Value error, ")
+            else:
+                problem = f"is {value!r}; allowed: {allowed_values(first['msg'])}"
+            raise self.document.error(path, problem) from None
+        return value
+
+    def _checked_type(self, path: KeyPath, name: str, value: Any) -> Any:
+        """Return the value of a loss's own parameter, if losses could have it; each loss checks it later."""
+        specification = self.own[name]
+        if value is None:
+            raise self.document.error(path, "is null; allowed: a value")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if isinstance(specification, loss_spec.Number):
+            if is_number and abs(value) <= sys.float_info.max:
+                return value if specification.is_integer else float(value)
+        elif isinstance(value, Scalar):
+            return value
+        raise self.document.error(path, f"is {value!r}; allowed: {specification.allowed}")
 
 
 def _end(document: Document, path: KeyPath, value: dict[str, Any], name: str) -> int | float:
@@ -139,27 +222,6 @@ def _end(document: Document, path: KeyPath, value: dict[str, Any], name: str) ->
     if isinstance(end, int | float) and not isinstance(end, bool) and abs(end) <= sys.float_info.max:
         return end  # neither NaN nor an integer beyond the float range
     raise document.error(path, f"is a range with {name} {end!r}; allowed: a finite number")
-
-
-def _choices(document: Document, path: KeyPath, name: str, value: Any) -> Choices:
-    if not isinstance(value, dict | list) or not value:
-        problem = f"is {value!r}; allowed: a list of values, or a mapping of values to parameters"
-        raise document.error(path, problem)
-    if isinstance(value, list):
-        items = [_checked(document, (*path, index), name, item) for index, item in enumerate(value)]
-        if len(set(items)) < len(items):
-            raise document.error(path, f"is {value}; allowed: different values")
-        return Choices({item: {} for item in items})
-    options: dict[Scalar, Parameters] = {}
-    for key, children in value.items():
-        place = (*path, str(key))
-        if not isinstance(children, dict | None):
-            problem = f"is {children!r}; allowed: the parameters under this choice, or {{}}"
-            raise document.error(place, problem)
-        parameters = _parameters(document, place, children or {})
-        option = _checked(document, place, name, key)
-        options[option] = parameters
-    return Choices(options)
 
 
 def _only(document: Document, path: KeyPath, value: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
@@ -170,57 +232,30 @@ def _only(document: Document, path: KeyPath, value: Mapping[str, Any], allowed: 
             raise document.error((*path, key), unknown_key(key, allowed) + hint)
 
 
-def _checked(document: Document, path: KeyPath, name: str, value: Any) -> Any:
-    """Return the value if it is valid for this parameter alone; combinations of parameters are checked later."""
-    if value is None and name in LOSS_PARAMETERS:
-        raise document.error(path, "is null; allowed: a value")
-    annotation: Any = TrialConfig.model_fields[name].annotation
-    adapter: TypeAdapter[Any] = TypeAdapter(annotation)
-    try:
-        value = adapter.validate_python(value, strict=True)
-        if name not in LOSS_PARAMETERS and name != "loss":
-            required = _REQUIRED.get(name, {})
-            if (name, value) == ("schedule", "exponential"):
-                required = {"decay": 0.95}
-            TrialConfig.model_validate({**_PROBE, **required, name: value})
-    except ValidationError as error:
-        first = error.errors()[0]
-        if first["type"] == "value_error":  # our own messages name the parameter and its value
-            problem = first["msg"].removeprefix("Value error, ")
-        else:
-            problem = f"is {value!r}; allowed: {allowed_values(first['msg'])}"
-        raise document.error(path, problem) from None
-    return value
-
-
-_PROBE = {"loss": "triplet", "margin": 0.1, "learning_rate": 1e-5}  # a valid trial to which any parameter can be added
+_PROBE = {"loss": "cosine_similarity", "learning_rate": 1e-5}  # a valid trial to which any parameter can be added
 
 
 _REQUIRED: dict[str, dict[str, Any]] = {
     "decay": {"schedule": "exponential"},
     "momentum": {"optimizer": "sgd"},
     **{name: {"adapter": "lora"} for name in ADAPTER_PARAMETERS},
-    **{name: {"loss": "softmax", "margin": None} for name in CLASS_PARAMETERS},
 }
 """Values that a parameter needs in the same trial."""
 
 
 def _check_losses(document: Document, parameters: Parameters) -> None:
-    """Raise if a loss has parameters of other losses, or values outside its range.
+    """Raise if a loss has parameters of other losses, values outside its range, or lacks a required parameter.
 
-    Parameters that require class probabilities are allowed only under softmax, unless they are 0.
+    A parameter that a loss lacks may have its value without effect.
     """
+    shared = {name: parameter for name, parameter in parameters.items() if name not in SHARED_PARAMETERS}
     losses = parameters["loss"]
     for loss in values_of(parameters, "loss"):
         children = losses.options[loss] if isinstance(losses, Choices) else {}
-        for name, parameter in {**parameters, **children}.items():
-            path: KeyPath = ("space", "loss", "choices", loss, name) if name in children else ("space", name)
-            values = values_of({name: parameter}, name)
-            if name in LOSS_PARAMETERS:
-                _check_loss_parameter(document, path, loss, values)
-            if name in CLASS_PARAMETERS and any(values) and not has_classes(loss):
-                problem = f"the loss {loss} has no class probabilities; move it to space.loss.choices.softmax"
-                raise document.error(path, problem)
+        for name, parameter in {**shared, **children}.items():
+            if name not in SHARED_PARAMETERS:
+                place = ("loss", CHOICES, loss, name) if name in children else (name,)
+                _check_loss_parameter(document, ("space", *place), loss, values_of({name: parameter}, name))
 
 
 def _check_freezing_with_adapter(document: Document, parameters: Parameters) -> None:
@@ -240,15 +275,15 @@ def _check_freezing_with_adapter(document: Document, parameters: Parameters) -> 
 
 def _check_loss_parameter(document: Document, path: KeyPath, loss: str, values: list[Any]) -> None:
     name = str(path[-1])
-    parameters_of_loss = LOSSES[loss].parameters
-    if name not in parameters_of_loss:
-        losses = [other for other in LOSSES if name in LOSSES[other].parameters]
-        problem = f"the loss {loss} has no {name}; losses that have one: {', '.join(losses)}"
-        raise document.error(path, problem)
-    parameter = parameters_of_loss[name]
+    parameters = find_loss(loss).parameters
+    if name not in parameters:
+        if name in OFF and all(value == OFF[name] for value in values):
+            return
+        losses = ", ".join(other for other in LOSSES if name in LOSSES[other].parameters)
+        raise document.error(path, f"the loss {loss} has no {name}; losses that have one: {losses}")
     for value in values:
         try:
-            parameter.check(name, value)
+            parameters[name].check(name, value)
         except InputError as error:
             raise document.error(path, f"{error} for the loss {loss}") from None
 

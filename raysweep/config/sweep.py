@@ -160,6 +160,19 @@ class ExamplesConfig(StrictModel):
     target: int = Field(
         250_000, ge=1, description="maximum number of examples sampled of each kind that the losses of the space need"
     )
+    max_similarity: float | None = Field(
+        None,
+        gt=-1,
+        le=1,
+        description="maximum cosine of an anchor and a sentence of another class; no limit if not given",
+    )
+    relative_margin: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="minimum difference between the cosines of a triplet's positive and negative with the anchor, as a "
+        "share of the positive's; no minimum if not given",
+    )
     same_class_cosine: float = Field(1.0, ge=-1, le=1, description="target cosine of a same-class scored pair")
     other_class_cosine: float = Field(0.0, ge=-1, le=1, description="target cosine of an other-class scored pair")
 
@@ -167,6 +180,10 @@ class ExamplesConfig(StrictModel):
     def _check_random(self) -> "ExamplesConfig":
         if self.neighbors == "random" and self.min_similarity is not None:
             raise ValueError(f"min_similarity is {self.min_similarity:g}; allowed with neighbors: random: null")
+        for name in ("max_similarity", "relative_margin"):
+            value = getattr(self, name)
+            if self.neighbors == "random" and value is not None:
+                raise ValueError(f"{name} is {value:g}; allowed with neighbors: random: null")
         if self.neighbors == "random" and self.index != "exact":
             raise ValueError(f"index is {self.index}; allowed with neighbors: random: exact")
         return self
@@ -191,6 +208,11 @@ class PointsConfig(StrictModel):
         [],
         description="positions between the base model's weights (0) and the tuned weights (1); each costs another "
         "evaluation",
+    )
+    truncate: list[Annotated[int, Field(ge=1)]] = Field(
+        [],
+        description="numbers of coordinates of the tuned encoder's embeddings to keep, below their width; trials with "
+        "matryoshka train for them",
     )
     labeled: Grid = Field(
         [],
@@ -402,6 +424,12 @@ class ResourcesConfig(StrictModel):
     stall_seconds: float = Field(300, gt=0, description="abort prepare after this many seconds without progress")
     cache_gib: float = Field(
         2, ge=0, description="memory in GiB for caching the outputs of a frozen part of the encoder, per running trial"
+    )
+    recompute_activations: bool = Field(
+        False,
+        description="recompute the encoder's activations for the gradients instead of keeping them, which allows "
+        "batches of any size with every loss; steps take about a third longer. Trials that run out of memory do "
+        "so anyway",
     )
     max_failures: int = Field(
         2,

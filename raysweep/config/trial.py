@@ -1,55 +1,41 @@
 """The configuration of one trial: a point of the space, with everything that its training needs."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from raysweep.config import freezing
+from raysweep.config import freezing, matryoshka
 from raysweep.config.adapter import DEFAULTS as ADAPTER_DEFAULTS
 from raysweep.config.adapter import PARAMETERS as ADAPTER_PARAMETERS
 from raysweep.config.adapter import Lora, adapter_defaults
-from raysweep.config.document import KeyPath, dotted, join_key
-from raysweep.config.losses import LOSSES
+from raysweep.config.document import KeyPath, dotted, join_key, unknown_key
+from raysweep.config.loss_spec import LossSpec, Value
+from raysweep.config.losses import LOSS_PARAMETERS, LOSSES, find_loss
 from raysweep.config.strict import StrictModel, explain
 from raysweep.errors import InputError
 
 SCHEDULES = ("constant", "linear", "quadratic", "polynomial", "cosine", "exponential")
 
-CLASS_PARAMETERS = ("label_smoothing", "consistency_weight")
-"""Parameters that require class probabilities, which only softmax has."""
-
 
 class TrialConfig(StrictModel):
-    """A point of the space. A parameter that belongs to one loss, optimizer or schedule is None under the others."""
+    """A point of the space. A parameter that belongs to one optimizer or schedule is None under the others."""
 
-    loss: str = Field(description=f"loss to minimize: {', '.join(LOSSES)}")
-    margin: float | None = Field(
-        None,
-        description="margin of losses that have one, in units of cosine distance; the loss's own default if not given",
+    loss: str = Field(
+        description=f"loss to minimize: {', '.join(LOSSES)}, or the import path of your own, package.module:Class"
     )
-    scale: float | None = Field(
-        None,
-        description="factor of the cosines in multiple_negatives, an inverse temperature; the loss's own default if "
-        "not given",
-    )
-    negatives: Literal["all", "other_class"] | None = Field(
-        None,
-        description="an anchor's negatives in multiple_negatives, among the positives of the batch's other examples: "
-        "all, or only those of another class; the loss's own default if not given",
+    loss_parameters: dict[str, Value] = Field(
+        default_factory=dict, description="the loss's own parameters; in a space, each is a parameter of its own"
     )
     retention_weight: float = Field(
         0.0,
         ge=0,
         description="weight of the mean squared distance between tuned and reference cosines, added to the loss",
     )
-    label_smoothing: float = Field(
-        0.0, ge=0, lt=1, description="share of each softmax target that is spread evenly over all classes"
-    )
-    consistency_weight: float = Field(
-        0.0,
-        ge=0,
-        description="weight, under softmax, of the divergence between the class probabilities of two passes with "
-        "different dropout masks (R-Drop); above 0, each batch is embedded twice",
+    matryoshka: str | None = Field(
+        None,
+        description="shorter widths at which the loss is also computed, on the first coordinates of the embeddings, and "
+        f"added: {' or '.join(matryoshka.FORMS)}; only the full width if not given",
     )
     learning_rate: float = Field(
         gt=0, le=1, description="maximum learning rate of the schedule, before learning_rate_rule applies"
@@ -154,22 +140,20 @@ class TrialConfig(StrictModel):
 
     @model_validator(mode="after")
     def _check_loss(self) -> "TrialConfig":
-        loss = self.loss
-        if loss not in LOSSES:
-            raise ValueError(f"loss is {loss!r}; allowed: {', '.join(LOSSES)}")
-        parameters = LOSSES[loss].parameters
-        for name in LOSS_PARAMETERS:
-            value = getattr(self, name)
-            if name in parameters:
-                if value is None:
-                    raise ValueError(f"{name} is missing; the loss {loss} requires it")
-                parameters[name].check(f"{name} of the loss {loss}", value)
-            elif value is not None:
-                raise ValueError(f"{name} is {value!r}, but the loss {loss} has no {name}")
-        for name in CLASS_PARAMETERS:
-            value = getattr(self, name)
-            if value and not has_classes(loss):
-                raise ValueError(f"{name} is {value:g}, but the loss {loss} has no class probabilities")
+        parameters = find_loss(self.loss).parameters
+        for name, value in self.loss_parameters.items():
+            if name not in parameters:
+                raise ValueError(f"{name} is {value!r}, but the loss {self.loss} has no {name}")
+            parameters[name].check(f"{name} of the loss {self.loss}", value)
+        for name in parameters:
+            if name not in self.loss_parameters:
+                raise ValueError(f"{name} is missing; the loss {self.loss} requires it")
+        return self
+
+    @model_validator(mode="after")
+    def _check_matryoshka(self) -> "TrialConfig":
+        if self.matryoshka is not None:
+            matryoshka.check(self.matryoshka)
         return self
 
     @model_validator(mode="after")
@@ -208,6 +192,16 @@ class TrialConfig(StrictModel):
         return self
 
     @property
+    def flat(self) -> dict[str, Any]:
+        """Return all values in one mapping, as in a space, a ledger or a table.
+
+        Parameters of other losses are missing, except those that are off without effect.
+        """
+        values = self.model_dump(mode="json")
+        own_values = values.pop("loss_parameters")
+        return {"loss": values.pop("loss"), **OFF, **own_values, **values}
+
+    @property
     def identity(self) -> dict[str, Any]:
         """Return the values that differ from their defaults, from which the trial's seed is derived.
 
@@ -215,10 +209,9 @@ class TrialConfig(StrictModel):
         change.
         """
         defaults = {name: field.default for name, field in type(self).model_fields.items()}
-        defaults |= loss_defaults(self.loss)
-        defaults |= adapter_defaults(self.adapter)
-        values = self.model_dump(mode="json")
-        return {name: value for name, value in values.items() if value is not None and value != defaults[name]}
+        defaults |= {**OFF, **find_loss(self.loss).defaults, **adapter_defaults(self.adapter)}
+        values = self.flat
+        return {name: value for name, value in values.items() if value is not None and value != defaults.get(name)}
 
     @property
     def lora(self) -> Lora | None:
@@ -238,30 +231,45 @@ class TrialConfig(StrictModel):
         return float(self.learning_rate * ratio ** powers[self.learning_rate_rule])
 
 
-def has_classes(loss: str) -> bool:
-    """Return whether a loss gives an encoder class probabilities."""
-    return LOSSES[loss].example_kind == "labeled_sentence"
+OFF = {name: spec.off for loss in LOSSES.values() for name, spec in loss.parameters.items() if spec.off is not None}
+"""Values without effect of parameters that a loss may lack."""
+
+SHARED_PARAMETERS = tuple(name for name in TrialConfig.model_fields if name != "loss_parameters")
+"""The parameters that trials of every loss have."""
 
 
-LOSS_PARAMETERS = tuple(sorted({name for loss in LOSSES.values() for name in loss.parameters}))
+def parameter_names(losses: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the names of all parameters of a trial, including those of the table's losses and of ``losses``."""
+    own_names = [name for loss in losses for name in find_loss(loss).parameters]
+    return tuple(dict.fromkeys(("loss", *LOSS_PARAMETERS, *own_names, *SHARED_PARAMETERS)))
 
 
-def loss_defaults(loss: str) -> dict[str, Any]:
-    """Return the defaults of a loss's own parameters; none for an unknown loss."""
-    if loss not in LOSSES:
-        return {}
-    return {name: parameter.default for name, parameter in LOSSES[loss].parameters.items()}
+def find_checked_loss(name: str) -> LossSpec:
+    """Return a loss like :func:`find_loss`; raise InputError if its parameters have names of those of every trial."""
+    loss = find_loss(name)
+    for parameter in loss.parameters:
+        if parameter in SHARED_PARAMETERS:  # only a user's own loss can have such a parameter
+            raise InputError(
+                f"{name!r}: every trial has a parameter {parameter}; allowed: another name for the loss's own"
+            )
+    return loss
 
 
-def trial_config(values: dict[str, Any]) -> TrialConfig:
-    """Return a validated trial configuration; omitted parameters of its loss and adapter take their defaults.
+def trial_config(values: Mapping[str, Any]) -> TrialConfig:
+    """Return a validated trial configuration from values as in :attr:`TrialConfig.flat`.
+
+    Omitted parameters of the loss and of the adapter take their defaults.
 
     Raises:
         InputError: If a value is invalid; the message names the parameter, its value and what is allowed.
     """
-    defaults = {**loss_defaults(str(values.get("loss"))), **adapter_defaults(values.get("adapter"))}
+    shared = {name: value for name, value in values.items() if name in SHARED_PARAMETERS}
+    given = {name: value for name, value in values.items() if name not in shared}
+    if isinstance(values.get("loss"), str):
+        shared["loss_parameters"] = _loss_parameters(values["loss"], given)
+    shared = {**adapter_defaults(values.get("adapter")), **shared}
     try:
-        return TrialConfig.model_validate({**defaults, **values})
+        return TrialConfig.model_validate(shared)
     except ValidationError as error:
         first = error.errors()[0]
         path: KeyPath = tuple(first["loc"])
@@ -270,3 +278,20 @@ def trial_config(values: dict[str, Any]) -> TrialConfig:
             raise InputError(message) from None
         problem = explain(dict(first), path, TrialConfig)
         raise InputError(join_key(dotted(path), problem)) from None
+
+
+def _loss_parameters(loss: str, given: Mapping[str, Any]) -> dict[str, Value]:
+    """Return the values of a loss's own parameters, checked and completed with its defaults."""
+    spec = find_checked_loss(loss)
+    for name, value in given.items():
+        is_off = name in OFF and value == OFF[name]
+        if name in spec.parameters or is_off:
+            continue
+        if name in LOSS_PARAMETERS:
+            raise InputError(f"{name} is {value!r}, but the loss {loss} has no {name}")
+        raise InputError(join_key(name, unknown_key(name, parameter_names([loss]))))
+    values: dict[str, Value] = {}
+    for name, value in {**spec.defaults, **given}.items():
+        if name in spec.parameters:
+            values[name] = spec.parameters[name].check(f"{name} of the loss {loss}", value)
+    return values

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from raysweep.config.document import Document, KeyPath
-from raysweep.config.losses import LOSSES
+from raysweep.config.losses import find_loss
 from raysweep.config.space import Space, num_configurations
 from raysweep.config.space_parser import possible_values
 from raysweep.config.sweep import HALVING, ExamplesConfig, SweepConfig
-from raysweep.config.trial import TrialConfig, has_classes
+from raysweep.config.trial import TrialConfig
 
 _TARGETS = ("same_class_cosine", "other_class_cosine")  # of scored pairs
 
@@ -63,20 +63,22 @@ def _find_unused(config: SweepConfig, space: Space) -> Iterator[_Unused]:
     if config.data.dev is not None:
         for name in ("dev_fraction", "max_dev"):
             yield _Unused(("data", name), ("data", "dev"), "data.dev is given")
-    if not any(map(has_classes, space.values("loss"))):
+    if not any(find_loss(loss).has_head for loss in space.values("loss")):
         for kind in ("class_concat", "labeled"):
             yield _Unused(("evaluation", "points", kind), ("space", "loss"), "no loss of the space is softmax")
     yield from _find_unused_of_examples(space)
 
 
 def _find_unused_of_examples(space: Space) -> Iterator[_Unused]:
-    kinds = {LOSSES[loss].example_kind for loss in space.values("loss")}
+    losses = space.values("loss")
+    kinds = {find_loss(loss).examples for loss in losses}
     cause = ("space", "loss")
     for name in ExamplesConfig.model_fields:
-        if name in _TARGETS and "scored_pair" not in kinds:
-            yield _Unused(("examples", name), cause, "no loss of the space is cosine_similarity")
-        elif kinds == {"labeled_sentence"}:
-            yield _Unused(("examples", name), cause, "softmax, the space's only loss, mines no examples")
+        if kinds == {"labeled_sentence"}:
+            verb = "mine" if len(losses) > 1 else "mines"
+            yield _Unused(("examples", name), cause, f"{', '.join(losses)} {verb} no examples")
+        elif name in _TARGETS and "scored_pair" not in kinds:
+            yield _Unused(("examples", name), cause, "no loss of the space trains on scored pairs")
 
 
 def _find_unused_in_space(space: Space) -> Iterator[_Unused]:

@@ -15,10 +15,9 @@ from typing import get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raysweep.config.losses import ExampleKind
+from raysweep.config.loss_spec import ExampleKind
 
 KINDS: tuple[ExampleKind, ...] = get_args(ExampleKind)
-KINDS_WITH_TARGETS = ("labeled_pair", "scored_pair")
 CHUNK = 1024
 _OWN, _OTHER = 0, 1  # slots of the neighbor ids: the anchor's class and the other classes
 

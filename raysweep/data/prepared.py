@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from raysweep.config.loss_spec import EXAMPLES, LossExamples
 from raysweep.data.artifacts import Artifact
 from raysweep.data.dataset import Sentences
-from raysweep.data.examples import KINDS_WITH_TARGETS
 from raysweep.data.shards import Rows, open_array
 from raysweep.errors import InputError
 from raysweep.storage import location
@@ -126,7 +126,7 @@ class Prepared:
         """Return unit embeddings of all sentences under the reference encoder, float32 (sentences, width)."""
         return open_array(self.reference_artifact.folder, "embeddings")
 
-    def examples(self, kind: str) -> tuple[npt.NDArray[np.integer], npt.NDArray[Any] | None]:
+    def examples(self, kind: LossExamples) -> tuple[npt.NDArray[np.integer], npt.NDArray[Any] | None]:
         """Return the sentence ids (examples, 1 to 3) of a kind, and its targets (examples,) if the kind has any."""
         if kind == "labeled_sentence":
             train = self.sentences.ids("train")
@@ -137,10 +137,8 @@ class Prepared:
             raise InputError(f"examples: kind is {kind!r}, which was not prepared; allowed: {kinds}")
         folder = self.examples_artifacts[kind].folder
         ids = np.asarray(open_array(folder, "ids"))
-        if kind not in KINDS_WITH_TARGETS:
-            return ids, None
-        targets = np.asarray(open_array(folder, "targets"))
-        return ids, targets
+        has_targets = EXAMPLES[kind].targets != "none"
+        return ids, np.asarray(open_array(folder, "targets")) if has_targets else None
 
     def target_cosines(self, kind: str) -> tuple[float, float]:
         """Return the target cosines of scored pairs: for sentences of the same class, and of different classes."""

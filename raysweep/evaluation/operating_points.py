@@ -10,6 +10,7 @@ point                retrieval score                    embedding               
 ``concat(g)``        cos_R + g cos_M                    [e_R; sqrt(g) e_M]                d_R + d_M
 ``class_concat(g)``  cos_R + g p(query) . p(sentence)   [e_R; sqrt(g) p]                  d_R + classes
 ``interpolate(a)``   cos_a                              e_a                               d_M
+``truncate(d)``      cosine of the first d coordinates  the first d coordinates of e_M    d
 ``labeled(g)``      cos_R + g p(query)[label]          query [e_R; sqrt(g) p],           d_R + classes
                                                         sentence [e_R; sqrt(g) one-hot]
 ==================== ================================== ================================= ===============
@@ -105,6 +106,16 @@ class Encoded:
             return Encoded(self.queries, self.pool)
         return Encoded(self.queries, self.pool, head.probabilities(self.queries), head.probabilities(self.pool))
 
+    def truncated(self, width: int) -> "Encoded":
+        """Return unit embeddings from the first ``width`` coordinates, without class probabilities."""
+        return Encoded(_unit(self.queries[:, :width]), _unit(self.pool[:, :width]))
+
+
+def _unit(vectors: Float32Array) -> Float32Array:
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    result: Float32Array = vectors / np.maximum(norms, np.finfo(np.float32).tiny)
+    return result
+
 
 LABELED = "labeled"
 
@@ -121,12 +132,16 @@ def wanted(grid: PointsConfig, *, has_head: bool) -> list[PointKey]:
     if has_head:
         keys += [("class_concat", value) for value in grid.class_concat]
     keys += [("interpolate", value) for value in grid.interpolate]
+    keys += [("truncate", value) for value in grid.truncate]
     return keys
 
 
 def width(key: PointKey, tuned: TunedEncoder, evaluation: EvaluationSet) -> int:
     """Return the dimension of the embeddings of an operating point."""
-    kind, _ = key
+    kind, value = key
+    if kind == "truncate":
+        assert value is not None
+        return int(value)
     reference_width = int(evaluation.reference_queries.shape[1])
     if kind == "concat":
         return reference_width + embedding_width(tuned.model)
@@ -161,21 +176,25 @@ def measure(
         TrialDivergedError: If an embedding is not finite.
     """
     scores: dict[PointKey, retrieval.Scores] = {}
-    direct = [key for key in keys if key[0] != "interpolate"]
-    if direct:
-        if encoded is None:
-            encoded = encode(tuned, evaluation)
+    direct = [key for key in keys if key[0] not in ("interpolate", "truncate")]
+    if encoded is None and any(key[0] != "interpolate" for key in keys):
+        encoded = encode(tuned, evaluation)
+    if encoded is not None and direct:
         scores |= score_encoded(encoded, evaluation, direct)
-    for key in keys:
-        if key[0] == "interpolate":
-            scores[key] = _score_interpolated(tuned, evaluation, key)
+    for kind, value in keys:
+        if kind == "interpolate":
+            scores[kind, value] = _score_interpolated(tuned, evaluation, (kind, value))
+        elif kind == "truncate":
+            assert encoded is not None and value is not None
+            truncated = encoded.truncated(int(value))
+            scores[kind, value] = score_encoded(truncated, evaluation, [("plain", None)])["plain", None]
     return {key: scores[key] for key in keys}
 
 
 def score_encoded(
     encoded: Encoded, evaluation: EvaluationSet, keys: Sequence[PointKey]
 ) -> dict[PointKey, retrieval.Scores]:
-    """Return the per-query scores of points that need no other encoding: all kinds but ``interpolate``."""
+    """Return the per-query scores of points from full embeddings: all kinds but ``interpolate`` and ``truncate``."""
     num_queries = len(encoded.queries)
     shape = (num_queries, evaluation.k)
     retrieved = {key: np.empty(shape, np.int64) for key in keys}

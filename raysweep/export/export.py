@@ -136,6 +136,10 @@ def _build(run: Folder, chosen: Point, encoders: RunEncoders, *, as_adapter: boo
         model = joined_encoder.build(chosen.key, tuned, reference, head)
         model.prompts = tuned.prompts
         embed = partial(_embed_joined, chosen.key, (tuned, reference), head, prompt)
+    elif chosen.kind == "truncate":
+        model = tuned
+        model.truncate_dim = chosen.width
+        embed = partial(_embed_truncated, tuned, prompt, chosen.width)
     else:
         model = tuned
         embed = partial(encoder.embed_texts, tuned, prompt=prompt, unit=False)
@@ -302,6 +306,13 @@ def _embed_joined(
         assert head is not None
         return _join(weight * head.probabilities(tuned), reference)
     return _join(weight * tuned, reference) / np.float32((1 + value) ** 0.5)
+
+
+def _embed_truncated(
+    model: "SentenceTransformer", prompt: str, width: int | None, sentences: Sequence[str]
+) -> Embeddings:
+    """Return the first ``width`` coordinates of the vectors of sentences, (sentences, width)."""
+    return encoder.embed_texts(model, sentences, prompt, unit=False)[:, :width]
 
 
 def _join(first: Embeddings, second: Embeddings) -> Embeddings:

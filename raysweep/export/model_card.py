@@ -4,6 +4,7 @@ sentence-transformers writes metadata, architecture, usage, metrics, hyperparame
 data.
 """
 
+import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,12 +14,13 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.model_card import generate_model_card
-from sentence_transformers.sentence_transformer import losses
 from sentence_transformers.sentence_transformer.model_card import SentenceTransformerModelCardData
 
-from raysweep.config.losses import LOSSES, Number
+from raysweep.config.custom_loss import import_object
+from raysweep.config.loss_spec import LossSpec
+from raysweep.config.losses import find_loss
 from raysweep.config.sweep import DataConfig
-from raysweep.config.trial import TrialConfig
+from raysweep.config.trial import TrialConfig, trial_config
 from raysweep.evaluation.operating_points import LABELED
 from raysweep.export.joined_encoder import BY_PRODUCT, KINDS
 from raysweep.export.run_encoders import BaseModel, RunEncoders, joint_license
@@ -30,6 +32,7 @@ from raysweep.report.tables import kind_name, shown_prompt, with_interval
 from raysweep.report.texts import objective_text
 from raysweep.results.types import Calibration, Point, ScoredSplit, Trial
 from raysweep.results.views import calibration_text
+from raysweep.training import losses as own_losses
 from raysweep.training.trial import trial_seed
 from raysweep.version import __version__
 
@@ -54,6 +57,7 @@ _JOINED = {
     "labels it is a model of the kind class_concat, with other scores. The two encoders are joined by modules of "
     "sentence-transformers 6.",
     "interpolate": "Its weights are between those of the base model and the tuned ones.",
+    "truncate": "Each embedding consists of the first coordinates of the tuned encoder's embedding.",
 }
 
 
@@ -92,7 +96,7 @@ class CardFacts:
 
     @property
     def config(self) -> TrialConfig:
-        return TrialConfig.model_validate(dict(self.trial.config))
+        return trial_config(self.trial.config)
 
     @property
     def models(self) -> Mapping[str, BaseModel]:
@@ -158,12 +162,12 @@ def _card_data(facts: CardFacts, models: Mapping[str, BaseModel]) -> SentenceTra
     data.datasets = [dataset["id"] for dataset in data.train_datasets if "id" in dataset]
     data.eval_results_dict = dict(_scores(facts))
     data.all_hyperparameters = dict(config)
-    defaults = {name: field.default for name, field in TrialConfig.model_fields.items()}
-    data.non_default_hyperparameters = {name: value for name, value in config.items() if value != defaults[name]}
+    data.non_default_hyperparameters = facts.config.identity
     data.training_logs = _training_logs(facts)
     data.set_best_model_step(point.step or 0)
-    loss = _library_class(facts)
-    data.set_losses([object.__new__(loss)] if loss else [])  # only name and citation are read
+    loss_class = _loss_class(facts)
+    has_citation = not is_own(loss_class) and hasattr(loss_class, "citation")
+    data.set_losses([object.__new__(loss_class)] if has_citation else [])  # only name and citation are read
     return data
 
 
@@ -232,36 +236,31 @@ def _named_source(source: str) -> dict[str, str]:
     return {"name": source.rstrip("/").rpartition("/")[2]}
 
 
-_OWN_LOSSES = {
-    "softmax": "softmax (cross-entropy of a head on unit embeddings)",
-    "multiple_negatives": "multiple_negatives (MultipleNegativesRankingLoss without negatives of the anchor's class)",
-}
+def _loss_class(facts: CardFacts) -> type[Any]:
+    loss_class: type[Any] = import_object(_loss(facts).class_path_of(facts.config.loss_parameters))
+    return loss_class
 
 
-def _library_class(facts: CardFacts) -> type[Any] | None:
-    """Return the library's class of the trial's loss, or None for raysweep's own losses."""
-    config = facts.config
-    class_name = LOSSES[config.loss].library_class
-    if class_name is None or config.negatives == "other_class":
-        return None
-    library_class: type[Any] = getattr(losses, class_name)
-    return library_class
+def _loss(facts: CardFacts) -> LossSpec:
+    return find_loss(facts.config.loss)
 
 
 def _described_loss(facts: CardFacts) -> dict[str, str]:
-    name = facts.config.loss
-    library_class = _library_class(facts)
-    if library_class is None:
-        return {"fullname": _OWN_LOSSES.get(name, name)}
-    parameters = {
-        parameter.keyword: facts.trial.config.get(key)
-        for key, parameter in LOSSES[name].parameters.items()
-        if isinstance(parameter, Number)
-    }
-    described = {"fullname": f"{library_class.__module__}.{library_class.__name__}"}
-    if parameters:
-        described["config_code"] = f"  ```json\n  {json.dumps(parameters)}\n  ```"
+    """Return the loss's class and arguments, or the summary of raysweep's own class, which others do not have."""
+    loss_class = _loss_class(facts)
+    described = {"fullname": f"{loss_class.__module__}.{loss_class.__name__}"}
+    if is_own(loss_class):
+        summary = (inspect.getdoc(loss_class) or "").partition(".\n")[0].replace("``", "")
+        described = {"fullname": f"{facts.config.loss} ({summary})"}
+    arguments = _loss(facts).arguments(facts.config.loss_parameters)
+    if arguments:
+        described["config_code"] = f"  ```json\n  {json.dumps(arguments)}\n  ```"
     return described
+
+
+def is_own(loss_class: type[Any]) -> bool:
+    """Return whether a loss is implemented by raysweep."""
+    return loss_class.__module__ == own_losses.__name__
 
 
 def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:

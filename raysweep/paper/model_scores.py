@@ -18,7 +18,8 @@ from raysweep.results.types import ScoredSplit
 NUM_EXAMPLES = "examples_per_rung"
 """The parameter called N in papers."""
 
-_LOSS_NAMES = {loss.library_class: name for name, loss in LOSSES.items() if loss.library_class}
+_LOSS_NAMES = {loss.class_path.partition(":")[2]: name for name, loss in reversed(list(LOSSES.items()))}
+"""The first loss in the table of each class."""
 
 _DISTINCTIONS = ("dataset", "reference", "retrieval", "origin", "place")
 """Attributes that tell scores of one model apart, in this order."""

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from raysweep.cluster.resources import Request
-from raysweep.config.losses import ExampleKind
+from raysweep.config.loss_spec import ExampleKind
 from raysweep.config.sweep import EncoderConfig
 from raysweep.data import examples
 from raysweep.data.artifacts import Artifact

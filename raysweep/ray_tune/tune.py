@@ -105,7 +105,7 @@ class TuneSearcher(_NotInSnapshots, Searcher):
             return None if self._sweep.assignments or was_paused else self._rung_to_score()
         number, config = proposal
         run = self._sweep.scheduler.trials[number].run
-        recomputes = number in self._sweep.short_of_memory
+        recomputes = self._sweep.config.resources.recompute_activations or number in self._sweep.short_of_memory
         return as_tune_config(Assignment(number, config, run, recomputes))
 
     def _rung_to_score(self) -> Any:

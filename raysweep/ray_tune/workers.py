@@ -11,7 +11,7 @@ import ray
 
 from raysweep.cluster.resources import Capacity, Request, trial_bytes
 from raysweep.cluster.waiting import WaitingWatch
-from raysweep.config.losses import LOSSES
+from raysweep.config.losses import find_loss
 from raysweep.config.space import Space
 from raysweep.config.sweep import EncoderConfig, EvaluationConfig, ResourcesConfig
 from raysweep.config.trial import TrialConfig
@@ -78,7 +78,8 @@ def size_trials(
         return _with_memory(bench, space, capacity, display)
     if resources.gpus_per_trial != "measured":
         return request
-    memory = measure_memory(bench, space.largest(), lambda text: display.line(f"search: {text}"))
+    most_demanding = MeasuredTrials(space.largest(), resources.recompute_activations)
+    memory = measure_memory(bench, most_demanding, lambda text: display.line(f"search: {text}"))
     packed = request.packed(memory.peak_bytes, memory.total_bytes)
     if resources.max_concurrent_trials:
         count = min(packed.count, resources.max_concurrent_trials)
@@ -135,9 +136,9 @@ def needed_by_trial(prepared: Prepared, space: Space, cache_bytes: int) -> int:
 
 def _sentences_per_batch(prepared: Prepared, trial: TrialConfig) -> int:
     """Return the maximum number of distinct sentences in a batch; those embedded twice count twice."""
-    ids, _ = prepared.examples(LOSSES[trial.loss].example_kind)
+    ids, _ = prepared.examples(find_loss(trial.loss).examples)
     num_columns = int(ids.shape[1])
-    num_passes = 2 if trial.consistency_weight else 1
+    num_passes = 2 if trial.loss_parameters.get("consistency_weight") else 1
     return num_passes * min(trial.batch_size * num_columns, len(prepared.sentences.ids("train")))
 
 
@@ -148,7 +149,14 @@ class GpuMemory(NamedTuple):
     total_bytes: int
 
 
-def measure_memory(spec: WorkbenchSpec, trials: Sequence[TrialConfig], report: Callable[[str], None]) -> GpuMemory:
+class MeasuredTrials(NamedTuple):
+    """Trials whose memory is measured, and whether they recompute activations."""
+
+    configs: Sequence[TrialConfig]
+    recomputes: bool = False
+
+
+def measure_memory(spec: WorkbenchSpec, trials: MeasuredTrials, report: Callable[[str], None]) -> GpuMemory:
     """Return the GPU memory that the most demanding of ``trials`` takes.
 
     ``report`` is called with a description of the wait while no GPU is free.
@@ -175,12 +183,12 @@ def measure_memory(spec: WorkbenchSpec, trials: Sequence[TrialConfig], report: C
     return memory
 
 
-def _measure_memory(spec: WorkbenchSpec, trials: Sequence[TrialConfig]) -> GpuMemory:
+def _measure_memory(spec: WorkbenchSpec, trials: MeasuredTrials) -> GpuMemory:
     import torch
 
     from raysweep.training.trainer import measure_peak_bytes
 
-    peak = measure_peak_bytes(open_workbench(spec), trials)
+    peak = measure_peak_bytes(open_workbench(spec), trials.configs, recomputes=trials.recomputes)
     return GpuMemory(peak, torch.cuda.get_device_properties(0).total_memory)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from raysweep.config.space import Scalar
-from raysweep.config.trial import LOSS_PARAMETERS, TrialConfig
+from raysweep.config.trial import SHARED_PARAMETERS, TrialConfig
 from raysweep.errors import InputError
 from raysweep.replay.recordings import RecordedRung, RecordedSweep, RecordedTrial
 from raysweep.results.types import BASELINES, Results
@@ -27,9 +27,7 @@ COLUMNS = (*REQUIRED, "value", "accuracy")
 
 _NO_TRIALS = ("oracle", *BASELINES)  # kinds of points that no trial produces and no search finds
 
-NULLABLE = frozenset(
-    name for name, field in TrialConfig.model_fields.items() if field.default is None and name not in LOSS_PARAMETERS
-)
+NULLABLE = frozenset(name for name in SHARED_PARAMETERS if TrialConfig.model_fields[name].default is None)
 """Trial parameters for which null is a value."""
 
 

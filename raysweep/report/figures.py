@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Colors = Mapping[str, str]  # keyed by loss
 
-KIND_MARKERS = {"plain": "o", "concat": "s", "class_concat": "^", "interpolate": "v"}
+KIND_MARKERS = {"plain": "o", "concat": "s", "class_concat": "^", "interpolate": "v", "truncate": "D"}
 OTHER_KIND = "h"
 
 MAX_JOINED = 20  # trajectories; more would hide each other

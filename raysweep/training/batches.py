@@ -13,11 +13,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from raysweep.config.losses import LossExamples
+from raysweep.config.loss_spec import LossExamples
 from raysweep.data.prepared import Prepared
 from raysweep.encoders import buckets, encoder, packed, precision
 from raysweep.encoders.encoder import BatchContext, no_context
 from raysweep.encoders.tokens import Tokens
+from raysweep.errors import InputError
 from raysweep.training.dropout import RandomStreams
 
 if TYPE_CHECKING:
@@ -42,13 +43,31 @@ class ExampleOrder:
     With ``no_duplicates``, an example that shares a sentence with its batch waits for the next one, as in
     sentence-transformers' ``BatchSamplers.NO_DUPLICATES``. Waiting examples fill up a batch that this pass and the next
     cannot complete without duplicates.
+
+    With ``per_class``, a pass is in the order of :func:`interleave_classes`, by the classes of the examples' first
+    sentences.
+
+    Raises:
+        InputError: If examples are ordered by class, but fewer than two classes have two of them.
     """
 
-    def __init__(self, prepared: Prepared, kind: LossExamples, seed: int, *, no_duplicates: bool = False) -> None:
+    def __init__(
+        self,
+        prepared: Prepared,
+        kind: LossExamples,
+        seed: int,
+        *,
+        no_duplicates: bool = False,
+        per_class: int | None = None,
+    ) -> None:
         self.ids, self.targets = prepared.examples(kind)
         self.no_duplicates = no_duplicates
+        self.per_class = per_class
         self.rng = np.random.default_rng(seed)
         self.remaining = np.empty(0, np.int64)
+        if per_class is not None:
+            self.labels = np.asarray(prepared.sentences.labels[self.ids[:, 0]])
+            check_classes(self.labels)
 
     @property
     def num_columns(self) -> int:
@@ -76,7 +95,10 @@ class ExampleOrder:
     def _draw(self, count: int) -> None:
         """Append shuffled passes until at least ``count`` positions remain."""
         while len(self.remaining) < count:
-            next_pass = self.rng.permutation(len(self.ids))
+            if self.per_class is None:
+                next_pass = self.rng.permutation(len(self.ids))
+            else:
+                next_pass = interleave_classes(self.labels, self.per_class, self.rng)
             self.remaining = np.concatenate([self.remaining, next_pass])
 
     def _find_distinct(self, count: int) -> list[int]:
@@ -95,6 +117,44 @@ class ExampleOrder:
                 return distinct
         missing = count - len(distinct)
         return distinct + waiting[:missing]
+
+
+def check_classes(labels: npt.NDArray[np.integer]) -> None:
+    """Raise InputError unless at least two classes have two examples, which losses over the classes of a batch need."""
+    counts = np.unique(labels, return_counts=True)[1]
+    num_classes = int((counts >= 2).sum())
+    if num_classes < 2:
+        raise InputError(
+            f"data: {num_classes} classes have two training sentences; allowed with losses over the classes of a batch: "
+            "2 classes or more"
+        )
+
+
+def interleave_classes(
+    labels: npt.NDArray[np.integer], per_class: int, rng: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """Return positions of ``labels`` (examples,) in an order from which every batch has sentences of several classes.
+
+    The examples of each class are shuffled and cut into groups of ``per_class``. In each round, every class with groups
+    left appends one, in random order. The order ends when only one class has groups left. A rest of one example is left
+    out. With groups of two, this is the order of sentence-transformers' ``BatchSamplers.GROUP_BY_LABEL``.
+    """
+    groups: dict[int, list[npt.NDArray[np.int64]]] = {}
+    for label in np.unique(labels):
+        shuffled = rng.permutation(np.flatnonzero(labels == label))
+        cuts = range(per_class, len(shuffled), per_class)
+        groups[int(label)] = [group for group in np.split(shuffled, cuts) if len(group) >= 2]
+    order: list[npt.NDArray[np.int64]] = []
+    last = None  # the class of the last group
+    num_rounds = sorted(map(len, groups.values()))[-2]  # afterwards, only one class has groups left
+    for number in range(num_rounds):
+        in_round = [label for label, of_class in groups.items() if len(of_class) > number]
+        in_round = rng.permutation(in_round).tolist()
+        if in_round[0] == last:  # otherwise two groups of a class would follow each other
+            in_round[:2] = in_round[1::-1]
+        order += [groups[label][number] for label in in_round]
+        last = in_round[-1]
+    return np.concatenate(order)
 
 
 class TrainedEncoder:

@@ -1,32 +1,45 @@
-"""Losses as torch modules over embeddings: those of sentence-transformers, and a softmax head."""
+"""Losses as torch modules: those of sentence-transformers, the user's own, and those that the library lacks."""
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from raysweep.config.losses import LOSSES, Number
+from raysweep.config.custom_loss import SUPPLIED, import_object
+from raysweep.config.loss_spec import TargetRule, Value
+from raysweep.config.losses import find_loss
+from raysweep.training.batch import Batch, cosines, targets_of
 
 
-class EmbeddingLoss(Protocol):
-    """A loss over embeddings."""
+class BatchLoss(Protocol):
+    """A loss of a batch."""
 
-    def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor | None) -> Tensor:
-        """Return the scalar loss of (batch, width) embeddings, one tensor for each sentence of an example.
+    def compute_loss(self, batch: Batch) -> Tensor:
+        """Return the loss, a scalar with gradients."""
 
-        ``labels`` (batch,) are the examples' targets, None for losses without targets.
-        """
+
+class EmbeddingLoss(nn.Module):
+    """A loss with sentence-transformers' method ``compute_loss_from_embeddings``, such as all of the library's."""
+
+    def __init__(self, loss: nn.Module, targets: TargetRule) -> None:
+        super().__init__()
+        self.loss = loss
+        self.targets = targets
+
+    def compute_loss(self, batch: Batch) -> Tensor:
+        loss: Any = self.loss
+        result: Tensor = loss.compute_loss_from_embeddings(batch.columns, targets_of(batch, self.targets))
+        return result
 
 
 class SoftmaxLoss(nn.Module):
     """Cross-entropy of a linear head over single sentences, for any number of classes.
 
     The head reads unit embeddings times the square root of their width. Their entries are then of order 1, like an
-    encoder's hidden states, so that one learning rate suits both. The loss also works in sentence-transformers'
-    trainer, which neither zeroes nor clips the gradients of a loss's own parameters, so that the head's gradients
-    accumulate from step to step. In raysweep, they are treated like the encoder's. ``label_smoothing`` is the share of
-    each target that is spread evenly over all classes (Szegedy et al. 2016, arXiv:1512.00567).
+    encoder's hidden states, so that one learning rate suits both. ``label_smoothing`` is the share of each target that
+    is spread evenly over all classes (Szegedy et al. 2016, arXiv:1512.00567).
     """
 
     def __init__(self, model: nn.Module, width: int, num_labels: int, label_smoothing: float = 0.0) -> None:
@@ -35,14 +48,11 @@ class SoftmaxLoss(nn.Module):
         self.head = nn.Linear(width, num_labels)
         self.label_smoothing = label_smoothing
 
-    def forward(self, sentence_features: list[dict[str, Tensor]], labels: Tensor) -> Tensor:
-        embeddings = [self.model(features)["sentence_embedding"] for features in sentence_features]
-        return self.compute_loss_from_embeddings(embeddings, labels)
-
-    def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor | None) -> Tensor:
-        assert labels is not None
+    def compute_loss(self, batch: Batch) -> Tensor:
+        """Return the loss of sentences, whose classes are the targets."""
+        assert batch.targets is not None
         return nn.functional.cross_entropy(
-            logits(self.head, embeddings[0]), labels.long(), label_smoothing=self.label_smoothing
+            logits(self.head, batch.columns[0]), batch.targets.long(), label_smoothing=self.label_smoothing
         )
 
     def divergence(self, embeddings: Tensor, others: Tensor) -> Tensor:
@@ -57,85 +67,169 @@ class SoftmaxLoss(nn.Module):
         return by_class.sum(dim=-1).mean() / 2
 
 
+def logits(head: nn.Linear, embeddings: Tensor) -> Tensor:
+    """Return the logits (batch, classes) of embeddings (batch, width), which need not be normalized.
+
+    Embeddings narrower than the head use its first columns, as in Kusupati et al. 2022, section 3.
+    """
+    width = embeddings.shape[1]
+    scaled = nn.functional.normalize(embeddings, dim=-1) * width**0.5
+    return nn.functional.linear(scaled, head.weight[:, :width], head.bias)
+
+
 class OtherClassNegativesLoss(nn.Module):
     """sentence-transformers' ``MultipleNegativesRankingLoss`` without negatives of the anchor's own class.
 
-    Each anchor's cross-entropy is over its own positive and the positives of the batch's examples of other classes. An
-    anchor without negatives has loss 0.
+    Examples are an anchor, its positive and possibly a negative. ``directions`` and ``partition_mode`` are those of the
+    library's class. An anchor without negatives has loss 0.
     """
 
-    def __init__(self, model: nn.Module, scale: float) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        scale: float,
+        directions: Sequence[str] = ("query_to_doc",),
+        partition_mode: str = "joint",
+    ) -> None:
         super().__init__()
         self.model = model
         self.scale = scale
+        self.directions = directions
+        self.partition_mode = partition_mode
 
-    def forward(self, sentence_features: list[dict[str, Tensor]], labels: Tensor) -> Tensor:
-        embeddings = [self.model(features)["sentence_embedding"] for features in sentence_features]
-        return self.compute_loss_from_embeddings(embeddings, labels)
+    def compute_loss(self, batch: Batch) -> Tensor:
+        """Return the mean loss of the anchors."""
+        anchors, *documents = (nn.functional.normalize(column, dim=-1) for column in batch.columns)
+        anchor_labels, *document_labels = batch.labels.T
+        sides = {
+            "query": _Side(anchors, anchor_labels),
+            "positive": _Side(documents[0], document_labels[0]),
+            "doc": _Side(torch.cat(documents), torch.cat(document_labels)),
+        }
+        matrices = [self._scores(sides, direction) for direction in self.directions]
+        if self.partition_mode == "joint" and len(matrices) > 1:
+            matrices = [torch.cat(matrices, dim=1)]
+        own_positives = torch.arange(len(anchors), device=anchors.device)
+        first, *others = [nn.functional.cross_entropy(matrix, own_positives) for matrix in matrices]
+        return torch.stack([first, *others]).mean() if others else first
 
-    def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor | None) -> Tensor:
-        """Return the loss of (batch, width) anchors and positives; ``labels`` (batch,) are the anchors' classes."""
-        assert labels is not None
-        anchors, positives = (nn.functional.normalize(column, dim=-1) for column in embeddings)
-        scores = self.scale * anchors @ positives.T
-        is_same_class = labels[:, None] == labels
-        is_masked = is_same_class.fill_diagonal_(False)
-        own_positives = torch.arange(len(scores), device=scores.device)
-        return nn.functional.cross_entropy(scores.masked_fill(is_masked, -torch.inf), own_positives)
+    def _scores(self, sides: Mapping[str, "_Side"], direction: str) -> Tensor:
+        """Return the scaled cosines of a direction, (batch, contrasted sentences), -inf for those left out.
+
+        These are sentences of the row's class, except its positive, and, if the direction has no positive, the
+        sentences of the row's own example.
+        """
+        from_name, _, to_name = direction.partition("_to_")
+        rows = sides["query" if from_name == "query" else "positive"]
+        others = sides[to_name]
+        scores = self.scale * rows.embeddings @ others.embeddings.T
+        is_left_out = rows.labels[:, None] == others.labels
+        if from_name != to_name:
+            return scores.masked_fill(is_left_out.fill_diagonal_(False), -torch.inf)
+        own_example = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
+        is_left_out |= own_example.repeat(1, scores.shape[1] // len(scores))
+        return scores.masked_fill(is_left_out, -torch.inf)
 
 
-def logits(head: nn.Linear, embeddings: Tensor) -> Tensor:
-    """Return the logits (batch, classes) of embeddings (batch, width), which need not be normalized."""
-    scaled = nn.functional.normalize(embeddings, dim=-1) * head.in_features**0.5
-    result: Tensor = head(scaled)
-    return result
+class _Side(NamedTuple):
+    """Unit embeddings (sentences, width) and classes (sentences,) of one side of the contrasted pairs."""
+
+    embeddings: Tensor
+    labels: Tensor
+
+
+class GuidedLoss(nn.Module):
+    """sentence-transformers' ``GISTEmbedLoss`` with the reference encoder as the guide (Solatorio 2024, arXiv:2402.16829).
+
+    Examples are an anchor, its positive and possibly a negative. Each anchor's positive is contrasted with the batch's
+    other positives, with the anchors, and with the negatives; each positive also with the other positives. Pairs whose
+    cosine under the guide exceeds that of the anchor and its positive, minus the margin, are left out.
+    """
+
+    def __init__(
+        self, model: nn.Module, temperature: float = 0.01, margin: float = 0.0, margin_strategy: str = "absolute"
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.temperature = temperature
+        self.margin = margin
+        self.margin_strategy = margin_strategy
+
+    def compute_loss(self, batch: Batch) -> Tensor:
+        """Return the mean loss of the anchors."""
+        matrices = _contrasted(batch.columns)
+        guides = _contrasted(batch.reference)
+        of_positive = guides[0].diagonal()[:, None]
+        margin = self.margin if self.margin_strategy == "absolute" else self.margin * of_positive.abs()
+        scores = []
+        for number, (matrix, guide) in enumerate(zip(matrices, guides, strict=True)):
+            is_left_out = guide > of_positive - margin
+            if number == 0:
+                is_left_out.fill_diagonal_(False)
+            scores.append(matrix.masked_fill(is_left_out, -torch.inf))
+        own_positives = torch.arange(len(batch.ids), device=scores[0].device)
+        return nn.functional.cross_entropy(torch.cat(scores, dim=1) / self.temperature, own_positives)
+
+
+def _contrasted(columns: Sequence[Tensor]) -> list[Tensor]:
+    """Return the cosines (batch, batch) of anchors with positives, anchors, and negatives, and among positives."""
+    anchors, positives, *negatives = (nn.functional.normalize(column, dim=-1) for column in columns)
+    pairs = [(anchors, positives), (anchors, anchors), (positives, positives)]
+    pairs += [(anchors, negative) for negative in negatives]
+    return [first @ second.T for first, second in pairs]
 
 
 def build(
-    name: str, parameters: Mapping[str, Any], model: nn.Module, *, width: int = 0, num_labels: int = 0
-) -> EmbeddingLoss:
-    """Return the module of ``LOSSES[name]``; ``parameters`` of other losses are ignored.
+    name: str, values: Mapping[str, Value], model: nn.Module, *, width: int = 0, num_labels: int = 0
+) -> nn.Module:
+    """Return the module of a loss, a :class:`BatchLoss`.
 
-    The module keeps ``model`` as a submodule, which is not called if embeddings are computed elsewhere. ``width`` and
-    ``num_labels`` are the size of the head of ``softmax``.
+    The module keeps ``model`` as a submodule, which is not called, because embeddings are computed elsewhere.
+
+    Args:
+        name: A loss of the table, or the import path of a user's own.
+        values: The values of all of the loss's parameters.
+        model: The encoder.
+        width: The width of the embeddings, for losses with a head.
+        num_labels: The number of classes, for losses with a head.
 
     Raises:
-        InputError: If a parameter is out of range.
+        InputError: If a parameter is out of range, or if the class cannot be imported in this process.
     """
-    loss = LOSSES[name]
-    arguments: dict[str, object] = {}
-    for key, parameter in loss.parameters.items():
-        value = parameters[key]
-        parameter.check(f"{key} of the loss {name}", value)
-        if isinstance(parameter, Number):
-            arguments[parameter.keyword] = value
-    if loss.library_class is None:
-        return SoftmaxLoss(model, width, num_labels, parameters.get("label_smoothing", 0.0))
-    from sentence_transformers.sentence_transformer import losses as library
-
-    if parameters.get("negatives") == "other_class":
-        return OtherClassNegativesLoss(model, parameters["scale"])
-    if loss.distance:
-        class_name, function_name = loss.distance.split(".")
-        distances = getattr(library, class_name)
-        # Always explicit: in sentence-transformers 5.0 to 5.3, the default of TripletLoss pushed positives away.
-        arguments["distance_metric"] = getattr(distances, function_name)
-    loss_class = getattr(library, loss.library_class)
-    built: EmbeddingLoss = loss_class(model, **arguments)
-    return built
+    loss = find_loss(name)
+    checked = {
+        key: parameter.check(f"{key} of the loss {name}", values[key]) for key, parameter in loss.parameters.items()
+    }
+    loss_class = import_object(loss.class_path_of(checked))
+    arguments = loss.arguments(checked)
+    for keyword, path in loss.constants.items():
+        arguments[keyword] = import_object(path)
+    accepted = inspect.signature(loss_class).parameters
+    supplied = dict(zip(SUPPLIED, (width, num_labels), strict=True))
+    arguments |= {keyword: value for keyword, value in supplied.items() if keyword in accepted}
+    module: nn.Module = loss_class(model, **arguments)
+    return module if hasattr(module, "compute_loss") else EmbeddingLoss(module, loss.targets)
 
 
-def retention_term(embeddings: list[Tensor], reference: list[Tensor]) -> Tensor:
+def sum_over_widths(loss: BatchLoss, batch: Batch, widths: Sequence[int]) -> Tensor:
+    """Return the sum of a loss over embeddings truncated to each of ``widths``, a scalar.
+
+    It equals sentence-transformers' ``MatryoshkaLoss`` with weights of 1 (Kusupati et al. 2022, arXiv:2205.13147).
+    """
+    losses = [loss.compute_loss(batch.truncated(width)) for width in widths]
+    return torch.stack(losses).sum()
+
+
+def retention_term(batch: Batch) -> Tensor:
     """Return the mean squared difference between tuned and reference cosines on a batch's pairs, a scalar.
 
-    Both lists hold (batch, width) tensors, one for each sentence of an example; widths may differ. An example's first
-    sentence is paired with each of its other sentences; if examples are single sentences, each one is paired with the
-    next in the batch.
+    An example's first sentence is paired with each of its other sentences; if examples are single sentences, each one
+    is paired with the next in the batch.
     """
-    return nn.functional.mse_loss(_pair_cosines(embeddings), _pair_cosines(reference))
+    return nn.functional.mse_loss(_pair_cosines(batch.columns), _pair_cosines(batch.reference))
 
 
-def _pair_cosines(columns: list[Tensor]) -> Tensor:
+def _pair_cosines(columns: Sequence[Tensor]) -> Tensor:
     first, *others = columns
     others = others or [first.roll(-1, 0)]
-    return torch.cat([nn.functional.cosine_similarity(first, other) for other in others])
+    return torch.cat([cosines(first, other) for other in others])

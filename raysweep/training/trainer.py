@@ -10,7 +10,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from raysweep.config.losses import LOSSES
+from raysweep.config import matryoshka
+from raysweep.config.losses import find_loss
 from raysweep.config.trial import TrialConfig
 from raysweep.encoders import precision
 from raysweep.encoders.encoder import BatchContext, embedding_width, no_context
@@ -19,6 +20,7 @@ from raysweep.evaluation.calibration import calibrated
 from raysweep.evaluation.evaluation_set import TrialDivergedError
 from raysweep.evaluation.operating_points import Encoded, Head
 from raysweep.training import batches, losses
+from raysweep.training.batch import Batch
 from raysweep.training.batches import ExampleOrder, Examples
 from raysweep.training.dropout import RandomStreams
 from raysweep.training.optimization import LearningRates, WeightAverage, build_optimizer
@@ -45,16 +47,18 @@ class Training:
         self.model = bench.model
         self.device = bench.model.device
         self.trained = batches.TrainedEncoder(bench.model, bench.tokens)
+        self.specification = find_loss(config.loss)
         self.loss = self._build_loss()
+        self.widths: tuple[int, ...] = ()
+        if config.matryoshka is not None:
+            self.widths = matryoshka.widths(config.matryoshka, embedding_width(bench.model))
         self.parameters = self._trained_parameters()
         self.optimizer = self._build_optimizer()
         self.average = None
         if config.average_decay is not None:
             self.average = WeightAverage(self.parameters, config.average_decay)
         self.learning_rates = LearningRates(config, num_rungs)
-        self.order = ExampleOrder(
-            bench.prepared, LOSSES[config.loss].example_kind, seed, no_duplicates=config.no_duplicates
-        )
+        self.order = self._order_examples()
         self.set_precision(precision.resolve(config.precision, self.device.type, self.model))
         self.idle = IdleRule(config.idle_rungs) if config.idle_rungs else None
         self.progress = Progress()
@@ -65,12 +69,28 @@ class Training:
     def _build_loss(self) -> Any:
         loss: Any = losses.build(
             self.config.loss,
-            self.config.model_dump(),
+            self.config.loss_parameters,
             self.model,
             width=embedding_width(self.model),
             num_labels=len(self.bench.prepared.sentences.label_names),
         )
         return loss.to(self.device)
+
+    @property
+    def _per_class(self) -> int | None:
+        """Return how many examples of a class follow each other in a batch, or None if classes do not matter."""
+        if self.specification.batches == "plain":
+            return None
+        return int(self.config.loss_parameters["examples_per_class"])
+
+    def _order_examples(self) -> ExampleOrder:
+        return ExampleOrder(
+            self.bench.prepared,
+            self.specification.examples,
+            self.seed,
+            no_duplicates=self.config.no_duplicates,
+            per_class=self._per_class,
+        )
 
     def _build_optimizer(self) -> torch.optim.Optimizer:
         heights = {} if self.config.layer_decay == 1.0 else self.bench.trainable.heights()
@@ -79,8 +99,10 @@ class Training:
     def _trained_parameters(self) -> dict[str, torch.nn.Parameter]:
         """Return the trainable parameters by name: the encoder's, and the loss's own with the prefix ``loss.``."""
         parameters = self.bench.trainable.parameters
+        of_encoder = set(map(id, self.model.parameters()))
         for name, parameter in self.loss.named_parameters():
-            if not name.startswith("model.") and parameter.requires_grad:  # model: the loss's submodule for the encoder
+            is_own = id(parameter) not in of_encoder  # the encoder is also a submodule of the loss
+            if is_own and parameter.requires_grad:
                 parameters[f"loss.{name}"] = parameter
         return parameters
 
@@ -142,7 +164,7 @@ class Training:
         num_batches = len(step_batches)
         position = self.streams.position()
         try:
-            return [self._add_gradient(ids, targets, num_batches) for ids, targets in step_batches]
+            return [self.add_gradient(ids, targets, num_batches) for ids, targets in step_batches]
         except RuntimeError as error:
             # The GPU and the host report running out of memory differently.
             is_out_of_memory = isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
@@ -154,9 +176,11 @@ class Training:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         print("training: out of memory, recomputing activations from now on", flush=True)
-        return [self._add_gradient(ids, targets, num_batches) for ids, targets in step_batches]
+        return [self.add_gradient(ids, targets, num_batches) for ids, targets in step_batches]
 
-    def _add_gradient(self, ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None, num_batches: int) -> Tensor:
+    def add_gradient(
+        self, ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None, num_batches: int = 1
+    ) -> Tensor:
         """Accumulate the gradient of one of ``num_batches`` batches and return its loss."""
         if not self.recomputes:
             loss = self.batch_loss(ids, targets)
@@ -191,7 +215,11 @@ class Training:
     @property
     def _num_passes(self) -> int:
         """Return how many times a batch is embedded, each time with new dropout masks."""
-        return 2 if self.config.consistency_weight else 1
+        return 2 if self._consistency_weight else 1
+
+    @property
+    def _consistency_weight(self) -> float:
+        return float(self.config.loss_parameters.get("consistency_weight", 0.0))
 
     def _loss_of_passes(
         self, passes: list[list[Tensor]], ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None
@@ -202,32 +230,44 @@ class Training:
         for columns in second:
             loss = (loss + self._loss_of(columns, ids, targets)) / 2
             divergence = self.loss.divergence(first[0], columns[0])
-            loss = loss + self.config.consistency_weight * divergence
+            loss = loss + self._consistency_weight * divergence
         return loss
 
     def _loss_of(self, columns: list[Tensor], ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None) -> Tensor:
-        labels = self._loss_labels(ids, targets)
-        loss: Tensor = self.loss.compute_loss_from_embeddings(columns, labels)
+        batch = self.make_batch(columns, ids, targets)
+        loss = self.own_loss(batch)
         if self.config.retention_weight:
-            vectors = np.asarray(self.bench.prepared.reference_embeddings[ids])
-            reference = [self._on_device(vectors[:, column]) for column in range(ids.shape[1])]
-            loss = loss + self.config.retention_weight * losses.retention_term(columns, reference)
+            loss = loss + self.config.retention_weight * losses.retention_term(batch)
         return loss
 
-    def _loss_labels(self, ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None) -> Tensor | None:
-        """Return the labels of the loss, (batch,): targets, the anchors' classes, or None."""
-        if self.config.negatives == "other_class":
-            targets = np.asarray(self.bench.prepared.sentences.labels[ids[:, 0]])
-        return None if targets is None else self._on_device(targets)
+    def own_loss(self, batch: Batch) -> Tensor:
+        """Return the trial's loss without ``retention_weight``, summed over the widths of ``matryoshka``."""
+        if self.widths:
+            return losses.sum_over_widths(self.loss, batch, self.widths)
+        loss: Tensor = self.loss.compute_loss(batch)
+        return loss
+
+    def make_batch(
+        self, columns: list[Tensor], ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None
+    ) -> Batch:
+        """Return embeddings of examples as a batch; ``ids`` (batch, columns) and ``targets`` (batch,) describe them."""
+        prepared = self.bench.prepared
+        return Batch(
+            columns=columns,
+            targets=None if targets is None else self._on_device(targets),
+            ids=ids,
+            labels=self._on_device(np.asarray(prepared.sentences.labels[ids])),
+            read_reference=lambda column: self._on_device(np.asarray(prepared.reference_embeddings[column])),
+        )
 
     def _on_device(self, array: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(self.device)
 
     def head(self) -> Head | None:
         """Return a copy of the current softmax head, or None under other losses."""
-        linear = getattr(self.loss, "head", None)
-        if linear is None:
+        if not self.specification.has_head:
             return None
+        linear = self.loss.head
         weight = linear.weight.detach().cpu().numpy().copy()
         bias = linear.bias.detach().cpu().numpy().copy()
         return Head(weight, bias)
@@ -298,9 +338,12 @@ class Training:
     @cached_property
     def _validation_examples(self) -> ValidationExamples:
         """Return the validation examples, the same at every rung of the trial."""
-        kind = LOSSES[self.config.loss].example_kind
+        kind = self.specification.examples
         prepared = self.bench.prepared
-        return ValidationExamples.of(prepared, kind, self.bench.dev.queries, prepared.target_cosines(kind))
+        examples = ValidationExamples.of(prepared, kind, self.bench.dev.queries, prepared.target_cosines(kind))
+        return (
+            examples if self._per_class is None else examples.interleaved(self._per_class, self.bench.dev.query_labels)
+        )
 
     def _validate(self, encoded: Encoded) -> tuple[float, int]:
         """Return the loss over validation examples and the number of errors.
@@ -309,13 +352,19 @@ class Training:
         """
         examples = self._validation_examples
         embeddings = self._on_device(encoded.queries)
-        columns = []
-        for positions in examples.rows.T:
-            columns.append(embeddings[self._on_device(positions)])
-        ids = self.bench.dev.queries[examples.rows]
-        labels = self._loss_labels(ids, examples.targets)
-        with torch.no_grad():
-            loss = float(self.loss.compute_loss_from_embeddings(columns, labels))
+        # A loss over the classes of a batch needs time and memory that grow with the cube of its size.
+        num_at_once = len(examples.rows) if self._per_class is None else self.config.batch_size
+        losses_of_parts, sizes = [], []
+        for start in range(0, len(examples.rows), num_at_once):
+            part = slice(start, start + num_at_once)
+            rows = examples.rows[part]
+            columns = [embeddings[self._on_device(positions)] for positions in rows.T]
+            targets = None if examples.targets is None else examples.targets[part]
+            with torch.no_grad():
+                loss_of_part = self.own_loss(self.make_batch(columns, self.bench.dev.queries[rows], targets))
+            losses_of_parts.append(float(loss_of_part))
+            sizes.append(len(rows))
+        loss = losses_of_parts[0] if len(sizes) == 1 else float(np.average(losses_of_parts, weights=sizes))
         if encoded.query_classes is None:
             return loss, triplet_errors(encoded.queries, examples.triplets)
         predicted = encoded.query_classes.argmax(axis=1)
@@ -323,7 +372,7 @@ class Training:
         return loss, int(num_errors)
 
 
-def measure_peak_bytes(bench: Workbench, configs: Iterable[TrialConfig]) -> int:
+def measure_peak_bytes(bench: Workbench, configs: Iterable[TrialConfig], *, recomputes: bool = False) -> int:
     """Return the maximum memory that the GPU's allocator reserves for any of these trials.
 
     Each trial takes one optimizer step on the longest distinct sentences, so none of its batches can hold more tokens.
@@ -339,8 +388,8 @@ def measure_peak_bytes(bench: Workbench, configs: Iterable[TrialConfig]) -> int:
         training.model.train()  # dropout takes memory too
         ids, targets = training.order.take(config.batch_size)
         longest_ids = np.resize(longest_first[: ids.size], ids.shape)
-        loss = training.batch_loss(longest_ids, targets)
-        loss.backward()
+        training.recomputes = recomputes
+        training.add_gradient(longest_ids, targets)
         training.optimizer.step()
         training.optimizer.zero_grad(set_to_none=True)
     return int(torch.cuda.max_memory_reserved(device))

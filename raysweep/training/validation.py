@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from raysweep.config import losses
-from raysweep.config.losses import LossExamples
+from raysweep.config.loss_spec import ExampleKind, LossExamples
 from raysweep.data import examples
 from raysweep.data.prepared import Prepared
 from raysweep.metrics.retrieval import top_k
+from raysweep.training.batches import interleave_classes
 
 MAX_ANCHORS = examples.CHUNK
 NUM_NEIGHBORS = 4  # per anchor, in its own class and in others
@@ -48,6 +48,12 @@ class ValidationExamples:
         rows, targets = _draw(kind, anchors, neighbors, cosines)
         return cls(rows, targets, triplets)
 
+    def interleaved(self, per_class: int, labels: npt.NDArray[np.integer]) -> "ValidationExamples":
+        """Return the examples in an order for losses over the classes of a batch; ``labels`` (queries,) are dev's."""
+        order = interleave_classes(labels[self.rows[:, 0]], per_class, np.random.default_rng(0))
+        targets = None if self.targets is None else self.targets[order]
+        return ValidationExamples(self.rows[order], targets, self.triplets)
+
 
 def _neighbors(
     vectors: npt.NDArray[np.float32], labels: npt.NDArray[np.integer], anchors: npt.NDArray[np.integer]
@@ -68,7 +74,7 @@ def _neighbors(
 
 
 def _draw(
-    kind: losses.ExampleKind,
+    kind: ExampleKind,
     anchors: npt.NDArray[np.integer],
     neighbors: npt.NDArray[np.int32],
     cosines: tuple[float, float],

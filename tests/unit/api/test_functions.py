@@ -91,7 +91,7 @@ def test_invalid_sweeps_are_rejected(space: str, overrides: dict[str, object], m
 
 
 def test_trial_configurations_have_the_defaults_of_their_loss() -> None:
-    assert raysweep.trial_config(loss="multiple_negatives", learning_rate=1e-5).scale == 20
+    assert raysweep.trial_config(loss="multiple_negatives", learning_rate=1e-5).loss_parameters["scale"] == 20
     with pytest.raises(raysweep.InputError, match=r"margn: unknown key \(did you mean margin"):
         raysweep.trial_config(loss="triplet", learning_rate=1e-5, margn=0.1)
 

@@ -54,7 +54,7 @@ def test_settings_superseded_by_an_override_are_not_warned_about(tmp_path: Path)
         ),
         (
             {"examples.same_class_cosine": "0.9", "space.loss": "{choices: [triplet, softmax]}"},
-            "--examples.same_class_cosine: has no effect, since no loss of the space is cosine_similarity",
+            "--examples.same_class_cosine: has no effect, since no loss of the space trains on scored pairs",
         ),
         (
             {"space": "{loss: softmax, learning_rate: {choices: [1e-5, 1e-4]}}", "budget.trials": "5"},
@@ -63,7 +63,7 @@ def test_settings_superseded_by_an_override_are_not_warned_about(tmp_path: Path)
         ),
         (
             {"examples.k": "8", "space.loss": "softmax"},
-            "--examples.k: has no effect, since softmax, the space's only loss, mines no examples",
+            "--examples.k: has no effect, since softmax mines no examples",
         ),
         (
             {"space.warmup_fraction": "{choices: [0.1, 0.2]}", "space.warmup_steps": "10"},

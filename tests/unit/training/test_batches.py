@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from raysweep.config.losses import LOSSES
 from raysweep.config.trial import trial_config
 from raysweep.encoders import buckets, encoder
-from raysweep.training import batches, losses
-from raysweep.training.batches import ExampleOrder, TrainedEncoder
+from raysweep.errors import InputError
+from raysweep.training import batches
+from raysweep.training.batches import ExampleOrder, TrainedEncoder, interleave_classes
 from raysweep.training.trainer import Training
 from raysweep.training.workbench import Workbench
+from support.losses import WithOtherReference, expected_loss
 
 
 def order_of(ids: np.ndarray, seed: int = 0, *, no_duplicates: bool = True) -> ExampleOrder:
@@ -71,33 +73,93 @@ def test_duplicates_are_allowed_by_default() -> None:
     assert len(np.unique(with_duplicates)) < with_duplicates.size
 
 
+@given(
+    st.lists(st.integers(0, 4), min_size=4, max_size=80).filter(lambda labels: (np.bincount(labels) >= 2).sum() >= 2),
+    st.integers(2, 5),
+    st.integers(0, 3),
+)
+def test_classes_are_interleaved_in_groups(labels: list[int], per_class: int, seed: int) -> None:
+    """Each example occurs once, groups are of one class, and every batch of two groups has two classes."""
+    classes = np.array(labels)
+    order = interleave_classes(classes, per_class, np.random.default_rng(seed))
+    assert len(set(order.tolist())) == len(order)
+    changes = np.flatnonzero(np.diff(classes[order])) + 1
+    sizes = [len(group) for group in np.split(order, changes)]
+    assert all(2 <= size <= per_class for size in sizes)
+    num_groups = {
+        label: -(-count // per_class) - (count % per_class == 1) for label, count in enumerate(np.bincount(classes))
+    }
+    num_rounds = sorted(num_groups.values())[-2]
+    assert len(sizes) == sum(min(number, num_rounds) for number in num_groups.values())
+
+
+def test_groups_of_two_are_the_library_s_batches_by_label() -> None:
+    """Both orders are random, so the number of examples of each class and of each batch are compared."""
+    datasets = pytest.importorskip("datasets")
+    from sentence_transformers.base.sampler import GroupByLabelBatchSampler
+
+    labels = np.random.default_rng(2).choice(5, 301, p=[0.5, 0.2, 0.15, 0.1, 0.05])
+    dataset = datasets.Dataset.from_dict({"label": labels.tolist()})
+    generator = torch.Generator().manual_seed(1)
+    sampler = GroupByLabelBatchSampler(
+        dataset, batch_size=8, drop_last=True, valid_label_columns=["label"], generator=generator, seed=1
+    )
+    expected = list(sampler)
+    order = interleave_classes(labels, 2, np.random.default_rng(1))
+    actual = [order[start : start + 8] for start in range(0, len(order) - 7, 8)]
+    assert len(actual) == len(expected) > 20
+    np.testing.assert_array_equal(
+        np.bincount(labels[np.concatenate(actual)]), np.bincount(labels[np.concatenate(expected)])
+    )
+    for batch in (*actual, *expected):
+        counts = np.bincount(labels[batch])
+        assert (counts >= 2).sum() >= 2 and (counts[counts > 0] % 2 == 0).all()
+
+
+def test_order_by_class_resumes_from_its_state() -> None:
+    classes = np.random.default_rng(0).integers(0, 3, 50)
+    prepared: Any = SimpleNamespace(
+        examples=lambda kind: (np.arange(50)[:, None], classes), sentences=SimpleNamespace(labels=classes)
+    )
+    orders = [ExampleOrder(prepared, "labeled_sentence", seed=4, per_class=3) for _ in range(2)]
+    for _ in range(5):
+        orders[0].take(12)
+    orders[1].remaining = orders[0].remaining.copy()
+    orders[1].rng.bit_generator.state = orders[0].rng.bit_generator.state
+    for _ in range(10):
+        ids, targets = orders[0].take(12)
+        np.testing.assert_array_equal(ids, orders[1].take(12)[0])
+        np.testing.assert_array_equal(targets, classes[ids[:, 0]])
+
+
+def test_batches_of_classes_need_two_classes() -> None:
+    prepared: Any = SimpleNamespace(
+        examples=lambda kind: (np.arange(4)[:, None], None), sentences=SimpleNamespace(labels=np.array([0, 0, 0, 1]))
+    )
+    with pytest.raises(InputError, match=r"1 classes .*allowed.*2 classes"):
+        ExampleOrder(prepared, "labeled_sentence", seed=0, per_class=4)
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_buckets_give_the_loss_and_gradients_of_padded_columns(loss: str, tiny_bench: Workbench) -> None:
-    """Loss and gradients do not depend on whether sentences are embedded once in buckets or column by column."""
-    tiny_bench.reset()
-    tiny_bench.model.eval()  # no dropout
-    config = trial_config({"loss": loss, "learning_rate": 1e-5})
-    module = losses.build(loss, config.model_dump(), tiny_bench.model, width=64, num_labels=2)
-    ids, targets = tiny_bench.prepared.examples(LOSSES[loss].example_kind)
-    rows = np.random.default_rng(0).choice(len(ids), 12, replace=False)
-    batch = ids[rows]
-    if loss == "multiple_negatives":
-        targets = tiny_bench.prepared.sentences.labels[ids[:, 0]]
-    labels = None if targets is None else torch.from_numpy(targets[rows])
+    """Loss and gradients equal those of the library's class on embeddings by the stock forward, column by column."""
+    config = trial_config({"loss": loss, "learning_rate": 1e-5, "batch_size": 12, "precision": "fp32"})
+    training = WithOtherReference(config, tiny_bench, seed=0, num_rungs=1)
+    model = tiny_bench.model
+    model.eval()  # no dropout
+    ids, targets = training.order.take(12)
+
+    def stock_loss() -> torch.Tensor:
+        texts = [tiny_bench.prepared.sentences.texts(column) for column in ids.T]
+        columns = [model(model.preprocess(column))["sentence_embedding"] for column in texts]
+        batch = training.make_batch(columns, ids, targets)
+        return expected_loss(loss, config.loss_parameters, batch, getattr(training.loss, "head", None))
+
     outcomes = []
-    for columns in (
-        batches.embed_columns(TrainedEncoder(tiny_bench.model, tiny_bench.tokens), batch),
-        [
-            tiny_bench.model(tiny_bench.model.preprocess(tiny_bench.prepared.sentences.texts(column)))[
-                "sentence_embedding"
-            ]
-            for column in batch.T
-        ],
-    ):
-        tiny_bench.model.zero_grad()
-        value = module.compute_loss_from_embeddings(columns, labels)
+    for value in (training.batch_loss(ids, targets), stock_loss()):
+        model.zero_grad()
         value.backward()
-        gradient = tiny_bench.model[0].auto_model.encoder.layer[0].attention.self.query.weight.grad
+        gradient = model[0].auto_model.encoder.layer[0].attention.self.query.weight.grad  # type: ignore[union-attr]
         outcomes.append((float(value.detach()), gradient.clone()))
     assert outcomes[0][0] == pytest.approx(outcomes[1][0], rel=1e-4, abs=1e-6)
     scale = outcomes[1][1].abs().max()
@@ -126,7 +188,7 @@ def test_recomputed_activations_give_the_same_gradient(
         training.model.train()
         ids, targets = training.order.take(40)
         assert len(training.trained.packs(np.unique(ids))) > 1
-        value = training._add_gradient(ids, targets, 2)
+        value = training.add_gradient(ids, targets, 2)
         gradients.append(
             {name: parameter.grad for name, parameter in training.parameters.items() if parameter.grad is not None}
         )

@@ -93,6 +93,7 @@ const SHAPES = {
   concat: "rect",
   class_concat: "triangle",
   interpolate: "path://M0,0L10,0L5,9Z",
+  truncate: "diamond",
 };
 const STAR = "path://M5,0L6.2,3.5L10,3.6L7,5.9L8.1,9.5L5,7.4L1.9,9.5L3,5.9L0,3.6L3.8,3.5Z";
 const CROSS = "path://M0,0L2,0L5,3.6L8,0L10,0L6.2,5L10,10L8,10L5,6.4L2,10L0,10L3.8,5Z";

@@ -1,0 +1,133 @@
+"""A user's own loss, described by its class.
+
+The class is imported, which needs torch, only when a space or a trial names it. It is a :class:`torch.nn.Module` that is
+created as ``Class(model, **parameters)`` and has one of two methods: ``compute_loss(batch)`` with a
+:class:`raysweep.training.batch.Batch`, or sentence-transformers' ``compute_loss_from_embeddings(embeddings, labels)``.
+
+=============== ======================================================================================================
+class attribute meaning
+=============== ======================================================================================================
+``examples``    the kind of examples, a key of :data:`raysweep.config.loss_spec.EXAMPLES`; required
+``targets``     the rule for ``labels``, a key of :data:`raysweep.config.loss_spec.TARGET_RULES`; ``examples`` if missing
+``batches``     ``plain`` or ``by_label``; ``plain`` if missing
+=============== ======================================================================================================
+
+The loss's parameters are those of ``__init__`` after the model whose type is float, int, bool or a ``Literal`` of texts.
+``width`` and ``num_labels`` are not parameters: raysweep passes the embedding's width and the number of classes.
+"""
+
+import functools
+import importlib
+import inspect
+from collections.abc import Iterator
+from typing import Any, Literal, get_args, get_origin
+
+from raysweep.config.loss_spec import EXAMPLES, TARGET_RULES, BatchRule, Choice, LossSpec, Number, Option, Parameter
+from raysweep.errors import InputError
+
+SUPPLIED = ("width", "num_labels")
+"""Arguments of a loss's class that raysweep passes if the class has them."""
+
+METHODS = ("compute_loss", "compute_loss_from_embeddings")
+
+
+def import_object(path: str) -> Any:
+    """Return the object at an import path such as ``package.module:Class.member``.
+
+    Raises:
+        InputError: If it cannot be imported or does not exist.
+    """
+    module, _, names = path.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+    except (Exception, SystemExit) as error:  # importing may raise anything
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path!r} cannot be imported: {type(error).__name__}: {reason}") from None
+    for name in names.split("."):
+        if not hasattr(found, name):
+            raise InputError(f"{path!r} does not exist: {module} has no {names}")
+        found = getattr(found, name)
+    return found
+
+
+@functools.cache
+def inspect_class(path: str) -> LossSpec:
+    """Return the specification of the class at an import path.
+
+    Raises:
+        InputError: If the class cannot be imported or is not a loss.
+    """
+    loss = import_object(path)
+    is_module = inspect.isclass(loss) and hasattr(loss, "named_parameters")
+    if not is_module or not any(callable(getattr(loss, name, None)) for name in METHODS):
+        raise InputError(f"{path!r} is not a loss; allowed: a torch.nn.Module with the method {' or '.join(METHODS)}")
+    parameters = dict(_parameters(path, loss))
+    batches: BatchRule = _attribute(path, loss, "batches", get_args(BatchRule), "plain")
+    if batches == "by_label":
+        parameters["examples_per_class"] = Number(4, at_least=2, at_most=64, is_integer=True)
+    return LossSpec(
+        examples=_attribute(path, loss, "examples", tuple(EXAMPLES)),
+        class_path=path,
+        parameters=parameters,
+        targets=_attribute(path, loss, "targets", tuple(TARGET_RULES), "examples"),
+        batches=batches,
+        description=(inspect.getdoc(loss) or "").partition("\n")[0],
+    )
+
+
+def _attribute(path: str, loss: type, name: str, allowed: tuple[str, ...], default: str | None = None) -> Any:
+    """Return the value of a class attribute, which must be one of ``allowed``."""
+    value = getattr(loss, name, default)
+    if value in allowed:
+        return value
+    problem = "is missing" if value is None else f"is {value!r}"
+    raise InputError(f"{path!r}: the class attribute {name} {problem}; allowed: {', '.join(allowed)}")
+
+
+def _parameters(path: str, loss: type) -> Iterator[tuple[str, Parameter]]:
+    """Yield the names and specifications of the parameters after the model.
+
+    Parameters of other types keep their defaults.
+    """
+    try:
+        signature = inspect.signature(loss, eval_str=True)
+    except Exception as error:  # evaluating annotations may raise anything
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path!r}: its parameters cannot be read: {type(error).__name__}: {reason}") from None
+    _, *others = signature.parameters.values()
+    for parameter in others:
+        is_variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if is_variadic or parameter.name in SUPPLIED:
+            continue
+        is_required = parameter.default is parameter.empty
+        default = None if is_required else parameter.default
+        specification = _specification(parameter.name, parameter.annotation, default)
+        if specification is not None:
+            yield parameter.name, specification
+        elif is_required:
+            raise InputError(
+                f"{path!r}: the type of the parameter {parameter.name} is {_shown(parameter)}; allowed: float, int, bool or "
+                "Literal, or a default"
+            )
+
+
+def _specification(name: str, annotation: Any, default: Any) -> Parameter | None:
+    """Return the specification of a parameter of this type, or None for other types."""
+    if annotation is bool:
+        return _choice(name, (True, False), default)
+    if annotation in (int, float):
+        return Number(default, name, is_integer=annotation is int)
+    options = get_args(annotation) if get_origin(annotation) is Literal else ()
+    if options and all(isinstance(option, str) for option in options):
+        return _choice(name, options, default)
+    return None
+
+
+def _choice(name: str, options: tuple[bool | str, ...], default: bool | str | None) -> Choice:
+    return Choice({option: Option({name: option}) for option in options}, default)
+
+
+def _shown(parameter: inspect.Parameter) -> str:
+    if parameter.annotation is parameter.empty:
+        return "missing"
+    return inspect.formatannotation(parameter.annotation)

@@ -1,0 +1,208 @@
+"""Specification of a loss: its class, parameters, examples, targets and batches."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+from raysweep.errors import InputError
+
+ExampleKind = Literal["triplet", "labeled_pair", "positive_pair", "scored_pair"]
+"""Kinds of mined examples. New kinds go last, because the position seeds the sampling."""
+
+# A labeled sentence is a training sentence with its class. It is not mined.
+LossExamples = ExampleKind | Literal["labeled_sentence"]
+
+TargetType = Literal["none", "float", "vector", "class"]
+
+
+@dataclass(frozen=True)
+class ExampleSchema:
+    """The columns of an example, one sentence each, and the type of the target that is stored with it."""
+
+    columns: tuple[str, ...]
+    targets: TargetType = "none"
+
+
+EXAMPLES: Mapping[LossExamples, ExampleSchema] = MappingProxyType(
+    {
+        "triplet": ExampleSchema(("anchor", "positive", "negative")),
+        "labeled_pair": ExampleSchema(("anchor", "other"), "class"),  # 1 for the same class, otherwise 0
+        "positive_pair": ExampleSchema(("anchor", "positive")),
+        "scored_pair": ExampleSchema(("anchor", "other"), "float"),  # a target cosine
+        "labeled_sentence": ExampleSchema(("sentence",), "class"),
+    }
+)
+
+TargetRule = Literal["examples", "reference_margin", "reference_embedding"]
+
+TARGET_RULES: Mapping[TargetRule, TargetType | None] = MappingProxyType(
+    {
+        "examples": None,  # the type depends on the kind of examples
+        "reference_margin": "float",
+        "reference_embedding": "vector",
+    }
+)
+"""The type of the targets of each rule. :func:`raysweep.training.batch.targets_of` computes them.
+
+- ``examples``: the targets stored with the examples, if their kind has any.
+- ``reference_margin``: the anchor's cosine with the positive minus that with the negative, under the reference encoder.
+- ``reference_embedding``: the unit embedding of the first sentence under the reference encoder.
+"""
+
+BatchRule = Literal["plain", "by_label"]
+"""How examples are put into batches: in random order, or in groups of ``examples_per_class`` of the same class."""
+
+Value = bool | int | float | str
+"""A value of a loss parameter."""
+
+_BOUNDS = (("at_least", "at least"), ("above", "above"), ("at_most", "at most"), ("below", "below"))
+
+
+@dataclass(frozen=True)
+class Number:
+    """A numeric parameter of a loss, with optional bounds.
+
+    Attributes:
+        default: None if the parameter is required.
+        keyword: The class's name of the parameter; empty if raysweep applies it itself.
+        off: A value without effect, if there is one. Trials of losses without the parameter may have it.
+    """
+
+    default: float | None
+    keyword: str = ""
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+    is_integer: bool = False
+    off: float | None = None
+    description: str = ""
+
+    @property
+    def allowed(self) -> str:
+        """Return the allowed values in words, such as "above 0, at most 10"."""
+        named = ((words, getattr(self, name)) for name, words in _BOUNDS)
+        bounds = [f"{words} {bound:g}" for words, bound in named if bound is not None]
+        if self.is_integer:
+            return " ".join(["a whole number", ", ".join(bounds)]).strip()
+        return ", ".join(bounds) or "a number"
+
+    def check(self, name: str, value: object) -> float:
+        """Return the value as a float, or as an int if the parameter is a whole number.
+
+        Raises:
+            InputError: If it is not a number or is out of range; with the parameter, its value and what is allowed.
+        """
+        is_number = isinstance(value, int if self.is_integer else int | float) and not isinstance(value, bool)
+        if not is_number or not self._is_in_range(value):  # type: ignore[arg-type]
+            shown = f"{value:g}" if isinstance(value, float) else repr(value)
+            raise InputError(f"{name} is {shown}; allowed: {self.allowed}")
+        return int(value) if self.is_integer else float(value)  # type: ignore[call-overload, arg-type]
+
+    def arguments(self, value: float) -> dict[str, Any]:
+        """Return the keyword arguments of the class for this value."""
+        return {self.keyword: value} if self.keyword else {}
+
+    def _is_in_range(self, value: float) -> bool:
+        return (
+            abs(value) <= sys.float_info.max  # neither NaN nor an integer beyond the float range
+            and (self.at_least is None or value >= self.at_least)
+            and (self.above is None or value > self.above)
+            and (self.at_most is None or value <= self.at_most)
+            and (self.below is None or value < self.below)
+        )
+
+
+@dataclass(frozen=True)
+class Option:
+    """The effect of an option of a :class:`Choice`: keyword arguments of the class, or another class."""
+
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    class_path: str | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A parameter of a loss with named options; ``default`` is None if it is required."""
+
+    options: Mapping[bool | str, Option]
+    default: bool | str | None
+    description: str = ""
+
+    off = None
+
+    @property
+    def allowed(self) -> str:
+        """Return the options, separated by commas."""
+        return ", ".join(str(option).lower() if isinstance(option, bool) else option for option in self.options)
+
+    def check(self, name: str, value: object) -> bool | str:
+        """Return the value.
+
+        Raises:
+            InputError: If it is not an option; with the parameter, its value and the options.
+        """
+        for option in self.options:
+            if type(option) is type(value) and option == value:
+                return option
+        raise InputError(f"{name} is {value!r}; allowed: {self.allowed}")
+
+    def arguments(self, value: bool | str) -> dict[str, Any]:
+        """Return the keyword arguments of the class for this option."""
+        return dict(self.options[value].arguments)
+
+
+Parameter = Number | Choice
+
+
+@dataclass(frozen=True)
+class LossSpec:
+    """A loss that trials can minimize.
+
+    Attributes:
+        examples: The kind of examples that it trains on.
+        class_path: The import path of its class, as ``package.module:Class``.
+        parameters: Its parameters by their names in a space. A parameter that several losses share has one meaning.
+        constants: Fixed keyword arguments of the class, as import paths.
+        targets: The rule for the targets of a batch.
+        batches: The rule by which examples are put into batches.
+        has_head: Whether the loss trains a softmax head, which gives the encoder class probabilities.
+        description: What the loss does, for the reference.
+    """
+
+    examples: LossExamples
+    class_path: str
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    constants: Mapping[str, str] = field(default_factory=dict)
+    targets: TargetRule = "examples"
+    batches: BatchRule = "plain"
+    has_head: bool = False
+    description: str = ""
+
+    @property
+    def target_type(self) -> TargetType:
+        """Return the type of a batch's targets."""
+        return TARGET_RULES[self.targets] or EXAMPLES[self.examples].targets
+
+    @property
+    def defaults(self) -> dict[str, Value]:
+        """Return the defaults of the parameters that have one."""
+        return {name: spec.default for name, spec in self.parameters.items() if spec.default is not None}
+
+    def class_path_of(self, values: Mapping[str, Value]) -> str:
+        """Return the import path of the class under these values of the parameters, which an option may replace."""
+        for name, spec in self.parameters.items():
+            if isinstance(spec, Choice):
+                option = spec.options[values[name]]  # type: ignore[index]
+                if option.class_path is not None:
+                    return option.class_path
+        return self.class_path
+
+    def arguments(self, values: Mapping[str, Value]) -> dict[str, Any]:
+        """Return the keyword arguments of the class for these values of the parameters, without the constants."""
+        arguments: dict[str, Any] = {}
+        for name, spec in self.parameters.items():
+            arguments |= spec.arguments(values[name])  # type: ignore[arg-type]
+        return arguments

@@ -1,0 +1,39 @@
+"""The widths at which a trial with ``matryoshka`` computes its loss (Kusupati et al. 2022, arXiv:2205.13147)."""
+
+from raysweep.errors import InputError
+
+HALVES = "halves"
+
+MIN_HALF = 32  # the lowest width of ``halves``
+
+FORMS = (HALVES, "widths separated by commas, such as 192,96")
+
+
+def check(text: str) -> None:
+    """Raise InputError unless the text is ``halves`` or different widths, each at least 1."""
+    if text == HALVES:
+        return
+    parts = text.split(",")
+    are_widths = all(part.isascii() and part.isdecimal() and int(part) > 0 for part in parts)
+    if not are_widths or len(set(map(int, parts))) < len(parts):
+        raise InputError(f"matryoshka is {text!r}; allowed: {' or '.join(FORMS)}")
+
+
+def widths(text: str, full: int) -> tuple[int, ...]:
+    """Return the widths, in descending order, for embeddings of width ``full``, which is always the first.
+
+    ``halves`` are the full width divided by 2, 4, and so on, down to 32 or more.
+
+    Raises:
+        InputError: If a width is not below ``full``.
+    """
+    check(text)
+    if text == HALVES:
+        result = [full]
+        while result[-1] // 2 >= MIN_HALF:
+            result.append(result[-1] // 2)
+        return tuple(result)
+    shorter = sorted(map(int, text.split(",")), reverse=True)
+    if shorter[0] >= full:
+        raise InputError(f"matryoshka is {text!r}; allowed: widths below {full}, the width of the embeddings")
+    return (full, *shorter)

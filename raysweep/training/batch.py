@@ -1,0 +1,62 @@
+"""One batch as a loss sees it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor, nn
+
+from raysweep.config.loss_spec import TargetRule
+
+Ids: TypeAlias = npt.NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The embeddings of a batch of examples, with everything that a loss may need to know about their sentences.
+
+    Attributes:
+        columns: Tensors (batch, width) in fp32 with gradients, one for each sentence of an example.
+        targets: The targets stored with the examples, (batch,), or None for kinds without targets.
+        ids: The sentence ids, (batch, columns).
+        labels: The sentences' classes, (batch, columns).
+        read_reference: Reads the unit embeddings of sentence ids (batch,) under the reference encoder, (batch, width of
+            the reference encoder), on the device of ``columns``.
+    """
+
+    columns: list[Tensor]
+    targets: Tensor | None
+    ids: Ids
+    labels: Tensor
+    read_reference: Callable[[Ids], Tensor]
+
+    @cached_property
+    def reference(self) -> list[Tensor]:
+        """The reference encoder's unit embeddings of each column, read on first use."""
+        return [self.read_reference(column) for column in self.ids.T]
+
+    def truncated(self, width: int) -> "Batch":
+        """Return the same batch with the first ``width`` coordinates of the embeddings, scaled to unit length."""
+        columns = [nn.functional.normalize(column[:, :width], dim=-1) for column in self.columns]
+        return replace(self, columns=columns)
+
+
+def targets_of(batch: Batch, rule: TargetRule) -> Tensor | None:
+    """Return the targets of a batch by a rule of :data:`raysweep.config.loss_spec.TARGET_RULES`.
+
+    They are (batch,), (batch, width of the reference encoder) for ``reference_embedding``, or None.
+    """
+    if rule == "reference_margin":
+        anchor, positive, negative = batch.reference
+        return cosines(anchor, positive) - cosines(anchor, negative)
+    if rule == "reference_embedding":
+        return batch.reference[0]
+    return batch.targets
+
+
+def cosines(first: Tensor, second: Tensor) -> Tensor:
+    """Return the cosine of each row of two tensors (batch, width)."""
+    return nn.functional.cosine_similarity(first, second)
