@@ -163,12 +163,13 @@ def code_spans(text: str) -> str:
 
 
 def losses_table() -> str:
-    rows = ["| `loss` | examples | parameters |", "|---|---|---|"]
+    rows = ["| `loss` | meaning | examples | parameters |", "|---|---|---|---|"]
     for name, loss in LOSSES.items():
         parameters = (
             f"`{key}`: {parameter.allowed}; default {parameter.default}" for key, parameter in loss.parameters.items()
         )
-        rows.append(f"| `{name}` | {loss.example_kind.replace('_', ' ')} | {'; '.join(parameters)} |")
+        cells = [f"`{name}`", loss.description, loss.examples.replace("_", " "), "<br>".join(parameters)]
+        rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
 

@@ -202,6 +202,11 @@ class TrialConfig(StrictModel):
         return {"loss": values.pop("loss"), **OFF, **own_values, **values}
 
     @property
+    def recorded(self) -> dict[str, Any]:
+        """Return the values of :attr:`flat` that a ledger records: those that are not None."""
+        return {name: value for name, value in self.flat.items() if value is not None}
+
+    @property
     def identity(self) -> dict[str, Any]:
         """Return the values that differ from their defaults, from which the trial's seed is derived.
 

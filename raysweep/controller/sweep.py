@@ -201,7 +201,7 @@ class Sweep:
             self.display.line(f"trial {number}: started (requested by {describe_origin(trial.origin)})")
         event = TrialStarted(
             trial=number,
-            config={name: value for name, value in config.flat.items() if value is not None},
+            config=config.recorded,
             num_rungs=self.progress.num_rungs[number],
             replicate_of=original,
             run=None if original is None else trial.run,

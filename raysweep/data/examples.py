@@ -22,15 +22,54 @@ CHUNK = 1024
 _OWN, _OTHER = 0, 1  # slots of the neighbor ids: the anchor's class and the other classes
 
 
-def num_candidates(kind: ExampleKind, neighbor_ids: NDArray[np.int32]) -> NDArray[np.int64]:
+def keep_similar_up_to(
+    maximum: float, neighbor_ids: NDArray[np.int32], cosines: NDArray[np.float32]
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Return neighbors (m, 2, k) and their cosines without those of other classes whose cosine exceeds ``maximum``.
+
+    It is ``max_score`` of sentence-transformers' ``mine_hard_negatives``.
+    """
+    is_kept = neighbor_ids >= 0
+    is_kept[:, _OTHER] &= cosines[:, _OTHER] <= maximum
+    kept_first = np.argsort(~is_kept, axis=2, kind="stable")
+    ids = np.where(is_kept, neighbor_ids, -1)
+    return np.take_along_axis(ids, kept_first, 2), np.take_along_axis(cosines, kept_first, 2)
+
+
+def num_negatives(
+    neighbor_ids: NDArray[np.int32], cosines: NDArray[np.float32] | None = None, relative_margin: float | None = None
+) -> NDArray[np.int64]:
+    """Return how many neighbors of other classes are negatives for each neighbor of the anchor's class, (m, k).
+
+    All are without a margin. With one, a negative's cosine is at most p - margin |p|, for the positive's cosine p, as with
+    ``relative_margin`` of sentence-transformers' ``mine_hard_negatives``. Neighbors are in order of decreasing cosine, so
+    the negatives are the last ones. Places without a neighbor have 0.
+    """
+    counts = _count_neighbors(neighbor_ids)
+    has_positive = neighbor_ids[:, _OWN] >= 0
+    numbers: NDArray[np.int64] = np.where(has_positive, counts[:, _OTHER, None], 0)
+    if relative_margin is not None:
+        assert cosines is not None
+        limits = cosines[:, _OWN] - relative_margin * np.abs(cosines[:, _OWN])
+        for place in range(neighbor_ids.shape[2]):
+            with np.errstate(invalid="ignore"):  # places without a neighbor are NaN
+                is_too_near = cosines[:, _OTHER, place, None] > limits
+            numbers -= is_too_near & has_positive & (neighbor_ids[:, _OTHER, place, None] >= 0)
+    return numbers
+
+
+def num_candidates(
+    kind: ExampleKind, neighbor_ids: NDArray[np.int32], negatives: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
     """Return how many examples each anchor can yield: (m,), or (m, 2) by slot for labeled and scored pairs.
 
     ``neighbor_ids`` is (m, 2, k): neighbors of the anchor's class and of the other classes, padded at the end with -1.
-    The triplets of an anchor are all pairs of a neighbor from each slot.
+    The triplets of an anchor are all pairs of a neighbor from each slot, or as many as ``negatives``, the result of
+    :func:`num_negatives`, allows.
     """
     counts = _count_neighbors(neighbor_ids)
     if kind == "triplet":
-        return counts[:, _OWN] * counts[:, _OTHER]
+        return counts[:, _OWN] * counts[:, _OTHER] if negatives is None else negatives.sum(axis=1)
     if kind == "positive_pair":
         return counts[:, _OWN]
     return counts
@@ -90,13 +129,14 @@ class Chunk:
     """Up to :data:`CHUNK` consecutive anchors, and their number in the sequence of all chunks.
 
     ``anchors`` (m,) are sentence ids, ``neighbor_ids`` (m, 2, k) their neighbors and ``quotas``, (m,) or (m, 2), their
-    quotas from :func:`allocate`.
+    quotas from :func:`allocate`. ``negatives`` (m, k) limits the triplets, see :func:`num_candidates`.
     """
 
     number: int
     anchors: NDArray[np.integer]
     neighbor_ids: NDArray[np.int32]
     quotas: NDArray[np.int64]
+    negatives: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         # Otherwise the sample would depend on how the work is distributed.
@@ -130,11 +170,17 @@ def draw(
 
 def _draw_triplets(chunk: Chunk, rng: np.random.Generator) -> NDArray[np.int32]:
     """Return triplets (q, 3) of anchors, neighbors of their class and neighbors of the other classes."""
-    counts = num_candidates("triplet", chunk.neighbor_ids)
+    negatives_of_pair = num_negatives(chunk.neighbor_ids) if chunk.negatives is None else chunk.negatives
+    counts = negatives_of_pair.sum(axis=1)
     rows, numbers = pick_distinct(counts, chunk.quotas, rng)
     # An anchor's triplets are numbered by own-class neighbor, then by other-class neighbor.
-    num_other = _count_neighbors(chunk.neighbor_ids)[:, _OTHER]
-    positives, negatives = np.divmod(numbers, num_other[rows])
+    ends_of_rows = np.cumsum(counts)
+    ends_of_pairs = np.cumsum(negatives_of_pair)
+    numbers = numbers + (ends_of_rows - counts)[rows]
+    pairs = np.searchsorted(ends_of_pairs, numbers, side="right")
+    positives = pairs % negatives_of_pair.shape[1]
+    num_other = _count_neighbors(chunk.neighbor_ids)[rows, _OTHER]
+    negatives = num_other - (ends_of_pairs[pairs] - numbers)
     positive_ids = chunk.neighbor_ids[rows, _OWN, positives]
     negative_ids = chunk.neighbor_ids[rows, _OTHER, negatives]
     return _stack_ids(chunk.anchors[rows], positive_ids, negative_ids)

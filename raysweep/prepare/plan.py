@@ -349,6 +349,10 @@ class _Planner:
             }
             if mining.anchors_per_class:
                 parameters["anchors_per_class"] = mining.anchors_per_class
+            if kind != "positive_pair" and mining.max_similarity is not None:
+                parameters["max_similarity"] = mining.max_similarity
+            if kind == "triplet" and mining.relative_margin is not None:
+                parameters["relative_margin"] = mining.relative_margin
             if kind == "scored_pair":
                 parameters["cosines"] = [mining.same_class_cosine, mining.other_class_cosine]
             artifact, keyed = self._key("examples", parameters, reads=[sentences, neighbors])

@@ -157,16 +157,37 @@ class RandomNeighborWorker:
         return as_shard(neighbors, rows)
 
 
+class CandidateNeighbors:
+    """Neighbors of anchors within the limits on negatives in the parameters of examples."""
+
+    def __init__(self, neighbors: Artifact, parameters: Mapping[str, Any]) -> None:
+        self.max_similarity: float | None = parameters.get("max_similarity")
+        self.relative_margin: float | None = parameters.get("relative_margin")
+        self.ids = open_array(neighbors.folder, "ids")
+        has_limits = self.max_similarity is not None or self.relative_margin is not None
+        self.cosines = open_array(neighbors.folder, "cosines") if has_limits else None
+
+    def read(self, start: int, stop: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64] | None]:
+        """Return the neighbors of rows, (rows, 2, k), and the number of negatives of each positive, if limited."""
+        ids = np.asarray(self.ids[start:stop])
+        if self.cosines is None:
+            return ids, None
+        cosines = np.asarray(self.cosines[start:stop])
+        if self.max_similarity is not None:
+            ids, cosines = examples.keep_similar_up_to(self.max_similarity, ids, cosines)
+        return ids, examples.num_negatives(ids, cosines, self.relative_margin)
+
+
 class CandidateCounter:
     """Worker that counts the examples of a kind that each anchor of a chunk could give."""
 
-    def __init__(self, neighbors: Artifact, kind: ExampleKind) -> None:
-        self.neighbor_ids = open_array(neighbors.folder, "ids")
-        self.kind = kind
+    def __init__(self, neighbors: Artifact, parameters: Mapping[str, Any]) -> None:
+        self.neighbors = CandidateNeighbors(neighbors, parameters)
+        self.kind: ExampleKind = parameters["example_kind"]
 
     def __call__(self, chunk: Columns) -> Columns:
-        start, stop = row_range(chunk)
-        return {"counts": examples.num_candidates(self.kind, self.neighbor_ids[start:stop])}
+        ids, negatives = self.neighbors.read(*row_range(chunk))
+        return {"counts": examples.num_candidates(self.kind, ids, negatives)}
 
 
 class ExampleWorker:
@@ -174,18 +195,20 @@ class ExampleWorker:
 
     def __init__(self, sentences: Artifact, neighbors: Artifact, parameters: Mapping[str, Any]) -> None:
         self.train = Sentences(sentences.folder).ids("train")
-        self.neighbor_ids = open_array(neighbors.folder, "ids")
+        self.neighbors = CandidateNeighbors(neighbors, parameters)
         self.kind = parameters["example_kind"]
         self.seed = parameters["seed"]
         self.cosines = tuple(parameters.get("cosines", (1.0, 0.0)))
 
     def __call__(self, chunk: Columns) -> Shard:
         start, stop = row_range(chunk)
+        neighbor_ids, negatives = self.neighbors.read(start, stop)
         anchors = examples.Chunk(
             number=start // examples.CHUNK,
             anchors=np.arange(start, stop),
-            neighbor_ids=self.neighbor_ids[start:stop],
+            neighbor_ids=neighbor_ids,
             quotas=np.stack(list(chunk["quotas"][0])),
+            negatives=negatives,
         )
         positions, targets = examples.draw(self.kind, anchors, self.seed, self.cosines)
         # Neighbors are numbered within train, examples within all sentences.

@@ -18,7 +18,8 @@ from raysweep.config.losses import LOSSES
 from raysweep.config.space_parser import parse as parse_space
 from raysweep.config.sweep import SweepConfig
 from raysweep.config.sweep import parse as parse_sweep
-from raysweep.config.trial import TrialConfig
+from raysweep.config.trial import parameter_names
+from support.documented_loss import write_documented_loss
 from support.paths import ROOT, SPACES
 
 WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -79,7 +80,7 @@ def test_reference_has_all_configuration_keys(site: Path) -> None:
     text = (site / "reference" / "configuration.html").read_text(encoding="utf-8")
     schema = SweepConfig.model_json_schema()
     models = [schema, *schema["$defs"].values()]
-    for key in [*(key for model in models for key in model["properties"]), *TrialConfig.model_fields, *LOSSES]:
+    for key in [*(key for model in models for key in model["properties"]), *parameter_names(), *LOSSES]:
         assert f"<code>{key}</code>" in text
 
 
@@ -109,8 +110,9 @@ def blocks(language: str) -> list[tuple[str, str]]:
     return [(path.name, code) for path in WRITTEN for code in fence.findall(path.read_text(encoding="utf-8"))]
 
 
-def test_yaml_blocks_are_valid(tmp_path: Path) -> None:
+def test_yaml_blocks_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each block is valid together with the other sections of a shipped space."""
+    write_documented_loss(tmp_path, monkeypatch)
     shipped = yaml.safe_load((SPACES / "smoke.yaml").read_text(encoding="utf-8"))
     assert len(blocks("yaml")) >= 4
     for page, code in blocks("yaml"):

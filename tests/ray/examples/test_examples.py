@@ -46,6 +46,7 @@ def run_of(output: str) -> str:
         ("one_trial.py", "256 examples: P"),  # first: it prepares, without Ray, the artifacts of the others
         ("custom_space.py", "multiple_negatives"),
         ("custom_sampler.py", "config_learning_rate"),
+        ("custom_loss.py", "custom_loss:RankedTriplets"),
         ("optuna_study.py", "best of 60 trials"),
     ],
 )
@@ -86,5 +87,13 @@ def test_warm_start(own_data: str, folder: Path) -> None:
 
 
 def test_every_example_has_a_test() -> None:
-    tested = {"own_data.py", "one_trial.py", "custom_space.py", "custom_sampler.py", "optuna_study.py", *NEED_A_RUN}
+    tested = {
+        "own_data.py",
+        "one_trial.py",
+        "custom_space.py",
+        "custom_sampler.py",
+        "custom_loss.py",
+        "optuna_study.py",
+        *NEED_A_RUN,
+    }
     assert {path.name for path in EXAMPLES.glob("*.py")} == tested

@@ -9,7 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2, chisquare, hypergeom
 
-from raysweep.data.examples import CHUNK, KINDS, Chunk, allocate, draw, num_candidates
+from raysweep.data.examples import (
+    CHUNK,
+    KINDS,
+    Chunk,
+    allocate,
+    draw,
+    keep_similar_up_to,
+    num_candidates,
+    num_negatives,
+)
 
 
 def neighborhood(n, k, seed, num_labels=3):
@@ -176,3 +185,40 @@ def test_anchors_keep_their_ids():
     quotas = num_candidates("triplet", ids)
     examples, _ = draw("triplet", Chunk(3, np.arange(1000, 1020), ids, quotas), 0)
     assert set(examples[:, 0]) == {1000 + row for row in np.flatnonzero(quotas)}
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(2, 30), st.integers(1, 6), st.integers(0, 99), st.floats(-1, 1), st.floats(0, 1))
+def test_limits_leave_out_near_negatives(n, k, seed, maximum, margin):
+    """Every triplet within the limits is drawn, and no others: by brute force, and by the library's rule."""
+    _, ids = neighborhood(n, k, seed)
+    cosines = np.random.default_rng(seed).uniform(-1, 1, ids.shape).astype(np.float32)
+    cosines = np.where(ids >= 0, -np.sort(-cosines, axis=2), np.nan)
+    cosine_of = {
+        (row, slot, ids[row, slot, place]): cosines[row, slot, place]
+        for row, slot, place in np.argwhere(ids >= 0).tolist()
+    }
+
+    def is_within(anchor, positive, negative):
+        near, far = cosine_of[anchor, 0, positive], cosine_of[anchor, 1, negative]
+        return far <= maximum and far <= near - np.float32(margin) * abs(near)
+
+    expected = {triplet for triplet in candidates("triplet", ids) if is_within(*triplet)}
+    kept_ids, kept_cosines = keep_similar_up_to(maximum, ids, cosines)
+    negatives = num_negatives(kept_ids, kept_cosines, np.float32(margin))
+    quotas = num_candidates("triplet", kept_ids, negatives)
+    examples, _ = draw("triplet", Chunk(0, np.arange(n), kept_ids, quotas, negatives), seed)
+    assert sorted(map(tuple, examples.tolist())) == sorted(expected)
+    pairs = {(row, negative) for row, slot, negative in cosine_of if slot and cosine_of[row, 1, negative] <= maximum}
+    examples, targets = draw(
+        "labeled_pair", Chunk(0, np.arange(n), kept_ids, num_candidates("labeled_pair", kept_ids)), seed
+    )
+    assert {tuple(pair) for pair, target in zip(examples.tolist(), targets, strict=True) if not target} == pairs
+
+
+def test_without_limits_the_examples_are_the_same():
+    _, ids = neighborhood(200, 5, 1)
+    quotas = allocate(num_candidates("triplet", ids), 300, 7)
+    free = draw("triplet", Chunk(0, np.arange(200), ids, quotas), 7)[0]
+    limited = draw("triplet", Chunk(0, np.arange(200), ids, quotas, num_negatives(ids)), 7)[0]
+    np.testing.assert_array_equal(free, limited)

@@ -114,7 +114,7 @@ def _write_run(
         values = {"loss": loss, "learning_rate": 3e-3, "examples_per_rung": 96, "batch_size": 16, "precision": "fp32"}
         average = {"average_decay": 0.7} if loss == "softmax" else {}
         trial = trial_config({**values, **average, **parameters})
-        ledger.append(TrialStarted(trial=number, config=trial.model_dump(exclude_none=True), num_rungs=1))
+        ledger.append(TrialStarted(trial=number, config=trial.recorded, num_rungs=1))
         (result,) = engine.rungs(trial, bench, seed=number, num_rungs=1)
         save_point(folder / "points" / point_name(number, 1), bench.trainable.trained(), bench.head)
         points, labeled = (

@@ -184,7 +184,7 @@ def stored_trials(folder: Path, num_trials: int, **space: str) -> list[StoredTri
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
     trials = []
     for number in range(num_trials):
-        config = trial_config(parsed.draw(study.ask())).model_dump(mode="json")
+        config = trial_config(parsed.draw(study.ask())).flat
         scores = [(0.65 + 0.01 * number, 0.46), (0.7 + 0.01 * number, 0.42), (0.75 + 0.01 * number, 0.36)]
         if number % 4 == 1:
             trials.append(StoredTrial(config, "failed", "lost", scores[: number % 2]))

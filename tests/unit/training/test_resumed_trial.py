@@ -256,7 +256,7 @@ def test_killed_ten_times_at_random(tiny_prepared: Prepared, tmp_path: Path) -> 
         folders = {kind: str(tmp_path / kind / name) for kind in ("checkpoints", "rungs")}
         values = {
             "prepared": str(tmp_path / "prepared.json"),
-            "config": config.model_dump(exclude_none=True),
+            "config": config.recorded,
             **folders,
         }
         print(json.dumps(values), file=server.stdin, flush=True)
