@@ -37,3 +37,9 @@ def widths(text: str, full: int) -> tuple[int, ...]:
     if shorter[0] >= full:
         raise InputError(f"matryoshka is {text!r}; allowed: widths below {full}, the width of the embeddings")
     return (full, *shorter)
+
+
+def check_truncated(width: int, full: int) -> None:
+    """Raise InputError unless a truncated embedding is shorter than the full one."""
+    if width >= full:
+        raise InputError(f"evaluation.points.truncate is {width}; allowed: below {full}, the width of the embeddings")

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from raysweep.config import matryoshka
 from raysweep.config.sweep import PointsConfig
 from raysweep.encoders.encoder import BatchContext, embed, embedding_width, no_context
 from raysweep.encoders.tokens import Tokens
@@ -107,7 +108,12 @@ class Encoded:
         return Encoded(self.queries, self.pool, head.probabilities(self.queries), head.probabilities(self.pool))
 
     def truncated(self, width: int) -> "Encoded":
-        """Return unit embeddings from the first ``width`` coordinates, without class probabilities."""
+        """Return unit embeddings from the first ``width`` coordinates, without class probabilities.
+
+        Raises:
+            InputError: If there are no more coordinates than that.
+        """
+        matryoshka.check_truncated(width, self.queries.shape[1])
         return Encoded(_unit(self.queries[:, :width]), _unit(self.pool[:, :width]))
 
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import safetensors
 
+from raysweep.config import matryoshka
 from raysweep.config.losses import mined_kinds
 from raysweep.config.space import Space
 from raysweep.config.sweep import DataConfig, EncoderConfig, SweepConfig
@@ -16,6 +17,7 @@ from raysweep.data.dataset import SPLITS
 from raysweep.data.prepared import Prepared
 from raysweep.encoders.encoder import names_in_memory
 from raysweep.encoders.locate import ModelSource, locate
+from raysweep.encoders.size import EncoderSize
 from raysweep.encoders.structure import Structure
 from raysweep.encoders.traits import Role, check_files, notes
 from raysweep.errors import InputError
@@ -232,6 +234,7 @@ def _locate_encoders(config: SweepConfig, space: Space) -> "dict[EncoderConfig, 
             model_sources[encoder] = locate(encoder)
         check_files(encoder, role, model_sources[encoder])
     _check_freezing_of_files(space, model_sources[config.model])
+    _check_widths(config, space, model_sources[config.model])
     return {encoder: _Encoder.of(encoder, source) for encoder, source in model_sources.items()}
 
 
@@ -262,6 +265,21 @@ def _check_freezing_of_files(space: Space, source: ModelSource) -> None:
         names = names_in_memory(source.folder) or names
         structure = Structure(source.model_type, names)
     check_freezing(space, structure)
+
+
+def _check_widths(config: SweepConfig, space: Space, source: ModelSource) -> None:
+    """Raise InputError if shortened embeddings would not be shorter than the encoder's.
+
+    Trials check the widths again, also for encoders whose width is not that of their hidden states.
+    """
+    full = EncoderSize.of(source.folder).width
+    if not full or any(source.folder.glob("*_Dense")):
+        return
+    for text in space.values("matryoshka"):
+        if text is not None:
+            matryoshka.widths(text, full)
+    for width in config.evaluation.points.truncate:
+        matryoshka.check_truncated(width, full)
 
 
 class _Encoder(NamedTuple):

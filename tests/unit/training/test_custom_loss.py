@@ -12,6 +12,7 @@ from raysweep.config.load import load
 from raysweep.config.sweep import PointsConfig
 from raysweep.config.trial import trial_config
 from raysweep.data.prepared import Prepared
+from raysweep.errors import InputError
 from raysweep.evaluation.operating_points import width
 from raysweep.metrics import retrieval
 from raysweep.training.trainer import Training
@@ -93,3 +94,11 @@ def test_a_truncated_point_retrieves_by_the_first_coordinates(tiny_bench: Workbe
             np.testing.assert_array_equal(getattr(scores["truncate", 16], name), getattr(expected, name))
     assert (scores["plain", None].similarity != expected.similarity).any()
     assert width(("truncate", 16), tiny_bench.tuned(), tiny_bench.dev) == 16
+
+
+def test_widths_are_below_that_of_the_embeddings(tiny_bench: Workbench) -> None:
+    tiny_bench.reset()
+    with pytest.raises(InputError, match=r"evaluation\.points\.truncate is 64; allowed: below 64"):
+        tiny_bench.measure(tiny_bench.dev, [("truncate", 64)])
+    with pytest.raises(InputError, match=r"matryoshka is '64,32'; allowed: widths below 64"):
+        Training(trial(matryoshka="64,32"), tiny_bench, seed=0, num_rungs=1)
