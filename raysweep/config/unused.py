@@ -79,6 +79,10 @@ def _find_unused_of_examples(space: Space) -> Iterator[_Unused]:
             yield _Unused(("examples", name), cause, f"{', '.join(losses)} {verb} no examples")
         elif name in _TARGETS and "scored_pair" not in kinds:
             yield _Unused(("examples", name), cause, "no loss of the space trains on scored pairs")
+        elif name == "relative_margin" and "triplet" not in kinds:
+            yield _Unused(("examples", name), cause, "no loss of the space trains on triplets")
+        elif name == "max_similarity" and kinds <= {"positive_pair", "labeled_sentence"}:
+            yield _Unused(("examples", name), cause, "no loss of the space has examples with other classes")
 
 
 def _find_unused_in_space(space: Space) -> Iterator[_Unused]:

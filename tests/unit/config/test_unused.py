@@ -62,6 +62,14 @@ def test_settings_superseded_by_an_override_are_not_warned_about(tmp_path: Path)
             "grid tries each once",
         ),
         (
+            {"examples.relative_margin": "0.1", "space.loss": "contrastive"},
+            "--examples.relative_margin: has no effect, since no loss of the space trains on triplets",
+        ),
+        (
+            {"examples.max_similarity": "0.9", "space.loss": "gist"},
+            "--examples.max_similarity: has no effect, since no loss of the space has examples with other classes",
+        ),
+        (
             {"examples.k": "8", "space.loss": "softmax"},
             "--examples.k: has no effect, since softmax mines no examples",
         ),
