@@ -207,7 +207,7 @@ def test_a_run_with_nulls_equals_its_recordings(tmp_path: Path, name: str, value
     scored = [trial.config for trial in trials if trial.scores]
     names = {key for trial in recording.trials for key in trial.values}
     for recorded, config in zip(recording.trials, scored, strict=True):
-        assert {key: recorded.values.get(key) for key in names} == {key: config[key] for key in names}
+        assert {key: recorded.values.get(key) for key in names} == {key: config.get(key) for key in names}
         recording.space.suggest_fixed(recorded.values)  # ValueError if it is outside the space
     for suffix in (".csv", ".parquet"):
         path = tmp_path / f"recording{suffix}"
