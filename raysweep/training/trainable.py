@@ -36,7 +36,8 @@ class Trainable:
         self.structure = Structure.of(model)
         self.lora: Lora | None = None
         self._base: dict[str, Tensor] = {}  # of the parameters that may differ from the base model
-        self._buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+        stored = model.state_dict().keys()
+        self._buffers = {name: buffer.clone() for name, buffer in model.named_buffers() if name in stored}
 
     @property
     def parameters(self) -> dict[str, torch.nn.Parameter]:
@@ -56,8 +57,8 @@ class Trainable:
         with torch.no_grad():
             for name, value in self._base.items():
                 self.model.get_parameter(name).copy_(value)
-            for name, buffer in self.model.named_buffers():
-                buffer.copy_(self._buffers[name])
+            for name, value in self._buffers.items():
+                self.model.get_buffer(name).copy_(value)
         self.model.requires_grad_(True)
         for parameter in self.model.parameters():
             parameter.grad = None
