@@ -4,7 +4,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -73,11 +73,19 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
     summary = summary_of(run)
     member = _choose(run, summary, point)
     chosen = member.dev
+    settings = read_settings(run, summary.results)
     encoders = RunEncoders.of(run)
     model, embed = _build(run, chosen, encoders, as_adapter=as_adapter)
-    facts = _collect_facts(run, summary, member, encoders, hub_name)
-    facts = replace(facts, is_adapter=as_adapter)
-    data = facts.data
+    try:
+        data = DataConfig.model_validate(settings["data"])
+        pool_seed = int(settings["evaluation"]["pool_seed"])
+        unmeasured = [name for name in settings["guards"] if name not in member.guards]
+    except (ValidationError, KeyError, TypeError, ValueError):
+        raise InputError(f"{run.location}/{SETTINGS}: missing or damaged; put back the run's own file") from None
+    replicate = _replicate_of(run, chosen.trial)
+    facts = CardFacts(
+        summary, member, encoders, data, pool_seed, replicate, hub_name, unmeasured, is_adapter=as_adapter
+    )
     sentences = _sample_sentences(run)
     expected = _Expected(sentences, embed(sentences), _similarity(chosen))
     sources = (data.train,) if isinstance(data.train, str) else tuple(data.train)
@@ -92,22 +100,12 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
     return ". ".join([written, *model_card.guard_warnings(facts)])
 
 
-def _collect_facts(
-    run: Folder, summary: Summary, member: Member, encoders: RunEncoders, hub_name: str | None
-) -> CardFacts:
-    """Return the facts for a member's model card, from the run's files."""
-    settings = read_settings(run, summary.results)
-    try:
-        data = DataConfig.model_validate(settings["data"])
-        pool_seed = int(settings["evaluation"]["pool_seed"])
-        unmeasured = [name for name in settings["guards"] if name not in member.guards]
-    except (ValidationError, KeyError, TypeError, ValueError):
-        raise InputError(f"{run.location}/{SETTINGS}: missing or damaged; put back the run's own file") from None
-    replicate = 0
+def _replicate_of(run: Folder, trial: int | None) -> int:
+    """Return the number of a trial among the replicates of its configuration, 0 if it has none."""
     for event in load_events(run):
-        if isinstance(event, TrialStarted) and event.trial == member.dev.trial:
-            replicate = event.run or 0
-    return CardFacts(summary, member, encoders, data, pool_seed, replicate, hub_name, unmeasured)
+        if isinstance(event, TrialStarted) and event.trial == trial:
+            return event.run or 0
+    return 0
 
 
 def model_of(run: Folder, chosen: Point) -> "SentenceTransformer":
