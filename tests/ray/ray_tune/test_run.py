@@ -181,33 +181,13 @@ def check_export_without_hub(smoke: Any, folder: Path, monkeypatch: pytest.Monke
     assert (to / "model.safetensors").read_bytes() == (folder / "model" / "model.safetensors").read_bytes()
 
 
-def test_sweep_in_a_thread_reports_progress_and_reuses_artifacts(
+def test_sweep_in_a_thread_is_ended_by_its_budget_and_measures_guards(
     prepared_before: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """As in a notebook: without a log, redirected output or signal handlers."""
-    settings = {**settings_of(prepared_before), "budget.trials": 1, "budget.rungs": 1, "storage.runs": str(tmp_path)}
-    loaded = load_sweep(SPACES / "smoke.yaml", settings)
-    display = ListDisplay()
-    outcomes: list[RunOutcome] = []
-    thread = threading.Thread(target=lambda: outcomes.append(run(loaded.config, loaded.space, display)))
-    thread.start()
-    thread.join()
-    (outcome,) = outcomes
-    assert (outcome.ending.status, outcome.interrupted) == ("completed", False)
-    assert [trial.status for trial in load(outcome.run).trials] == ["completed"]
-    assert not (outcome.run.path / "run.log").exists()
-    assert f"run: {outcome.run.location}" in display.lines
-    prepared = [line for line in display.lines if line.startswith("prepare:")]
-    assert len(prepared) == 5
-    assert all(re.search(r": reused \(artifact=\S+\)$", line) for line in prepared)
-    assert any(text.startswith("search: 1 of 1 trials begun") for text, _ in display.statuses)
+    """As in a notebook: without a log, redirected output or signal handlers.
 
-
-def test_sweep_ended_by_its_budget_measures_guards(prepared_before: tuple[str, ...], tmp_path: Path) -> None:
-    """The expected score is SciPy's Spearman correlation of gold scores with cosines of the exported member."""
-    from scipy.stats import spearmanr
-    from sentence_transformers import SentenceTransformer
-
+    The expected score is SciPy's Spearman correlation of gold scores with cosines of the exported member.
+    """
     lines = [f"{score}\t{first}\t{second}\n" for first, second, score in SCORED_PAIRS]
     (tmp_path / "pairs.tsv").write_text("".join(lines))
     settings = {
@@ -219,15 +199,32 @@ def test_sweep_ended_by_its_budget_measures_guards(prepared_before: tuple[str, .
     }
     loaded = load_sweep(SPACES / "smoke.yaml", settings)
     display = ListDisplay()
-    outcome = run(loaded.config, loaded.space, display)
-    assert outcome.ending.status == "budget"
-    assert f"run: to resume: raysweep run --resume {outcome.run.path} --budget.cpu_hours TOTAL" in display.lines
-    results = load(outcome.run)
+    outcomes: list[RunOutcome] = []
+    thread = threading.Thread(target=lambda: outcomes.append(run(loaded.config, loaded.space, display)))
+    thread.start()
+    thread.join()
+    (outcome,) = outcomes
+    assert (outcome.ending.status, outcome.interrupted) == ("budget", False)
+    assert f"run: to resume: raysweep run --resume {outcome.run.location} --budget.cpu_hours TOTAL" in display.lines
+    assert not (outcome.run.path / "run.log").exists()
+    assert f"run: {outcome.run.location}" in display.lines
+    prepared = [line for line in display.lines if line.startswith("prepare:")]
+    assert len(prepared) == 5
+    assert all(re.search(r": reused \(artifact=\S+\)$", line) for line in prepared)
+    assert any(re.match(r"search: [1-3] of 3 trials begun", text) for text, _ in display.statuses)
+    check_guards(outcome.run.path, tmp_path / "model")
+
+
+def check_guards(run: Path, to: Path) -> None:
+    """Check the guard's score of each member of the front, one of them by its exported model."""
+    from scipy.stats import spearmanr
+    from sentence_transformers import SentenceTransformer
+
+    results = load(run)
     members = front_points(results.points)
     measured = {(score.trial, score.step): score.score for score in results.guards}
     assert measured.keys() == {(member.trial, member.step) for member in members}
-    to = tmp_path / "model"
-    exported = raysweep_here(tmp_path, "export", str(outcome.run.path), str(to), "--point", members[0].name)
+    exported = raysweep_here(run.parent, "export", str(run), str(to), "--point", members[0].name)
     assert exported.returncode == 0, exported.stderr
     model = SentenceTransformer(str(to), device="cpu")
     firsts, seconds, gold = zip(*SCORED_PAIRS, strict=True)
