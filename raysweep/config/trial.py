@@ -201,10 +201,16 @@ class TrialConfig(StrictModel):
         own_values = values.pop("loss_parameters")
         return {"loss": values.pop("loss"), **OFF, **own_values, **values}
 
+    def __hash__(self) -> int:
+        return hash(frozenset(self.recorded.items()))
+
     @property
     def recorded(self) -> dict[str, Any]:
-        """Return the values of :attr:`flat` that a ledger records: those that are not None."""
-        return {name: value for name, value in self.flat.items() if value is not None}
+        """Return the values of :attr:`flat` that a ledger records: those that are not None, and no adapter ``none``."""
+        values = {name: value for name, value in self.flat.items() if value is not None}
+        if self.adapter == "none":
+            del values["adapter"]
+        return values
 
     @property
     def identity(self) -> dict[str, Any]:
