@@ -123,10 +123,12 @@ def _parameter(name: str, field: Schema) -> Schema:
         del about["default"]  # each loss has its own
     alternatives = field.get("anyOf", [field])
     value = next(schema for schema in alternatives if schema != _NULL) | _allowed(name)
-    nullable = _NULL in alternatives and name not in LOSS_PARAMETERS
-    plain = [value, _NULL] if nullable else [value]
-    ranges = [_range(value)] if value.get("type") in _NUMBERS else []
-    return {**about, "anyOf": [*plain, *ranges, _choices(value, plain, is_loss=name == "loss")]}
+    is_nullable = _NULL in alternatives and name not in LOSS_PARAMETERS
+    plain = [value, _NULL] if is_nullable else [value]
+    is_number = value.get("type") in _NUMBERS
+    ranges = [_range(value)] if is_number else []
+    choices = _choices(value, plain, is_loss=name == "loss")
+    return {**about, "anyOf": [*plain, *ranges, choices]}
 
 
 def _allowed(name: str) -> Schema:
