@@ -248,7 +248,7 @@ class Experiment:
         encoded = Encoded(self._embed(self.test.queries), self._embed(self.test.pool)).under(head)
         keys = [("class_concat", value) for value in self.sweep.evaluation.points.class_concat]
         scores = operating_points.score_encoded(encoded, self.test, keys)
-        points = [(float(scored.polarity.mean()), float(scored.similarity.mean())) for scored in scores.values()]
+        points = [(scored.mean("polarity"), scored.mean("similarity")) for scored in scores.values()]
         calibration = calibration_of(head, encoded.queries, self.test.query_labels, self.test.split)
         assert encoded.query_classes is not None
         right = encoded.query_classes.argmax(axis=1) == self.test.query_labels
@@ -281,7 +281,7 @@ class _Limit:
         from raysweep.metrics.oracle import oracle_scores
 
         scores = evaluation.reference_scores
-        begin = float(scores.polarity.mean()), float(scores.similarity.mean()) / 2
+        begin = float(scores["polarity"].mean()), float(scores["similarity"].mean()) / 2
         cosines = evaluation.reference_queries @ evaluation.reference_pool.T
         same_label = evaluation.query_labels[:, None] == evaluation.pool_labels
         oracle_front = oracle_scores(cosines, same_label, evaluation.weights).mean(axis=1)

@@ -29,7 +29,7 @@ class InventedScores:
         """Return the points as an event of the ledger has them."""
         described = []
         for (kind, value), scores in points.items():
-            polarity, similarity = float(scores.polarity.mean()), float(scores.similarity.mean())
+            polarity, similarity = float(scores["polarity"].mean()), float(scores["similarity"].mean())
             point = {"kind": kind, "value": value, "split": "dev", "width": WIDTH, "retention": similarity / 0.47}
             point |= {"polarity": polarity, "polarity_std": 0.1, "similarity": similarity, "similarity_std": 0.1}
             described.append(point)
@@ -60,7 +60,7 @@ class Workless(trial_actor.TrialActor):
         import numpy as np
 
         gain = step * (1 + self.task.assignment.number % 7) / 100
-        scores = Scores(np.array([0.6 + gain]), np.array([0.47 - gain / 4]))
+        scores = Scores({"polarity": np.array([0.6 + gain]), "similarity": np.array([0.47 - gain / 4])})
         points: dict[PointKey, Scores] = {("plain", None): scores}
         return RungResult(step, step * self.task.assignment.config.examples_per_rung, 0.1, points, 1.0, 1.0)
 

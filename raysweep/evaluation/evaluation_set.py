@@ -105,14 +105,14 @@ class EvaluationSet:
 
     def point(self, scores: retrieval.Scores, **identity: Any) -> Point:
         """Return the operating point with these scores; ``identity`` gives trial, step, kind, value and width."""
-        similarity = float(scores.similarity.mean())
+        similarity = scores.mean("similarity")
         return Point(
             split=self.split,
-            polarity=float(scores.polarity.mean()),
-            polarity_std=float(scores.polarity.std()),
+            polarity=scores.mean("polarity"),
+            polarity_std=float(scores["polarity"].std()),
             similarity=similarity,
-            similarity_std=float(scores.similarity.std()),
-            retention=similarity / float(self.reference_scores.similarity.mean()),
-            accuracy=None if scores.accuracy is None else float(scores.accuracy.mean()),
+            similarity_std=float(scores["similarity"].std()),
+            retention=similarity / self.reference_scores.mean("similarity"),
+            accuracy=scores.mean("accuracy") if "accuracy" in scores.named else None,
             **identity,
         )

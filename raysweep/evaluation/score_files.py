@@ -143,15 +143,14 @@ def _score(
 
 def _average(k: int, kind: retrieval.RankWeights, scores: retrieval.Scores) -> FileScores:
     """Return the statistics of per-query scores."""
-    assert scores.accuracy is not None
     return {
         "k": k,
         "rank_weights": kind,
-        "polarity_mean": 100 * float(scores.polarity.mean()),
-        "polarity_std": 100 * float(scores.polarity.std()),
-        "similarity_mean": 100 * float(scores.similarity.mean()),
-        "similarity_std": 100 * float(scores.similarity.std()),
-        "accuracy": 100 * float(scores.accuracy.mean()),
+        "polarity_mean": 100 * scores.mean("polarity"),
+        "polarity_std": 100 * float(scores["polarity"].std()),
+        "similarity_mean": 100 * scores.mean("similarity"),
+        "similarity_std": 100 * float(scores["similarity"].std()),
+        "accuracy": 100 * scores.mean("accuracy"),
     }
 
 

@@ -1,6 +1,6 @@
-"""Per-query polarity, similarity and accuracy of retrieval, as defined on the documentation page about scores."""
+"""Per-query scores of retrieval, such as polarity and similarity, as defined on the documentation page about scores."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from raysweep.errors import InputError
-from raysweep.metrics.arrays import Float32Array
+from raysweep.metrics.arrays import Float32Array, Float64Array
 
 RankWeights = Literal["uniform", "linear"]
 
@@ -21,17 +21,49 @@ QUERIES_PER_BLOCK = 1024  # limits a block of cosines to 1024 * pool * 4 bytes
 
 @dataclass(frozen=True)
 class Scores:
-    """Per-query scores of one retrieval: ``polarity`` and ``similarity``, each of shape (queries,).
+    """Per-query scores of one retrieval: ``named`` holds an array (queries,) for each score, keyed by name.
 
-    ``accuracy`` (queries,) is 1 if the retrieved sentences vote for the query's label, else 0; None if nothing is
-    retrieved, as for the oracle. ``retrieved`` (readable queries, k) holds pool positions, best first, for the queries
-    that may be shown to readers; None if unknown.
+    ``retrieved`` (readable queries, k) holds pool positions, best first, for the queries that may be shown to readers;
+    None if unknown.
     """
 
-    polarity: npt.NDArray[np.float64]
-    similarity: npt.NDArray[np.float64]
-    accuracy: npt.NDArray[np.float64] | None = None
+    named: Mapping[str, Float64Array]
     retrieved: npt.NDArray[np.int32] | None = None
+
+    def __getitem__(self, name: str) -> Float64Array:
+        return self.named[name]
+
+    def mean(self, name: str) -> float:
+        """Return the mean of a score over queries."""
+        return float(self.named[name].mean())
+
+
+@dataclass(frozen=True)
+class Retrieved:
+    """The sentences that queries retrieve, best first.
+
+    Args:
+        labels: Labels (queries, k) of the retrieved sentences.
+        cosines: Cosines (queries, k) of the retrieved sentences with the query under the reference encoder.
+        query_labels: Labels (queries,).
+        pool_labels: Labels (pool,).
+        weights: Rank weights (k,).
+    """
+
+    labels: npt.NDArray[np.integer]
+    cosines: Float64Array
+    query_labels: npt.NDArray[np.integer]
+    pool_labels: npt.NDArray[np.integer]
+    weights: Float64Array
+
+    @property
+    def has_query_label(self) -> npt.NDArray[np.bool_]:
+        """Return a mask (queries, k) of the sentences with the query's label."""
+        mask: npt.NDArray[np.bool_] = self.labels == self.query_labels[:, None]
+        return mask
+
+
+Measure = Callable[[Retrieved], Float64Array]
 
 
 def rank_weights(kind: RankWeights, k: int) -> npt.NDArray[np.float64]:
@@ -140,10 +172,7 @@ def score(
     pool_labels: npt.NDArray[np.integer],
     weights: npt.NDArray[np.float64],
 ) -> Scores:
-    """Return P, S and accuracy of each query.
-
-    P is the weighted share of retrieved sentences with the query's label, in [0, 1]. S is the weighted mean of their
-    cosines with the query. The accuracy is 1 if :func:`vote` returns the query's label, else 0.
+    """Return the scores in ``MEASURES`` of each query.
 
     Args:
         retrieved: Pool positions (queries, k), best first.
@@ -152,10 +181,31 @@ def score(
         pool_labels: Labels (pool,).
         weights: Rank weights (k,).
     """
-    labels = pool_labels[retrieved]
-    same_label = labels == query_labels[:, None]
-    is_right = vote(labels, weights) == query_labels
-    return Scores(same_label @ weights, cosines @ weights, is_right.astype(np.float64))
+    retrieval = Retrieved(pool_labels[retrieved], cosines, query_labels, pool_labels, weights)
+    return Scores({name: measure(retrieval) for name, measure in MEASURES.items()})
+
+
+def _polarity(retrieved: Retrieved) -> Float64Array:
+    """Return the weighted share of retrieved sentences with the query's label, in [0, 1]."""
+    polarity: Float64Array = retrieved.has_query_label @ retrieved.weights
+    return polarity
+
+
+def _similarity(retrieved: Retrieved) -> Float64Array:
+    """Return the weighted mean cosine of the retrieved sentences with the query."""
+    similarity: Float64Array = retrieved.cosines @ retrieved.weights
+    return similarity
+
+
+def _accuracy(retrieved: Retrieved) -> Float64Array:
+    """Return 1 if :func:`vote` returns the query's label, else 0."""
+    winners = vote(retrieved.labels, retrieved.weights)
+    is_right: Float64Array = (winners == retrieved.query_labels).astype(np.float64)
+    return is_right
+
+
+MEASURES: dict[str, Measure] = {"polarity": _polarity, "similarity": _similarity, "accuracy": _accuracy}
+"""The scores of a retrieval by name."""
 
 
 def vote(labels: npt.NDArray[np.integer], weights: npt.NDArray[np.float64]) -> npt.NDArray[np.integer]:

@@ -55,9 +55,10 @@ def limit_points(evaluation: EvaluationSet, on_scores: OnScores) -> Iterator[Poi
     all_oracle_scores = _oracle_scores(evaluation)
     for bonus, (polarity, similarity) in zip(DEFAULT_BONUSES, all_oracle_scores, strict=True):
         # The point holds only means, since the oracle is not an encoder and its spread over queries is never needed.
-        means = retrieval.Scores(polarity.mean(keepdims=True), similarity.mean(keepdims=True))
+        scores = {"polarity": polarity, "similarity": similarity}
+        means = retrieval.Scores({name: values.mean(keepdims=True) for name, values in scores.items()})
         point = evaluation.point(means, kind="oracle", value=bonus, width=None, **NO_TRIAL)
-        on_scores(point, retrieval.Scores(polarity, similarity))
+        on_scores(point, retrieval.Scores(scores))
         yield point
 
 
@@ -197,7 +198,7 @@ class Baselines:
                 "dev nor test"
             )
         for evaluation in same_queries:
-            similarity = float(evaluation.reference_scores.similarity.mean())
+            similarity = evaluation.reference_scores.mean("similarity")
             if abs(similarity - table.untuned_similarity) <= MAX_DIFFERENCE:
                 yield from table.points(evaluation.split)
                 continue
@@ -238,8 +239,8 @@ class BaselineScores:
         for split, scores_by_name in self._new.items():
             names = list(scores_by_name)
             scores_of_points = list(scores_by_name.values())
-            polarity = np.stack([scores.polarity for scores in scores_of_points])
-            similarity = np.stack([scores.similarity for scores in scores_of_points])
+            polarity = np.stack([scores["polarity"] for scores in scores_of_points])
+            similarity = np.stack([scores["similarity"] for scores in scores_of_points])
             packed = PackedScores.pack(names, polarity, similarity)
             stored = self._read(split)
             if stored is not None and stored.num_queries == packed.num_queries:

@@ -97,7 +97,7 @@ class Session:
         scores.store()
         self._keep_reference_reading(run, evaluation_sets)
         scores_on_dev = evaluation_sets["dev"].reference_scores
-        reference = float(scores_on_dev.polarity.mean()), float(scores_on_dev.similarity.mean())
+        reference = scores_on_dev.mean("polarity"), scores_on_dev.mean("similarity")
         scheduler = make_scheduler(self.config, self.space, reference)
         if older:
             gathered = warm_start.gather(older, self.space, reference)

@@ -199,8 +199,8 @@ def keep_scores(run: Folder, split: ScoredSplit, trial: int, step: int, scores: 
         return
     names = [(trial, step, *key) for key in scores]
     scores_of_points = list(scores.values())
-    polarity = np.stack([point_scores.polarity for point_scores in scores_of_points])
-    similarity = np.stack([point_scores.similarity for point_scores in scores_of_points])
+    polarity = np.stack([point_scores["polarity"] for point_scores in scores_of_points])
+    similarity = np.stack([point_scores["similarity"] for point_scores in scores_of_points])
     packed = PackedScores.pack(names, polarity, similarity)
     run.keep(file, packed.content())
 

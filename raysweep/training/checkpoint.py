@@ -153,18 +153,17 @@ def _restore_random_streams(training: Training, tensors: Mapping[str, Tensor], v
 def _pack_result(result: RungResult) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return a result's plain values, and the per-query scores of each point in the order of ``keys``.
 
-    The scores are (3, queries), or (2, queries) without accuracy.
+    The scores (scores, queries) are in the order of ``scores``.
     """
     scores_by_key = {**result.points, **result.labeled}
     values = {name: getattr(result, name) for name in _RESULT_VALUES}
     values["keys"] = list(scores_by_key)
+    values["scores"] = list(result.scores.named)
     if result.calibration is not None:
         values["calibration"] = asdict(result.calibration)
     tensors = {}
     for index, scores in enumerate(scores_by_key.values()):
-        rows = [scores.polarity, scores.similarity]
-        if scores.accuracy is not None:
-            rows.append(scores.accuracy)
+        rows = [scores[name] for name in values["scores"]]
         tensors[f"last.{index}"] = torch.from_numpy(np.stack(rows))
     return values, tensors
 
@@ -175,7 +174,8 @@ def _unpack_result(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
     for index, (kind, value) in enumerate(values["keys"]):
         scores = labeled if kind == LABELED else points
         rows = tensors[f"last.{index}"].numpy()
-        scores[kind, value] = Scores(*rows)
+        named = dict(zip(values["scores"], rows, strict=True))
+        scores[kind, value] = Scores(named)
     plain_values = {name: values[name] for name in _RESULT_VALUES}
     calibration = None
     if "calibration" in values:

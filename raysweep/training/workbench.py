@@ -56,12 +56,12 @@ class RungResult:
     @property
     def polarity(self) -> float:
         """Return the plain point's P, in [0, 1]."""
-        return float(self.scores.polarity.mean())
+        return self.scores.mean("polarity")
 
     @property
     def similarity(self) -> float:
         """Return the plain point's S."""
-        return float(self.scores.similarity.mean())
+        return self.scores.mean("similarity")
 
 
 @dataclass

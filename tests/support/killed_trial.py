@@ -31,7 +31,7 @@ def run(prepared: str, config: dict, checkpoints: str, rungs: str) -> None:
     )
     for rung in found:
         points = {
-            f"{kind} {value}": [scores.polarity.tobytes().hex(), scores.similarity.tobytes().hex()]
+            f"{kind} {value}": [scores["polarity"].tobytes().hex(), scores["similarity"].tobytes().hex()]
             for (kind, value), scores in rung.points.items()
         }
         place = Path(rungs) / f"{rung.step}.json"

@@ -159,8 +159,8 @@ def test_exported_point_loads_and_reproduces_its_scores(
     scores = dev.score_retrieved(retrieval.top_k(model.similarity(queries, pool).numpy(), 8))
     name = done.stdout.split()[0]
     stored = next(point for point in load(run).points if (point.name, point.split) == (name, "dev"))
-    assert scores.polarity.mean() == pytest.approx(stored.polarity, abs=1e-4)
-    assert scores.similarity.mean() == pytest.approx(stored.similarity, abs=1e-4)
+    assert scores["polarity"].mean() == pytest.approx(stored.polarity, abs=1e-4)
+    assert scores["similarity"].mean() == pytest.approx(stored.similarity, abs=1e-4)
     again = raysweep_here(folder, "export", str(run), str(tmp_path / "model"))
     assert (again.returncode, "already exists" in again.stderr) == (2, True)
     check_export_without_hub(smoke, tmp_path, monkeypatch)

@@ -124,14 +124,16 @@ def test_training_does_not_depend_on_the_temperature(tiny_prepared: Prepared) ->
     assert [rung.loss for rung in plain] == [rung.loss for rung in fitted]
     for plain_rung, fitted_rung in zip(plain, fitted, strict=True):
         for key in (("plain", None), ("concat", 0.5)):
-            np.testing.assert_array_equal(plain_rung.points[key].similarity, fitted_rung.points[key].similarity)
+            np.testing.assert_array_equal(plain_rung.points[key]["similarity"], fitted_rung.points[key]["similarity"])
         before, after = plain_rung.calibration, fitted_rung.calibration
         assert before is not None and after is not None
         assert before.temperature == 1
         assert after.temperature != 1
         assert after.cross_entropy < after.cross_entropy_before
         assert after.cross_entropy_before == pytest.approx(before.cross_entropy, rel=1e-5)
-    assert (plain[1].points["class_concat", 0.3].similarity != fitted[1].points["class_concat", 0.3].similarity).any()
+    assert (
+        plain[1].points["class_concat", 0.3]["similarity"] != fitted[1].points["class_concat", 0.3]["similarity"]
+    ).any()
     assert bench.head is not None and without.head is not None
     last = fitted[1].calibration
     assert last is not None

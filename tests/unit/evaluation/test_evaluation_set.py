@@ -32,7 +32,7 @@ def test_reading_has_sentences_and_cosines_by_rank(dev: EvaluationSet, tiny_prep
         cosines = np.einsum("qd,qkd->qk", embeddings[dev.queries], embeddings[ids])
         np.testing.assert_allclose(reading.cosines[row], cosines, atol=1e-6)
     weighted = reading.cosines[1] @ dev.weights
-    assert weighted.mean() == pytest.approx(dev.score(*other).similarity.mean(), abs=1e-6)
+    assert weighted.mean() == pytest.approx(dev.score(*other)["similarity"].mean(), abs=1e-6)
 
 
 def test_readings_of_many_queries_are_limited(dev: EvaluationSet, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,4 +42,4 @@ def test_readings_of_many_queries_are_limited(dev: EvaluationSet, monkeypatch: p
     reading = limited.reading({REFERENCE: limited.reference_scores})
     assert (reading.ids == full_reading.ids[:, [0, 5, -1]]).all()
     assert (reading.cosines == full_reading.cosines[:, [0, 5, -1]]).all()
-    assert len(limited.reference_scores.polarity) == len(dev.queries)
+    assert len(limited.reference_scores["polarity"]) == len(dev.queries)

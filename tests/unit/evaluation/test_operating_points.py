@@ -71,7 +71,7 @@ def test_sums_of_cosines_are_inner_products_of_composite_vectors(seed: int, clas
     }
     for key in keys:
         expected = brute_force(*composites[key[0]], dev)
-        means = (scores[key].polarity.mean(), scores[key].similarity.mean())
+        means = (scores[key]["polarity"].mean(), scores[key]["similarity"].mean())
         assert means == pytest.approx(expected, abs=0.02)  # a near-tie may fall either way in fp32
         assert means[1] == pytest.approx(expected[1], abs=2e-3)
 
@@ -113,8 +113,8 @@ def test_each_point_retrieves_by_its_own_sum(num_queries: int) -> None:
                 "qd,qkd->qk", dev.reference_queries[block].astype(float), dev.reference_pool[retrieved].astype(float)
             )
             polarity = dev.pool_labels[retrieved] == dev.query_labels[block, None]
-            np.testing.assert_array_equal(scores[kind, value].similarity[block], similarity @ dev.weights)
-            np.testing.assert_array_equal(scores[kind, value].polarity[block], polarity @ dev.weights)
+            np.testing.assert_array_equal(scores[kind, value]["similarity"][block], similarity @ dev.weights)
+            np.testing.assert_array_equal(scores[kind, value]["polarity"][block], polarity @ dev.weights)
 
 
 def test_points_equal_retrieval_by_sentence_transformers(tiny_bench: workbench.Workbench) -> None:
@@ -140,8 +140,8 @@ def test_points_equal_retrieval_by_sentence_transformers(tiny_bench: workbench.W
         polarity = (dev.pool_labels[best] == dev.query_labels[:, None]).mean(axis=1)
         similarity = np.einsum("qd,qkd->q", dev.reference_queries, dev.reference_pool[best]) / dev.k
         point_scores = result.points[kind, weight]
-        agree = (np.abs(point_scores.polarity - polarity) < 1e-6) & (
-            np.abs(point_scores.similarity - similarity) < 1e-5
+        agree = (np.abs(point_scores["polarity"] - polarity) < 1e-6) & (
+            np.abs(point_scores["similarity"] - similarity) < 1e-5
         )
         assert agree.mean() > 0.95, (kind, weight)  # near-ties may fall either way
     assert {kind for kind, _ in result.points} == {"plain", "concat", "class_concat"}
@@ -184,7 +184,7 @@ def test_labeled_points_are_separate(tiny_prepared: Any) -> None:
         ranked_by = dev.reference_pool @ dev.reference_queries[query] + row[dev.pool_labels]
         retrieved = np.argsort(-ranked_by, kind="stable")[:4]
         expected = (dev.pool_labels[retrieved] == dev.query_labels[query]).mean()
-        assert result.labeled["labeled", 1.0].polarity[query] == pytest.approx(expected, abs=0.26)  # a near-tie
+        assert result.labeled["labeled", 1.0]["polarity"][query] == pytest.approx(expected, abs=0.26)  # a near-tie
     width = operating_points.width(("labeled", 1.0), bench.tuned(), dev)
     assert width == dev.reference_pool.shape[1] + classes.shape[1]
 
@@ -198,13 +198,13 @@ def test_interpolation_restores_the_tuned_weights(tiny_prepared: Any) -> None:
     bench.model.load_state_dict(between)
     expected = bench.measure(bench.dev, [("plain", None)])["plain", None]
     point_scores = result.points["interpolate", 0.3]
-    np.testing.assert_allclose(point_scores.similarity, expected.similarity, atol=1e-5)
-    assert (point_scores.similarity != result.scores.similarity).any()
+    np.testing.assert_allclose(point_scores["similarity"], expected["similarity"], atol=1e-5)
+    assert (point_scores["similarity"] != result.scores["similarity"]).any()
     base = bench.trainable.base
     changed = {name: value for name, value in tuned.items() if not torch.equal(value, base[name])}
     bench.reset(TrainedWeights(changed), bench.head)
     again = bench.measure(bench.dev, [("plain", None), ("interpolate", 0.3)])
-    np.testing.assert_array_equal(again["plain", None].similarity, result.scores.similarity)
-    np.testing.assert_array_equal(again["interpolate", 0.3].similarity, point_scores.similarity)
+    np.testing.assert_array_equal(again["plain", None]["similarity"], result.scores["similarity"])
+    np.testing.assert_array_equal(again["interpolate", 0.3]["similarity"], point_scores["similarity"])
     for name, value in bench.model.state_dict().items():
         assert torch.equal(value, tuned[name]), name

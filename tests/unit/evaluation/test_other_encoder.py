@@ -48,7 +48,7 @@ def test_setfit_body_is_scored_without_opening_its_head(tiny_prepared: Prepared,
     polarity = (dev.pool_labels[nearest] == dev.query_labels[:, None]).mean(axis=1)
     similarity = np.einsum("qd,qkd->q", dev.reference_queries, dev.reference_pool[nearest]) / dev.k
     scores = result.by_split["dev"]
-    agree = (np.abs(scores.polarity - polarity) < 1e-6) & (np.abs(scores.similarity - similarity) < 1e-5)
+    agree = (np.abs(scores["polarity"] - polarity) < 1e-6) & (np.abs(scores["similarity"] - similarity) < 1e-5)
     assert agree.mean() > 0.95, "near-ties may fall either way"
     assert result.width == 64
 
@@ -88,5 +88,5 @@ def test_demo_encoder(tiny_prepared: Prepared, tiny_encoder: str, tmp_path: Path
     dev = EvaluationSet.of(tiny_prepared, "dev", EvaluationConfig(k=8, num_pool=200))
     result = other_encoder.score(EncoderConfig(name=str(tmp_path / "model")), tiny_prepared.sentences, [dev])
     scores = result.by_split["dev"]
-    np.testing.assert_allclose(scores.polarity.mean(), dev.reference_scores.polarity.mean(), atol=5e-3)
-    np.testing.assert_allclose(scores.similarity.mean(), dev.reference_scores.similarity.mean(), atol=1e-3)
+    np.testing.assert_allclose(scores["polarity"].mean(), dev.reference_scores["polarity"].mean(), atol=5e-3)
+    np.testing.assert_allclose(scores["similarity"].mean(), dev.reference_scores["similarity"].mean(), atol=1e-3)

@@ -58,7 +58,7 @@ def test_probe_points_equal_retrieval_with_scikit_learn_probabilities(num_classe
             doubles = side.astype(np.float64)
             sides.append(np.hstack([doubles, value**0.5 * regression.predict_proba(side)]))
         expected = brute_force(sides[0], sides[1], test)
-        means = scores.polarity.mean(), scores.similarity.mean()
+        means = scores["polarity"].mean(), scores["similarity"].mean()
         assert means == pytest.approx(
             expected, abs=1 / (NUM_QUERIES * test.k) + 1e-9
         )  # one near-tie may fall either way

@@ -46,8 +46,8 @@ def with_three_classes(folder: Path) -> Path:
 
 def store_scores(folder: Path, file: str, scores: Mapping[PointName, Scores]) -> None:
     """Store per-query scores as a worker does."""
-    polarity = np.stack([point_scores.polarity for point_scores in scores.values()])
-    similarity = np.stack([point_scores.similarity for point_scores in scores.values()])
+    polarity = np.stack([point_scores["polarity"] for point_scores in scores.values()])
+    similarity = np.stack([point_scores["similarity"] for point_scores in scores.values()])
     LocalFolder(folder).put(file, PackedScores.pack(list(scores), polarity, similarity).content())
 
 

@@ -44,10 +44,10 @@ def test_scores_equal_a_brute_force_loop(kind: retrieval.RankWeights, num_classe
             w * float(np.dot(reference_queries[q].astype(float), reference_pool[p].astype(float)))
             for w, p in zip(weights, order, strict=True)
         )
-        assert scores.polarity[q] == pytest.approx(polarity)
-        assert scores.similarity[q] == pytest.approx(similarity)
-        assert scores.accuracy is not None
-        assert scores.accuracy[q] == (exact_vote([pool_labels[p] for p in order], kind) == query_labels[q])
+        assert scores["polarity"][q] == pytest.approx(polarity)
+        assert scores["similarity"][q] == pytest.approx(similarity)
+        assert "accuracy" in scores.named
+        assert scores["accuracy"][q] == (exact_vote([pool_labels[p] for p in order], kind) == query_labels[q])
 
 
 def exact_vote(labels: list[int], kind: str) -> int:

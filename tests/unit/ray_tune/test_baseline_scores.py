@@ -73,7 +73,7 @@ def test_new_scores_join_stored_ones_and_damaged_files_are_replaced(
     first.store()
     second = BaselineScores(run)
     points = list(Baselines(CONFIG, tiny_prepared, [dev], 0, print, on_scores=second.add).points())
-    second.add(limits[0], Scores(np.zeros(len(dev.queries)), np.zeros(len(dev.queries))))
+    second.add(limits[0], Scores(dict.fromkeys(("polarity", "similarity"), np.zeros(len(dev.queries)))))
     second.store()
     stored_scores = stored(run)
     assert set(stored_scores.names) == {name_of_point(point) for point in [*limits, *points]}

@@ -132,8 +132,8 @@ def test_untuned_setfit_model_scores_like_the_reference(
     (point,) = points(tiny_prepared, dev, probe=[], setfit=EncoderConfig(name=tiny_encoder))
     assert (point.kind, point.value, point.label, point.width) == ("setfit", None, "encoder", 64)
     reference = dev.reference_scores
-    assert point.polarity == pytest.approx(reference.polarity.mean(), abs=5e-3)
-    assert point.similarity == pytest.approx(reference.similarity.mean(), abs=1e-3)
+    assert point.polarity == pytest.approx(reference["polarity"].mean(), abs=5e-3)
+    assert point.similarity == pytest.approx(reference["similarity"].mean(), abs=1e-3)
 
 
 def test_published_scores_of_other_queries_are_not_shown(tiny_prepared: Prepared, dev: EvaluationSet) -> None:

@@ -1,6 +1,5 @@
 """Trials with a user's own loss, an in-batch loss and Matryoshka widths: training, resuming and truncated points."""
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ from raysweep.config.trial import trial_config
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.evaluation.operating_points import width
-from raysweep.metrics import retrieval
 from raysweep.training.trainer import Training
 from raysweep.training.trial import rungs
 from raysweep.training.workbench import Workbench
@@ -71,7 +69,7 @@ def test_a_resumed_trial_equals_an_uninterrupted_one(
         bench = Workbench(tiny_prepared, evaluation)
         results = rungs(config, bench, seed=3, num_rungs=3, checkpoints=folder)
         points = [next(results).points for _ in range(num_rungs)]
-        return [scores.similarity for by_key in points for scores in by_key.values()]
+        return [scores["similarity"] for by_key in points for scores in by_key.values()]
 
     whole = run(tmp_path / "whole", 3)
     first = run(tmp_path / "parts", 2)
@@ -90,9 +88,11 @@ def test_a_truncated_point_retrieves_by_the_first_coordinates(tiny_bench: Workbe
     for known in (encoded, None):
         scores = tiny_bench.measure(tiny_bench.dev, [("plain", None), ("truncate", 16)], known)
         assert list(scores) == [("plain", None), ("truncate", 16)]
-        for name in (field.name for field in dataclasses.fields(retrieval.Scores)):
-            np.testing.assert_array_equal(getattr(scores["truncate", 16], name), getattr(expected, name))
-    assert (scores["plain", None].similarity != expected.similarity).any()
+        truncated = scores["truncate", 16]
+        for name in expected.named:
+            np.testing.assert_array_equal(truncated[name], expected[name])
+        np.testing.assert_array_equal(truncated.retrieved, expected.retrieved)
+    assert (scores["plain", None]["similarity"] != expected["similarity"]).any()
     assert width(("truncate", 16), tiny_bench.tuned(), tiny_bench.dev) == 16
 
 

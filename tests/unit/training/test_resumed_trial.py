@@ -85,7 +85,7 @@ def read_bits(results: Iterable[RungResult]) -> list[Any]:
         (
             *(rung.step, rung.examples_seen, rung.loss.hex(), rung.stop, rung.calibration),
             *(
-                (key, scores.polarity.tobytes(), scores.similarity.tobytes())
+                (key, scores["polarity"].tobytes(), scores["similarity"].tobytes())
                 for key, scores in (*rung.points.items(), *rung.labeled.items())
             ),
         )

@@ -22,7 +22,7 @@ def test_equal_seeds_give_bitwise_equal_trials(tiny_bench: workbench.Workbench) 
         list(engine.rungs(trial(), tiny_bench, seed=seed, num_rungs=n)) for seed, n in ((3, 2), (3, 2), (4, 1))
     )
     assert [rung.loss for rung in first] == [rung.loss for rung in second]
-    assert all((a.scores.similarity == b.scores.similarity).all() for a, b in zip(first, second, strict=True))
+    assert all((a.scores["similarity"] == b.scores["similarity"]).all() for a, b in zip(first, second, strict=True))
     assert [rung.loss for rung in first] != [rung.loss for rung in other]
     assert [rung.examples_seen for rung in first] == [20, 40]
 
@@ -30,7 +30,7 @@ def test_equal_seeds_give_bitwise_equal_trials(tiny_bench: workbench.Workbench) 
 def test_training_raises_polarity_on_the_demo(demo_bench: workbench.Workbench) -> None:
     config = trial(learning_rate=5e-4, examples_per_rung=96, batch_size=16, freezing="emb+B0-1")
     last = list(engine.rungs(config, demo_bench, seed=0, num_rungs=1))[-1]
-    assert last.polarity > demo_bench.dev.reference_scores.polarity.mean() + 0.1
+    assert last.polarity > demo_bench.dev.reference_scores["polarity"].mean() + 0.1
 
 
 def test_only_parameters_that_are_not_frozen_change(tiny_bench: workbench.Workbench) -> None:
@@ -103,8 +103,8 @@ def test_bf16_training_is_close_to_fp32_and_scored_in_fp32(freezing: str, tiny_b
         means[name] = np.array([rung.loss for rung in results])
         assert {value.dtype for value in tiny_bench.model.state_dict().values()} == {torch.float32}
         scores = tiny_bench.measure(tiny_bench.dev, [("plain", None)])["plain", None]
-        np.testing.assert_array_equal(results[-1].scores.polarity, scores.polarity)
-        np.testing.assert_allclose(results[-1].scores.similarity, scores.similarity, atol=1e-6)
+        np.testing.assert_array_equal(results[-1].scores["polarity"], scores["polarity"])
+        np.testing.assert_allclose(results[-1].scores["similarity"], scores["similarity"], atol=1e-6)
     assert means["bf16"] == pytest.approx(means["fp32"], rel=0.1)
     assert (means["bf16"] != means["fp32"]).all()
 

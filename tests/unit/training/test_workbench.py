@@ -19,8 +19,8 @@ PLAIN = ("plain", None)
 def test_untrained_encoder_scores_like_the_reference(demo_bench: Workbench) -> None:
     demo_bench.reset()
     scores = demo_bench.measure(demo_bench.dev, [PLAIN])[PLAIN]
-    assert scores.polarity.mean() == pytest.approx(demo_bench.dev.reference_scores.polarity.mean(), abs=1e-6)
-    assert scores.similarity.mean() == pytest.approx(demo_bench.dev.reference_scores.similarity.mean(), abs=1e-6)
+    assert scores["polarity"].mean() == pytest.approx(demo_bench.dev.reference_scores["polarity"].mean(), abs=1e-6)
+    assert scores["similarity"].mean() == pytest.approx(demo_bench.dev.reference_scores["similarity"].mean(), abs=1e-6)
     assert demo_bench.dev.point(
         scores, trial=0, step=0, kind="plain", value=None, width=384
     ).retention == pytest.approx(1)
