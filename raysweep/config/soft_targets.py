@@ -1,0 +1,85 @@
+"""The table of soft targets: target cosines of scored pairs from the scores of K frozen expert encoders.
+
+The rules are those of Lu et al. 2024, "Improving embedding with contrastive fine-tuning on small datasets with
+expert-augmented scores" (arXiv:2408.11868).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+Scores = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class SoftTargets:
+    """A rule: the target of a pair of the same class, and of a pair of different classes.
+
+    Both are functions of the pairs' scores (n, K) in ascending order, and return targets (n,).
+    """
+
+    same_class: Callable[[Scores], Scores]
+    other_class: Callable[[Scores], Scores]
+    description: str
+
+
+def _highest(ascending: Scores) -> Scores:
+    return ascending[:, -1]
+
+
+def _second_highest(ascending: Scores) -> Scores:
+    return ascending[:, -min(2, ascending.shape[1])]
+
+
+def _lowest(ascending: Scores) -> Scores:
+    return ascending[:, 0]
+
+
+def _second_lowest(ascending: Scores) -> Scores:
+    return ascending[:, min(1, ascending.shape[1] - 1)]
+
+
+def _mean(ascending: Scores) -> Scores:
+    means: Scores = ascending.mean(axis=1, dtype=np.float64)
+    return means
+
+
+SOFT_TARGETS: Mapping[str, SoftTargets] = MappingProxyType(
+    {
+        "soft1": SoftTargets(_highest, _lowest, "the highest score, or the lowest for other classes"),
+        "soft2": SoftTargets(_mean, _mean, "the mean score"),
+        # As printed in the paper: the maximum of the two highest scores, which is the highest.
+        "soft3": SoftTargets(_highest, _second_lowest, "the highest score, or the second lowest for other classes"),
+        "soft3_inner": SoftTargets(
+            _second_highest, _second_lowest, "the second highest score, or the second lowest for other classes"
+        ),
+    }
+)
+
+
+def soft_targets(rule: str, same_class: NDArray[np.bool_], scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the target cosines (n,) of pairs by a rule of the table.
+
+    Args:
+        rule: A name in :data:`SOFT_TARGETS`.
+        same_class: Whether both sentences of a pair have the same class, (n,).
+        scores: The experts' cosines of the pairs, (n, K).
+    """
+    targets = SOFT_TARGETS[rule]
+    ascending = np.sort(scores, axis=1)
+    chosen = np.where(same_class, targets.same_class(ascending), targets.other_class(ascending))
+    return chosen.astype(np.float32)
+
+
+def count_active(same_class: NDArray[np.bool_], scores: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Return each expert's number of active pairs, (K,): those on which its score is the target under ``soft1``.
+
+    A pair on which several experts have that score counts for each of them.
+    """
+    targets = soft_targets("soft1", same_class, scores)
+    is_active = scores == targets[:, None]
+    counts: NDArray[np.int64] = is_active.sum(axis=0)
+    return counts
