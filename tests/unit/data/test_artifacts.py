@@ -75,6 +75,14 @@ def test_recent_unfinished_artifacts_are_kept(store: Store) -> None:
     assert {path.name for path in store.root.path.iterdir()} == {"smoke.prepared.json", *OTHERS}
 
 
+@pytest.mark.parametrize("kind", ["sentences", "tokens", "encoded", "neighbors", "examples", "scores"])
+def test_every_kind_of_artifact_is_listed(kind: str, tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    artifact = store.artifact(kind, {})
+    store.finish(artifact, {}, {})
+    assert [stored.name for stored in list_artifacts(store.root)] == [artifact.name]
+
+
 def test_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nowhere: no such folder"):
         list_artifacts(open_folder(tmp_path / "nowhere"))
