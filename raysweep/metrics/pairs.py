@@ -52,4 +52,5 @@ def cosine_divergence(before: ArrayLike, after: ArrayLike) -> float:
 def _histogram(cosines: ArrayLike) -> NDArray[np.float64]:
     """Return the share of each bin, (BINS,). Cosines beyond 1 by rounding count for the last bin."""
     counts, _ = np.histogram(np.clip(cosines, -1, 1), BINS, (-1, 1))
-    return (counts + 1) / (counts.sum() + BINS)
+    shares: NDArray[np.float64] = (counts + 1) / (counts.sum() + BINS)
+    return shares
