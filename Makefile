@@ -7,11 +7,11 @@ demo: .venv/installed
 	.venv/bin/raysweep run demo
 
 test: .venv/installed
-	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -m "unit or quality" --numprocesses auto
-	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -m "not unit and not quality" --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	.venv/bin/python -m pytest -m "unit or quality" --numprocesses auto
+	.venv/bin/python -m pytest -m "not unit and not quality" --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 unit: .venv/installed
-	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -m unit --numprocesses auto
+	.venv/bin/python -m pytest -m unit --numprocesses auto
 
 gpu: .venv-gpu/installed
 	.venv-gpu/bin/python -m benchmarks.gpu
