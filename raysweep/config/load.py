@@ -8,9 +8,10 @@ from typing import Any
 
 from raysweep.config import space_parser
 from raysweep.config import sweep as sweep_file
-from raysweep.config.document import Document, parse_value
+from raysweep.config.document import CHOICES, Document, parse_value
 from raysweep.config.guards import find_reserved_name
 from raysweep.config.preset import ParameterError, preset_of
+from raysweep.config.soft_targets import SOFT_TARGETS
 from raysweep.config.space import Space
 from raysweep.config.sweep import SweepConfig
 from raysweep.config.unused import warn_of_unused
@@ -53,6 +54,7 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
     config = sweep_file.parse(document)
     _check_combinations(document, config)
     space = space_parser.parse(document, config)
+    _check_soft_targets(document, config, space)
     first, warnings_of_first = _check_first(document, config, space)
     warnings = (*warn_of_unused(document, config, space), *warnings_of_first)
     config = config.model_copy(update={"first": first})
@@ -94,6 +96,14 @@ def _check_combinations(document: Document, config: SweepConfig) -> None:
         if guard.kind == "retrieval" and minimum is not None and minimum < 0:
             problem = f"is {minimum:g}; allowed: 0 to 1, since nDCG is never below 0"
             raise document.error(("guards", name, "at_least"), problem)
+
+
+def _check_soft_targets(document: Document, config: SweepConfig, space: Space) -> None:
+    """Check that soft targets have experts."""
+    soft = [value for value in space.values("targets") if value in SOFT_TARGETS]
+    if soft and not config.examples.experts:
+        place = ("targets",) if "targets" in config.space else ("loss", CHOICES, "cosine_similarity", "targets")
+        raise document.error(("space", *place), f"is {soft[0]}; allowed without examples.experts: hard")
 
 
 def _check_first(document: Document, config: SweepConfig, space: Space) -> tuple[list[dict[str, Any]], list[str]]:

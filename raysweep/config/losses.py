@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 from raysweep.config import custom_loss
 from raysweep.config.loss_spec import Choice, LossSpec, Number, Option, Parameter
+from raysweep.config.soft_targets import SOFT_TARGETS
 from raysweep.errors import InputError
 
 _LIBRARY = "sentence_transformers.sentence_transformer.losses"
@@ -63,6 +64,13 @@ _TRIPLETS_OF_BATCH = {
     "margin": Number(0.1, "margin", above=0, at_most=10, description=_MARGIN),
     **_BY_LABEL,
 }
+
+_PAIR_TARGETS = Choice(
+    {"hard": Option(), **{rule: Option() for rule in SOFT_TARGETS}},
+    "hard",
+    "target cosines. hard: `examples.same_class_cosine` and `examples.other_class_cosine`; others: from the cosines under "
+    "`examples.experts`, " + "; ".join(f"{rule}: {targets.description}" for rule, targets in SOFT_TARGETS.items()),
+)
 
 _COSINE_TRIPLET = {"distance_metric": f"{_LIBRARY}:TripletDistanceMetric.COSINE"}
 
@@ -123,6 +131,7 @@ LOSSES: Mapping[str, LossSpec] = MappingProxyType(
         "cosine_similarity": LossSpec(
             "scored_pair",
             f"{_LIBRARY}:CosineSimilarityLoss",
+            {"targets": _PAIR_TARGETS},
             description="cosines equal the targets, by squared error",
         ),
         "cosent": LossSpec(

@@ -44,6 +44,7 @@ def needs_of_sweep(config: SweepConfig, space: Space) -> Iterator[Need]:
             sources = [sources]
         yield from needs_of_sources(f"data.{split}", sources)
     encoders = {"model": config.model, "reference": config.reference, "examples.encoder": config.examples.encoder}
+    encoders |= {f"examples.experts[{number}]": expert for number, expert in enumerate(config.examples.experts)}
     for key, encoder in encoders.items():
         yield from needs_of_encoder(key, encoder)
     yield from needs_of_mining(config, space)

@@ -232,7 +232,7 @@ def _only(document: Document, path: KeyPath, value: Mapping[str, Any], allowed: 
             raise document.error((*path, key), unknown_key(key, allowed) + hint)
 
 
-_PROBE = {"loss": "cosine_similarity", "learning_rate": 1e-5}  # a valid trial to which any parameter can be added
+_PROBE = {"loss": "margin_mse", "learning_rate": 1e-5}  # a valid trial to which any parameter can be added
 
 
 _REQUIRED: dict[str, dict[str, Any]] = {

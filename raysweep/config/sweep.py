@@ -130,6 +130,13 @@ SHORT_FORMS: Mapping[KeyPath, str] = MappingProxyType(
 """Keys that accept a plain name in place of a mapping, with the key of the mapping that the name sets."""
 
 
+def _reject_repeated(encoders: list[EncoderConfig]) -> list[EncoderConfig]:
+    for encoder in encoders:
+        if encoders.count(encoder) > 1:
+            raise ValueError(f"has {encoder.name!r} more than once; allowed: different encoders")
+    return encoders
+
+
 class ExamplesConfig(StrictModel):
     """Mining of training examples from neighbors under an encoder."""
 
@@ -175,6 +182,10 @@ class ExamplesConfig(StrictModel):
     )
     same_class_cosine: float = Field(1.0, ge=-1, le=1, description="target cosine of a same-class scored pair")
     other_class_cosine: float = Field(0.0, ge=-1, le=1, description="target cosine of an other-class scored pair")
+    experts: Annotated[list[Encoder], AfterValidator(_reject_repeated)] = Field(
+        [],
+        description="frozen encoders, whose cosines of scored pairs the soft targets of the loss cosine_similarity use",
+    )
 
     @model_validator(mode="after")
     def _check_random(self) -> "ExamplesConfig":

@@ -77,6 +77,8 @@ def _find_unused_of_examples(space: Space) -> Iterator[_Unused]:
         if kinds == {"labeled_sentence"}:
             verb = "mine" if len(losses) > 1 else "mines"
             yield _Unused(("examples", name), cause, f"{', '.join(losses)} {verb} no examples")
+        elif name == "experts" and "cosine_similarity" not in losses:
+            yield _Unused(("examples", name), cause, "no loss of the space is cosine_similarity")
         elif name in _TARGETS and "scored_pair" not in kinds:
             yield _Unused(("examples", name), cause, "no loss of the space trains on scored pairs")
         elif name == "relative_margin" and "triplet" not in kinds:

@@ -144,9 +144,9 @@ def k_nearest(
 
 
 def exact_cosines(
-    left: NDArray[np.float32],
+    left: Rows,
     left_rows: NDArray[np.integer],
-    right: NDArray[np.float32],
+    right: Rows,
     right_rows: NDArray[np.integer],
 ) -> NDArray[np.float32]:
     """Return the cosines (n,) of pairs of unit vectors, computed in double precision and rounded to float32.

@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from raysweep.config.loss_spec import EXAMPLES, LossExamples
 from raysweep.data.artifacts import Artifact
 from raysweep.data.dataset import Sentences
+from raysweep.data.expert_scores import ExpertScores
 from raysweep.data.shards import Rows, open_array
 from raysweep.errors import InputError
 from raysweep.storage import location
@@ -31,6 +32,7 @@ class Prepared:
     examples_artifacts: dict[str, Artifact]  # keyed by example kind
     reference: dict[str, Any]  # the reference encoder's EncoderConfig
     reference_identity: str
+    scores_artifacts: dict[str, Artifact] = field(default_factory=dict)  # the experts', of train and dev; may be empty
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields only, so that a process that receives a copy opens the artifacts itself."""
@@ -40,6 +42,7 @@ class Prepared:
     def artifacts(self) -> tuple[Artifact, ...]:
         return (
             *self.examples_artifacts.values(),
+            *self.scores_artifacts.values(),
             self.sentences_artifact,
             self.tokens_artifact,
             self.reference_artifact,
@@ -53,6 +56,7 @@ class Prepared:
             "tokens": self.tokens_artifact.name,
             "reference_embeddings": self.reference_artifact.name,
             "examples": {kind: artifact.name for kind, artifact in self.examples_artifacts.items()},
+            "scores": {split: artifact.name for split, artifact in self.scores_artifacts.items()},
             "model": self.model,
             "model_identity": self.model_identity,
             "reference": self.reference,
@@ -95,7 +99,8 @@ class Prepared:
             values = json.loads(text)
             names = (values["sentences"], values["tokens"], values["reference_embeddings"])
             names_of_examples = values["examples"]
-            for name in (*names, *names_of_examples.values()):
+            names_of_scores = values["scores"]
+            for name in (*names, *names_of_examples.values(), *names_of_scores.values()):
                 if name == ".." or Path(name).name != name:  # it would point outside the artifacts folder
                     raise InputError(f"{path}: the artifact is {name!r}; allowed: a name without slashes")
             is_moved = folder is not None and all(Artifact(folder, name).exists for name in names)
@@ -111,6 +116,7 @@ class Prepared:
                 examples_artifacts=examples_artifacts,
                 reference=values["reference"],
                 reference_identity=values["reference_identity"],
+                scores_artifacts={split: Artifact(place, name) for split, name in names_of_scores.items()},
             )
         except InputError:
             raise
@@ -139,6 +145,24 @@ class Prepared:
         ids = np.asarray(open_array(folder, "ids"))
         has_targets = EXAMPLES[kind].targets != "none"
         return ids, np.asarray(open_array(folder, "targets")) if has_targets else None
+
+    def soft_targets(self, rule: str) -> npt.NDArray[np.float32]:
+        """Return the target cosines (examples,) of the scored pairs by a rule of the table of soft targets.
+
+        Raises:
+            InputError: If the sweep was prepared without experts.
+        """
+        return self._expert_scores("train", rule).targets(rule)
+
+    def dev_pairs(self, rule: str) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.float32]]:
+        """Return pairs of dev sentence ids, (pairs, 2), for validation, and their soft targets, (pairs,)."""
+        targets = self._expert_scores("dev", rule).targets(rule)
+        return np.asarray(open_array(self.scores_artifacts["dev"].folder, "ids")), targets
+
+    def _expert_scores(self, split: str, rule: str) -> ExpertScores:
+        if split not in self.scores_artifacts:
+            raise InputError(f"targets is {rule!r}; allowed without examples.experts: hard")
+        return ExpertScores.open(self.scores_artifacts[split].folder)
 
     def target_cosines(self, kind: str) -> tuple[float, float]:
         """Return the target cosines of scored pairs: for sentences of the same class, and of different classes."""

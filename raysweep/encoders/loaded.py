@@ -79,6 +79,21 @@ class LoadedEncoder:
         """Return the token ids of the texts, each after the prompt."""
         return encoder_tokens.tokenize(self.model, texts, self.source.prompt_of(self.config))
 
+    def count_truncated(self, texts: Sequence[str], tokens: Tokens) -> int:
+        """Return how many texts are longer than the model's limit; ``tokens`` are those of :meth:`tokenize`."""
+        limit = self.model.max_seq_length
+        lengths = tokens.lengths(np.arange(len(tokens)))
+        if limit is None or lengths.max(initial=0) < limit:
+            return 0
+        texts_at_limit = [texts[row] for row in np.flatnonzero(lengths >= limit).tolist()]
+        try:
+            self.model.max_seq_length = limit + 1
+            longer = self.tokenize(texts_at_limit)
+        finally:
+            self.model.max_seq_length = limit
+        is_truncated = longer.lengths(np.arange(len(longer))) > limit
+        return int(is_truncated.sum())
+
     def embed(self, tokens: Tokens) -> npt.NDArray[np.float32]:
         """Return the unit embeddings of all sentences in ``tokens``, (sentences, width).
 

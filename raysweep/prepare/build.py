@@ -5,6 +5,7 @@ import dataclasses
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from raysweep.cluster.resources import Capacity, on_this_node
@@ -16,7 +17,7 @@ from raysweep.data.prepared import Prepared
 from raysweep.encoders.loaded import import_libraries
 from raysweep.errors import InputError
 from raysweep.prepare import stages
-from raysweep.prepare.plan import ArtifactStage, Plan, make_plan
+from raysweep.prepare.plan import ArtifactStage, Plan, ScoresStage, make_plan
 from raysweep.prepare.stages import StageProgress, input_error
 from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.terminal import Advance, Display
@@ -47,6 +48,7 @@ def prepare(plan: Plan, capacity: Capacity | None, display: Display) -> Prepared
         _build(plan, missing, capacity, display)
     _warn(plan.prepared, plan.config.examples.target, display)
     _report_recall(plan.stages, display)
+    _report_experts(plan, display)
     plan.check_sentences()
     plan.check_freezing()
     return plan.prepared
@@ -73,6 +75,7 @@ def prepare_here(config: SweepConfig, space: Space, display: Display | None = No
     plan.check_freezing()
     if display is not None:
         _warn(plan.prepared, config.examples.target, display)
+        _report_experts(plan, display)
     return plan.prepared
 
 
@@ -93,6 +96,25 @@ def _report_recall(all_stages: Iterable[ArtifactStage], display: Display) -> Non
         if recall is not None:
             report = display.line if recall >= GOOD_RECALL else display.warn
             report(f"prepare: neighbors: the inverted file found {recall:.1%} of the exact neighbors of a sample")
+
+
+def _report_experts(plan: Plan, display: Display) -> None:
+    """Warn of experts that truncate sentences, and report the experts' active sets."""
+    for stage in plan.stages:
+        if not isinstance(stage, ScoresStage) or stage.split != "train":
+            continue
+        encoders = plan.config.examples.experts
+        num_sentences = stage.sentences.summary["num_rows"]
+        for number, (encoder, embeddings) in enumerate(zip(encoders, stage.experts, strict=True)):
+            if num_truncated := embeddings.summary.get("num_truncated"):
+                display.warn(
+                    f"examples.experts[{number}]: model {encoder.name!r} truncates {num_truncated:,} of {num_sentences:,} "
+                    "sentences, so its scores reflect only their beginnings"
+                )
+        names = [PurePath(encoder.name).name for encoder in encoders]
+        shares = zip(names, stage.artifact.summary["active_sets"], strict=True)
+        active_sets = ", ".join(f"{name}={share:.1%}" for name, share in shares)
+        display.line(f"prepare: scores: active sets ({active_sets})")
 
 
 def _build(plan: Plan, missing: list[ArtifactStage], capacity: Capacity, display: Display) -> None:

@@ -119,6 +119,29 @@ class ExamplesStage(ArtifactStage):
 
 
 @dataclass(frozen=True)
+class ScoresStage(ArtifactStage):
+    """Labels and expert scores of pairs of one split.
+
+    ``experts`` hold the embeddings of each expert. The pairs of train are the examples in ``source``; those of dev are
+    drawn from neighbors by the embeddings in ``source``.
+    """
+
+    kind = "scores"
+    sentences: Artifact
+    experts: tuple[Artifact, ...]
+    source: Artifact
+
+    @property
+    def split(self) -> str:
+        return str(self.parameters["split"])
+
+    @property
+    def name(self) -> str:
+        """Return the name with the split, since a sweep has one such stage for each of two splits."""
+        return f"{self.kind} {self.split}"
+
+
+@dataclass(frozen=True)
 class Plan:
     """The artifacts of one sweep.
 
@@ -197,6 +220,7 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
     tokens = planner.tokens(sentences, kinds)
     embeddings = planner.encoded(sentences, reference, "reference")
     examples = planner.examples(sentences, kinds)
+    scores = planner.scores(sentences, examples, embeddings)
     prepared = Prepared(
         model=model.config.model_dump(),
         model_identity=model.identity,
@@ -206,6 +230,7 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
         examples_artifacts=examples,
         reference=reference.config.model_dump(),
         reference_identity=reference.identity,
+        scores_artifacts=scores,
     )
     lines = dict.fromkeys(line for encoder in encoders.values() for line in encoder.notes)
     return Plan(config, space, store, tuple(planner.stages.values()), prepared, tuple(lines))
@@ -230,12 +255,22 @@ def _locate_encoders(config: SweepConfig, space: Space) -> "dict[EncoderConfig, 
     ]
     model_sources: dict[EncoderConfig, ModelSource] = {}
     for encoder, role in roles:
-        if encoder not in model_sources:
-            model_sources[encoder] = locate(encoder)
-        check_files(encoder, role, model_sources[encoder])
+        _locate_into(model_sources, encoder, role)
+    for number, expert in enumerate(config.examples.experts):
+        try:
+            _locate_into(model_sources, expert, "expert")
+        except InputError as error:
+            raise InputError(f"examples.experts[{number}]: {error}") from None
     _check_freezing_of_files(space, model_sources[config.model])
     _check_widths(config, space, model_sources[config.model])
     return {encoder: _Encoder.of(encoder, source) for encoder, source in model_sources.items()}
+
+
+def _locate_into(model_sources: dict[EncoderConfig, ModelSource], encoder: EncoderConfig, role: Role) -> None:
+    """Add the source of an encoder, after checking that the encoder may have the role."""
+    if encoder not in model_sources:
+        model_sources[encoder] = locate(encoder)
+    check_files(encoder, role, model_sources[encoder])
 
 
 def check_freezing(space: Space, structure: Structure) -> None:
@@ -337,11 +372,13 @@ class _Planner:
         return self._add(SentencesStage(artifact, keyed, data, pieces))
 
     def tokens(self, sentences: Artifact, kinds: Sequence[str]) -> Artifact:
-        """Return the artifact with the model's tokens, which also has its embeddings if R or mining needs them."""
+        """Return the artifact with the model's tokens, and with its embeddings if R, mining or scoring needs them."""
         model = self.encoders[self.config.model]
         embedding = [self.encoders[self.config.reference_encoder]]
         if kinds and self.config.examples.neighbors != "random":
             embedding.append(self.encoders[self.config.mining_encoder])
+        if "scored_pair" in kinds:
+            embedding += [self.encoders[expert] for expert in self.config.examples.experts]
         if any(_encoding(model) == _encoding(other) for other in embedding):
             return self.encoded(sentences, model, "tuned")
         parameters = _tokenization(model)
@@ -375,6 +412,20 @@ class _Planner:
                 parameters["cosines"] = [mining.same_class_cosine, mining.other_class_cosine]
             artifact, keyed = self._key("examples", parameters, reads=[sentences, neighbors])
             artifacts[kind] = self._add(ExamplesStage(artifact, keyed, sentences, neighbors))
+        return artifacts
+
+    def scores(self, sentences: Artifact, examples: Mapping[str, Artifact], reference: Artifact) -> dict[str, Artifact]:
+        """Return the artifacts with the experts' scores of scored pairs, keyed by split; empty without experts."""
+        encoders = self.config.examples.experts
+        if not encoders or "scored_pair" not in examples:
+            return {}
+        experts = tuple(self.encoded(sentences, self.encoders[encoder], "expert") for encoder in encoders)
+        artifacts = {}
+        for split, source in (("train", examples["scored_pair"]), ("dev", reference)):
+            names = [expert.name for expert in experts]
+            parameters = {"split": split, "experts": names, "source": source.name}
+            artifact, keyed = self._key("scores", parameters, reads=[sentences, source, *experts])
+            artifacts[split] = self._add(ScoresStage(artifact, keyed, sentences, experts, source))
         return artifacts
 
     def _neighbors(self, sentences: Artifact) -> Artifact:

@@ -8,7 +8,7 @@ import errno
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
 
@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from raysweep.cluster.resources import Capacity, Request, encoder_bytes, shard_bytes
-from raysweep.data import examples, inverted_file
+from raysweep.data import dev_examples, examples, inverted_file
 from raysweep.data.artifacts import Artifact, Store
 from raysweep.data.dataset import Sentences
+from raysweep.data.expert_scores import ExpertScores
 from raysweep.data.neighbors import NeighborSearch
 from raysweep.data.random_neighbors import sample_anchors
-from raysweep.data.shards import Report, ShardSet
+from raysweep.data.shards import Report, Shard, ShardSet, open_array
 from raysweep.encoders.locate import locate_same
 from raysweep.encoders.size import EncoderSize
 from raysweep.errors import InputError
@@ -34,6 +35,7 @@ from raysweep.prepare.plan import (
     ExamplesStage,
     NeighborsStage,
     RandomNeighborsStage,
+    ScoresStage,
     SentencesStage,
     TokensStage,
 )
@@ -45,6 +47,7 @@ from raysweep.prepare.workers import (
     ExampleWorker,
     NeighborWorker,
     RandomNeighborWorker,
+    ScoreWorker,
     StoringWorker,
     TokenWorker,
 )
@@ -52,6 +55,7 @@ from raysweep.storage.bucket import StorageError
 from raysweep.storage.folder import open_folder
 
 SENTENCES_PER_TOKEN_SHARD = 16384
+PAIRS_PER_SHARD = 2**15
 SENTENCES_PER_SHARD = 2048  # enough for batches of similar length; with 256, encoding takes 1.4 times as long
 
 # Chosen so that a shard takes a quarter of the default ``resources.stall_seconds`` on a slow CPU: MiniLM, with 11 million
@@ -153,6 +157,10 @@ class Coordinator:
                 summary, reports = self._draw_neighbors(stage)
             case ExamplesStage():
                 summary, reports = self._draw_examples(stage)
+            case ScoresStage(split="train"):
+                summary, reports = self._score_examples(stage)
+            case ScoresStage():
+                summary, reports = self._score_dev(stage)
             case _:
                 raise TypeError(f"unknown stage of prepare: {stage}")
         self.store.finish(stage.artifact, stage.parameters, summary, reports)
@@ -321,6 +329,29 @@ class Coordinator:
         reports = self._store_missing(stage.artifact, job, self._request(), at_start, is_here=is_here)
         return {"num_examples": num_examples, "num_candidates": int(counts.sum())}, reports
 
+    def _score_examples(self, stage: ScoresStage) -> tuple[Summary, list[Report]]:
+        num_pairs = stage.source.summary["num_examples"]
+        arguments = (stage.sentences, stage.source, stage.experts)
+        job = ChunkedJob(ScoreWorker, arguments, num_pairs, PAIRS_PER_SHARD)
+        at_start = StageProgress(0, num_pairs, "pairs")
+        reports = self._store_missing(stage.artifact, job, self._request(), at_start, is_here=job.count == 1)
+        return _summarize_scores(reports), reports
+
+    def _score_dev(self, stage: ScoresStage) -> tuple[Summary, list[Report]]:
+        sentences = Sentences(stage.sentences.folder)
+        labels = np.asarray(sentences.labels)
+        dev = sentences.ids("dev")
+        vectors = open_array(stage.source.folder, "embeddings")[dev]
+        neighbors = dev_examples.find_neighbors(vectors, labels[dev])
+        rows, _ = dev_examples.draw("scored_pair", neighbors)
+        pairs = dev[rows]
+        embeddings = [open_array(expert.folder, "embeddings") for expert in stage.experts]
+        scores = ExpertScores.of(pairs, labels, embeddings)
+        shard = Shard({"ids": pairs, **scores.columns}, {"num_active": scores.num_active})
+        reports = [ShardSet(stage.artifact, 1).write(0, shard)]
+        self._progress = StageProgress(len(pairs), len(pairs), "pairs")
+        return _summarize_scores(reports), reports
+
     def _store_missing(
         self, artifact: Artifact, job: ChunkedJob, request: Request, at_start: StageProgress, *, is_here: bool = False
     ) -> list[Report]:
@@ -380,12 +411,21 @@ def _summarize_neighbors(num_sentences: int, reports: Iterable[Report]) -> Summa
     return {"num_sentences": num_sentences, "num_with_neighbors": num_with_neighbors}
 
 
+def _summarize_scores(reports: Sequence[Report]) -> Summary:
+    """Return the number of pairs and each expert's active set: the share of pairs whose target it is under ``soft1``."""
+    num_pairs = sum(report["num_rows"] for report in reports)
+    num_active = np.sum([report["num_active"] for report in reports], axis=0)
+    return {"num_pairs": num_pairs, "active_sets": (num_active / max(num_pairs, 1)).tolist()}
+
+
 def _summarize_encoder(reports: list[Report]) -> Summary:
-    return {
+    summary = {
         "parameter_names": reports[0]["parameter_names"],
         "width": reports[0]["width"],
         "num_tokens": sum(report["num_tokens"] for report in reports),
     }
+    num_truncated = sum(report.get("num_truncated", 0) for report in reports)
+    return {**summary, "num_truncated": num_truncated} if num_truncated else summary
 
 
 def _encoder_size(stage: EncodedStage | TokensStage) -> EncoderSize | None:

@@ -5,7 +5,7 @@ artifact and returns only a report. Inputs come from memory-mapped artifacts.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from raysweep.config.sweep import EncoderConfig
 from raysweep.data import examples
 from raysweep.data.artifacts import Artifact
 from raysweep.data.dataset import Sentences
+from raysweep.data.expert_scores import ExpertScores
 from raysweep.data.neighbor_shard import NeighborShard
 from raysweep.data.neighbors import merge
 from raysweep.data.random_neighbors import RandomNeighbors, sample_anchors
@@ -92,7 +93,10 @@ class EncodeWorker:
             return Shard({"embeddings": self.model.embed_texts(texts)}, self._facts(start, 0))
         tokens = self.model.tokenize(texts)
         columns = {"embeddings": self.model.embed(tokens), "tokens": tokens.as_lists}
-        return Shard(columns, self._facts(start, len(tokens.flat)))
+        facts = self._facts(start, len(tokens.flat))
+        if num_truncated := self.model.count_truncated(texts, tokens):
+            facts["num_truncated"] = num_truncated
+        return Shard(columns, facts)
 
     def _facts(self, start: int, num_tokens: int) -> dict[str, Any]:
         """Return a chunk's facts; those of the first chunk describe the encoder."""
@@ -155,6 +159,21 @@ class RandomNeighborWorker:
         stream = np.random.SeedSequence(self.seed, spawn_key=(rows[0],))
         neighbors = self.neighbors.draw(*rows, np.random.default_rng(stream))
         return as_shard(neighbors, rows)
+
+
+class ScoreWorker:
+    """Worker that returns the labels and the experts' cosines of chunks of examples with two sentences."""
+
+    def __init__(self, sentences: Artifact, pairs: Artifact, experts: Sequence[Artifact]) -> None:
+        self.labels = np.asarray(Sentences(sentences.folder).labels)
+        self.pairs = open_array(pairs.folder, "ids")
+        self.embeddings = [open_array(expert.folder, "embeddings") for expert in experts]
+
+    def __call__(self, chunk: Columns) -> Shard:
+        start, stop = row_range(chunk)
+        pairs = np.asarray(self.pairs[start:stop])
+        scores = ExpertScores.of(pairs, self.labels, self.embeddings)
+        return Shard(scores.columns, {"num_active": scores.num_active})
 
 
 class CandidateNeighbors:

