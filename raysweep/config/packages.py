@@ -60,7 +60,7 @@ def needs_of_adapters(key: str, adapters: Iterable[object]) -> Iterator[Need]:
 
 def needs_of_mining(config: SweepConfig, space: Space) -> Iterator[Need]:
     """Yield the packages for finding nearest neighbors, which existing artifacts make unnecessary."""
-    if config.examples.neighbors != "random" and mined_kinds(space.values("loss")):
+    if config.examples.are_nearest and mined_kinds(space.values("loss")):
         yield Need("examples.neighbors", "faiss", "cpu")
 
 

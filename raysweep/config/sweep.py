@@ -143,11 +143,17 @@ class ExamplesConfig(StrictModel):
     encoder: Encoder | None = Field(
         None, description="encoder whose nearest neighbors are mined; the reference if not given"
     )
-    neighbors: Literal["per_class", "pooled", "random"] = Field(
+    neighbors: Literal["per_class", "pooled", "random", "all"] = Field(
         "per_class",
         description="per_class: the k nearest sentences of the same class and the k nearest of the others; pooled: "
         "the k nearest of all, split by label; random: k random sentences of the same class and k of the "
-        "others",
+        "others; all: every sentence of the same class, including itself, and as many random ones of the others, for "
+        "few sentences of many classes",
+    )
+    concatenated: bool = Field(
+        False,
+        description="with neighbors: all, also pair the concatenation of the two sentences of each pair with either of "
+        "them",
     )
     k: int = Field(16, ge=1, le=1024, description="neighbors per sentence")
     min_similarity: float | None = Field(
@@ -161,8 +167,8 @@ class ExamplesConfig(StrictModel):
     anchors_per_class: int | None = Field(
         None,
         ge=1,
-        description="number of random sentences per class to use as anchors and, with random neighbors, also as the "
-        "other sentences; all sentences if not given",
+        description="number of random sentences per class to use as anchors and, with neighbors: random or all, also as "
+        "the other sentences; all sentences if not given",
     )
     target: int = Field(
         250_000, ge=1, description="maximum number of examples sampled of each kind that the losses of the space need"
@@ -187,16 +193,23 @@ class ExamplesConfig(StrictModel):
         description="frozen encoders, whose cosines of scored pairs the soft targets of the loss cosine_similarity use",
     )
 
+    @property
+    def are_nearest(self) -> bool:
+        """Return whether neighbors are the nearest ones under an encoder."""
+        return self.neighbors in ("per_class", "pooled")
+
     @model_validator(mode="after")
-    def _check_random(self) -> "ExamplesConfig":
-        if self.neighbors == "random" and self.min_similarity is not None:
-            raise ValueError(f"min_similarity is {self.min_similarity:g}; allowed with neighbors: random: null")
-        for name in ("max_similarity", "relative_margin"):
+    def _check_neighbors(self) -> "ExamplesConfig":
+        if self.concatenated and self.neighbors != "all":
+            raise ValueError(f"concatenated is true; allowed with neighbors: {self.neighbors}: false")
+        if self.are_nearest:
+            return self
+        for name in ("min_similarity", "max_similarity", "relative_margin"):
             value = getattr(self, name)
-            if self.neighbors == "random" and value is not None:
-                raise ValueError(f"{name} is {value:g}; allowed with neighbors: random: null")
-        if self.neighbors == "random" and self.index != "exact":
-            raise ValueError(f"index is {self.index}; allowed with neighbors: random: exact")
+            if value is not None:
+                raise ValueError(f"{name} is {value:g}; allowed with neighbors: {self.neighbors}: null")
+        if self.index != "exact":
+            raise ValueError(f"index is {self.index}; allowed with neighbors: {self.neighbors}: exact")
         return self
 
 

@@ -66,10 +66,12 @@ def _find_unused(config: SweepConfig, space: Space) -> Iterator[_Unused]:
     if not any(find_loss(loss).has_head for loss in space.values("loss")):
         for kind in ("class_concat", "labeled"):
             yield _Unused(("evaluation", "points", kind), ("space", "loss"), "no loss of the space is softmax")
-    yield from _find_unused_of_examples(space)
+    yield from _find_unused_of_examples(config, space)
 
 
-def _find_unused_of_examples(space: Space) -> Iterator[_Unused]:
+def _find_unused_of_examples(config: SweepConfig, space: Space) -> Iterator[_Unused]:
+    if config.examples.neighbors == "all":
+        yield _Unused(("examples", "k"), ("examples", "neighbors"), "examples.neighbors is all")
     losses = space.values("loss")
     kinds = {find_loss(loss).examples for loss in losses}
     cause = ("space", "loss")

@@ -11,9 +11,10 @@ from raysweep.config.losses import mined_kinds
 from raysweep.config.space import Space
 from raysweep.config.sweep import DataConfig, EncoderConfig, SweepConfig
 from raysweep.data import sources
+from raysweep.data.all_pairs import MAX_PAIRS
 from raysweep.data.artifacts import Artifact, Store
 from raysweep.data.class_labels import describe_no_classes
-from raysweep.data.dataset import SPLITS
+from raysweep.data.dataset import SPLITS, Sentences
 from raysweep.data.prepared import Prepared
 from raysweep.encoders.encoder import names_in_memory
 from raysweep.encoders.locate import ModelSource, locate
@@ -101,12 +102,10 @@ class RandomNeighborsStage(ArtifactStage):
 
 
 @dataclass(frozen=True)
-class ExamplesStage(ArtifactStage):
-    """Training examples of one kind, drawn from neighbors."""
+class ExamplesOfKind(ArtifactStage):
+    """Training examples of one kind."""
 
     kind = "examples"
-    sentences: Artifact
-    neighbors: Artifact
 
     @property
     def example_kind(self) -> str:
@@ -116,6 +115,33 @@ class ExamplesStage(ArtifactStage):
     def name(self) -> str:
         """Return the name with the kind of example, since a sweep has one such stage per kind."""
         return f"{self.kind} {self.example_kind}"
+
+
+@dataclass(frozen=True)
+class ExamplesStage(ExamplesOfKind):
+    """Training examples of one kind, drawn from neighbors."""
+
+    sentences: Artifact
+    neighbors: Artifact
+
+
+@dataclass(frozen=True)
+class JoinedStage(ArtifactStage):
+    """The sentences of another artifact, followed by the concatenation of every ordered pair of the same class."""
+
+    kind = "joined"
+    sentences: Artifact
+
+
+@dataclass(frozen=True)
+class AllPairsStage(ExamplesOfKind):
+    """Training examples of one kind from every ordered pair of the same class.
+
+    ``given`` are the sentences of the sources; ``sentences`` also hold the joined ones, if examples use them.
+    """
+
+    sentences: Artifact
+    given: Artifact
 
 
 @dataclass(frozen=True)
@@ -161,14 +187,33 @@ class Plan:
         """Return the stages whose artifacts are not in the store."""
         return [stage for stage in self.stages if not stage.artifact.exists]
 
+    @property
+    def sentences(self) -> Artifact:
+        """Return the artifact with the sentences of the sources, without joined ones."""
+        return self.stages[0].artifact
+
     def check_sentences(self) -> None:
         """Raise InputError if the sentences, which must have been built, do not suit the sweep."""
         self.check_labels()
         self.check_k()
+        self.check_pairs()
+
+    def check_pairs(self) -> None:
+        """Raise InputError if ``examples.neighbors`` is ``all``, and there are too many pairs."""
+        mining = self.config.examples
+        if mining.neighbors != "all" or not self.prepared.examples_artifacts:
+            return
+        counts = Sentences(self.sentences.folder).summary.num_by_label["train"].values()
+        num_pairs = sum(min(count, mining.anchors_per_class or count) ** 2 for count in counts)
+        if num_pairs > MAX_PAIRS:
+            raise InputError(
+                f"examples.neighbors is all, but train has {num_pairs:,} ordered pairs of the same class; allowed: at most "
+                f"{MAX_PAIRS:,}, or fewer sentences with examples.anchors_per_class"
+            )
 
     def check_k(self) -> None:
         """Raise InputError if a retrieval pool has fewer than k sentences."""
-        num_sentences = self.prepared.sentences_artifact.summary["num_sentences"]
+        num_sentences = self.sentences.summary["num_sentences"]
         evaluation = self.config.evaluation
         for split in ("dev", "test"):
             if num_queries := num_sentences.get(split, 0):
@@ -180,7 +225,7 @@ class Plan:
         data = self.config.data
         if data.labels == "as_is":
             return
-        if problem := describe_no_classes(self.prepared.sentences_artifact.summary["label_names"]):
+        if problem := describe_no_classes(self.sentences.summary["label_names"]):
             raise InputError(
                 f"{sources.shown(data.train)}: column {data.label_column!r} has {problem}; allowed: one class per row, or "
                 "data.labels: as_is to use the values as classes"
@@ -215,11 +260,15 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
 
     store = Store(config.storage.artifacts_location)
     planner = _Planner(config, store, encoders)
-    sentences = planner.sentences(pieces, fingerprints)
+    given = planner.sentences(pieces, fingerprints)
     kinds = mined_kinds(space.values("loss"))
+    sentences = planner.joined(given) if kinds and config.examples.concatenated else given
     tokens = planner.tokens(sentences, kinds)
     embeddings = planner.encoded(sentences, reference, "reference")
-    examples = planner.examples(sentences, kinds)
+    if config.examples.neighbors == "all":
+        examples = planner.all_pairs(sentences, given, kinds)
+    else:
+        examples = planner.examples(sentences, kinds)
     scores = planner.scores(sentences, examples, embeddings)
     prepared = Prepared(
         model=model.config.model_dump(),
@@ -375,7 +424,7 @@ class _Planner:
         """Return the artifact with the model's tokens, and with its embeddings if R, mining or scoring needs them."""
         model = self.encoders[self.config.model]
         embedding = [self.encoders[self.config.reference_encoder]]
-        if kinds and self.config.examples.neighbors != "random":
+        if kinds and self.config.examples.are_nearest:
             embedding.append(self.encoders[self.config.mining_encoder])
         if "scored_pair" in kinds:
             embedding += [self.encoders[expert] for expert in self.config.examples.experts]
@@ -413,6 +462,35 @@ class _Planner:
             artifact, keyed = self._key("examples", parameters, reads=[sentences, neighbors])
             artifacts[kind] = self._add(ExamplesStage(artifact, keyed, sentences, neighbors))
         return artifacts
+
+    def joined(self, given: Artifact) -> Artifact:
+        """Return the artifact with the given sentences and the joined ones."""
+        parameters = {"joined": True, **self._sample()}
+        artifact, keyed = self._key("sentences", parameters, reads=[given])
+        return self._add(JoinedStage(artifact, keyed, given))
+
+    def all_pairs(self, sentences: Artifact, given: Artifact, kinds: Sequence[str]) -> dict[str, Artifact]:
+        """Return the example artifacts from every ordered pair of the same class, keyed by kind."""
+        mining = self.config.examples
+        artifacts = {}
+        for kind in kinds:
+            parameters: dict[str, Any] = {
+                "example_kind": kind,
+                "target": mining.target,
+                "mode": "all",
+                **self._sample(),
+            }
+            parameters["seed"] = self.config.seed
+            if kind == "scored_pair":
+                parameters["cosines"] = [mining.same_class_cosine, mining.other_class_cosine]
+            artifact, keyed = self._key("examples", parameters, reads=[sentences])
+            artifacts[kind] = self._add(AllPairsStage(artifact, keyed, sentences, given))
+        return artifacts
+
+    def _sample(self) -> dict[str, Any]:
+        """Return the parameters that the choice of anchors depends on."""
+        per_class = self.config.examples.anchors_per_class
+        return {"anchors_per_class": per_class, "seed": self.config.seed} if per_class else {}
 
     def scores(self, sentences: Artifact, examples: Mapping[str, Artifact], reference: Artifact) -> dict[str, Artifact]:
         """Return the artifacts with the experts' scores of scored pairs, keyed by split; empty without experts."""

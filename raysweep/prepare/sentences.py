@@ -23,7 +23,7 @@ import pyarrow as pa
 from raysweep.data import sources
 from raysweep.data.artifacts import Artifact, Store
 from raysweep.data.containment import Containment, Matches, measure_overlaps
-from raysweep.data.dataset import NO_SPLIT, SPLITS, DatasetSummary, Split
+from raysweep.data.dataset import NO_SPLIT, SPLITS, DatasetSummary, Sentences, Split
 from raysweep.data.dev_split import carve
 from raysweep.data.shards import Report, Shard, ShardSet
 from raysweep.errors import InputError
@@ -173,7 +173,7 @@ class SentencesBuilder:
             num_left_out=int((rows.splits == NO_SPLIT).sum()),
             warnings=warnings,
         )
-        self._save(rows, groups, summary)
+        _save(self.stage.artifact, rows, groups, summary)
         return summary, reports
 
     def _read(self) -> None:
@@ -491,19 +491,43 @@ class SentencesBuilder:
         blocks = [block["text"] for block in self._run(job)]
         return np.concatenate(blocks)
 
-    def _save(self, rows: _DatasetRows, groups: npt.NDArray[np.int32], summary: DatasetSummary) -> None:
-        folder = open_folder(self.store.location).within(self.stage.artifact.name)
-        arrays: dict[str, npt.NDArray[Any]] = {
-            "labels": rows.labels,
-            "splits": rows.splits,
-            "duplicate_groups": groups,
-        }
-        for name, array in arrays.items():
-            file = io.BytesIO()
-            np.save(file, array)
-            folder.put(f"{name}.npy", file.getvalue())
-        text = json.dumps(asdict(summary), indent=1)
-        folder.put("dataset.json", text.encode())
+
+def write_joined(given: Sentences, pairs: npt.NDArray[np.integer], artifact: Artifact) -> list[Report]:
+    """Store sentences, followed by the concatenation of each pair of them, and return the shards' reports.
+
+    ``pairs`` (m, 2) are ids of sentences of the same class. The concatenations belong to no split.
+    """
+    texts = given.texts(np.arange(len(given)))
+    first, second = (given.texts(column) for column in pairs.T)
+    texts += [f"{one} {other}" for one, other in zip(first, second, strict=True)]
+    labels = np.concatenate([given.labels, given.labels[pairs[:, 0]]])
+    splits = np.concatenate([given.splits, np.full(len(pairs), NO_SPLIT, np.int8)])
+    shards = ShardSet(artifact, -(-len(texts) // ROWS_PER_SHARD))
+    reports = []
+    for number in range(shards.count):
+        part = slice(number * ROWS_PER_SHARD, (number + 1) * ROWS_PER_SHARD)
+        columns = {"text": pa.array(texts[part], pa.string()), "label": labels[part]}
+        reports.append(shards.write(number, Shard(columns, {})))
+    first_group = int(given.duplicate_groups.max()) + 1
+    new_groups = np.arange(first_group, first_group + len(pairs), dtype=np.int32)
+    groups = np.concatenate([given.duplicate_groups, new_groups])
+    _save(artifact, _DatasetRows(labels, splits), groups, given.summary)
+    return reports
+
+
+def _save(artifact: Artifact, rows: _DatasetRows, groups: npt.NDArray[np.int32], summary: DatasetSummary) -> None:
+    folder = open_folder(artifact.location).within(artifact.name)
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "labels": rows.labels,
+        "splits": rows.splits,
+        "duplicate_groups": groups,
+    }
+    for name, array in arrays.items():
+        file = io.BytesIO()
+        np.save(file, array)
+        folder.put(f"{name}.npy", file.getvalue())
+    text = json.dumps(asdict(summary), indent=1)
+    folder.put("dataset.json", text.encode())
 
 
 def _natural(name: str) -> tuple[bool, float, list[str | int], str]:

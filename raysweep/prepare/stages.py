@@ -8,7 +8,7 @@ import errno
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
 
@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from raysweep.cluster.resources import Capacity, Request, encoder_bytes, shard_bytes
-from raysweep.data import dev_examples, examples, inverted_file
+from raysweep.data import all_pairs, dev_examples, examples, inverted_file
+from raysweep.data.all_pairs import AllPairs
 from raysweep.data.artifacts import Artifact, Store
 from raysweep.data.dataset import Sentences
 from raysweep.data.expert_scores import ExpertScores
@@ -30,16 +31,18 @@ from raysweep.prepare import neighbor_shards
 from raysweep.prepare.chunks import ChunkedJob, start_ray_data
 from raysweep.prepare.neighbor_shards import Cells, SearchJob, TrainVectors
 from raysweep.prepare.plan import (
+    AllPairsStage,
     ArtifactStage,
     EncodedStage,
     ExamplesStage,
+    JoinedStage,
     NeighborsStage,
     RandomNeighborsStage,
     ScoresStage,
     SentencesStage,
     TokensStage,
 )
-from raysweep.prepare.sentences import SentencesBuilder
+from raysweep.prepare.sentences import SentencesBuilder, write_joined
 from raysweep.prepare.workers import (
     CandidateCounter,
     Columns,
@@ -144,25 +147,18 @@ class Coordinator:
 
     def _write(self, stage: ArtifactStage) -> None:
         """Build the artifact of ``stage`` and write its manifest."""
-        match stage:
-            case SentencesStage():
-                summary, reports = self._build_sentences(stage)
-            case EncodedStage():
-                summary, reports = self._encode(stage)
-            case TokensStage():
-                summary, reports = self._tokenize(stage)
-            case NeighborsStage():
-                summary, reports = self._find_neighbors(stage)
-            case RandomNeighborsStage():
-                summary, reports = self._draw_neighbors(stage)
-            case ExamplesStage():
-                summary, reports = self._draw_examples(stage)
-            case ScoresStage(split="train"):
-                summary, reports = self._score_examples(stage)
-            case ScoresStage():
-                summary, reports = self._score_dev(stage)
-            case _:
-                raise TypeError(f"unknown stage of prepare: {stage}")
+        builders: Mapping[type[ArtifactStage], Callable[[Any], tuple[Summary, list[Report]]]] = {
+            SentencesStage: self._build_sentences,
+            JoinedStage: self._join_sentences,
+            EncodedStage: self._encode,
+            TokensStage: self._tokenize,
+            NeighborsStage: self._find_neighbors,
+            RandomNeighborsStage: self._draw_neighbors,
+            ExamplesStage: self._draw_examples,
+            AllPairsStage: self._draw_all_pairs,
+            ScoresStage: self._score,
+        }
+        summary, reports = builders[type(stage)](stage)
         self.store.finish(stage.artifact, stage.parameters, summary, reports)
 
     def _build_sentences(self, stage: SentencesStage) -> tuple[Summary, list[Report]]:
@@ -329,15 +325,45 @@ class Coordinator:
         reports = self._store_missing(stage.artifact, job, self._request(), at_start, is_here=is_here)
         return {"num_examples": num_examples, "num_candidates": int(counts.sum())}, reports
 
-    def _score_examples(self, stage: ScoresStage) -> tuple[Summary, list[Report]]:
+    def _join_sentences(self, stage: JoinedStage) -> tuple[Summary, list[Report]]:
+        given = Sentences(stage.sentences.folder)
+        pairs = AllPairs.of(given, stage.parameters.get("anchors_per_class"), stage.parameters.get("seed", 0)).pairs
+        reports = write_joined(given, pairs, stage.artifact)
+        num_rows = sum(report["num_rows"] for report in reports)
+        self._progress = StageProgress(num_rows, num_rows, "sentences")
+        return {**stage.sentences.summary, "num_rows": num_rows}, reports
+
+    def _draw_all_pairs(self, stage: AllPairsStage) -> tuple[Summary, list[Report]]:
+        parameters = stage.parameters
+        sentences = Sentences(stage.sentences.folder)
+        pairs = AllPairs.of(sentences, parameters.get("anchors_per_class"), parameters["seed"])
+        is_joined = stage.sentences != stage.given
+        first_joined = len(Sentences(stage.given.folder)) if is_joined else None
+        kind: Any = stage.example_kind
+        cosines = parameters.get("cosines", (1.0, 0.0))
+        labels = np.asarray(sentences.labels)
+        ids, targets = all_pairs.draw(
+            kind, pairs, labels, parameters["target"], parameters["seed"], first_joined=first_joined, cosines=cosines
+        )
+        columns = {"ids": ids} if targets is None else {"ids": ids, "targets": targets}
+        reports = [ShardSet(stage.artifact, 1).write(0, Shard(columns, {}))]
+        self._progress = StageProgress(len(ids), len(ids), "examples")
+        return {"num_examples": len(ids)}, reports
+
+    def _score(self, stage: ScoresStage) -> tuple[Summary, list[Report]]:
+        reports = self._score_examples(stage) if stage.split == "train" else self._score_dev(stage)
+        num_pairs = sum(report["num_rows"] for report in reports)
+        num_active = np.sum([report["num_active"] for report in reports], axis=0)
+        return {"num_pairs": num_pairs, "active_sets": (num_active / max(num_pairs, 1)).tolist()}, reports
+
+    def _score_examples(self, stage: ScoresStage) -> list[Report]:
         num_pairs = stage.source.summary["num_examples"]
         arguments = (stage.sentences, stage.source, stage.experts)
         job = ChunkedJob(ScoreWorker, arguments, num_pairs, PAIRS_PER_SHARD)
         at_start = StageProgress(0, num_pairs, "pairs")
-        reports = self._store_missing(stage.artifact, job, self._request(), at_start, is_here=job.count == 1)
-        return _summarize_scores(reports), reports
+        return self._store_missing(stage.artifact, job, self._request(), at_start, is_here=job.count == 1)
 
-    def _score_dev(self, stage: ScoresStage) -> tuple[Summary, list[Report]]:
+    def _score_dev(self, stage: ScoresStage) -> list[Report]:
         sentences = Sentences(stage.sentences.folder)
         labels = np.asarray(sentences.labels)
         dev = sentences.ids("dev")
@@ -347,10 +373,9 @@ class Coordinator:
         pairs = dev[rows]
         embeddings = [open_array(expert.folder, "embeddings") for expert in stage.experts]
         scores = ExpertScores.of(pairs, labels, embeddings)
-        shard = Shard({"ids": pairs, **scores.columns}, {"num_active": scores.num_active})
-        reports = [ShardSet(stage.artifact, 1).write(0, shard)]
         self._progress = StageProgress(len(pairs), len(pairs), "pairs")
-        return _summarize_scores(reports), reports
+        shard = Shard({"ids": pairs, **scores.columns}, {"num_active": scores.num_active})
+        return [ShardSet(stage.artifact, 1).write(0, shard)]
 
     def _store_missing(
         self, artifact: Artifact, job: ChunkedJob, request: Request, at_start: StageProgress, *, is_here: bool = False
@@ -409,13 +434,6 @@ class Coordinator:
 def _summarize_neighbors(num_sentences: int, reports: Iterable[Report]) -> Summary:
     num_with_neighbors = sum(report["num_with_neighbors"] for report in reports)
     return {"num_sentences": num_sentences, "num_with_neighbors": num_with_neighbors}
-
-
-def _summarize_scores(reports: Sequence[Report]) -> Summary:
-    """Return the number of pairs and each expert's active set: the share of pairs whose target it is under ``soft1``."""
-    num_pairs = sum(report["num_rows"] for report in reports)
-    num_active = np.sum([report["num_active"] for report in reports], axis=0)
-    return {"num_pairs": num_pairs, "active_sets": (num_active / max(num_pairs, 1)).tolist()}
 
 
 def _summarize_encoder(reports: list[Report]) -> Summary:

@@ -1,0 +1,116 @@
+"""Examples from every ordered pair of sentences of the same class, for small sets of sentences with many classes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raysweep.config.loss_spec import ExampleKind
+from raysweep.data.dataset import Sentences
+from raysweep.data.examples import pick_distinct
+from raysweep.data.random_neighbors import sample_anchors
+
+MAX_PAIRS = 1_000_000  # ordered pairs that are listed in memory
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class AllPairs:
+    """The sentences to pair: their ids and labels (n,), ascending by label, and every ordered pair of ids (m, 2).
+
+    Both sentences of a pair have the same class; a sentence is also paired with itself.
+    """
+
+    ids: Ids
+    labels: NDArray[np.integer]
+    pairs: Ids
+
+    @classmethod
+    def of(cls, sentences: Sentences, per_class: int | None, seed: int) -> "AllPairs":
+        """Pair the training sentences, or at most ``per_class`` random ones of each class."""
+        ids = sentences.ids("train").astype(np.int64)
+        if per_class is not None:
+            is_anchor = sample_anchors(np.asarray(sentences.labels[ids]), per_class, seed)
+            ids = ids[is_anchor]
+        labels = np.asarray(sentences.labels[ids])
+        by_label = np.argsort(labels, kind="stable")
+        ids, labels = ids[by_label], labels[by_label]
+        ends_of_classes = np.flatnonzero(np.diff(labels)) + 1
+        pairs = [
+            np.stack([np.repeat(members, len(members)), np.tile(members, len(members))], axis=1)
+            for members in np.split(ids, ends_of_classes)
+        ]
+        return cls(ids, labels, np.concatenate(pairs))
+
+    def positives(self, first_joined: int | None) -> Ids:
+        """Return pairs of the same class, (m, 2), or (3 m, 2) with joined sentences.
+
+        The joined sentence of pair i has the id ``first_joined`` + i. It is paired with the pair's second sentence, and
+        with its first.
+        """
+        if first_joined is None:
+            return self.pairs
+        joined = first_joined + np.arange(len(self.pairs))
+        first, second = self.pairs.T
+        with_second = np.stack([joined, second], axis=1)
+        with_first = np.stack([joined, first], axis=1)
+        return np.concatenate([self.pairs, with_second, with_first])
+
+    def draw_negatives(self, positives: Ids, labels: NDArray[np.integer], rng: np.random.Generator) -> Ids:
+        """Return a random sentence of another class for each positive, (m,).
+
+        Positives with the same first sentence get different negatives as long as there are any. ``labels`` are those of
+        all sentences. At least two classes must exist.
+        """
+        anchors, quotas = np.unique(positives[:, 0], return_counts=True)
+        starts = np.searchsorted(self.labels, labels[anchors], side="left")
+        ends = np.searchsorted(self.labels, labels[anchors], side="right")
+        counts = len(self.ids) - (ends - starts)
+        rounds, rest = np.divmod(quotas, counts)
+        in_rounds = np.repeat(np.arange(len(anchors)), rounds * counts)
+        first_places = np.searchsorted(in_rounds, in_rounds)
+        in_order = (np.arange(len(in_rounds)) - first_places) % counts[in_rounds]
+        at_random, picks = pick_distinct(counts, rest, rng)
+        numbers = np.concatenate([in_rounds, at_random])
+        places = np.concatenate([in_order, picks])
+        is_beyond = places >= starts[numbers]
+        places[is_beyond] += (ends - starts)[numbers][is_beyond]
+        by_anchor = np.argsort(numbers, kind="stable")
+        negatives = np.empty(len(positives), np.int64)
+        negatives[np.argsort(positives[:, 0], kind="stable")] = self.ids[places[by_anchor]]
+        return negatives
+
+
+def draw(  # noqa: PLR0913 (those of raysweep.data.examples.draw, and the joined sentences)
+    kind: ExampleKind,
+    sentences: AllPairs,
+    labels: NDArray[np.integer],
+    target: int,
+    seed: int,
+    *,
+    first_joined: int | None = None,
+    cosines: tuple[float, float] = (1.0, 0.0),
+) -> tuple[NDArray[np.int32], NDArray[np.float32] | None]:
+    """Return at most ``target`` examples (n, columns) and their targets (n,), or None for kinds without targets.
+
+    Half of the labeled and scored pairs are negative: each has the first sentence of a positive pair and a random
+    sentence of another class. A triplet is a positive pair with such a sentence.
+    """
+    rng = np.random.default_rng(seed)
+    positives = sentences.positives(first_joined)
+    has_negatives = kind in ("labeled_pair", "scored_pair")
+    num_positives = target - target // 2 if has_negatives else target
+    if num_positives < len(positives):
+        chosen = rng.choice(len(positives), num_positives, replace=False)
+        positives = positives[np.sort(chosen)]
+    if kind == "positive_pair":
+        return positives.astype(np.int32), None
+    negatives = sentences.draw_negatives(positives, labels, rng)
+    if kind == "triplet":
+        return np.column_stack([positives, negatives]).astype(np.int32), None
+    num_negatives = min(len(negatives), target // 2)
+    negative_pairs = np.column_stack([positives[:, 0], negatives])[:num_negatives]
+    same, other = cosines if kind == "scored_pair" else (1.0, 0.0)
+    targets = np.repeat(np.array([same, other], np.float32), [len(positives), num_negatives])
+    return np.concatenate([positives, negative_pairs]).astype(np.int32), targets
