@@ -48,6 +48,7 @@ def run_of(output: str) -> str:
         ("custom_sampler.py", "config_learning_rate"),
         ("custom_loss.py", "custom_loss:RankedTriplets"),
         ("optuna_study.py", "best of 60 trials"),
+        ("static_expert.py", "raysweep-experts"),
     ],
 )
 def test_example(name: str, expected: str, folder: Path) -> None:
