@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 
@@ -30,7 +31,7 @@ from raysweep.storage.folder import LocalFolder
 from raysweep.training import trial as engine
 from raysweep.training import workbench
 from raysweep.training.weights import save_point
-from support.encoders import PROMPTED, sentence_encoder, write_with_prompts
+from support.encoders import sentence_encoder, write_with_prompts
 from support.ledgers import start_session
 from support.paths import SPACES
 
@@ -70,14 +71,19 @@ def _varied_encoder(folder: Path, demo_package: ModuleType) -> str:
     return sentence_encoder(BertModel(tiny), folder, demo_package.get_model_path())
 
 
-@pytest.fixture(scope="package", params=PROMPTED)
+@pytest.fixture(scope="package")
 def prompted_run(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType
-) -> tuple[Path, Prepared, EvaluationSet]:
-    """Return the same run of an encoder with its own prompts; the sweep sets none."""
-    folder = tmp_path_factory.mktemp("prompted")
-    encoder = write_with_prompts(_varied_encoder(folder, demo_package), folder / "prompted", request.param)
-    return _write_run(folder, encoder)
+    tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType
+) -> Callable[[str], tuple[Path, Prepared, EvaluationSet]]:
+    """Return a function that writes, once, the same run of an encoder with prompts of a kind; the sweep sets none."""
+
+    @cache
+    def write(kind: str) -> tuple[Path, Prepared, EvaluationSet]:
+        folder = tmp_path_factory.mktemp("prompted")
+        encoder = write_with_prompts(_varied_encoder(folder, demo_package), folder / "prompted", kind)
+        return _write_run(folder, encoder)
+
+    return write
 
 
 @pytest.fixture(scope="package")

@@ -20,20 +20,19 @@ TEXTS = ["a warm room", "Cold soup, and a spoon of it for everybody who had come
 
 
 @pytest.mark.parametrize(
-    ("prompted_run", "point"),
+    ("kind", "point"),
     [
         *(("default", point) for point in ("0:1", "0:1:class_concat=0.1", "1:1:concat=0.3", "1:1:interpolate=0.4")),
         ("query and document", "0:1"),
         ("query and document", "1:1:concat=0.3"),
         ("none", "0:1"),
     ],
-    indirect=["prompted_run"],
 )
 def test_all_methods_put_the_prompt_of_the_sweep(
-    prompted_run: Run, tmp_path: Path, all_on_the_front: None, point: str
+    prompted_run: Callable[[str], Run], tmp_path: Path, all_on_the_front: None, kind: str, point: str
 ) -> None:
     """The prompt is the base model's default, not its prompts for queries and documents."""
-    folder, prepared, _ = prompted_run
+    folder, prepared, _ = prompted_run(kind)
     base = SentenceTransformer(prepared.model["name"], device="cpu")
     prompt = base.prompts[base.default_prompt_name] if base.default_prompt_name else ""
     export(folder, point, tmp_path / "model")

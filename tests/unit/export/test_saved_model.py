@@ -14,6 +14,7 @@ from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.export.export import export
+from support.encoders import PROMPTED
 
 Run = tuple[Path, Prepared, EvaluationSet]
 
@@ -112,10 +113,15 @@ def test_damaged_save_is_rejected_and_removed(
     assert not list((tmp_path / "exports").iterdir())
 
 
+@pytest.mark.parametrize("kind", PROMPTED)
 def test_save_that_loses_the_prompt_is_rejected(
-    prompted_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, all_on_the_front: None
+    prompted_run: Callable[[str], Run],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    all_on_the_front: None,
+    kind: str,
 ) -> None:
-    folder, prepared, _ = prompted_run
+    folder, prepared, _ = prompted_run(kind)
     spoil_saves(monkeypatch, lose_the_prompt)
     if prepared.model["prompt"]:
         with pytest.raises(InputError, match="not written: encode of the saved model returns other vectors"):
