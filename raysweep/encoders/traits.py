@@ -5,14 +5,12 @@ are found without loading it (:func:`limits_of_files`); :class:`EncoderTraits` f
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from raysweep.config.sweep import EncoderConfig
-from raysweep.encoders.families import FAMILIES, family_of
 from raysweep.encoders.locate import ADAPTER, MODEL_TYPE, ROUTERS, SETTINGS, ModelSource
-from raysweep.encoders.structure import Structure
 from raysweep.errors import InputError
 
 if TYPE_CHECKING:
@@ -145,22 +143,14 @@ def notes(config: EncoderConfig, role: Role, source: ModelSource) -> list[str]:
 
 @dataclass(frozen=True)
 class EncoderTraits:
-    """What a loaded encoder is built of.
+    """What a loaded encoder is built of, as far as its roles and the way it embeds texts depend on it.
 
-    ``family`` is its name in the table of families, None for others; ``num_blocks`` counts the blocks that freezing
-    levels distinguish. ``modalities`` are those of sentence-transformers; ``message`` means a chat template.
-    ``padding_side`` is the tokenizer's. ``prompts`` are the model's named prompts, and ``include_prompt`` is False if
-    pooling excludes their tokens. ``dropout_sites`` maps modules to the attribute that holds their dropout rate.
-    ``has_attention_mask`` is False for static embeddings and for models with a Router.
+    ``modalities`` are those of sentence-transformers; ``message`` means a chat template. ``padding_side`` is the
+    tokenizer's. ``has_attention_mask`` is False for static embeddings and for models with a Router.
     """
 
-    family: str | None
-    num_blocks: int
     modalities: tuple[str, ...]
     padding_side: str | None
-    prompts: Mapping[str, str]
-    include_prompt: bool
-    dropout_sites: Mapping[str, str]
     similarity: str
     truncate_dim: int | None
     has_adapter: bool
@@ -170,20 +160,13 @@ class EncoderTraits:
     @classmethod
     def of(cls, model: "SentenceTransformer") -> "EncoderTraits":
         """Return the traits of a loaded model, which embeds a word for that."""
-        modules = list(model.modules())
-        structure = Structure.of(model)
         is_routed = has_router(model)
         return cls(
-            family=_family_name(structure.model_type),
-            num_blocks=structure.num_blocks if family_of(structure.model_type) else 0,
             modalities=tuple(str(modality) for modality in model.modalities),
             padding_side=getattr(model.tokenizer, "padding_side", None),
-            prompts={name: prompt or "" for name, prompt in model.prompts.items()},
-            include_prompt=not any(getattr(module, "include_prompt", True) is False for module in modules),
-            dropout_sites=dropout_sites(model),
             similarity=str(model.similarity_fn_name),
             truncate_dim=model.truncate_dim,
-            has_adapter=any(map(_is_adapted, modules)),
+            has_adapter=any(map(_is_adapted, model.modules())),
             has_router=is_routed,
             has_attention_mask=not is_routed and "attention_mask" in model.preprocess(["a"]),
         )
@@ -240,11 +223,6 @@ def dropout_sites(model: "nn.Module") -> dict[str, str]:
             if isinstance(getattr(module, attribute, None), int | float):
                 sites[name] = attribute
     return sites
-
-
-def _family_name(model_type: str | None) -> str | None:
-    family = family_of(model_type)
-    return next((name for name, other in FAMILIES.items() if other is family), None)
 
 
 def _is_adapted(module: Any) -> bool:
