@@ -1,10 +1,14 @@
-"""The size of an encoder, read from its files without loading it."""
+"""The size of an encoder and the width of its embeddings, read from its files without loading it."""
 
 import json
 import math
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from raysweep.encoders.locate import ModelSource
 
 FP32_BYTES = 4
 
@@ -31,6 +35,40 @@ class EncoderSize:
         weights_bytes = sum(FP32_BYTES * _num_values(path) for path in folder.rglob("*.safetensors"))
         config = _config(folder)
         return cls(weights_bytes, int(config.get("num_hidden_layers", 0)), int(config.get("hidden_size", 0)))
+
+
+_SAME_WIDTH = {"Normalize", "Dropout", "LayerNorm"}  # modules that keep the width of an embedding
+
+
+def embedding_width(source: ModelSource) -> int | None:
+    """Return the width of an encoder's embeddings, which pooling and Dense modules set; None if the files do not show it."""
+    width = source.transformer_config.get("hidden_size")
+    for folder, module_type in source.modules[1:]:
+        name = module_type.rpartition(".")[2]
+        if name in _SAME_WIDTH:
+            continue
+        try:
+            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            width = _OUTPUT_WIDTHS[name](config)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+    return width if isinstance(width, int) else None
+
+
+def _width_of_pooling(config: dict[str, Any]) -> int:
+    """Return the width of pooled token embeddings, one part for each pooling mode."""
+    modes = config.get("pooling_mode")
+    if modes is None:  # saved before sentence-transformers 6
+        modes = [mode for name, mode in config.items() if name.startswith("pooling_mode_") and mode]
+    num_modes = 1 if isinstance(modes, str) else len(modes)
+    width = config.get("embedding_dimension") or config["word_embedding_dimension"]
+    return int(width) * num_modes
+
+
+_OUTPUT_WIDTHS: dict[str, Callable[[dict[str, Any]], int]] = {
+    "Pooling": _width_of_pooling,
+    "Dense": lambda config: int(config["out_features"]),
+}
 
 
 def _num_values(path: Path) -> int:

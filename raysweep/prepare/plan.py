@@ -18,7 +18,7 @@ from raysweep.data.dataset import SPLITS, Sentences
 from raysweep.data.prepared import Prepared
 from raysweep.encoders.encoder import names_in_memory
 from raysweep.encoders.locate import ModelSource, locate
-from raysweep.encoders.size import EncoderSize
+from raysweep.encoders.size import embedding_width
 from raysweep.encoders.structure import Structure
 from raysweep.encoders.traits import Role, check_files, notes
 from raysweep.errors import InputError
@@ -354,10 +354,10 @@ def _check_freezing_of_files(space: Space, source: ModelSource) -> None:
 def _check_widths(config: SweepConfig, space: Space, source: ModelSource) -> None:
     """Raise InputError if shortened embeddings would not be shorter than the encoder's.
 
-    Trials check the widths again, also for encoders whose width is not that of their hidden states.
+    Trials check the widths again, for encoders whose files do not show it.
     """
-    full = EncoderSize.of(source.folder).width
-    if not full or any(source.folder.glob("*_Dense")):
+    full = embedding_width(source)
+    if full is None:
         return
     for text in space.values("matryoshka"):
         if text is not None:

@@ -12,8 +12,8 @@ from sentence_transformers import SentenceTransformer
 from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import encoder, packed
 from raysweep.encoders.loaded import LoadedEncoder
+from raysweep.encoders.size import embedding_width
 from raysweep.encoders.tokens import excluded_prompt_length, tokenize
-from raysweep.encoders.traits import EncoderTraits
 from raysweep.errors import InputError
 from raysweep.training.batches import TrainedEncoder, embed_columns
 from support.kinds import SHAPES, TEMPLATE, write_shape, write_with_template
@@ -80,19 +80,9 @@ def test_gradients_equal_those_of_the_stock_forward_pass(loaded: LoadedEncoder) 
         assert (computed[name] - gradient).abs().max() <= 1e-4 * gradient.abs().max() + 1e-7, name
 
 
-def test_traits_of_the_shapes(tmp_path: Path, demo_package: ModuleType) -> None:
-    traits = {}
-    for name in SHAPES:
-        folder = tmp_path / name
-        written = write_shape(name, folder, Path(demo_package.get_model_path()))
-        traits[name] = EncoderTraits.of(encoder.load(EncoderConfig(name=written)))
-    assert [(item.num_blocks, item.padding_side, item.include_prompt) for item in traits.values()] == [
-        (3, "left", True),
-        (3, "right", True),
-        (3, "right", False),
-        (3, "right", False),
-    ]
-    assert traits["Qwen3-Embedding"].prompts["query"].startswith("Instruct: ")
+def test_width_in_the_files_is_that_of_the_embeddings(loaded: LoadedEncoder) -> None:
+    """Also behind Dense heads; that of INSTRUCTOR is narrower than the hidden states."""
+    assert embedding_width(loaded.source) == loaded.width
 
 
 def test_prompts_are_left_out_of_packed_passes(tmp_path: Path, demo_package: ModuleType) -> None:
