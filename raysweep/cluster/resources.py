@@ -84,7 +84,8 @@ class Request:
     """The Ray resources of ``count`` identical workers: CPUs and GPUs per worker, possibly fractions below 1.
 
     ``cache_bytes`` is the memory that a running trial may use to cache the outputs of a frozen part of the encoder.
-    ``memory_bytes`` is the node memory to request, including the cache; 0 requests none.
+    ``memory_bytes`` is the node memory to request, including the cache; 0 requests none. With ``checkpoints_blocks``, a
+    trial recomputes the activations of the encoder's blocks.
     """
 
     cpus: float
@@ -92,6 +93,7 @@ class Request:
     count: int
     cache_bytes: int = 0
     memory_bytes: int = 0
+    checkpoints_blocks: bool = False
 
     @property
     def resources(self) -> dict[str, float]:
@@ -182,7 +184,7 @@ class Capacity:
             on_cpus_alone = not gpus and encoder.gpus  # though the cluster has GPUs
             cpus = self.processors().cpus if on_cpus_alone else encoder.cpus
         cache_bytes = int(resources.cache_gib * 2**30)
-        trial = Request(cpus, gpus, 1, cache_bytes)
+        trial = Request(cpus, gpus, 1, cache_bytes, checkpoints_blocks=resources.gradient_checkpointing)
         num_fitting = _count_on(self.nodes, trial)
         if not num_fitting:
             compared = ("gpus", "cpus") if gpus else ("cpus", "gpus")

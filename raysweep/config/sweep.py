@@ -455,6 +455,11 @@ class ResourcesConfig(StrictModel):
         "batches of any size with every loss; steps take about a third longer. Trials that run out of memory do "
         "so anyway",
     )
+    gradient_checkpointing: bool = Field(
+        False,
+        description="keep only the inputs of the encoder's blocks for the gradients and recompute one block at a time; "
+        "steps take about a third longer. Can be combined with recompute_activations",
+    )
     max_failures: int = Field(
         2,
         ge=0,

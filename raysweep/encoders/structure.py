@@ -110,17 +110,23 @@ class Structure:
         num_frozen = _block(level_depth(level) + 1)
         if num_frozen < 1 or num_frozen >= self.num_blocks or not self.family.caches_prefix:
             return None
-        block_path = re.compile(rf"(?:^|\.)(?:{self.family.block})\.(\d+)$")
-        blocks = {}
-        for name in modules:
-            if match := block_path.search(name):
-                blocks[int(match[1])] = name
+        blocks = self.block_names(modules)
         frozen = tuple(blocks[number] for number in range(num_frozen))
         patterns = [self.family.embedding_modules, self.family.after_first_block]
         paths = "|".join(pattern for pattern in patterns if pattern)
         hidden_modules = re.compile(rf"(?:^|\.)(?:{paths})$")
         embeddings = tuple(name for name in modules if hidden_modules.search(name))
         return PrefixNames(embeddings, frozen, blocks[num_frozen])
+
+    def block_names(self, modules: Iterable[str]) -> dict[int, str]:
+        """Return the name of each block by its number, out of the encoder's ``modules``.
+
+        Raises:
+            InputError: If the encoder's family is unknown.
+        """
+        path = re.compile(rf"(?:^|\.)(?:{self.family.block})\.(\d+)$")
+        matches = {name: path.search(name) for name in modules}
+        return {int(match[1]): name for name, match in matches.items() if match}
 
     def adapted_layers(self, linear: Iterable[str], targets: str) -> tuple[str, ...]:
         """Return the layers, out of the encoder's ``linear`` ones, that an adapter with these targets changes.
@@ -166,8 +172,9 @@ class Structure:
         """Return the encoder's family, or raise InputError if it is unknown."""
         if self._family is None:
             raise InputError(
-                f"freezing, layer_decay and lora are not supported for encoders of type {self.model_type!r}; allowed: "
-                f"--space.freezing none and --space.adapter none, or encoders of these families: {'; '.join(FAMILIES)}"
+                "freezing, layer_decay, lora and gradient_checkpointing are not supported for encoders of type "
+                f"{self.model_type!r}; allowed: --space.freezing none, --space.adapter none and "
+                f"--resources.gradient_checkpointing false, or encoders of these families: {'; '.join(FAMILIES)}"
             )
         return self._family
 

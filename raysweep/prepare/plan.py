@@ -238,7 +238,7 @@ class Plan:
         """
         names = self.prepared.tokens_artifact.summary["parameter_names"]
         model_type = locate(self.config.model).model_type
-        check_freezing(self.space, Structure(model_type, names))
+        check_structure(self.config, self.space, Structure(model_type, names))
 
 
 def make_plan(config: SweepConfig, space: Space) -> Plan:
@@ -310,7 +310,7 @@ def _locate_encoders(config: SweepConfig, space: Space) -> "dict[EncoderConfig, 
             _locate_into(model_sources, expert, "expert")
         except InputError as error:
             raise InputError(f"examples.experts[{number}]: {error}") from None
-    _check_freezing_of_files(space, model_sources[config.model])
+    _check_structure_of_files(config, space, model_sources[config.model])
     _check_widths(config, space, model_sources[config.model])
     return {encoder: _Encoder.of(encoder, source) for encoder, source in model_sources.items()}
 
@@ -322,10 +322,10 @@ def _locate_into(model_sources: dict[EncoderConfig, ModelSource], encoder: Encod
     check_files(encoder, role, model_sources[encoder])
 
 
-def check_freezing(space: Space, structure: Structure) -> None:
-    """Raise InputError if an encoder with this structure does not fit the space.
+def check_structure(config: SweepConfig, space: Space, structure: Structure) -> None:
+    """Raise InputError if an encoder with this structure does not fit the sweep.
 
-    It must have the space's freezing levels and, for layer_decay and adapters, blocks.
+    It must have the space's freezing levels and, for layer_decay, adapters and gradient checkpointing, blocks.
     """
     levels = space.values("freezing") or ["none"]
     for freeze_output_dense in space.values("freeze_output_dense") or [False]:
@@ -335,10 +335,12 @@ def check_freezing(space: Space, structure: Structure) -> None:
         structure.heights()
     if "lora" in space.values("adapter"):
         structure.adapted_layers(structure.names, "all_linear")
+    if config.resources.gradient_checkpointing:
+        structure.block_names(structure.names)
 
 
-def _check_freezing_of_files(space: Space, source: ModelSource) -> None:
-    """Check the freezing levels against the header of the weights file, long before anything is loaded."""
+def _check_structure_of_files(config: SweepConfig, space: Space, source: ModelSource) -> None:
+    """Check the encoder's structure by the header of its weights file, long before anything is loaded."""
     weights = source.folder / "model.safetensors"
     if not weights.is_file():
         return
@@ -348,7 +350,7 @@ def _check_freezing_of_files(space: Space, source: ModelSource) -> None:
     if not structure.is_complete:  # transformers may rename parameters as it loads them
         names = names_in_memory(source.folder) or names
         structure = Structure(source.model_type, names)
-    check_freezing(space, structure)
+    check_structure(config, space, structure)
 
 
 def _check_widths(config: SweepConfig, space: Space, source: ModelSource) -> None:

@@ -54,11 +54,15 @@ def open_workbench(spec: WorkbenchSpec) -> Workbench:
     request = spec.request
     torch.set_num_threads(request.threads)
     data = spec.prepared, spec.evaluation
-    key = repr(data)
+    key = repr((*data, request.checkpoints_blocks))
     if key not in _workbenches:
         _workbenches.clear()
-        device = "cuda" if request.gpus else "cpu"
-        _workbenches[key] = Workbench(*data, device=device, cache_bytes=request.cache_bytes)
+        _workbenches[key] = Workbench(
+            *data,
+            device="cuda" if request.gpus else "cpu",
+            cache_bytes=request.cache_bytes,
+            checkpoints_blocks=request.checkpoints_blocks,
+        )
     return _workbenches[key]
 
 

@@ -19,6 +19,7 @@ from raysweep.encoders import buckets, encoder, packed, precision
 from raysweep.encoders.encoder import BatchContext, no_context
 from raysweep.encoders.tokens import Tokens
 from raysweep.errors import InputError
+from raysweep.training.block_checkpoints import BlockCheckpoints
 from raysweep.training.dropout import RandomStreams
 
 if TYPE_CHECKING:
@@ -162,10 +163,16 @@ def interleave_classes(
 
 
 class TrainedEncoder:
-    """The encoder that a trial trains, with the tokens of all sentences. Each trial has its own."""
+    """The encoder that a trial trains, with the tokens of all sentences. Each trial has its own.
 
-    def __init__(self, model: "SentenceTransformer", tokens: Tokens) -> None:
+    With ``checkpoints``, blocks are recomputed in the backward pass.
+    """
+
+    def __init__(
+        self, model: "SentenceTransformer", tokens: Tokens, checkpoints: BlockCheckpoints | None = None
+    ) -> None:
         self.model, self.tokens = model, tokens
+        self._checkpoints = checkpoints
         self._word_table = encoder.word_table(model)
         self._pad_id = encoder.pad_id(model)
         self._is_packable = packed.is_packable(model)
@@ -212,9 +219,12 @@ class TrainedEncoder:
 
     def forward(self, pack: Pack, batch_context: BatchContext) -> Tensor:
         """Return the embeddings of a pack's sentences, (sentences, width)."""
+        context = batch_context(*pack)
+        if self._checkpoints is not None:
+            context = self._checkpoints.added_to(context)
         if len(pack) == 1:
-            return encoder.forward(self.model, self.tokens, pack[0], batch_context(pack[0]))
-        return packed.forward(self.model, self.tokens, pack, batch_context(*pack))
+            return encoder.forward(self.model, self.tokens, pack[0], context)
+        return packed.forward(self.model, self.tokens, pack, context)
 
 
 def embed_columns(

@@ -23,6 +23,7 @@ from raysweep.evaluation.operating_points import Encoded, Head
 from raysweep.training import batches, losses
 from raysweep.training.batch import Batch
 from raysweep.training.batches import ExampleOrder, Examples
+from raysweep.training.block_checkpoints import BlockCheckpoints
 from raysweep.training.dropout import RandomStreams
 from raysweep.training.optimization import LearningRates, WeightAverage, build_optimizer
 from raysweep.training.progress import Progress
@@ -47,7 +48,7 @@ class Training:
         bench.start(config)
         self.model = bench.model
         self.device = bench.model.device
-        self.trained = batches.TrainedEncoder(bench.model, bench.tokens)
+        self.trained = batches.TrainedEncoder(bench.model, bench.tokens, self._make_checkpoints())
         self.specification = find_loss(config.loss)
         self.loss = self._build_loss()
         self.widths: tuple[int, ...] = ()
@@ -66,6 +67,9 @@ class Training:
         self.streams = RandomStreams(bench.dropouts, self.device)
         self.recomputes = False  # whether activations are recomputed, for example after running out of memory
         self.loss_sum = torch.zeros((), device=self.device)  # of the rung's batches
+
+    def _make_checkpoints(self) -> BlockCheckpoints | None:
+        return BlockCheckpoints(self.model, self.bench.dropouts) if self.bench.checkpoints_blocks else None
 
     def _build_loss(self) -> Any:
         loss: Any = losses.build(

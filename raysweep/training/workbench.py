@@ -66,12 +66,16 @@ class RungResult:
 
 @dataclass
 class Workbench:
-    """State that trials over the same artifacts share in a process: base encoder, initial weights and data."""
+    """State that trials over the same artifacts share in a process: base encoder, initial weights and data.
+
+    With ``checkpoints_blocks``, training recomputes the activations of the encoder's blocks in the backward pass.
+    """
 
     prepared: Prepared
     evaluation: EvaluationConfig
     device: str = "cpu"
     cache_bytes: int = 2 << 30
+    checkpoints_blocks: bool = False
     head: Head | None = field(default=None, init=False)  # of the model's current trial
 
     def __post_init__(self) -> None:

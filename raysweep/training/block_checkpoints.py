@@ -1,0 +1,66 @@
+"""Gradient checkpointing: blocks of an encoder that keep only their inputs and are recomputed in the backward pass."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.checkpoint import checkpoint
+
+from raysweep.encoders.structure import Structure
+from raysweep.training.dropout import Dropouts
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+class BlockCheckpoints:
+    """The blocks of an encoder, whose activations are recomputed block by block (Chen et al. 2016, arXiv:1604.06174).
+
+    transformers' own checkpointing lacks some families, and would draw new masks from :class:`Dropouts` and use another
+    attention than a packed pass (:mod:`raysweep.encoders.packed`).
+
+    Raises:
+        InputError: If the encoder's family is unknown.
+    """
+
+    def __init__(self, model: "SentenceTransformer", dropouts: Dropouts) -> None:
+        modules: dict[str, Any] = dict(model.named_modules())
+        names = Structure.of(model).block_names(modules)
+        self._blocks = [modules[name] for name in names.values()]
+        transformer: Any = model[0].auto_model
+        self._config = transformer.config
+        self._dropouts = dropouts
+
+    @contextmanager
+    def added_to(self, context: AbstractContextManager[None]) -> Iterator[None]:
+        """Checkpoint the blocks of a forward pass in ``context``, except those that a prefix cache replaces in it."""
+        with context:
+            blocks = [block for block in self._blocks if "forward" not in vars(block)]
+            for block in blocks:
+                block.forward = partial(self._run, block.forward)
+            try:
+                yield
+            finally:
+                for block in blocks:
+                    del block.forward
+
+    def _run(self, forward: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("past_key_values") is not None:
+            kwargs["past_key_values"] = None  # recomputing would append to the cache of a decoder's keys and values
+        return checkpoint(forward, *args, use_reentrant=False, context_fn=self._contexts, **kwargs)
+
+    def _contexts(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+        """Return the contexts of a block's forward pass and of its recomputation, which has the same masks."""
+        return nullcontext(), self._with(self._dropouts.state(), self._config._attn_implementation)
+
+    @contextmanager
+    def _with(self, masks: dict[str, Any], attention: str) -> Iterator[None]:
+        own_masks, own_attention = self._dropouts.state(), self._config._attn_implementation
+        self._dropouts.restore(masks)
+        self._config._attn_implementation = attention
+        try:
+            yield
+        finally:
+            self._dropouts.restore(own_masks)
+            self._config._attn_implementation = own_attention
