@@ -120,6 +120,11 @@ class EncoderConfig(StrictModel):
     precision: Literal["fp32", "bf16"] = Field(
         "fp32", description="precision in which prepare computes embeddings with this encoder"
     )
+    weights: Literal["fp32", "bf16"] = Field(
+        "fp32",
+        description="bf16: round the matrices of the transformer's linear layers and its word table, and store those "
+        "that are not trained in half the memory",
+    )
 
 
 Encoder = Annotated[EncoderConfig, BeforeValidator(lambda value: {"name": value} if isinstance(value, str) else value)]

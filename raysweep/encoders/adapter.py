@@ -37,6 +37,9 @@ def attach(model: "SentenceTransformer", structure: Structure, lora: Lora) -> No
     is_training = model.training
     model.requires_grad_(False)
     transformer.add_adapter(config, NAME)
+    for layer in _layers(model).values():
+        for matrices in (layer.lora_A, layer.lora_B):
+            matrices.float()  # peft gives them the type of the frozen matrix
     model.train(is_training)  # peft's layers start in training mode
 
 

@@ -39,7 +39,8 @@ def load(
 ) -> "SentenceTransformer":
     """Load an encoder in fp32, in evaluation mode.
 
-    Weights are read from safetensors only: loading other formats may execute code.
+    With ``weights: bf16``, its matrices are stored in bf16 (:mod:`raysweep.encoders.bf16_weights`). Weights are read from
+    safetensors only: loading other formats may execute code.
 
     Raises:
         InputError: If the encoder is unknown, not a text encoder, or cannot have the role.
@@ -54,7 +55,7 @@ def load(
         with without_progress_bars():
             model = SentenceTransformer(
                 str(source.folder),
-                device=device,
+                device=device if config.weights == "fp32" else "cpu",  # fp32 weights may not fit on a GPU
                 local_files_only=True,
                 model_kwargs={"dtype": "float32", "use_safetensors": True},
             )
@@ -62,6 +63,11 @@ def load(
         raise InputError(f"model {config.name!r} cannot be loaded: {_reason(error)}") from None
     if model.tokenizer is None:
         raise InputError(f"model {config.name!r}: not a text encoder: it has no tokenizer")
+    if config.weights == "bf16":
+        from raysweep.encoders import bf16_weights
+
+        bf16_weights.narrow(model)
+        model.to(device)
     prompt = source.prompt_of(config)
     _check_template(model, config, prompt)
     traits = EncoderTraits.of(model)

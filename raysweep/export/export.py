@@ -17,7 +17,7 @@ from raysweep.config import packages
 from raysweep.config.sweep import DataConfig, EncoderConfig
 from raysweep.data import demo
 from raysweep.data.prepared import Prepared
-from raysweep.encoders import adapter, encoder
+from raysweep.encoders import adapter, bf16_weights, encoder
 from raysweep.encoders.locate import locate
 from raysweep.encoders.provenance import Provenance
 from raysweep.errors import InputError
@@ -232,7 +232,9 @@ def _load_reference(encoders: RunEncoders, chosen: Point) -> "SentenceTransforme
     model, reference = encoders.model, encoders.reference
     if (reference.prompt, reference.max_tokens) != (model.prompt, model.max_tokens):
         raise InputError(f"{chosen.name} cannot be exported: the reference encoder has another prompt or max_tokens")
-    return _load(reference, encoders.reference_identity, "reference")
+    loaded = _load(reference, encoders.reference_identity, "reference")
+    bf16_weights.widen(loaded)
+    return loaded
 
 
 def _load(config: EncoderConfig, identity: str, role: Literal["tuned", "reference"]) -> "SentenceTransformer":

@@ -390,8 +390,10 @@ def _tokenization(located: _Encoder) -> dict[str, Any]:
 def _encoding(located: _Encoder) -> dict[str, Any]:
     """Return the parameters that embeddings depend on."""
     parameters = _tokenization(located)
-    if located.config.precision != "fp32":
-        parameters["precision"] = located.config.precision
+    for name in ("precision", "weights"):
+        value = getattr(located.config, name)
+        if value != "fp32":
+            parameters[name] = value
     return parameters
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from raysweep.config.adapter import Lora
 from raysweep.config.trial import TrialConfig
-from raysweep.encoders import adapter
+from raysweep.encoders import adapter, bf16_weights
 from raysweep.encoders.structure import Structure
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ class TrainedWeights:
 class Trainable:
     """An encoder whose trained part changes from trial to trial. Everything else stays that of the base model.
 
-    Only the trained part has a second copy in memory, that of the base model, from which :meth:`reset` restores it.
+    Only the trained part has a second copy in memory, that of the base model, from which :meth:`reset` restores it. The
+    matrices of an encoder that was loaded with bf16 weights are in fp32 while they are trained.
     """
 
     def __init__(self, model: "SentenceTransformer") -> None:
@@ -37,6 +38,7 @@ class Trainable:
         self.lora: Lora | None = None
         self._base: dict[str, Tensor] = {}  # of the parameters that may differ from the base model
         stored = model.state_dict().keys()
+        self._stores_bf16 = bf16_weights.is_narrow(model)
         self._buffers = {name: buffer.clone() for name, buffer in model.named_buffers() if name in stored}
 
     @property
@@ -120,7 +122,8 @@ class Trainable:
                 parameter.data = own[name]
 
     def finish(self, share: float = 1.0) -> None:
-        """Keep the weights (1 - share) base + share trained, with an adapter merged into them."""
+        """Keep the weights (1 - share) base + share trained in fp32, with an adapter merged into them."""
+        bf16_weights.widen(self.model)
         if self.lora is not None:
             adapter.merge(self.model, share)
             self.lora = None
@@ -132,6 +135,8 @@ class Trainable:
     def _train(self, names: "list[str] | Mapping[str, Tensor]") -> None:
         """Make these parameters of the base model trainable, and no others."""
         trained = set(names)
+        if self._stores_bf16:
+            bf16_weights.narrow(self.model, trained)
         base = {}
         for name, parameter in self.model.named_parameters():
             parameter.requires_grad_(name in trained)
@@ -141,6 +146,8 @@ class Trainable:
 
     def _attach(self, lora: Lora) -> None:
         self._base = {}
+        if self._stores_bf16:
+            bf16_weights.narrow(self.model)
         adapter.attach(self.model, self.structure, lora)
         self.lora = lora
 
