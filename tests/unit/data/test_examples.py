@@ -5,9 +5,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2, chisquare, hypergeom
+from sentence_transformers.util import mine_hard_negatives
 
 from raysweep.data.examples import (
     CHUNK,
@@ -19,6 +21,7 @@ from raysweep.data.examples import (
     num_candidates,
     num_negatives,
 )
+from raysweep.data.neighbors import Neighbors
 
 
 def neighborhood(n, k, seed, num_labels=3):
@@ -214,6 +217,67 @@ def test_limits_leave_out_near_negatives(n, k, seed, maximum, margin):
         "labeled_pair", Chunk(0, np.arange(n), kept_ids, num_candidates("labeled_pair", kept_ids)), seed
     )
     assert {tuple(pair) for pair, target in zip(examples.tolist(), targets, strict=True) if not target} == pairs
+
+
+class RandomModel:
+    """What ``mine_hard_negatives`` uses of a model; texts are the numbers of the vectors."""
+
+    device = "cpu"
+
+    def __init__(self, vectors):
+        self.vectors = vectors
+
+    def encode_query(self, texts, **options):
+        return self.vectors[[int(text) for text in texts]]
+
+    encode_document = encode_query
+
+    def similarity(self, queries, documents):
+        return torch.as_tensor(queries) @ torch.as_tensor(documents).T
+
+    def similarity_pairwise(self, queries, documents):
+        return (torch.as_tensor(queries) * torch.as_tensor(documents)).sum(1)
+
+
+@pytest.mark.parametrize(("maximum", "margin"), [(0.5, None), (None, 0.1), (0.6, 0.05), (-0.1, 0.6)])
+def test_limits_equal_the_library(maximum, margin):
+    """The triplets of every anchor and positive are those that sentence-transformers mines from the other class."""
+    datasets = pytest.importorskip("datasets")
+    num_sentences = 12
+    rng = np.random.default_rng(2)
+    vectors = rng.normal(size=(num_sentences, 3))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    labels = np.arange(num_sentences) % 2
+    all_cosines = vectors @ vectors.T
+    neighbors = Neighbors.empty(num_sentences, num_sentences)
+    for row in range(num_sentences):
+        for slot, is_in_slot in enumerate((labels == labels[row], labels != labels[row])):
+            near = np.flatnonzero(is_in_slot & (np.arange(num_sentences) != row))
+            near = near[np.argsort(-all_cosines[row, near])]
+            neighbors.put(row, slot, near, all_cosines[row, near])
+    ids, cosines = neighbors.ids, neighbors.cosines
+    if maximum is not None:
+        ids, cosines = keep_similar_up_to(maximum, ids, cosines)
+    negatives = num_negatives(ids, cosines, margin)
+    quotas = num_candidates("triplet", ids, negatives)
+    examples, _ = draw("triplet", Chunk(0, np.arange(num_sentences), ids, quotas, negatives), 0)
+    expected = set()
+    for anchor, positive in itertools.permutations(range(num_sentences), 2):
+        others = np.flatnonzero(labels != labels[anchor])
+        if labels[anchor] != labels[positive]:
+            continue
+        mined = mine_hard_negatives(
+            datasets.Dataset.from_dict({"anchor": [str(anchor)], "positive": [str(positive)]}),
+            RandomModel(vectors),
+            corpus=[str(other) for other in others],
+            max_score=maximum,
+            relative_margin=margin,
+            num_negatives=len(others),
+            verbose=False,
+        )
+        expected |= {(anchor, positive, int(negative)) for negative in mined["negative"]}
+    assert len(expected) > 20
+    assert sorted(map(tuple, examples.tolist())) == sorted(expected)
 
 
 def test_without_limits_the_examples_are_the_same():

@@ -103,7 +103,8 @@ def _write_run(
     document.override("space.freezing", "none")
     document.override("space.loss", "{choices: {softmax: {}, triplet: {margin: 0.2}}}")
     document.override(
-        "evaluation.points", "{concat: [0.3, 1.0], class_concat: [0.1, 1.0], interpolate: [0.4], labeled: [0.2]}"
+        "evaluation.points",
+        "{concat: [0.3, 1.0], class_concat: [0.1, 1.0], interpolate: [0.4], truncate: [16], labeled: [0.2]}",
     )
     config = configuration.parse(document)
     prepared = prepare_here(config, space_parser.parse(document, config))

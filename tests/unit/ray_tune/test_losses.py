@@ -44,6 +44,14 @@ def test_reason_for_a_kill_replaces_the_message_of_ray() -> None:
     assert _Error(TRACEBACK + NODE, True, "it was silent").loss.reason == "it was silent"
 
 
+def test_trials_recompute_activations_if_configured(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path, resources__recompute_activations="true")
+    searcher = TuneSearcher(
+        sweep, FrontScores(sweep, has_test=False), RequestHandler(sweep, RequestQueue(sweep.run), list)
+    )
+    assert searcher.suggest("a")["job"].recomputes
+
+
 def test_trial_killed_for_memory_resumes_with_recomputation(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
     request_handler = RequestHandler(sweep, RequestQueue(sweep.run), list)
