@@ -50,7 +50,7 @@ def random_transformer(model_type: str, **options: Any) -> Any:
     import transformers
 
     torch.manual_seed(1)
-    sizes = {"vocab_size": 30522, "max_position_embeddings": 64, **_OPTIONS.get(model_type, _SIZES), **options}
+    sizes = {"vocab_size": 30522, "max_position_embeddings": 72, **_OPTIONS.get(model_type, _SIZES), **options}
     config = transformers.AutoConfig.for_model(model_type, **sizes)
     encoders_of_pairs = {"t5": "T5EncoderModel", "mt5": "MT5EncoderModel", "umt5": "UMT5EncoderModel"}
     if model_type in encoders_of_pairs:

@@ -7,17 +7,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
+from raysweep.config.sweep import EncoderConfig
+from raysweep.encoders import encoder
 from raysweep.errors import InputError
 from raysweep.export.export import export
 from raysweep.results.ledger import point_name
+from raysweep.training.trainable import Trainable
 from raysweep.training.weights import read_point
 from raysweep.training.workbench import Workbench
-from support.encoders import EVALUATION
+from support.encoders import EVALUATION, trial
+from support.minimal_run import write_minimal_run
 
 pytest.importorskip("peft")
 
+TEXTS = ["a warm room", "The soup was cold, and so was the waiter.", "no"]
 LORA = {"adapter": "lora", "lora_rank": 3, "lora_alpha": 5.0, "learning_rate": 3e-2}
 
 
@@ -60,6 +67,23 @@ def test_merged_and_adapter_exports_agree(
         card = (tmp_path / name / "README.md").read_text()
         assert "- `adapter`: lora" in card and "- `lora_rank`: 3" in card
     assert "pip install peft" in (tmp_path / "adapter" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("values", [LORA, {"freezing": "emb+B0"}], ids=["lora", "freezing"])
+def test_bf16_weights_are_exported_in_fp32(values: dict[str, Any], tiny_encoder: str, tmp_path: Path) -> None:
+    config = EncoderConfig(name=tiny_encoder, weights="bf16")
+    trainable = Trainable(encoder.load(config, role="tuned"))
+    trainable.start(trial(**values))
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for parameter in trainable.parameters.values():
+            parameter.add_(0.1 * torch.randn(parameter.shape))
+    expected = encoder.embed_texts(trainable.model, TEXTS, "", unit=False)
+    write_minimal_run(tmp_path / "run", config, trainable.trained(), **values)
+    export(tmp_path / "run", "0:1", tmp_path / "model")
+    assert np.abs(load_and_encode(tmp_path / "model", TEXTS) - expected).max() < 1e-5
+    (file,) = (tmp_path / "model").rglob("model.safetensors")
+    assert {tensor.dtype for tensor in load_file(file).values()} == {torch.float32}
 
 
 def test_points_without_a_single_adapter_are_rejected(run: Any, tmp_path: Path, all_on_the_front: None) -> None:

@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense
 
 from raysweep.data.artifacts import Artifact
 from raysweep.encoders.structure import Structure
 from raysweep.errors import InputError
 from raysweep.prepare.build import prepare_here
-from raysweep.prepare.plan import ArtifactStage, Plan, check_freezing, make_plan
+from raysweep.prepare.plan import ArtifactStage, Plan, check_structure, make_plan
 from support.encoders import write_nan_encoder
 from support.sweep_files import read
 
@@ -147,15 +149,37 @@ def test_freezing_level_is_checked_by_the_weights_header(tmp_path: Path, tiny_en
 
 
 def test_layer_decay_is_checked_by_parameter_names(tmp_path: Path, tiny_encoder: str) -> None:
-    space = plan(tmp_path, model=tiny_encoder, space__layer_decay="{choices: [1.0, 0.8]}").space
-    with pytest.raises(InputError, match=r"layer_decay .*'convbert'; allowed"):
-        check_freezing(space, Structure("convbert", ["conv.weight"]))
+    planned = plan(tmp_path, model=tiny_encoder, space__layer_decay="{choices: [1.0, 0.8]}")
+    with pytest.raises(InputError, match=r"layer_decay.*'convbert'; allowed"):
+        check_structure(planned.config, planned.space, Structure("convbert", ["conv.weight"]))
 
 
 def test_adapter_is_checked_by_the_family(tmp_path: Path, tiny_encoder: str) -> None:
-    space = plan(tmp_path, model=tiny_encoder, space__freezing="none", space__adapter="lora").space
-    with pytest.raises(InputError, match=r"lora .*'convbert'; allowed: .*--space.adapter none"):
-        check_freezing(space, Structure("convbert", ["conv.weight"]))
+    planned = plan(tmp_path, model=tiny_encoder, space__freezing="none", space__adapter="lora")
+    with pytest.raises(InputError, match=r"lora.*'convbert'; allowed: .*--space.adapter none"):
+        check_structure(planned.config, planned.space, Structure("convbert", ["conv.weight"]))
+
+
+def test_checkpointed_blocks_are_checked_by_the_family(tmp_path: Path, tiny_encoder: str) -> None:
+    overrides = {"space__freezing": "none", "resources__gradient_checkpointing": "true"}
+    planned = plan(tmp_path, model=tiny_encoder, **overrides)
+    with pytest.raises(InputError, match=r"gradient_checkpointing.*'convbert'; allowed: "):
+        check_structure(planned.config, planned.space, Structure("convbert", ["conv.weight"]))
+
+
+@pytest.mark.parametrize(
+    ("key", "width"), [("space__matryoshka", "'16'"), ("space__matryoshka", "'40'"), ("evaluation__points", "20")]
+)
+def test_widths_are_below_that_of_a_dense_head(tmp_path: Path, tiny_encoder: str, key: str, width: str) -> None:
+    """The head puts out 16 coordinates, and the transformer below it 64."""
+    model = SentenceTransformer(tiny_encoder, device="cpu")
+    model.insert(2, Dense(64, 16))
+    model.save(str(tmp_path / "dense"), create_model_card=False)
+    shorter = {"space__matryoshka": "'8'", "evaluation__points": "{truncate: [8]}"}
+    plan(tmp_path, model=str(tmp_path / "dense"), **shorter)
+    value = width if key == "space__matryoshka" else f"{{truncate: [{width}]}}"
+    with pytest.raises(InputError, match=r"allowed: (widths )?below 16"):
+        plan(tmp_path, model=str(tmp_path / "dense"), **{**shorter, key: value})
 
 
 def test_encoder_with_nan_embeddings_is_rejected(tmp_path: Path, tiny_encoder: str) -> None:

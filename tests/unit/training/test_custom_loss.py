@@ -14,8 +14,8 @@ from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.evaluation.operating_points import width
 from raysweep.training.trainer import Training
-from raysweep.training.trial import rungs
-from raysweep.training.workbench import Workbench
+from raysweep.training.trial import Intervals, rungs, rungs_and_progress
+from raysweep.training.workbench import RungResult, Workbench
 from support.documented_loss import NAME, write_documented_loss
 from support.encoders import EVALUATION, trial
 
@@ -54,6 +54,29 @@ def test_the_documented_loss_trains_from_its_file(
         training.step()
     with torch.no_grad():
         assert float(training.batch_loss(ids, targets)) < value
+
+
+@pytest.mark.parametrize("loss", ["multiple_negatives", "softmax"])
+def test_trials_with_less_memory_have_the_same_values(loss: str, tiny_prepared: Prepared) -> None:
+    """Activations are recomputed for the batch, in every block, or both; with dropout, a cache and Matryoshka widths."""
+    evaluation = EVALUATION.model_copy(update={"points": PointsConfig(concat=[0.3], truncate=[32])})
+    config = trial(loss=loss, freezing="emb+B0", matryoshka="32", dropout=0.1, learning_rate=1e-3, examples_per_rung=80)
+
+    def run(*, recomputes: bool, checkpoints: bool) -> list[RungResult]:
+        bench = Workbench(tiny_prepared, evaluation, checkpoints_blocks=checkpoints)
+        results = rungs_and_progress(config, bench, Intervals(), seed=3, num_rungs=2, recomputes=recomputes)
+        return [result for result in results if isinstance(result, RungResult)]
+
+    whole = run(recomputes=False, checkpoints=False)
+    for recomputes, checkpoints in ((True, False), (False, True), (True, True)):
+        for result, expected in zip(run(recomputes=recomputes, checkpoints=checkpoints), whole, strict=True):
+            assert result.loss == pytest.approx(expected.loss, rel=1e-3)
+            assert (
+                result.points.keys() == expected.points.keys() == {("plain", None), ("concat", 0.3), ("truncate", 32)}
+            )
+            for key, scores in result.points.items():
+                assert scores.polarity.mean() == pytest.approx(expected.points[key].polarity.mean(), abs=2e-3), key
+                assert scores.similarity.mean() == pytest.approx(expected.points[key].similarity.mean(), abs=2e-3), key
 
 
 @pytest.mark.parametrize("loss", ["batch_hard_triplet", NAME])

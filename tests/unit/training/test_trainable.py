@@ -1,5 +1,7 @@
-"""Trials of LoRA adapters: what they train and store, and what they leave to the next trial of the process."""
+"""What trials train and store, adapters above all, and what they leave to the next trial of the process."""
 
+import dataclasses
+import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -77,6 +79,58 @@ def test_memory_holds_a_second_copy_of_trained_weights_only(bench: Workbench) ->
         names = {name for name, value in base.items() if value.data_ptr() not in own}
         assert names == (set(bench.trainable.parameters) if copied is None else copied)
     assert len(parameters) > len(bench.trainable.parameters) > 0
+
+
+@pytest.fixture(scope="module")
+def bf16_prepared(tiny_prepared: Prepared) -> Prepared:
+    return dataclasses.replace(tiny_prepared, model={**tiny_prepared.model, "weights": "bf16"})
+
+
+def test_only_frozen_matrices_are_in_bf16(bf16_prepared: Prepared) -> None:
+    """The adapter's own matrices, norms, biases and the tables of positions are in fp32."""
+    bench = Workbench(bf16_prepared, EVALUATION)
+    names = {name for name, value in bench.model.named_parameters() if value.dtype == torch.bfloat16}
+    is_matrix = re.compile(r"(word_embeddings|query|key|value|dense)\.weight$")
+    assert names == {name for name, _ in bench.model.named_parameters() if is_matrix.search(name)}
+    rounded = state(bench)
+    for config in (LORA, trial(freezing="emb+B0-2"), trial(freeze_output_dense=True), LORA, EVERYTHING):
+        train(bench, config)
+        trained = bench.trainable.trained().tensors
+        assert {value.dtype for value in trained.values()} == {torch.float32}
+        for name, value in bench.model.named_parameters():
+            name_in_base = name.replace(".base_layer", "")
+            assert (value.dtype == torch.bfloat16) == (name_in_base in names and name not in trained), name
+        bench.reset()
+        for name, value in bench.model.state_dict().items():
+            assert torch.equal(value.float(), rounded[name].float()), name
+
+
+@pytest.mark.parametrize("config", [LORA, trial(freezing="emb+B0", learning_rate=1e-3)])
+def test_trials_with_bf16_weights_equal_those_of_the_rounded_encoder(
+    config: Any, bf16_prepared: Prepared, tiny_prepared: Prepared
+) -> None:
+    bench, expected = Workbench(bf16_prepared, EVALUATION), Workbench(tiny_prepared, EVALUATION)
+    with torch.no_grad():
+        for name, value in bench.model.named_parameters():
+            expected.model.get_parameter(name).copy_(value)
+    results = [list(rungs(config, each, seed=3, num_rungs=2)) for each in (bench, expected)]
+    for rung, expected_rung in zip(*results, strict=True):
+        assert rung.loss == pytest.approx(expected_rung.loss, rel=1e-3)
+        assert rung.similarity == pytest.approx(expected_rung.similarity, abs=5e-3)
+
+
+def test_weights_in_memory(bf16_prepared: Prepared, tiny_prepared: Prepared) -> None:
+    """An adapter and its frozen encoder: 2 or 4 bytes a value, and no copies."""
+    num_bytes = []
+    for prepared in (bf16_prepared, tiny_prepared):
+        bench = Workbench(prepared, EVALUATION)
+        bench.start(LORA)
+        values = [*bench.trainable.base.values(), *bench.model.state_dict().values()]
+        storages = {value.data_ptr(): value.numel() * value.element_size() for value in values}
+        num_bytes.append(sum(storages.values()))
+    num_values = sum(parameter.numel() for parameter in bench.model.parameters())
+    assert num_bytes[1] == 4 * num_values
+    assert num_bytes[0] < 0.51 * num_bytes[1]
 
 
 def test_point_holds_the_adapter_and_gives_the_same_scores(bench: Workbench, tmp_path: Path) -> None:
