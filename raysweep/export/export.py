@@ -268,7 +268,7 @@ def _sample_sentences(run: Folder) -> list[str]:
 
     They include capitals, accents, and a text that most models truncate.
     """
-    sentences = _read_sentences(run) or [row.text for row in demo.generate()[0][:NUM_SENTENCES]]
+    sentences = _read_sentences(run) or [row.text for row in demo.generate(num_train=NUM_SENTENCES, num_test=0)[0]]
     long_text = " ".join(sentences)[:LONG_TEXT]
     return [*sentences, *encoder.PROBES, long_text]
 
