@@ -1,0 +1,57 @@
+"""Closeness of embeddings: the cosine, or the negative Euclidean distance of embeddings as they are."""
+
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raysweep.metrics.arrays import Float32Array, Float64Array
+
+Geometry = Literal["cosine", "distance"]
+GEOMETRIES: tuple[Geometry, ...] = get_args(Geometry)
+
+PAIRS_PER_BLOCK = 2**13
+
+_SMALLEST = np.finfo(np.float64).tiny  # minimum divisor of a cosine
+
+
+def closeness(
+    geometry: Geometry,
+    queries: Float32Array,
+    documents: Float32Array,
+    pairs: tuple[NDArray[np.integer], NDArray[np.integer]],
+) -> Float64Array:
+    """Return the closeness of rows of ``queries`` and ``documents``, float64 (pairs,); larger is closer.
+
+    Equal pairs of rows have exactly equal values, so that they tie. The cosine with a zero vector is 0.
+
+    Args:
+        geometry: ``cosine``, or ``distance`` for minus the Euclidean distance. Rows are not normalized first.
+        queries: Embeddings (queries, width).
+        documents: Embeddings (documents, width).
+        pairs: Row numbers in ``queries`` and in ``documents``, (pairs,) each.
+    """
+    query_rows, document_rows = pairs
+    numbers = query_rows.astype(np.int64) * len(documents) + document_rows
+    distinct, which = np.unique(numbers, return_inverse=True)
+    values = np.empty(len(distinct))
+    compare = _cosines if geometry == "cosine" else _negative_distances
+    for start in range(0, len(distinct), PAIRS_PER_BLOCK):
+        block = slice(start, start + PAIRS_PER_BLOCK)
+        rows, columns = np.divmod(distinct[block], len(documents))
+        left = queries[rows].astype(np.float64)
+        right = documents[columns].astype(np.float64)
+        values[block] = compare(left, right)
+    return values[which]
+
+
+def _cosines(left: Float64Array, right: Float64Array) -> Float64Array:
+    products = np.einsum("ij,ij->i", left, right)
+    lengths = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
+    cosines: Float64Array = products / np.maximum(lengths, _SMALLEST)
+    return cosines
+
+
+def _negative_distances(left: Float64Array, right: Float64Array) -> Float64Array:
+    distances: Float64Array = np.linalg.norm(left - right, axis=1)
+    return -distances

@@ -1,0 +1,184 @@
+"""Rankings of each query's documents, and their measures: PND, MRR, MAP, P@1, nDCG@10 and mAP@10.
+
+A *group* is a set of candidates, each positive or negative, that are ranked together: the documents of a query, or all
+pairs of a pair file. Candidates are in order of decreasing closeness. Among equally close candidates the negatives come
+first, so ties count as errors in every measure. Groups without a positive or without a negative are not measured.
+
+PND (positive-negative disorder; Vasilyev et al., arXiv 2407.00923, section 2.3) is the share of (positive, negative)
+pairs in which the positive is not closer than the negative. It equals 1 minus the area under the ROC curve if there are
+no ties.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raysweep.metrics.arrays import Float64Array
+
+CUTOFF = 10
+"""The number of ranks of nDCG@10 and mAP@10."""
+
+Flags = NDArray[np.bool_]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The candidates of all measured groups, ranked; sorted by group, then by rank.
+
+    ``groups`` (measured,) holds the numbers of the measured groups, ascending. ``num_skipped`` counts the others.
+    ``num_positives`` and ``num_negatives`` (measured,) count their candidates. For each candidate (candidates,),
+    ``group`` is a position in ``groups``, ``rank`` counts from 1, and ``positives_so_far`` counts the positives of its
+    group up to and including its rank.
+    """
+
+    groups: Integers
+    num_skipped: int
+    num_positives: Integers
+    num_negatives: Integers
+    group: Integers
+    is_positive: Flags
+    rank: Integers
+    positives_so_far: Integers
+
+    @classmethod
+    def of(cls, closeness: Float64Array, is_positive: Flags, group: Integers, num_groups: int) -> "Ranking":
+        """Rank candidates (candidates,) within their groups, in O(n log n).
+
+        Args:
+            closeness: The similarity or negative distance of each candidate.
+            is_positive: Whether each candidate is a positive.
+            group: The number of each candidate's group, from 0, in any order.
+            num_groups: The number of groups, including those without candidates.
+        """
+        num_candidates = np.bincount(group, minlength=num_groups)
+        num_positives = np.bincount(group[is_positive], minlength=num_groups)
+        num_negatives = num_candidates - num_positives
+        is_measured = (num_positives > 0) & (num_negatives > 0)
+        groups = np.flatnonzero(is_measured)
+        order = np.lexsort((is_positive, -closeness, group))
+        order = order[is_measured[group[order]]]
+        positions = np.cumsum(is_measured) - 1  # of each group among the measured ones
+        sorted_groups = positions[group[order]]
+        sorted_positive = is_positive[order]
+        sizes = num_candidates[groups]
+        positives = num_positives[groups]
+        candidates_before = np.cumsum(sizes) - sizes  # in earlier groups
+        positives_before = np.cumsum(positives) - positives
+        return cls(
+            groups=groups,
+            num_skipped=num_groups - len(groups),
+            num_positives=positives,
+            num_negatives=num_negatives[groups],
+            group=sorted_groups,
+            is_positive=sorted_positive,
+            rank=np.arange(1, len(order) + 1) - candidates_before[sorted_groups],
+            positives_so_far=np.cumsum(sorted_positive) - positives_before[sorted_groups],
+        )
+
+    def sum_over_positives(self, values: Float64Array | Integers, cutoff: int | None = None) -> Float64Array:
+        """Return the sums (measured,) of ``values`` (candidates,) over each group's positives in the first ranks."""
+        is_counted = self.is_positive
+        if cutoff is not None:
+            is_counted = is_counted & (self.rank <= cutoff)
+        sums: Float64Array = np.bincount(self.group[is_counted], weights=values[is_counted], minlength=len(self.groups))
+        return sums
+
+
+@dataclass(frozen=True)
+class ErrorCounts:
+    """The (positive, negative) pairs of each group, and those whose positive is not closer, int64 (groups,) each."""
+
+    errors: Integers
+    pairs: Integers
+
+    @property
+    def by_group(self) -> Float64Array:
+        """Return the PND of each group, (groups,)."""
+        shares: Float64Array = self.errors / self.pairs
+        return shares
+
+    @property
+    def mean_over_groups(self) -> float:
+        """Return the mean PND of the groups, each with the same weight; NaN without groups."""
+        return float(self.by_group.mean()) if len(self.pairs) else float("nan")
+
+    @property
+    def over_pairs(self) -> float:
+        """Return the share of errors among the pairs of all groups, each pair with the same weight; NaN without pairs."""
+        num_pairs = self.num_pairs
+        return self.num_errors / num_pairs if num_pairs else float("nan")
+
+    @property
+    def num_errors(self) -> int:
+        return int(self.errors.sum())
+
+    @property
+    def num_pairs(self) -> int:
+        return int(self.pairs.sum())
+
+
+def count_errors(ranking: Ranking) -> ErrorCounts:
+    """Count the pairs of each group whose positive is not closer than the negative."""
+    negatives_above = ranking.rank - ranking.positives_so_far
+    errors = np.zeros(len(ranking.groups), np.int64)
+    is_positive = ranking.is_positive
+    np.add.at(errors, ranking.group[is_positive], negatives_above[is_positive])
+    pairs = ranking.num_positives * ranking.num_negatives
+    return ErrorCounts(errors, pairs)
+
+
+def reciprocal_rank(ranking: Ranking) -> Float64Array:
+    """Return 1 / rank of the first positive of each group, (groups,)."""
+    is_first = ranking.is_positive & (ranking.positives_so_far == 1)
+    reciprocals: Float64Array = 1 / ranking.rank[is_first]
+    return reciprocals
+
+
+def average_precision(ranking: Ranking, cutoff: int | None = None) -> Float64Array:
+    """Return the mean precision at the ranks of each group's positives, (groups,).
+
+    With a cutoff, positives beyond it count as 0, and the sum is divided by min(positives, cutoff), as in the
+    ``InformationRetrievalEvaluator`` of sentence-transformers.
+    """
+    precisions = ranking.positives_so_far / ranking.rank
+    sums = ranking.sum_over_positives(precisions, cutoff)
+    num_positives = ranking.num_positives
+    num_found_at_best = num_positives if cutoff is None else np.minimum(num_positives, cutoff)
+    return sums / num_found_at_best
+
+
+def precision_at_1(ranking: Ranking) -> Float64Array:
+    """Return 1 for each group whose first candidate is a positive, else 0, (groups,)."""
+    return ranking.is_positive[ranking.rank == 1].astype(np.float64)
+
+
+def ndcg(ranking: Ranking, cutoff: int = CUTOFF) -> Float64Array:
+    """Return the normalized discounted cumulative gain of each group, (groups,), with gain 1 for positives."""
+    gains = ranking.sum_over_positives(_discounts(ranking.rank), cutoff)
+    ranks = np.arange(1, cutoff + 1)
+    ideal_gains = np.cumsum(_discounts(ranks))
+    num_found_at_best = np.minimum(ranking.num_positives, cutoff)
+    return gains / ideal_gains[num_found_at_best - 1]
+
+
+def _discounts(ranks: Integers) -> Float64Array:
+    discounts: Float64Array = 1 / np.log2(ranks + 1)
+    return discounts
+
+
+Measure = Callable[[Ranking], Float64Array]
+
+RANKING_MEASURES: Mapping[str, Measure] = MappingProxyType(
+    {
+        "MRR": reciprocal_rank,
+        "MAP": average_precision,
+        "P@1": precision_at_1,
+        f"nDCG@{CUTOFF}": ndcg,
+        f"mAP@{CUTOFF}": lambda ranking: average_precision(ranking, CUTOFF),
+    }
+)
+"""The measures of a query's ranking, larger is better. Each returns one value in [0, 1] per group."""

@@ -1,0 +1,169 @@
+"""Changes of a measure from an encoder to its tuned version: relative improvement, z-test and paired bootstrap.
+
+The z-test compares two PNDs over the same N (positive, negative) pairs as independent proportions, as Vasilyev et al.
+do (arXiv 2407.00923, section 2.3). Pairs of one query share its embedding and their sentences, so they are not
+independent, and the test finds differences too often. The paired bootstrap (Efron, 1979) resamples the independent
+units instead: queries, or the labeled pairs of a pair file. Both encoders are measured on the same resamples.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.special import ndtr
+
+from raysweep.metrics.arrays import Float64Array
+from raysweep.metrics.ranking import ErrorCounts, Flags, Integers
+from raysweep.uncertainty.interval import EVERYTHING, Interval, t_quantile
+from raysweep.uncertainty.resamples import RESAMPLES, Resamples
+
+CRITICAL_Z = 1.96
+LEVEL = 0.95
+"""Coverage of the bootstrap intervals of changes."""
+
+Verdict = Literal["improved", "worsened", "unchanged"]
+
+_CELLS_AT_ONCE = 1 << 22  # elements of a (resamples, pairs) table
+
+
+def relative_improvement(before: float, after: float, *, lower_is_better: bool) -> float:
+    """Return s (after - before) / before, with s = -1 if lower is better and 1 otherwise; NaN if ``before`` is 0."""
+    if not before:
+        return math.nan
+    change = (after - before) / before
+    return -change if lower_is_better else change
+
+
+@dataclass(frozen=True)
+class ZTest:
+    """A two-sided, pooled two-proportion z-test: ``z`` is positive if the share rises."""
+
+    z: float
+    p_value: float
+
+    @property
+    def is_significant(self) -> bool:
+        """Return whether |z| exceeds 1.96."""
+        return abs(self.z) > CRITICAL_Z
+
+
+def z_test(before: float, after: float, num_pairs: int) -> ZTest:
+    """Test whether two shares in [0, 1] of the same number of pairs differ.
+
+    z = (p1 - p0) / sqrt(2 P (1 - P) / N) with P = (p0 + p1) / 2. Two shares of 0, or two of 1, have z = 0.
+    """
+    pooled = (before + after) / 2
+    variance = 2 * pooled * (1 - pooled) / num_pairs
+    z = (after - before) / math.sqrt(variance) if variance > 0 else 0.0
+    one_sided = float(ndtr(-abs(z)))
+    return ZTest(z, 2 * one_sided)
+
+
+@dataclass(frozen=True)
+class Change:
+    """The difference ``estimate`` (after minus before) of a measure, with its 95% interval."""
+
+    estimate: float
+    interval: Interval
+
+    @property
+    def is_significant(self) -> bool:
+        """Return whether the interval excludes 0."""
+        return not self.interval.contains(0.0)
+
+    @classmethod
+    def of_resamples(cls, estimate: float, differences: Float64Array, num_units: int) -> "Change":
+        """Return the change with the expanded percentile interval of ``differences`` (resamples,).
+
+        The plain percentile interval is too narrow if few units are resampled. The expanded one (Hesterberg, "What
+        Teachers Should Know About the Bootstrap", 2015) is as much wider as a t-interval with the unbiased variance is
+        than a normal one with the biased variance. With one unit, nothing is known.
+        """
+        if num_units < 2:
+            return cls(estimate, EVERYTHING)
+        num_errors = math.sqrt(num_units / (num_units - 1)) * t_quantile(num_units - 1, LEVEL)
+        tail = float(ndtr(-num_errors))
+        low, high = np.quantile(differences, [tail, 1 - tail])
+        return cls(estimate, Interval(float(low), float(high)))
+
+
+def verdict(difference: float, *, is_significant: bool, lower_is_better: bool) -> Verdict:
+    """Return what a difference (after minus before) means."""
+    if not is_significant:
+        return "unchanged"
+    return "improved" if (difference < 0) == lower_is_better else "worsened"
+
+
+def bootstrap_means(before: Float64Array, after: Float64Array, seed: int, count: int = RESAMPLES) -> Change:
+    """Return the change of the mean of a measure with one value per query, (queries,) each, by resampling queries."""
+    differences = after - before
+    resamples = Resamples(len(differences), seed, count)
+    means = resamples.means(differences[None, None])
+    return Change.of_resamples(float(differences.mean()), means.ravel(), len(differences))
+
+
+def bootstrap_over_pairs(before: ErrorCounts, after: ErrorCounts, seed: int, count: int = RESAMPLES) -> Change:
+    """Return the change of the PND over all pairs of all queries, by resampling queries with all their pairs."""
+    errors = (after.errors - before.errors).astype(np.float64)
+    pairs = before.pairs.astype(np.float64)
+    resamples = Resamples(len(pairs), seed, count)
+    means = resamples.means(np.stack([errors, pairs])[None])
+    mean_errors, mean_pairs = means[:, 0].T
+    return Change.of_resamples(after.over_pairs - before.over_pairs, mean_errors / mean_pairs, len(pairs))
+
+
+def bootstrap_pair_file(
+    before: Float64Array, after: Float64Array, is_positive: Flags, seed: int, count: int = RESAMPLES
+) -> Change:
+    """Return the change of the PND of a pair file, by resampling its labeled pairs.
+
+    Positive pairs and negative pairs are resampled separately, so that each resample has both.
+
+    Args:
+        before: The closeness of each labeled pair under the first encoder, (pairs,).
+        after: The same under the second encoder.
+        is_positive: The label of each pair, (pairs,).
+        seed: Seed of the resamples.
+        count: Number of resamples.
+    """
+    rankings = [_rank_file(closeness, is_positive) for closeness in (before, after)]
+    estimates = [_weighted_pnd(is_positive[order], np.ones((1, len(order)))) for order in rankings]
+    differences = []
+    for weights in _draw_weights(is_positive, seed, count):
+        first, second = (_weighted_pnd(is_positive[order], weights[:, order]) for order in rankings)
+        differences.append(second - first)
+    first_estimate, second_estimate = (float(estimate[0]) for estimate in estimates)
+    num_positives = int(is_positive.sum())
+    num_rarest = min(num_positives, len(is_positive) - num_positives)
+    return Change.of_resamples(second_estimate - first_estimate, np.concatenate(differences), num_rarest)
+
+
+def _rank_file(closeness: Float64Array, is_positive: Flags) -> Integers:
+    """Return the labeled pairs in the order of :class:`raysweep.metrics.ranking.Ranking`."""
+    return np.lexsort((is_positive, -closeness))
+
+
+def _weighted_pnd(is_positive: Flags, weights: Float64Array) -> Float64Array:
+    """Return the PND (resamples,) of ranked pairs that occur ``weights`` (resamples, pairs) times."""
+    positive_weights = weights[:, is_positive]
+    negative_weights = np.where(is_positive, 0.0, weights)
+    negatives_above = np.cumsum(negative_weights, axis=1)
+    errors = np.einsum("ij,ij->i", positive_weights, negatives_above[:, is_positive])
+    num_pairs = positive_weights.sum(axis=1) * negative_weights.sum(axis=1)
+    shares: Float64Array = errors / num_pairs
+    return shares
+
+
+def _draw_weights(is_positive: Flags, seed: int, count: int) -> Iterator[Float64Array]:
+    """Yield blocks (resamples, pairs) of how often each pair is drawn, separately for positives and negatives."""
+    rng = np.random.default_rng(seed)
+    at_once = max(1, _CELLS_AT_ONCE // len(is_positive))
+    for start in range(0, count, at_once):
+        num_rows = min(at_once, count - start)
+        weights = np.empty((num_rows, len(is_positive)))
+        for mask in (is_positive, ~is_positive):
+            num_pairs = int(mask.sum())
+            weights[:, mask] = rng.multinomial(num_pairs, np.full(num_pairs, 1 / num_pairs), size=num_rows)
+        yield weights
