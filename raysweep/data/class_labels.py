@@ -14,7 +14,11 @@ def describe_no_classes(labels: Sequence[str]) -> str:
     """Return why different labels do not seem to be classes, with an example; empty if they do."""
     numbers = [label for label in labels if _NUMBER.fullmatch(label)]
     if len(numbers) > MAX_NUMBERS:
-        return f"{len(numbers)} different numbers, such as {numbers[len(numbers) // 2]!r}"
+        example = numbers[len(numbers) // 2]
+        return (
+            f"{len(numbers)} different numbers, such as {example!r} (scores of pairs are the kind scored_pairs of "
+            "raysweep measure)"
+        )
     combinations = find_combinations(labels)
     if combinations:
         verb = "is a combination" if len(combinations) == 1 else "are combinations"

@@ -7,9 +7,8 @@ from functools import partial
 from typing import Any
 
 from raysweep.config.guards import NEEDED, GuardConfig
-from raysweep.data import sources
+from raysweep.data import scored_pairs, sources
 from raysweep.errors import InputError
-from raysweep.evaluation.tasks import scored_pairs
 from raysweep.export.export import model_of
 from raysweep.results.types import GuardScore, Point
 from raysweep.storage.folder import Folder

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from raysweep.data import sources
+from raysweep.data.scored_pairs import ScoredPairs
 from raysweep.evaluation.tasks import tasks
 from raysweep.evaluation.tasks.compare import Settings, TunedOn, compare, find_shared, sentence_key
-from raysweep.evaluation.tasks.scored_pairs import ScoredPairs
 from support.displays import ListDisplay
 from support.paths import DATA
 

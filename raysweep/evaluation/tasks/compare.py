@@ -19,6 +19,7 @@ import numpy as np
 from raysweep.config import packages
 from raysweep.config.sweep import EncoderConfig
 from raysweep.data import files, sources
+from raysweep.data.scored_pairs import ScoredPairs
 from raysweep.encoders import encoder
 from raysweep.encoders.loaded import LoadedEncoder, locate_evaluated
 from raysweep.encoders.locate import Side
@@ -26,7 +27,6 @@ from raysweep.encoders.provenance import Provenance
 from raysweep.errors import InputError
 from raysweep.evaluation.tasks import tasks
 from raysweep.evaluation.tasks.classification import Classifier, Predicted, Rows
-from raysweep.evaluation.tasks.scored_pairs import ScoredPairs
 from raysweep.evaluation.tasks.scores import Flags, Score, Values, spearman
 from raysweep.evaluation.tasks.tasks import Classification, Columns, Task
 from raysweep.metrics.arrays import Float32Array

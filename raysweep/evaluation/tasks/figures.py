@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from raysweep.data.scored_pairs import ScoredPairs
 from raysweep.evaluation.tasks.classification import Predicted
 from raysweep.evaluation.tasks.compare import Comparison, Outcome, TaskResults
-from raysweep.evaluation.tasks.scored_pairs import ScoredPairs
 from raysweep.evaluation.tasks.scores import Flags, Score
 from raysweep.output import TextTable, csv_text
 

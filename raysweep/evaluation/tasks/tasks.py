@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from raysweep.data import sources
+from raysweep.data import scored_pairs, sources
 from raysweep.data.dataset import HUB_SPLITS
+from raysweep.data.scored_pairs import PairColumns, ScoredPairs
 from raysweep.data.source_files import format_of, without_options
 from raysweep.errors import InputError
-from raysweep.evaluation.tasks import scored_pairs
 from raysweep.evaluation.tasks.classification import NUM_INNER_FOLDS
-from raysweep.evaluation.tasks.scored_pairs import PairColumns, ScoredPairs
 
 _NAMED = re.compile(r"(?P<name>[\w .+-]+)=(?P<parts>.+)", re.DOTALL)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from raysweep.data import hub
+from raysweep.data.scored_pairs import PairColumns, ScoredPairs
 from raysweep.errors import InputError
 from raysweep.evaluation.tasks import tasks
-from raysweep.evaluation.tasks.scored_pairs import PairColumns, ScoredPairs
 from raysweep.evaluation.tasks.tasks import Classification, Columns, Labeled, Task
 
 

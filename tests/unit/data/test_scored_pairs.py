@@ -8,10 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from raysweep.data import sources
+from raysweep.data import scored_pairs, sources
+from raysweep.data.scored_pairs import PairColumns, ScoredPairs
 from raysweep.errors import InputError
-from raysweep.evaluation.tasks import scored_pairs
-from raysweep.evaluation.tasks.scored_pairs import PairColumns, ScoredPairs
 
 LINES = '4.5\t"A quote, he said.\tA "quote\n\tno score\tat all\n0\tnone \tof it\n\n2.25\tNA\tnull\n'
 

@@ -12,11 +12,11 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from raysweep.data import sources
 from raysweep.data.source_files import format_of
 from raysweep.errors import InputError
-from raysweep.evaluation.tasks.scores import Values
 
 _MAX_CELLS = 4  # per line, in messages
 _MAX_SHOWN = 30  # characters per cell, in messages
@@ -25,29 +25,31 @@ _ALLOWED = "allowed: a number, or empty for a pair without a score"
 
 @dataclass(frozen=True)
 class PairColumns:
-    """Column names of scored pairs."""
+    """Column names of scored pairs. ``groups`` are further columns, whose values name the group of a pair."""
 
     score: str = "score"
     first: str = "sentence1"
     second: str = "sentence2"
+    groups: tuple[str, ...] = ()
 
     @property
-    def names(self) -> tuple[str, str, str]:
-        return self.score, self.first, self.second
+    def names(self) -> tuple[str, ...]:
+        return self.score, self.first, self.second, *self.groups
 
 
 @dataclass(frozen=True)
 class ScoredPairs:
     """The scored pairs of a task: their sentences, and the gold scores, float64 (pairs,), on any scale.
 
-    ``num_pairs`` includes pairs without a score.
+    ``num_pairs`` includes pairs without a score. ``groups`` holds the values of each pair's group columns.
     """
 
     name: str
     first: list[str]
     second: list[str]
-    gold: Values
+    gold: npt.NDArray[np.float64]
     num_pairs: int
+    groups: list[tuple[str, ...]]
 
     @property
     def sentences(self) -> Mapping[str, list[str]]:
@@ -63,6 +65,7 @@ class _Pair:
     score: Any
     first: Any
     second: Any
+    group: tuple[str, ...] = ()
 
 
 def is_without_header(piece: sources.Piece) -> bool:
@@ -92,7 +95,7 @@ def read(name: str, pieces: Sequence[sources.Piece], columns: PairColumns) -> Sc
     Raises:
         InputError: If a row is not a pair, or if too few are scored for a correlation.
     """
-    first, second, gold = [], [], []
+    first, second, gold, groups = [], [], [], []
     num_pairs = 0
     for piece in pieces:
         pairs = _lines(piece) if is_without_header(piece) else _rows_below_header(piece, columns)
@@ -104,11 +107,12 @@ def read(name: str, pieces: Sequence[sources.Piece], columns: PairColumns) -> Sc
             first.append(pair.first)
             second.append(pair.second)
             gold.append(score)
+            groups.append(pair.group)
     if not gold:
         raise InputError(f"{name}: none of its {num_pairs} pairs has a score")
     if len(set(gold)) == 1:
         raise InputError(f"{name}: every scored pair has the score {gold[0]:g}; a correlation needs two scores")
-    return ScoredPairs(name, first, second, np.array(gold), num_pairs)
+    return ScoredPairs(name, first, second, np.array(gold), num_pairs, groups)
 
 
 def _lines(piece: sources.Piece) -> Iterator[_Pair]:
@@ -159,12 +163,22 @@ def _problem_of_first_line(piece: sources.Piece, columns: PairColumns) -> str:
 
 def _rows(piece: sources.Piece, columns: PairColumns) -> Iterator[_Pair]:
     first_row = 1
-    for scores, first, second in sources.read_values(piece, columns.names):
+    for scores, first, second, *groups in sources.read_values(piece, columns.names):
         sources.check_texts(piece.name, first_row, first, columns.first)
         sources.check_texts(piece.name, first_row, second, columns.second)
-        for row, values in enumerate(zip(scores, first, second, strict=True), first_row):
-            yield _Pair(f"{piece.name}: row {row}", *values)
+        for row, values in enumerate(zip(scores, first, second, *groups, strict=True), first_row):
+            place = f"{piece.name}: row {row}"
+            group = read_group(place, columns.groups, values[3:])
+            yield _Pair(place, *values[:3], group)
         first_row += len(scores)
+
+
+def read_group(place: str, columns: Sequence[str], values: Sequence[Any]) -> tuple[str, ...]:
+    """Return the values of a row's group columns as texts, or raise InputError if one is empty."""
+    for column, value in zip(columns, values, strict=True):
+        if value is None or value != value or not str(value).strip():
+            raise InputError(f"{place}: {column} is {value!r}; allowed: the name of a group")
+    return tuple(map(str, values))
 
 
 def _score(pair: _Pair, columns: PairColumns) -> float | None:

@@ -1,0 +1,231 @@
+"""Sources of relations between sentences, of three kinds.
+
+``retrieval``     a row per query, with the texts or lists of texts ``positives`` and ``negatives``
+``pairs``         a row per pair of sentences, with a label
+``scored_pairs``  a row per pair of sentences, with a score; see :mod:`raysweep.data.scored_pairs`
+
+A source is any of :mod:`raysweep.data.sources`. Its columns determine the kind if none is given.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from raysweep.data import scored_pairs, sources
+from raysweep.data.relations import KINDS, Kind, Relations, RelationsBuilder
+from raysweep.data.scored_pairs import PairColumns
+from raysweep.data.source_files import without_options
+from raysweep.errors import InputError
+
+PAIR_COLUMNS = (("sentence1", "sentence2"), ("text1", "text2"))
+"""Columns of the sentences of pairs that are recognized without being named."""
+
+POSITIVE_LABELS = ("1", "true", "entailment")
+"""Labels of positive pairs that are recognized without being named."""
+
+
+@dataclass(frozen=True)
+class RelationColumns:
+    """Column names. ``pair`` names the sentences of pairs; None means the first of PAIR_COLUMNS that a file has."""
+
+    query: str = "query"
+    positives: str = "positives"
+    negatives: str = "negatives"
+    pair: tuple[str, str] | None = None
+    label: str = "label"
+    score: str = "score"
+    groups: tuple[str, ...] = ()
+
+    def of_kind(self, kind: Kind, present: Sequence[str]) -> tuple[str, ...]:
+        """Return the columns that a file of this kind has, except for group columns."""
+        if kind == "retrieval":
+            return self.query, self.positives, self.negatives
+        value = self.label if kind == "pairs" else self.score
+        return (value, *self.pair_columns(present))
+
+    def pair_columns(self, present: Sequence[str]) -> tuple[str, str]:
+        """Return the columns of the sentences of pairs, given all columns of a file."""
+        if self.pair is not None:
+            return self.pair
+        recognized = [names for names in PAIR_COLUMNS if set(names) <= set(present)]
+        return (recognized or PAIR_COLUMNS)[0]
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Scored pairs with at least the score ``positive`` are positive, with at most ``negative`` negative."""
+
+    positive: float = 4.0
+    negative: float = 2.0
+
+
+@dataclass(frozen=True)
+class RelationSettings:
+    """How sources are read. Without a ``positive_label``, the one of POSITIVE_LABELS that occurs is used."""
+
+    kind: Kind | None = None
+    columns: RelationColumns = RelationColumns()
+    positive_label: str | None = None
+    thresholds: Thresholds = Thresholds()
+
+
+def read(source: str, settings: RelationSettings, *, split: str = "test") -> list[Relations]:
+    """Read the relations of a source; a pair file has one item for each label that its positives are compared with.
+
+    ``split`` is used for a hub source that names no split.
+
+    Raises:
+        InputError: With file, row, column and value, if a row is invalid; if there are no positives or no negatives.
+    """
+    pieces = sources.pieces(source, split=split)
+    kind = settings.kind or _recognize(pieces[0], settings.columns)
+    name = PurePosixPath(without_options(source)).name
+    if kind == "retrieval":
+        return [_read_retrieval(name, pieces, settings.columns)]
+    has_header = not (kind == "scored_pairs" and scored_pairs.is_without_header(pieces[0]))
+    if has_header:
+        pair = settings.columns.pair_columns(sources.column_names(pieces[0]))
+        settings = replace(settings, columns=replace(settings.columns, pair=pair))
+    elif settings.columns.groups:
+        raise InputError(f"{pieces[0].name}: the file has no header; allowed with group columns: a file with a header")
+    if kind == "pairs":
+        return _read_pairs(name, pieces, settings)
+    return [_read_scored(name, pieces, settings)]
+
+
+def _recognize(piece: sources.Piece, columns: RelationColumns) -> Kind:
+    """Return the kind of a piece by its columns, or raise InputError if there is not exactly one."""
+    if scored_pairs.is_without_header(piece):
+        return "scored_pairs"
+    present = sources.column_names(piece)
+    needed = {kind: columns.of_kind(kind, present) for kind in KINDS}
+    recognized = [kind for kind, names in needed.items() if set(names) <= set(present)]
+    if len(recognized) == 1:
+        return recognized[0]
+    listed = ", ".join(map(repr, present)) or "none"
+    allowed = "; ".join(f"{kind} ({', '.join(names)})" for kind, names in needed.items())
+    problem = f"are those of {' and of '.join(recognized)}" if recognized else "are of no known kind"
+    raise InputError(f"{piece.name}: the columns {problem}: {listed}; allowed: the columns of one kind, {allowed}")
+
+
+def _read_retrieval(name: str, pieces: Sequence[sources.Piece], columns: RelationColumns) -> Relations:
+    """Read a query with its documents from each row. Rows with equal queries are separate queries."""
+    builder = RelationsBuilder(name, "retrieval")
+    names = (columns.query, columns.positives, columns.negatives)
+    for piece in pieces:
+        row = 0
+        for block in sources.read_values(piece, names):
+            for query, positives, negatives in zip(*block, strict=True):
+                row += 1
+                sources.check_texts(piece.name, row, [query], columns.query)
+                group = builder.group((piece.name, row), query)
+                documents = _check_documents(piece.name, row, columns.positives, positives)
+                builder.add(group, query, documents, is_positive=True)
+                documents = _check_documents(piece.name, row, columns.negatives, negatives)
+                builder.add(group, query, documents, is_positive=False)
+    relations = builder.build()
+    is_positive = relations.is_positive
+    if not (is_positive.any() and not is_positive.all()):
+        lacking = columns.negatives if is_positive.any() else columns.positives
+        raise InputError(f"{name}: no query has {lacking}; allowed: at least one query with positives and negatives")
+    return relations
+
+
+def _check_documents(name: str, row: int, column: str, value: Any) -> list[str]:
+    """Return a cell as a list of texts, or raise InputError if it is neither a text nor a list of texts."""
+    if isinstance(value, str):
+        documents = [value]
+    elif isinstance(value, list):
+        documents = value
+    else:
+        raise InputError(
+            f"{name}: row {row}: column {column!r} is {value!r}; allowed: a text, or a list of texts that may be empty"
+        )
+    for document in documents:
+        sources.check_texts(name, row, [document], column)
+    return documents
+
+
+class _LabeledPair(NamedTuple):
+    first: str
+    second: str
+    label: str
+    group: tuple[str, ...]
+
+
+def _read_pairs(name: str, pieces: Sequence[sources.Piece], settings: RelationSettings) -> list[Relations]:
+    """Read labeled pairs; return the positives with the pairs of each other label."""
+    rows = [row for piece in pieces for row in _labeled_pairs(piece, settings.columns)]
+    counts = Counter(row.label for row in rows)
+    positive_label = _find_positive_label(name, counts, settings)
+    negative_labels = sorted(set(counts) - {positive_label})
+    all_relations = []
+    for negative_label in negative_labels:
+        shown = name if len(negative_labels) == 1 else f"{name}: {positive_label} against {negative_label}"
+        builder = RelationsBuilder(shown, "pairs")
+        for row in rows:
+            if row.label in (positive_label, negative_label):
+                group = builder.group(row.group, ", ".join(row.group))
+                builder.add(group, row.first, [row.second], is_positive=row.label == positive_label)
+        num_left_out = len(rows) - counts[positive_label] - counts[negative_label]
+        all_relations.append(builder.build(num_left_out))
+    return all_relations
+
+
+def _labeled_pairs(piece: sources.Piece, columns: RelationColumns) -> Iterator[_LabeledPair]:
+    assert columns.pair is not None
+    first_column, second_column = columns.pair
+    names = (columns.label, first_column, second_column, *columns.groups)
+    first_row = 1
+    for labels, first, second, *groups in sources.read_values(piece, names):
+        batch = sources.make_batch(piece.name, first_row, first, labels, (first_column, columns.label))
+        sources.check_texts(piece.name, first_row, second, second_column)
+        for offset, texts in enumerate(zip(first, second, strict=True)):
+            place = f"{piece.name}: row {first_row + offset}"
+            group = scored_pairs.read_group(place, columns.groups, [values[offset] for values in groups])
+            yield _LabeledPair(*texts, batch.labels[offset], group)
+        first_row += len(first)
+
+
+def _find_positive_label(name: str, counts: Counter[str], settings: RelationSettings) -> str:
+    label = settings.positive_label
+    candidates = POSITIVE_LABELS if label is None else (label,)
+    occurring = [candidate for candidate in candidates if candidate in counts]
+    if len(occurring) == 1 and len(counts) > 1:
+        return occurring[0]
+    place = f"{name}: column {settings.columns.label!r}"
+    listed = ", ".join(map(repr, sorted(counts)[: sources.MAX_SHOWN])) or "none"
+    if len(counts) > sources.MAX_SHOWN:
+        listed += f" and {len(counts) - sources.MAX_SHOWN} more"
+    raise InputError(
+        f"{place} has the labels {listed}; allowed: the label of positive pairs ({' or '.join(candidates)}) and at least "
+        "one other; kind scored_pairs if they are scores"
+    )
+
+
+def _read_scored(name: str, pieces: Sequence[sources.Piece], settings: RelationSettings) -> Relations:
+    columns, thresholds = settings.columns, settings.thresholds
+    first, second = columns.pair or PAIR_COLUMNS[0]
+    pairs = scored_pairs.read(name, pieces, PairColumns(columns.score, first, second, columns.groups))
+    is_positive = pairs.gold >= thresholds.positive
+    is_negative = pairs.gold <= thresholds.negative
+    low, high = float(pairs.gold.min()), float(pairs.gold.max())
+    for is_member, allowed in (
+        (is_positive, f"at least {thresholds.positive:g}"),
+        (is_negative, f"at most {thresholds.negative:g}"),
+    ):
+        if not is_member.any():
+            raise InputError(
+                f"{name}: column {columns.score!r} is {low:g} to {high:g}; allowed: some scores of {allowed}, or other "
+                "thresholds"
+            )
+    builder = RelationsBuilder(name, "scored_pairs")
+    rows = np.flatnonzero(is_positive | is_negative).tolist()
+    for row in rows:
+        group = builder.group(pairs.groups[row], ", ".join(pairs.groups[row]))
+        builder.add(group, pairs.first[row], [pairs.second[row]], is_positive=bool(is_positive[row]))
+    return builder.build(pairs.num_pairs - len(rows))

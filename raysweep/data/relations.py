@@ -1,0 +1,79 @@
+"""Relations between sentences: which documents belong to a query, or which pairs of sentences belong together.
+
+Their kinds and sources are described in :mod:`raysweep.data.relation_sources`.
+"""
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+Kind = Literal["retrieval", "pairs", "scored_pairs"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Relations:
+    """Pairs of sentences, positive or negative, in groups in which each positive is compared with each negative.
+
+    A group is a query of retrieval data, or the pairs of a pair file with the same values in its group columns.
+
+    ``sentences`` are distinct; their positions are their ids. ``first`` (queries) and ``second`` (documents) are the
+    ids of each pair's sentences, int64 (pairs,); ``is_positive`` and ``group``, a position in ``group_names``, describe
+    it. ``num_left_out`` counts the rows of the source that are neither positive nor negative.
+    """
+
+    name: str
+    kind: Kind
+    sentences: list[str]
+    first: Integers
+    second: Integers
+    is_positive: NDArray[np.bool_]
+    group: Integers
+    group_names: list[str]
+    num_left_out: int = 0
+
+    @property
+    def num_groups(self) -> int:
+        return len(self.group_names)
+
+
+@dataclass
+class RelationsBuilder:
+    """Collects pairs, and numbers sentences and groups in the order in which they first occur."""
+
+    name: str
+    kind: Kind
+    _ids: dict[str, int] = field(default_factory=dict)
+    _groups: dict[Hashable, int] = field(default_factory=dict)
+    _group_names: list[str] = field(default_factory=list)
+    _rows: list[tuple[int, int, bool, int]] = field(default_factory=list)
+
+    def group(self, key: Hashable, name: str) -> int:
+        """Return the number of a group, which is new if its key is."""
+        if key not in self._groups:
+            self._groups[key] = len(self._group_names)
+            self._group_names.append(name)
+        return self._groups[key]
+
+    def add(self, group: int, first: str, documents: Iterable[str], *, is_positive: bool) -> None:
+        """Add a pair of ``first`` and each document to a group."""
+        first_id = self._id(first)
+        for document in documents:
+            self._rows.append((first_id, self._id(document), is_positive, group))
+
+    def build(self, num_left_out: int = 0) -> Relations:
+        """Return the relations of all pairs added."""
+        table = np.array(self._rows, np.int64).reshape(-1, 4)
+        first, second, is_positive, group = table.T
+        sentences = list(self._ids)
+        return Relations(
+            self.name, self.kind, sentences, first, second, is_positive == 1, group, self._group_names, num_left_out
+        )
+
+    def _id(self, sentence: str) -> int:
+        return self._ids.setdefault(sentence, len(self._ids))
