@@ -1,7 +1,8 @@
-"""Commands that score encoders without training: evaluate and transfer."""
+"""Commands that score encoders without training: evaluate, transfer and measure."""
 
+import contextlib
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
@@ -12,12 +13,16 @@ from raysweep.cli.options import (
     check_local,
     check_not_empty,
     check_one_of,
+    parse_names,
     parse_path,
     parse_positive_integers,
 )
 from raysweep.cli.output import print_json
 from raysweep.errors import InputError
 from raysweep.output import TextTable, print_table
+
+if TYPE_CHECKING:
+    from raysweep.data.relation_sources import Thresholds
 
 app = typer.Typer()
 
@@ -157,9 +162,9 @@ def transfer(  # noqa: PLR0913 (the options of a command)
     first, _, second = pair_columns.partition(",")
     if not (first and second) or "," in second:
         raise InputError(f"--pair-columns is {pair_columns!r}; allowed: FIRST,SECOND")
+    from raysweep.data.scored_pairs import PairColumns
     from raysweep.evaluation.tasks import figures
     from raysweep.evaluation.tasks.compare import Settings, compare
-    from raysweep.evaluation.tasks.scored_pairs import PairColumns
     from raysweep.evaluation.tasks.tasks import Columns
 
     columns = Columns(text_column, label_column, PairColumns(score_column, first, second))
@@ -175,3 +180,116 @@ def transfer(  # noqa: PLR0913 (the options of a command)
         print_table(figures.table(comparison))
         for note in figures.notes(comparison):
             typer.echo(f"note: {note}")
+
+
+@app.command(cls=SeveralValues)
+def measure(  # noqa: PLR0913 (the options of a command)
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Encoder: a folder, a name on the hub, or demo.")],
+    data: Annotated[
+        list[str],
+        typer.Option(
+            metavar="SOURCE...",
+            help="One or more sources of retrieval data, labeled pairs or scored pairs; of a dataset on the hub, the "
+            "split test if none is named.",
+        ),
+    ],
+    base: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Encoder to compare with, such as the one before tuning."),
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(help="retrieval, pairs or scored_pairs; recognized by the columns if not given."),
+    ] = None,
+    retrieval_columns: Annotated[
+        str, typer.Option(metavar="QUERY,POSITIVES,NEGATIVES", help="Columns of retrieval data.")
+    ] = "query,positives,negatives",
+    pair_columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIRST,SECOND",
+            help="Columns of the sentences of pairs; sentence1,sentence2 or text1,text2 if not given.",
+        ),
+    ] = None,
+    label_column: Annotated[str, typer.Option(help="Column of the labels of pairs.")] = "label",
+    positive_label: Annotated[
+        str | None, typer.Option(help="Label of positive pairs; 1, true or entailment if not given.")
+    ] = None,
+    score_column: Annotated[str, typer.Option(help="Column of the scores of pairs.")] = "score",
+    thresholds: Annotated[
+        str,
+        typer.Option(
+            metavar="POSITIVE,NEGATIVE", help="Minimum score of positive pairs and maximum score of negative pairs."
+        ),
+    ] = "4,2",
+    group_columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN,...",
+            help="Columns of pair files, such as two languages; pairs with the same values are measured together.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the bootstrap.")] = 0,
+    prompt: Annotated[
+        str | None,
+        typer.Option(help="Text added before every sentence, or '' for none; each model's default if not given."),
+    ] = None,
+    query_prompt: Annotated[
+        str | None,
+        typer.Option(help="Text added before queries and first sentences of pairs; that of --prompt if not given."),
+    ] = None,
+    precision: Annotated[str, typer.Option(help="Precision of the encoders: fp32, or bf16 (autocast).")] = "fp32",
+    format: Annotated[str, typer.Option(help="Output format: table or json.")] = "table",
+) -> None:
+    """Measure an encoder on retrieval data and pair files: PND, MRR, MAP, P@1, nDCG@10 and mAP@10, x100.
+
+    PND is the share of (positive, negative) pairs whose positive is not closer; lower is better. With --base, each
+    measure is compared with that of another encoder.
+    """
+    from raysweep.config.sweep import EncoderConfig
+    from raysweep.data.relation_sources import RelationColumns, RelationSettings
+    from raysweep.data.relations import KINDS
+    from raysweep.terminal import working
+
+    for flag, values in (("MODEL", [model]), ("--data", data), ("--base", [] if base is None else [base])):
+        for value in values:
+            check_not_empty(flag, value)
+    check_one_of("--format", format, FORMATS)
+    checked_precision: Literal["fp32", "bf16"] = check_one_of("--precision", precision, ("fp32", "bf16"))
+    query, positives, negatives = parse_names("--retrieval-columns", retrieval_columns, 3)
+    pair = None
+    if pair_columns is not None:
+        first, second = parse_names("--pair-columns", pair_columns, 2)
+        pair = (first, second)
+    groups = () if group_columns is None else parse_names("--group-columns", group_columns)
+    settings = RelationSettings(
+        kind=None if kind is None else check_one_of("--kind", kind, KINDS),
+        columns=RelationColumns(query, positives, negatives, pair, label_column, score_column, groups),
+        positive_label=positive_label,
+        thresholds=_parse_thresholds(thresholds),
+    )
+    from raysweep.evaluation import measure_tables, measures
+
+    encoders = []
+    for name in (model, base):
+        config = EncoderConfig(name=name or model, prompt=prompt, precision=checked_precision)
+        encoders.append(measures.MeasuredEncoder(config, query_prompt))
+    with working() as (display, _):
+        results = measures.measure(encoders[0], encoders[1] if base else None, data, settings, display)
+    rows_by_data = [measure_tables.rows_of(result, seed) for result in results]
+    if format == "json":
+        print_json([measure_tables.as_json(*values) for values in zip(results, rows_by_data, strict=True)])
+        return
+    for result, rows in zip(results, rows_by_data, strict=True):
+        typer.echo(measure_tables.title(result))
+        print_table(measure_tables.table(rows))
+
+
+def _parse_thresholds(text: str) -> "Thresholds":
+    from raysweep.data.relation_sources import Thresholds
+
+    with contextlib.suppress(ValueError):
+        positive, negative = map(float, text.split(","))
+        if positive > negative:
+            return Thresholds(positive, negative)
+    raise InputError(f"--thresholds is {text!r}; allowed: two numbers POSITIVE,NEGATIVE, of which the first is larger")

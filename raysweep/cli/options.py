@@ -94,6 +94,15 @@ def check_one_of(flag: str, text: str, allowed: Sequence[Choice]) -> Choice:
     raise InputError(f"{flag} is {text!r}; allowed: {', '.join(allowed)}")
 
 
+def parse_names(flag: str, text: str, count: int | None = None) -> tuple[str, ...]:
+    """Split column names at their commas; raise InputError unless there are ``count`` different, non-empty ones."""
+    names = tuple(text.split(","))
+    if "" in names or len(set(names)) != len(names) or count not in (None, len(names)):
+        number = "" if count is None else f"{count} "
+        raise InputError(f"{flag} is {text!r}; allowed: {number}different column names, separated by commas")
+    return names
+
+
 def parse_where(arguments: Sequence[str]) -> dict[str, str]:
     """Parse the options ``--where COLUMN=VALUE`` into values keyed by column."""
     values: dict[str, str] = {}

@@ -1,0 +1,188 @@
+"""Measures as tables for people, and as JSON for programs. Measures are x100."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from raysweep.evaluation.measures import DataMeasures, Measured
+from raysweep.metrics.closeness import GEOMETRIES, Geometry
+from raysweep.output import ABSENT, TextTable
+from raysweep.uncertainty import changes
+from raysweep.uncertainty.changes import Change, Verdict, ZTest
+
+MIN_TESTED = 20
+"""Minimum number of positives, and of negatives, for a test of a pair file or of one of its groups."""
+
+_UNITS = {"retrieval": "queries", "pairs": "groups", "scored_pairs": "groups"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A measure by one geometry, in [0, 1], and its change from the base encoder's value if there is one."""
+
+    measure: str
+    geometry: Geometry
+    value: float
+    lower_is_better: bool
+    base: float | None = None
+    z_test: ZTest | None = None
+    change: Change | None = None
+
+    @property
+    def improvement(self) -> float | None:
+        if self.base is None:
+            return None
+        return changes.relative_improvement(self.base, self.value, lower_is_better=self.lower_is_better)
+
+    @property
+    def z_verdict(self) -> Verdict | None:
+        return self._verdict(None if self.z_test is None else self.z_test.is_significant)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Return what the change means by the bootstrap; None if it is not tested."""
+        return self._verdict(None if self.change is None else self.change.is_significant)
+
+    def _verdict(self, is_significant: bool | None) -> Verdict | None:
+        if is_significant is None or self.base is None:
+            return None
+        difference = self.value - self.base
+        return changes.verdict(difference, is_significant=is_significant, lower_is_better=self.lower_is_better)
+
+
+def rows_of(measures: DataMeasures, seed: int) -> list[Row]:
+    """Return all measures: those of retrieval data, or the PND of each group of a pair file."""
+    rows: list[Row] = []
+    for geometry in GEOMETRIES:
+        tuned, base = measures.tuned[geometry], measures.base.get(geometry)
+        is_retrieval = measures.relations.kind == "retrieval"
+        rows += (
+            _retrieval_rows(geometry, tuned, base, seed) if is_retrieval else _pair_rows(geometry, tuned, base, seed)
+        )
+    return rows
+
+
+def _retrieval_rows(geometry: Geometry, tuned: Measured, base: Measured | None, seed: int) -> Iterator[Row]:
+    errors = tuned.errors
+    if base is None:
+        yield Row("PND, by query", geometry, errors.mean_over_groups, True)
+        yield Row("PND, by pair", geometry, errors.over_pairs, True)
+        for name, values in tuned.by_query.items():
+            yield Row(name, geometry, float(values.mean()), False)
+        return
+    before = base.errors
+    change = changes.bootstrap_means(before.by_group, errors.by_group, seed)
+    yield Row("PND, by query", geometry, errors.mean_over_groups, True, before.mean_over_groups, None, change)
+    change = changes.bootstrap_over_pairs(before, errors, seed)
+    z_test = changes.z_test(before.over_pairs, errors.over_pairs, errors.num_pairs)
+    yield Row("PND, by pair", geometry, errors.over_pairs, True, before.over_pairs, z_test, change)
+    for name, values in tuned.by_query.items():
+        base_values = base.by_query[name]
+        change = changes.bootstrap_means(base_values, values, seed)
+        yield Row(name, geometry, float(values.mean()), False, float(base_values.mean()), None, change)
+
+
+def _pair_rows(geometry: Geometry, tuned: Measured, base: Measured | None, seed: int) -> Iterator[Row]:
+    relations, ranking = tuned.relations, tuned.ranking
+    shares = tuned.errors.by_group.tolist()
+    for position, (number, share) in enumerate(zip(ranking.groups.tolist(), shares, strict=True)):
+        name = relations.group_names[number]
+        measure = f"PND, {name}" if name else "PND"
+        if base is None:
+            yield Row(measure, geometry, share, True)
+            continue
+        base_share = float(base.errors.by_group[position])
+        num_rarest = min(ranking.num_positives[position], ranking.num_negatives[position])
+        if num_rarest < MIN_TESTED:
+            yield Row(measure, geometry, share, True, base_share)
+            continue
+        z_test = changes.z_test(base_share, share, int(tuned.errors.pairs[position]))
+        in_group = relations.group == number
+        change = changes.bootstrap_pair_file(
+            base.closeness[in_group], tuned.closeness[in_group], relations.is_positive[in_group], seed
+        )
+        yield Row(measure, geometry, share, True, base_share, z_test, change)
+
+
+def title(measures: DataMeasures) -> str:
+    """Return a line that describes the data, such as ``dev.jsonl: retrieval, 65 queries, 4,394 pairs compared``."""
+    ranking, relations = measures.ranking, measures.relations
+    num_groups = len(ranking.groups)
+    num_pairs = measures.tuned["cosine"].errors.num_pairs
+    parts = [relations.kind, f"{num_groups:,} {_UNITS[relations.kind]}"]
+    if relations.kind != "retrieval":
+        num_positives, num_negatives = ranking.num_positives.sum(), ranking.num_negatives.sum()
+        groups = [] if num_groups == 1 else [f"{num_groups:,} groups"]
+        parts = [relations.kind, *groups, f"{num_positives:,} positives, {num_negatives:,} negatives"]
+    if measures.skipped_groups:
+        parts.append(f"{len(measures.skipped_groups):,} skipped")
+    if relations.num_left_out:
+        parts.append(f"{relations.num_left_out:,} rows left out")
+    return f"{relations.name}: {', '.join(parts)}; {num_pairs:,} (positive, negative) pairs"
+
+
+def table(rows: Sequence[Row]) -> TextTable:
+    """Return a row per measure with a column per geometry; with a base encoder, a row per measure and geometry."""
+    if rows[0].base is None:
+        values: dict[str, list[str]] = {}
+        for row in rows:
+            values.setdefault(row.measure, []).append(f"{100 * row.value:.2f}")
+        cells = [(measure, *shown) for measure, shown in values.items()]
+        return TextTable(("measure", *GEOMETRIES), tuple(cells), frozenset({"measure"}))
+    columns = ("measure", "by", "base", "model", "I", "difference", "95% interval", "verdict", "Z", "by Z")
+    text = frozenset({"measure", "by", "95% interval", "verdict", "by Z"})
+    return TextTable(columns, tuple(map(_compared_cells, rows)), text)
+
+
+def _compared_cells(row: Row) -> tuple[str, ...]:
+    assert row.base is not None and row.improvement is not None
+    interval = ABSENT
+    if row.change is not None:
+        interval = f"{100 * row.change.interval.low:+.2f} to {100 * row.change.interval.high:+.2f}"
+    improvement = f"{row.improvement:+.2%}" if math.isfinite(row.improvement) else ABSENT
+    return (
+        row.measure,
+        row.geometry,
+        f"{100 * row.base:.2f}",
+        f"{100 * row.value:.2f}",
+        improvement,
+        f"{100 * (row.value - row.base):+.2f}",
+        interval,
+        row.verdict or "not tested",
+        f"{row.z_test.z:+.2f}" if row.z_test else ABSENT,
+        row.z_verdict or ABSENT,
+    )
+
+
+def as_json(measures: DataMeasures, rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the measures of one set of relations for :func:`json.dumps`."""
+    errors = measures.tuned["cosine"].errors
+    return {
+        "data": measures.relations.name,
+        "kind": measures.relations.kind,
+        "groups": len(errors.pairs),
+        "skipped": len(measures.skipped_groups),
+        "left_out": measures.relations.num_left_out,
+        "pairs": errors.num_pairs,
+        "measures": [_row_as_json(row) for row in rows],
+    }
+
+
+def _row_as_json(row: Row) -> dict[str, Any]:
+    values: dict[str, Any] = {"measure": row.measure, "closeness": row.geometry, "value": 100 * row.value}
+    if row.base is None:
+        return values
+    improvement = row.improvement
+    assert improvement is not None
+    interval = row.change.interval if row.change else None
+    return {
+        **values,
+        "base": 100 * row.base,
+        "improvement": 100 * improvement if math.isfinite(improvement) else None,
+        "low": 100 * interval.low if interval else None,
+        "high": 100 * interval.high if interval else None,
+        "verdict": row.verdict,
+        "z": row.z_test.z if row.z_test else None,
+        "z_verdict": row.z_verdict,
+    }

@@ -1,0 +1,180 @@
+"""Measures of an encoder on retrieval data and pair files, and their change from a base encoder.
+
+The command ``measure`` uses it. Every measure is computed by cosine and by the Euclidean distance of unnormalized
+embeddings; :mod:`raysweep.metrics.ranking` defines them, and :mod:`raysweep.uncertainty.changes` tests changes.
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from raysweep.config import packages
+from raysweep.config.sweep import EncoderConfig
+from raysweep.data import relation_sources
+from raysweep.data.relation_sources import RelationSettings
+from raysweep.data.relations import Integers, Relations
+from raysweep.encoders import encoder
+from raysweep.encoders.loaded import LoadedEncoder, locate_evaluated
+from raysweep.encoders.locate import Side
+from raysweep.metrics.arrays import Float32Array, Float64Array
+from raysweep.metrics.closeness import GEOMETRIES, Geometry, closeness
+from raysweep.metrics.ranking import RANKING_MEASURES, ErrorCounts, Ranking, count_errors
+from raysweep.terminal import Display
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+@dataclass(frozen=True)
+class MeasuredEncoder:
+    """An encoder to measure. ``query_prompt`` replaces the prompt for queries and for first sentences of pairs."""
+
+    config: EncoderConfig
+    query_prompt: str | None = None
+
+    @property
+    def query_config(self) -> EncoderConfig:
+        if self.query_prompt is None:
+            return self.config
+        return self.config.model_copy(update={"prompt": self.query_prompt})
+
+
+@dataclass(frozen=True)
+class Measured:
+    """An encoder's values on relations by one geometry. ``closeness`` is that of each pair, (pairs,)."""
+
+    relations: Relations
+    closeness: Float64Array
+
+    @cached_property
+    def ranking(self) -> Ranking:
+        relations = self.relations
+        return Ranking.of(self.closeness, relations.is_positive, relations.group, relations.num_groups)
+
+    @cached_property
+    def errors(self) -> ErrorCounts:
+        """Return the errors of each measured group."""
+        return count_errors(self.ranking)
+
+    @cached_property
+    def by_query(self) -> Mapping[str, Float64Array]:
+        """Return the measures of each query's ranking, (queries,) each; none for pair files."""
+        if self.relations.kind != "retrieval":
+            return {}
+        return {name: measure(self.ranking) for name, measure in RANKING_MEASURES.items()}
+
+
+@dataclass(frozen=True)
+class DataMeasures:
+    """The values of an encoder on one set of relations, and of the base encoder if there is one."""
+
+    relations: Relations
+    tuned: Mapping[Geometry, Measured]
+    base: Mapping[Geometry, Measured] = field(default_factory=dict)
+
+    @property
+    def ranking(self) -> Ranking:
+        return self.tuned["cosine"].ranking
+
+    @property
+    def skipped_groups(self) -> list[str]:
+        """Return the names of the groups without positives or without negatives."""
+        measured = set(self.ranking.groups.tolist())
+        return [name for number, name in enumerate(self.relations.group_names) if number not in measured]
+
+
+def measure(
+    model: MeasuredEncoder,
+    base: MeasuredEncoder | None,
+    sources: Sequence[str],
+    settings: RelationSettings,
+    display: Display,
+) -> list[DataMeasures]:
+    """Measure an encoder, and optionally the base encoder that it was tuned from, on each source.
+
+    Raises:
+        InputError: Before anything is embedded, if a source or an encoder cannot be read.
+    """
+    needs = [*packages.needs_of_encoder("MODEL", model.config), *packages.needs_of_sources("--data", sources)]
+    if base is not None:
+        needs += packages.needs_of_encoder("--base", base.config)
+    packages.check(needs)
+    encoders = [model] if base is None else [model, base]
+    for measured_encoder in encoders:
+        locate_evaluated(measured_encoder.config, display)
+    all_relations: list[Relations] = []
+    for source in sources:
+        all_relations += relation_sources.read(source, settings)
+    measured = [_measure_all(measured_encoder, all_relations, display) for measured_encoder in encoders]
+    of_base = measured[1] if base is not None else [{} for _ in all_relations]
+    results = [DataMeasures(*values) for values in zip(all_relations, measured[0], of_base, strict=True)]
+    for result in results:
+        if skipped := result.skipped_groups:
+            unit = "queries" if result.relations.kind == "retrieval" else "groups"
+            display.warn(
+                f"{result.relations.name}: {len(skipped)} {unit} without positives or negatives, such as {skipped[0]!r}, "
+                "are not measured"
+            )
+    return results
+
+
+@dataclass(frozen=True)
+class _Embedded:
+    """Embeddings of distinct sentences under one encoder, (sentences, width), not normalized, and their rows."""
+
+    embeddings: Float32Array
+    rows: Mapping[str, int]
+
+    @classmethod
+    def of(cls, loaded: LoadedEncoder, sentences: Iterable[str], side: Side, display: Display) -> "_Embedded":
+        rows = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
+        name = loaded.config.name if side == "document" else f"{loaded.config.name}: queries"
+        with display.stage(f"measure: {name}") as advance:
+            embeddings = loaded.embed_texts(list(rows), side=side, unit=False, advance=advance)
+        return cls(embeddings, rows)
+
+    def take(self, relations: Relations, ids: Integers) -> Integers:
+        """Return the rows of sentences of these relations, (len(ids),)."""
+        rows = np.array([self.rows.get(sentence, -1) for sentence in relations.sentences])
+        taken: Integers = rows[ids]
+        return taken
+
+
+def _measure_all(
+    measured_encoder: MeasuredEncoder, all_relations: Sequence[Relations], display: Display
+) -> list[dict[Geometry, Measured]]:
+    """Load an encoder, embed each sentence once per side, and measure the encoder on all relations."""
+    loaded = LoadedEncoder.load(measured_encoder.config, device=encoder.best_device())
+    _remove_normalization(loaded.model)
+    asked = replace(loaded, config=measured_encoder.query_config)
+    has_two_sides = loaded.traits.has_router or asked.config != loaded.config
+    sentences = list(itertools.chain.from_iterable(relations.sentences for relations in all_relations))
+    documents = queries = _Embedded.of(loaded, sentences, "document", display)
+    if has_two_sides:
+        first_sentences = itertools.chain.from_iterable(map(_first_sentences, all_relations))
+        queries = _Embedded.of(asked, first_sentences, "query", display)
+    results = []
+    for relations in all_relations:
+        pairs = queries.take(relations, relations.first), documents.take(relations, relations.second)
+        by_geometry = {}
+        for geometry in GEOMETRIES:
+            values = closeness(geometry, queries.embeddings, documents.embeddings, pairs)
+            by_geometry[geometry] = Measured(relations, values)
+        results.append(by_geometry)
+    return results
+
+
+def _remove_normalization(model: "SentenceTransformer") -> None:
+    """Remove the last module while it normalizes: it does not change cosines, but hides distances."""
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
+    while isinstance(model[-1], Normalize):
+        del model[-1]
+
+
+def _first_sentences(relations: Relations) -> list[str]:
+    return [relations.sentences[number] for number in np.unique(relations.first)]
