@@ -168,8 +168,9 @@ def _rows(piece: sources.Piece, columns: PairColumns) -> Iterator[_Pair]:
         sources.check_texts(piece.name, first_row, second, columns.second)
         for row, values in enumerate(zip(scores, first, second, *groups, strict=True), first_row):
             place = f"{piece.name}: row {row}"
-            group = read_group(place, columns.groups, values[3:])
-            yield _Pair(place, *values[:3], group)
+            score, first_text, second_text, *group_values = values
+            group = read_group(place, columns.groups, group_values)
+            yield _Pair(place, score, first_text, second_text, group)
         first_row += len(scores)
 
 

@@ -41,7 +41,7 @@ class Row:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Return what the change means by the bootstrap; None if it is not tested."""
+        """Return the verdict of the bootstrap; None if the change is not tested."""
         return self._verdict(None if self.change is None else self.change.is_significant)
 
     def _verdict(self, is_significant: bool | None) -> Verdict | None:

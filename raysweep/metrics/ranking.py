@@ -84,8 +84,8 @@ class Ranking:
         is_counted = self.is_positive
         if cutoff is not None:
             is_counted = is_counted & (self.rank <= cutoff)
-        sums: Float64Array = np.bincount(self.group[is_counted], weights=values[is_counted], minlength=len(self.groups))
-        return sums
+        sums = np.bincount(self.group[is_counted], values[is_counted], len(self.groups))
+        return sums.astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -148,12 +148,14 @@ def average_precision(ranking: Ranking, cutoff: int | None = None) -> Float64Arr
     sums = ranking.sum_over_positives(precisions, cutoff)
     num_positives = ranking.num_positives
     num_found_at_best = num_positives if cutoff is None else np.minimum(num_positives, cutoff)
-    return sums / num_found_at_best
+    means: Float64Array = sums / num_found_at_best
+    return means
 
 
 def precision_at_1(ranking: Ranking) -> Float64Array:
     """Return 1 for each group whose first candidate is a positive, else 0, (groups,)."""
-    return ranking.is_positive[ranking.rank == 1].astype(np.float64)
+    is_first = ranking.rank == 1
+    return ranking.is_positive[is_first].astype(np.float64)
 
 
 def ndcg(ranking: Ranking, cutoff: int = CUTOFF) -> Float64Array:
@@ -162,7 +164,8 @@ def ndcg(ranking: Ranking, cutoff: int = CUTOFF) -> Float64Array:
     ranks = np.arange(1, cutoff + 1)
     ideal_gains = np.cumsum(_discounts(ranks))
     num_found_at_best = np.minimum(ranking.num_positives, cutoff)
-    return gains / ideal_gains[num_found_at_best - 1]
+    shares: Float64Array = gains / ideal_gains[num_found_at_best - 1]
+    return shares
 
 
 def _discounts(ranks: Integers) -> Float64Array:

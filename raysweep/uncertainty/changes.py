@@ -90,7 +90,7 @@ class Change:
 
 
 def verdict(difference: float, *, is_significant: bool, lower_is_better: bool) -> Verdict:
-    """Return what a difference (after minus before) means."""
+    """Return the verdict on a difference (after minus before)."""
     if not is_significant:
         return "unchanged"
     return "improved" if (difference < 0) == lower_is_better else "worsened"

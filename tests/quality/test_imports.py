@@ -37,7 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "report": {"control", "metrics", "results", "uncertainty"},
     "paper": {"config", "replay", "report", "results", "uncertainty"},
     "trackers": {"config", "metrics", "report", "results"},
-    "evaluation": EVALUATION,
+    "evaluation": EVALUATION | {"uncertainty"},
     "training": TRAINING,
     "prepare": {"config", "data", "encoders", "metrics", "cluster"},
     "export": {"config", "data", "encoders", "evaluation", "training", "results", "report"},
