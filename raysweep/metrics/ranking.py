@@ -155,7 +155,8 @@ def average_precision(ranking: Ranking, cutoff: int | None = None) -> Float64Arr
 def precision_at_1(ranking: Ranking) -> Float64Array:
     """Return 1 for each group whose first candidate is a positive, else 0, (groups,)."""
     is_first = ranking.rank == 1
-    return ranking.is_positive[is_first].astype(np.float64)
+    is_right: Float64Array = ranking.is_positive[is_first].astype(np.float64)
+    return is_right
 
 
 def ndcg(ranking: Ranking, cutoff: int = CUTOFF) -> Float64Array:
