@@ -1,12 +1,18 @@
 """Every example runs unchanged from another folder; those that take a run get that of another example."""
 
+import contextlib
+import io
 import os
+import runpy
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pandas as pd
 import pytest
+from ray.cluster_utils import Cluster
 
 from raysweep import export_point, load_run
 from raysweep.results.reader import load
@@ -23,12 +29,34 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("examples")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    """Start a cluster of one CPU, which all sweeps join: each would take longer to start Ray than to train."""
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_ADDRESS", cluster.address)
+        yield
+    cluster.shutdown()
+
+
 def run_example(name: str, folder: Path, *arguments: str) -> str:
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, str(EXAMPLES / name), *arguments]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def run_example_here(name: str, folder: Path, *arguments: str) -> str:
+    """Run an example without Ray in this process, which has imported torch already, and return its output."""
+    out = io.StringIO()
+    with (
+        contextlib.chdir(folder),
+        contextlib.redirect_stdout(out),
+        mock.patch.object(sys, "argv", [name, *arguments]),
+    ):
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    return out.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +90,7 @@ def test_own_data(own_data: str, folder: Path) -> None:
 
 
 def test_choose_and_export(own_data: str, folder: Path) -> None:
-    output = run_example("choose_and_export.py", folder, run_of(own_data))
+    output = run_example_here("choose_and_export.py", folder, run_of(own_data))
     assert "written to chosen-model" in output
     assert "similarity of two opinions" in output
 
@@ -71,7 +99,7 @@ def test_semantic_search(own_data: str, folder: Path) -> None:
     query = "my account has lost two books again"
     tickets = pd.read_csv(folder / "tickets.csv")
     export_point(load_run(run_of(own_data)), folder / "searched-model", "knee")
-    output = run_example("semantic_search.py", folder, "searched-model", "tickets.csv", "message", query)
+    output = run_example_here("semantic_search.py", folder, "searched-model", "tickets.csv", "message", query)
     first = output.splitlines()[1]
     assert query in tickets.message.tolist()
     assert query in first
