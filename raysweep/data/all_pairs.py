@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from raysweep.config.loss_spec import ExampleKind
 from raysweep.data.dataset import Sentences
-from raysweep.data.examples import pick_distinct
 from raysweep.data.random_neighbors import sample_anchors
 
 MAX_PAIRS = 1_000_000  # ordered pairs that are listed in memory
@@ -60,25 +59,17 @@ class AllPairs:
     def draw_negatives(self, positives: Ids, labels: NDArray[np.integer], rng: np.random.Generator) -> Ids:
         """Return a random sentence of another class for each positive, (m,).
 
-        Positives with the same first sentence get different negatives as long as there are any. ``labels`` are those of
-        all sentences. At least two classes must exist.
+        Positives with the same first sentence get different negatives, repeated if there are too few. ``labels`` are those
+        of all sentences. At least two classes must exist.
         """
-        anchors, quotas = np.unique(positives[:, 0], return_counts=True)
-        starts = np.searchsorted(self.labels, labels[anchors], side="left")
-        ends = np.searchsorted(self.labels, labels[anchors], side="right")
-        counts = len(self.ids) - (ends - starts)
-        rounds, rest = np.divmod(quotas, counts)
-        in_rounds = np.repeat(np.arange(len(anchors)), rounds * counts)
-        first_places = np.searchsorted(in_rounds, in_rounds)
-        in_order = (np.arange(len(in_rounds)) - first_places) % counts[in_rounds]
-        at_random, picks = pick_distinct(counts, rest, rng)
-        numbers = np.concatenate([in_rounds, at_random])
-        places = np.concatenate([in_order, picks])
-        is_beyond = places >= starts[numbers]
-        places[is_beyond] += (ends - starts)[numbers][is_beyond]
-        by_anchor = np.argsort(numbers, kind="stable")
+        others = {label: self.ids[self.labels != label] for label in np.unique(self.labels).tolist()}
+        by_anchor = np.argsort(positives[:, 0], kind="stable")
+        ends_of_anchors = np.flatnonzero(np.diff(positives[by_anchor, 0])) + 1
         negatives = np.empty(len(positives), np.int64)
-        negatives[np.argsort(positives[:, 0], kind="stable")] = self.ids[places[by_anchor]]
+        for rows in np.split(by_anchor, ends_of_anchors):
+            anchor = positives[rows[0], 0]
+            shuffled = rng.permutation(others[int(labels[anchor])])
+            negatives[rows] = np.resize(shuffled, len(rows))
         return negatives
 
 

@@ -1,5 +1,6 @@
 """Trial configurations, prepared sentences and encoders of any architecture, for tests that train."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,14 @@ def write_nan_encoder(encoder: str, folder: Path) -> str:
     path = next(folder.rglob("model.safetensors"))
     weights = load_file(path)
     save_file({name: np.full_like(values, np.nan) for name, values in weights.items()}, path, {"format": "pt"})
+    return str(folder)
+
+
+def write_first_token(encoder: str, folder: Path) -> str:
+    """Write a copy of an encoder that is pooled by its first token and return its folder."""
+    shutil.copytree(encoder, folder)
+    path = next(folder.glob("*_Pooling/config.json"))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "pooling_mode": "cls"}))
     return str(folder)
 
 

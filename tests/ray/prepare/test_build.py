@@ -3,28 +3,35 @@
 import contextlib
 import filecmp
 import io
+import json
 import shutil
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
+import numpy as np
 import psutil
 import pytest
 from rich.console import Console
+from sentence_transformers import SentenceTransformer
 
 from raysweep.cluster.resources import Capacity, connected
 from raysweep.config import space_parser
 from raysweep.config import sweep as configuration
 from raysweep.config.document import Document
 from raysweep.config.sweep import ResourcesConfig
+from raysweep.data.expert_scores import ExpertScores
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.prepare.build import prepare
 from raysweep.prepare.plan import Plan, make_plan
-from raysweep.prepare.stages import Coordinator
+from raysweep.prepare.stages import PAIRS_PER_SHARD, Coordinator
 from raysweep.terminal import ConsoleDisplay
+from support.encoders import write_first_token
+from support.kinds import write_static
 from support.paths import SPACES
 
 
@@ -84,6 +91,28 @@ def test_recall_of_an_inverted_file_is_reported(one_cpu: Capacity, plan: Planned
     assert 0.5 < summary["recall"] <= 1
     assert (summary["recall_queries"], summary["num_probes"]) == (1000, 64)
     assert f"the inverted file found {summary['recall']:.1%}" in " ".join(out.getvalue().split())
+
+
+def test_expert_scores_equal_brute_force(
+    one_cpu: Capacity, plan: Planned, runs: Path, tiny_encoder: str, demo_package: ModuleType
+) -> None:
+    """Several shards of scores, by a transformer, the same one pooled by its first token, and static embeddings."""
+    static = write_static(runs / "static", Path(demo_package.get_model_path()))
+    experts = [tiny_encoder, write_first_token(tiny_encoder, runs / "first-token"), static]
+    settings = {"examples__neighbors": "random", "examples__k": "12", "examples__target": "70000"}
+    out = io.StringIO()
+    planned = plan(runs, **settings, examples__experts=json.dumps(experts))
+    prepared = prepare(planned, one_cpu, ConsoleDisplay(Console(file=out, width=200)))
+    assert "prepare: scores: active sets (encoder=" in out.getvalue()
+    pairs = {"train": prepared.examples("scored_pair")[0], "dev": prepared.dev_pairs("soft1")[0]}
+    assert len(pairs["train"]) > 2 * PAIRS_PER_SHARD
+    texts = prepared.sentences.texts(np.arange(len(prepared.sentences)))
+    for column, expert in enumerate(experts):
+        embeddings = SentenceTransformer(expert, device="cpu").encode(texts, normalize_embeddings=True)
+        for split, ids in pairs.items():
+            scores = ExpertScores.open(prepared.scores_artifacts[split].folder)
+            cosines = (embeddings[ids[:, 0]] * embeddings[ids[:, 1]]).sum(axis=1)
+            np.testing.assert_allclose(scores.cosines[:, column], cosines, atol=2e-6)
 
 
 def test_dead_coordinator_is_replaced(one_cpu: Capacity, plan: Planned, runs: Path, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Scores of pairs by expert encoders, the targets that trials compute from them, and experts that are rejected."""
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -24,7 +23,7 @@ from raysweep.training.trial import rungs
 from raysweep.training.validation import ValidationExamples
 from raysweep.training.workbench import Workbench
 from support.displays import ListDisplay
-from support.encoders import trial, write_nan_encoder
+from support.encoders import trial, write_first_token, write_nan_encoder
 from support.kinds import write_static
 from support.sweep_files import read
 
@@ -42,13 +41,6 @@ space:
 PrepareExperts = Callable[..., Prepared]
 
 
-def pooled_by_first_token(encoder: str, folder: Path) -> str:
-    shutil.copytree(encoder, folder)
-    path = next(folder.glob("*_Pooling/config.json"))
-    path.write_text(json.dumps({**json.loads(path.read_text()), "pooling_mode": "cls"}))
-    return str(folder)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("experts")
@@ -62,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def experts(folder: Path, tiny_encoder: str, demo_package: ModuleType) -> list[str]:
     """Return the tuned encoder, the same one pooled by its first token, and static embeddings."""
     static = write_static(folder / "static", Path(demo_package.get_model_path()))
-    return [tiny_encoder, pooled_by_first_token(tiny_encoder, folder / "first-token"), static]
+    return [tiny_encoder, write_first_token(tiny_encoder, folder / "first-token"), static]
 
 
 @pytest.fixture(scope="module")
