@@ -104,7 +104,7 @@ def collect_paths(model: Schema, definitions: Schema, prefix: str, paths: dict[s
 def referred_model(value: Schema) -> str | None:
     """Return the name of the model that a key holds, or None for a plain value."""
     by_name = value.get("patternProperties", {})  # of a mapping of names to models
-    options = [value, *value.get("anyOf", []), *by_name.values()]
+    options = [value, *value.get("anyOf", []), *by_name.values(), value.get("items", {})]
     references = (option["$ref"] for option in options if "$ref" in option)
     return next((reference.rpartition("/")[2] for reference in references), None)
 
@@ -121,7 +121,7 @@ def key_table(model: Schema, prefix: str) -> str:
             title, paused = next(
                 each for each in sections(SweepConfig.model_json_schema()) if path in each[0].split(", ")
             )
-            kind = f"[keys below](#{slugify(title, '-')})"
+            kind = f"{'list of ' if 'items' in value else ''}[keys below](#{slugify(title, '-')})"
             meaning = meaning or paused["description"]
             is_optional = any(option.get("type") == "null" for option in value.get("anyOf", []))
             default = default if key in required or is_optional else ""
