@@ -23,7 +23,7 @@ import yaml
 from pydantic import Field
 
 from raysweep.config.strict import StrictModel
-from raysweep.metrics.objective import Pair
+from raysweep.metrics.scores import Pair
 from raysweep.replay import recording_files
 from raysweep.replay.recordings import RecordedSweep
 

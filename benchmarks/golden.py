@@ -95,7 +95,7 @@ def _sweep_results(run: Path) -> dict[str, Any]:
         for point in event.get("points", ()):
             trial, step = point.get("trial", event.get("trial")), point.get("step", event.get("step"))
             name = f"{configs.get(trial)}, step {step}, {point['split']}: {point['kind']} {point['value']}"
-            results[name] = {score: point[score] for score in SCORES}
+            results[name] = {score: point.get(score) for score in SCORES}
     front = json.loads((run / "report" / "front.json").read_text(encoding="utf-8"))
     results["front"] = [
         f"{configs[member['trial']]}, step {member['step']}, {member['split']}: {member['kind']} {member['value']}"

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from raysweep.metrics.arrays import Float64Array
-from raysweep.metrics.objective import Pair
+from raysweep.metrics.scores import Pair
 
 Family = Literal["exponential", "power", "crossing"]
 FAMILIES: tuple[Family, ...] = get_args(Family)

@@ -22,6 +22,7 @@ from benchmarks.simulated_scores import Encoders, Queries, limits, trial_scores
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.oracle import DEFAULT_BONUSES
 from raysweep.metrics.pareto import non_dominated
+from raysweep.metrics.scores import GOALS
 from raysweep.results.events import (
     PointsScored,
     RungFinished,
@@ -34,6 +35,7 @@ from raysweep.results.ledger import Ledger
 from raysweep.results.query_scores import PackedScores, baselines_file, kept_names, name_of_point, rung_file
 from raysweep.results.reader import load
 from raysweep.results.readings import FILE, REFERENCE, Readings, Retrieved
+from raysweep.results.scores import Score
 from raysweep.results.types import Cost, Point, PointKey, RunInfo, ScoredSplit, TrialStatus
 from raysweep.results.views import front_points
 from raysweep.storage.folder import LocalFolder
@@ -55,7 +57,8 @@ class Scored:
     scores: Float64Array
 
     def store(self, run: LocalFolder, file: str) -> None:
-        packed = PackedScores.pack([name_of_point(point) for point in self.points], *self.scores.transpose(1, 0, 2))
+        scores = dict(zip(GOALS, self.scores.transpose(1, 0, 2), strict=True))
+        packed = PackedScores.pack([name_of_point(point) for point in self.points], scores)
         run.put(file, packed.content())
 
 
@@ -124,11 +127,11 @@ class MadeRun:
         return Point(
             split=split,
             width=386,
-            polarity=polarity,
-            polarity_std=deviations[0],
-            similarity=similarity,
-            similarity_std=deviations[1],
-            retention=similarity / self.reference_similarity[split],
+            scores={
+                "polarity": Score(polarity, deviations[0]),
+                "similarity": Score(similarity, deviations[1]),
+                "retention": Score(similarity / self.reference_similarity[split]),
+            },
             **name,  # type: ignore[arg-type]
         )
 

@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.recorded import Recorded
 from benchmarks.regret import Curve, curve
 from benchmarks.search_peers import registry
-from raysweep.metrics.objective import Pair
+from raysweep.metrics.scores import Pair
 from raysweep.replay.simulator import Peer, replay
 
 Key = tuple[str, str, str, str, int, int]  # recording's name and digest, row and its code's digest, workers, seed

@@ -20,7 +20,7 @@ from benchmarks import measure
 from raysweep.config import space_parser
 from raysweep.config import sweep as configuration
 from raysweep.config.document import Document
-from raysweep.metrics.objective import Pair
+from raysweep.metrics.scores import Pair
 from raysweep.results.types import TrialStatus
 from raysweep.search.scheduler import make_scheduler
 

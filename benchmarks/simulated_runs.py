@@ -12,6 +12,7 @@ from raysweep.metrics.pareto import non_dominated
 from raysweep.report.certainty import REFERENCE, Certainty, certainty_of
 from raysweep.report.front import Front, Member
 from raysweep.results.query_scores import PointName, QueryScores
+from raysweep.results.scores import Score
 from raysweep.results.types import Point, Results, RunInfo, ScoredSplit, Trial, TrialStatus
 
 
@@ -60,7 +61,8 @@ class SimulatedRun:
 
     def _means(self, stored: QueryScores, names: Sequence[PointName]) -> Float64Array:
         rows = stored.rows(names)
-        return np.stack([stored.polarity[rows].mean(axis=1), stored.similarity[rows].mean(axis=1)], axis=1)
+        means: Float64Array = stored.scores[rows].mean(axis=-1)
+        return means
 
     def _query_scores(self, split: ScoredSplit, names: Sequence[PointName]) -> QueryScores:
         trials = self.scores[split].shape[1]
@@ -71,7 +73,7 @@ class SimulatedRun:
         limits = self.limits[split]
         oracle: list[PointName] = [(None, None, "oracle", float(row)) for row in range(len(limits) - 1)]
         scores = np.concatenate([limits, np.stack(of_trials)])
-        return QueryScores(split, (REFERENCE, *oracle, *names), scores[:, 0], scores[:, 1])
+        return QueryScores(split, (REFERENCE, *oracle, *names), scores)
 
 
 def certainty(run: SimulatedRun, *, with_replicates: bool = True) -> tuple[Certainty, list[PointName]]:
@@ -93,7 +95,7 @@ def certainty(run: SimulatedRun, *, with_replicates: bool = True) -> tuple[Certa
 def _member(name: PointName, *, is_knee: bool) -> Member:
     """A member of the front, of which only the name counts."""
     trial, step, kind, value = name
-    dev = Point(trial, step, kind, value, "dev", None, 0.0, 0.0, 0.0, 0.0, 0.0)
+    dev = Point(trial, step, kind, value, "dev", None, {"polarity": Score(0.0), "similarity": Score(0.0)})
     test = replace(dev, split="test")
     return Member(dev, test, is_knee=is_knee, is_best=is_knee, is_feasible=True)
 

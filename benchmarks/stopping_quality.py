@@ -26,7 +26,8 @@ from benchmarks import measure
 from benchmarks.made_curves import FAMILIES, NUM_RUNGS, REFERENCE, Curve, Curves, Family, end_extender, slow_starter
 from raysweep.config.space import Range, Space
 from raysweep.config.sweep import EarlyStoppingConfig, Policy
-from raysweep.metrics.objective import Objective, Pair
+from raysweep.metrics.objective import Objective
+from raysweep.metrics.scores import Pair
 from raysweep.metrics.staircase import Staircase
 from raysweep.results.types import TrialStatus
 from raysweep.search.proposer import Proposer

@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from raysweep.metrics.objective import Pair, front_of
+from raysweep.metrics.objective import front_of
+from raysweep.metrics.scores import Pair
 from raysweep.replay.recordings import RecordedSweep
 
 Asked = tuple[int, dict[str, Any]] | None

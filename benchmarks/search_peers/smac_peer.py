@@ -22,7 +22,7 @@ from smac.runhistory.dataclasses import TrialValue
 from benchmarks.search_peers.flat import Flat, Given, flat, indexed
 from benchmarks.search_peers.shown import Asked, Points, Shown, params_of
 from raysweep.config.space import Choices
-from raysweep.metrics.objective import Pair
+from raysweep.metrics.scores import Pair
 from raysweep.replay.recordings import RecordedSweep
 from raysweep.replay.simulator import FreeTrials
 

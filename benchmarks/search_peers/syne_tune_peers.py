@@ -23,7 +23,7 @@ from syne_tune.optimizer.schedulers.single_fidelity_scheduler import SingleFidel
 from benchmarks.search_peers.flat import Flat, Given, flat, indexed
 from benchmarks.search_peers.shown import Asked, Points, Shown, longest, params_of
 from raysweep.config.space import Choices, Range
-from raysweep.metrics.objective import Pair
+from raysweep.metrics.scores import Pair
 from raysweep.replay.recordings import RecordedSweep
 
 Metrics = dict[str, float]

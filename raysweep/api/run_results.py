@@ -9,8 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from raysweep.metrics.scores import STANDARD
 from raysweep.results.reader import load
-from raysweep.results.types import Calibration, Point, Rung, Trial
+from raysweep.results.types import Calibration, Point, Rung, Trial, flat_point
+from raysweep.results.views import score_columns
 from raysweep.storage import location
 from raysweep.storage.folder import Folder
 
@@ -20,11 +22,10 @@ if TYPE_CHECKING:
     from raysweep.report.front import Member
     from raysweep.report.summary import Summary
 
-SCORES = ("polarity", "similarity", "retention", "accuracy")
-_POINT_TYPES = {"trial": "Int64", "step": "Int64", "width": "Int64", "accuracy": "float64"}
+_POINT_TYPES = {"trial": "Int64", "step": "Int64", "width": "Int64"}
 ENCODER = ("trial", "step", "kind", "value", "width")
 MARKS = ("is_knee", "is_best", "is_feasible")
-FRONT_COLUMNS = ("point", *ENCODER, *MARKS, *(f"{split}_{score}" for split in ("dev", "test") for score in SCORES))
+FRONT_COLUMNS = ("point", *ENCODER, *MARKS, *(f"{split}_{score}" for split in ("dev", "test") for score in STANDARD))
 
 
 @dataclass(frozen=True)
@@ -78,12 +79,13 @@ class RunResults:
 
     @property
     def front(self) -> pd.DataFrame:
-        """Return the front, selected on dev, with one row per member in order of decreasing similarity.
+        """Return the front, selected on dev, with one row per member in order of decreasing S.
 
         ``point`` is the name for :func:`raysweep.export_point`. ``trial``, ``step``, ``kind``, ``value`` and ``width``
         identify the encoder. ``is_knee``, ``is_best`` (by the objective) and ``is_feasible`` (meets the constraints)
         mark special members. ``dev_polarity``, ``dev_similarity``, ``dev_retention`` and ``dev_accuracy`` are scores
-        on dev; ``test_...`` are scores on test, NaN if not measured. The trial's parameters follow as ``config_...``.
+        on dev; ``test_...`` are scores on test, NaN if not measured. Other scores of the run follow them, then the
+        trial's parameters as ``config_...``.
         """
         import pandas as pd
 
@@ -98,14 +100,14 @@ class RunResults:
 
         Columns: ``trial`` and ``step`` (missing for points without a trial), ``kind``, ``value``, ``split``,
         ``width``, ``polarity``, ``similarity``, ``retention``, ``accuracy``, the standard deviations of polarity and
-        similarity over queries, and ``label``, which identifies SetFit models and published scores.
+        similarity over queries, other scores, and ``label``, which identifies SetFit models and published scores.
         """
-        return _frame(Point, self._stored.points).astype(_POINT_TYPES)
+        return _point_frame(self._stored.points)
 
     @property
     def labeled_points(self) -> pd.DataFrame:
         """Return the points that use the pool's labels, which :attr:`points` excludes, with the same columns."""
-        return _frame(Point, self._stored.labeled).astype(_POINT_TYPES)
+        return _point_frame(self._stored.labeled)
 
     @property
     def trials(self) -> pd.DataFrame:
@@ -138,7 +140,7 @@ class RunResults:
         return _frame(Calibration, self._stored.calibrations)
 
     def front_figure(self) -> Picture:
-        """Plot polarity against similarity.
+        """Plot P against S.
 
         The figure shows all points, the front, the reference encoder, the oracle front and the baselines.
         """
@@ -169,16 +171,27 @@ class RunResults:
         point = member.dev
         encoder = {name: getattr(point, name) for name in ENCODER}
         marks = {name: getattr(member, name) for name in MARKS}
-        on_dev = {f"dev_{score}": _score(point, score) for score in SCORES}
-        on_test = {f"test_{score}": _score(member.test, score) for score in SCORES}
+        scores = dict.fromkeys([*STANDARD, *self._summary.score_names])
+        on_dev = {f"dev_{score}": _score(point, score) for score in scores}
+        on_test = {f"test_{score}": _score(member.test, score) for score in scores}
         config = next(trial.config for trial in self._stored.trials if trial.trial == point.trial)
         return {"point": point.name, **encoder, **marks, **on_dev, **on_test, **_prefixed(config)}
 
 
 def _score(point: Point | None, name: str) -> float:
     """Return the score, or NaN if it was not measured."""
-    value: float | None = getattr(point, name, None)
-    return float("nan") if value is None else value
+    score = None if point is None else point.get(name)
+    return float("nan") if score is None else score
+
+
+def _point_frame(points: Sequence[Point]) -> pd.DataFrame:
+    """Return a data frame with a row per point, a column per score, and the label as the last column."""
+    import pandas as pd
+
+    scores = dict.fromkeys(score_columns(points), "float64")
+    columns = [field.name for field in dataclasses.fields(Point) if field.name not in ("scores", "label")]
+    frame = pd.DataFrame([flat_point(point) for point in points], columns=[*columns, *scores, "label"])
+    return frame.astype({**_POINT_TYPES, **scores})
 
 
 def _frame(kind: type, records: Sequence[Any]) -> pd.DataFrame:

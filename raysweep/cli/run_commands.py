@@ -158,7 +158,7 @@ def show(  # noqa: PLR0913 (the options of a command)
     check_one_of("--format", format, FORMATS)
     selection = choice.Selection(
         conditions=where or (),
-        by=None if best is None else check_one_of("--best", best, choice.BY),
+        by=None if best is None else check_one_of("--best", best, choice.ranking_scores()),
         top=top,
         knee=knee,
         everything=everything,

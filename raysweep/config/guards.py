@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from raysweep.config.strict import StrictModel
 from raysweep.config.trial import parameter_names
+from raysweep.metrics import scores
 from raysweep.storage import location
 
 
@@ -96,12 +97,13 @@ RESERVED = (*SCORES, *PLACES, *OTHERS)
 def find_reserved_name(guards: Iterable[str]) -> str:
     """Return the problem with the first guard that has a reserved name, or an empty string."""
     parameters = parameter_names()
-    reserved = {name.lower() for name in (*RESERVED, *parameters)}
+    listed = dict.fromkeys((*RESERVED, *scores.SCORES))
+    reserved = {name.lower() for name in (*listed, *parameters)}
     for name in guards:
         if name.lower() in reserved:
             use = "a parameter of trials" if name.lower() in parameters else "a column or a score"
             return (
-                f"the name {name} is reserved: it is {use}; reserved names: {', '.join(RESERVED)}, and the parameters of "
+                f"the name {name} is reserved: it is {use}; reserved names: {', '.join(listed)}, and the parameters of "
                 "a trial, such as loss and margin"
             )
     return ""

@@ -10,6 +10,7 @@ from pydantic import (
     BeforeValidator,
     Field,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -18,6 +19,7 @@ from raysweep.config.document import Document, KeyPath
 from raysweep.config.guards import Guards, absolute_file
 from raysweep.config.strict import StrictModel, explain
 from raysweep.config.trackers import Trackers, TrackersConfig
+from raysweep.metrics.scores import SCORES, Goals
 from raysweep.storage import location
 
 
@@ -318,13 +320,26 @@ class ConstraintsConfig(StrictModel):
     )
 
 
+def goal_names(key: str) -> list[str]:
+    """Return the scores that a key of the objective allows: those to be maximized; ratios only as ``similarity``."""
+    goals = [name for name, spec in SCORES.items() if spec.is_maximized]
+    return goals if key == "similarity" else [name for name in goals if SCORES[name].relative_to is None]
+
+
+def _enum(key: str) -> dict[str, Any]:
+    return {"enum": goal_names(key)}
+
+
 class ObjectiveConfig(StrictModel):
     """Objective of a trial: its best point under polarity_weight * P + (1 - polarity_weight) * S, and its front."""
 
     polarity_weight: float = Field(0.5, ge=0, le=1, description="weight of P in the weighted sum; S has the rest of 1")
-    similarity: Literal["similarity", "retention"] = Field(
+    polarity: str = Field("polarity", description="score used as P", json_schema_extra=_enum("polarity"))
+    similarity: str = Field(
         "similarity",
-        description="score used as S: similarity itself, or retention, which is S divided by the reference's S",
+        validate_default=True,
+        description="score used as S, such as similarity, or retention, which is similarity divided by the reference's",
+        json_schema_extra=_enum("similarity"),
     )
     constraints: ConstraintsConfig = Field(ConstraintsConfig(), description="minimum scores of an operating point")
     proposals: Aim = Field(
@@ -334,6 +349,22 @@ class ObjectiveConfig(StrictModel):
         "weighted sum; parego: a Tchebycheff scalarization that varies from trial to trial; both: P and S "
         "as two objectives",
     )
+
+    @property
+    def goals(self) -> Goals:
+        """The two scores of the sweep's front."""
+        return Goals.of(self.polarity, self.similarity)
+
+    @field_validator("polarity", "similarity")
+    @classmethod
+    def _check_score(cls, score: str, info: ValidationInfo) -> str:
+        allowed = goal_names(str(info.field_name))
+        if info.field_name == "similarity":  # after polarity, which it must differ from
+            polarity = info.data.get("polarity")
+            allowed = [name for name in allowed if SCORES[name].goal != polarity]
+        if score not in allowed:
+            raise ValueError(f"is {score!r}; allowed: {', '.join(allowed)}")
+        return score
 
 
 Policy = Literal["growth", "pareto", "asha", "median", "none"]

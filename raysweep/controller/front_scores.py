@@ -10,7 +10,7 @@ from raysweep.controller.failures import Blame, Failures, Loss
 from raysweep.controller.sweep import Sweep
 from raysweep.results.events import PointsScored
 from raysweep.results.query_scores import name_of_point
-from raysweep.results.types import Calibration, Point, PointKey
+from raysweep.results.types import Calibration, PointKey, point_of
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class ScoredRung:
     def event(self, rung: FrontRung) -> PointsScored:
         """Return the ledger event for these scores."""
         identity: dict[str, Any] = {"trial": rung.trial, "step": rung.step}
-        points = tuple(Point(**identity, **values) for values in self.points)
-        labeled = tuple(Point(**identity, **values) for values in self.labeled)
+        points = tuple(point_of(values, **identity) for values in self.points)
+        labeled = tuple(point_of(values, **identity) for values in self.labeled)
         calibration = None if self.calibration is None else Calibration(**identity, **self.calibration)
         return PointsScored(points=points, calibration=calibration, labeled=labeled or None)
 

@@ -17,15 +17,15 @@ from typing import get_args
 import numpy as np
 
 from raysweep.errors import InputError
-from raysweep.metrics.objective import Pair
 from raysweep.metrics.pareto import dominated_by, hypervolume
+from raysweep.metrics.scores import GOALS, Goals, Pair
 from raysweep.results.ledger import checkpoint_folder, point_name
 from raysweep.results.query_scores import (
-    BYTES_PER_QUERY,
     FOLDER,
     PackedScores,
     PointName,
     baselines_file,
+    bytes_per_query,
     join_scores,
     name_of_point,
     raised_scores,
@@ -54,9 +54,10 @@ class WeightStore:
     ``limit`` bounds the total size in bytes of the weights and the run's other files, which callers pass as ``others``.
     """
 
-    def __init__(self, run: Folder, limit: int) -> None:
+    def __init__(self, run: Folder, limit: int, goals: Goals = GOALS) -> None:
         self._run = run
         self._limit = limit
+        self._goals = goals
         self._sizes: dict[str, int] = {}  # bytes, keyed by folder
 
     def select_stored(self, front: Sequence[Point]) -> list[Point]:
@@ -88,11 +89,11 @@ class WeightStore:
         max_bytes = self._limit - others
         if len(stored) < 2 or self._num_bytes(stored) <= max_bytes:
             return []
-        full_area = _hypervolume(front)
+        full_area = self._hypervolume(front)
         losses = {}  # hypervolume that the front loses without a folder's points
         for name in stored:
             remaining = [point for point in front if _folder_name(point) != name]
-            losses[name] = full_area - _hypervolume(remaining)
+            losses[name] = full_area - self._hypervolume(remaining)
         cheapest_first = sorted(stored, key=lambda name: (losses[name], name))
         removed = []
         for name in cheapest_first[:-1]:
@@ -116,6 +117,9 @@ class WeightStore:
         """Return the names of the front's folders that exist."""
         return {_folder_name(point) for point in front} & self._run.names(POINTS)
 
+    def _hypervolume(self, points: Sequence[Point]) -> float:
+        return hypervolume([point.pair(self._goals) for point in points], (0.0, 0.0))
+
     def _num_bytes(self, folders: set[str]) -> int:
         """Return the size of these folders in bytes."""
         for name in folders - self._sizes.keys():  # written once and changed only by test scores
@@ -126,10 +130,6 @@ class WeightStore:
 def _folder_name(point: Point) -> str:
     assert point.trial is not None and point.step is not None
     return point_name(point.trial, point.step)
-
-
-def _hypervolume(points: Sequence[Point]) -> float:
-    return hypervolume([(point.polarity, point.similarity) for point in points], (0.0, 0.0))
 
 
 @dataclass
@@ -143,9 +143,10 @@ class _RungScores:
 class KeptScores:
     """The per-query scores that a run keeps, and their files. ``num_queries`` is the number of queries of dev."""
 
-    def __init__(self, run: Folder, num_queries: int) -> None:
+    def __init__(self, run: Folder, num_queries: int, goals: Goals = GOALS) -> None:
         self._run = run
         self._num_queries = num_queries
+        self._goals = goals
         self._near: dict[PointName, Pair] = {}  # P and S raised by three standard errors, keyed by name
         self._repeats: set[PointName] = set()  # points of replicates far from the front whose originals are near it
         self._original_of: dict[int, int] = {}  # original trial of each replicate
@@ -161,7 +162,7 @@ class KeptScores:
     def num_bytes(self) -> int:
         """Return the maximum size in bytes of the scores on dev."""
         num_points = sum(rung.num_stored for rung in self._rungs.values())
-        return num_points * self._num_queries * BYTES_PER_QUERY
+        return num_points * self._num_queries * bytes_per_query()
 
     def restore(self, points: Sequence[Point], front: Sequence[Point], original_of: Mapping[int, int]) -> None:
         """Restore the state from the points and the front of a ledger. Files are not changed."""
@@ -178,7 +179,7 @@ class KeptScores:
             self._run.remove(rung_file("dev", trial, step))
 
     def _add(self, points: Sequence[Point]) -> None:
-        raised = raised_scores(points, self._num_queries).tolist()
+        raised = raised_scores(points, self._num_queries, self._goals).tolist()
         for point, (polarity, similarity) in zip(points, raised, strict=True):
             name = name_of_point(point)
             self._near[name] = polarity, similarity
@@ -191,7 +192,7 @@ class KeptScores:
 
         Points other than ``new`` were near the last front, so they are compared again only if the front changed.
         """
-        pairs = [(point.polarity, point.similarity) for point in front]
+        pairs = [point.pair(self._goals) for point in front]
         has_changed = pairs != self._front
         self._front = pairs
         names = list(self._near) if has_changed else [name_of_point(point) for point in new]

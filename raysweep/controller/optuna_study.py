@@ -9,7 +9,8 @@ import optuna
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import Trial
 
-from raysweep.metrics.objective import Objective, Pair
+from raysweep.metrics.objective import Objective
+from raysweep.metrics.scores import Pair
 from raysweep.results.types import TrialStatus
 from raysweep.search.proposer import Proposer
 from raysweep.search.scheduler import TrialState
@@ -60,12 +61,8 @@ class StudyFile:
             (value,) = self._proposer.values(trial.front)
             stored.report(value, examples_seen)
         best_point = objective.best_point(trial.front)
-        polarity, similarity = best_point
-        percentages = {
-            "P": round(100 * polarity, 2),
-            "S": round(100 * similarity, 2),
-        }
-        stored.set_user_attr("best point", percentages)
+        percentages = [round(100 * score, 2) for score in best_point]
+        stored.set_user_attr("best point", dict(zip(objective.goals.headings, percentages, strict=True)))
         stored.set_user_attr("examples seen", examples_seen)
         missed_by = shortfalls(objective, best_point)
         if missed_by:
@@ -93,9 +90,10 @@ class StudyFile:
 def shortfalls(objective: Objective, point: Pair) -> dict[str, float]:
     """Return the amount by which a point violates each constraint; as in Optuna, at most 0 if it is met."""
     polarity, similarity = point
+    p, s = objective.goals.headings
     missed_by = {}
     if objective.min_polarity:
-        missed_by["P"] = objective.min_polarity - polarity
+        missed_by[p] = objective.min_polarity - polarity
     if objective.min_similarity:  # includes constraints on retention
-        missed_by["S"] = objective.min_similarity - similarity
+        missed_by[s] = objective.min_similarity - similarity
     return missed_by

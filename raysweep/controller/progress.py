@@ -74,7 +74,7 @@ class Progress:
         """Record a rung that is in the ledger, and return the verdict on its trial, or None if the trial continues."""
         number = rung.trial
         self._steps[number] = rung.step
-        self.front = front_points([*self.front, *rung.points])
+        self.front = front_points([*self.front, *rung.points], self._scheduler.objective.goals)
         reason_to_pause = self._report_to_scheduler(rung)
         trial = self._scheduler.trials[number]
         self._study.rung(number, rung.examples_seen, trial, self._scheduler.objective)
@@ -88,7 +88,8 @@ class Progress:
 
     def _report_to_scheduler(self, rung: RungFinished) -> str | None:
         """Report a rung to the scheduler, and return the reason to pause the trial, or None."""
-        pairs = [(point.polarity, point.similarity) for point in rung.points]
+        goals = self._scheduler.objective.goals
+        pairs = [point.pair(goals) for point in rung.points]
         names: list[Hashable] = [(point.step, *point.key) for point in rung.points]
         budgets_ahead = self._budgets_ahead(rung)
         return self._scheduler.rung(rung.trial, rung.examples_seen, pairs, budgets_ahead, names, rung.may_begin)

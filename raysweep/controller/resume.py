@@ -15,7 +15,7 @@ from raysweep.config.sweep import SweepConfig
 from raysweep.config.trial import trial_config
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
-from raysweep.metrics.objective import Pair
+from raysweep.metrics.scores import Goals, Pair
 from raysweep.results.events import Event, PointsScored, TrialStarted
 from raysweep.results.ledger import NAME as LEDGER
 from raysweep.results.ledger import Ledger, checkpoint_folder, ledger_location, load_events, point_folder
@@ -122,11 +122,10 @@ class Resumed:
         """Return the points of the baselines and the test scores."""
         return [point for event in self.events if isinstance(event, PointsScored) for point in event.points]
 
-    @property
-    def reference(self) -> Pair:
+    def reference(self, goals: Goals) -> Pair:
         """Return P and S of the reference encoder on dev."""
         reference = next(point for point in self.points if point.kind == "reference" and point.split == "dev")
-        return reference.polarity, reference.similarity
+        return reference.pair(goals)
 
     def next_log(self) -> str:
         """Return the name of this session's log file. Each session has its own."""

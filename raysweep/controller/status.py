@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from raysweep.metrics.objective import Pair
+from raysweep.metrics.scores import GOALS, Goals, Pair
 from raysweep.results.types import RungProgress, TrialStatus
 from raysweep.terminal import duration
 
@@ -25,6 +25,7 @@ class SweepStatus:
     underway: Sequence[RungProgress] = ()  # progress of trials within a rung, if reported
     is_paused: bool = False  # on request
     max_workers: int | None = None  # maximum number of concurrent trials, if requested
+    goals: Goals = GOALS  # the scores that are P and S
 
     @property
     def fraction_begun(self) -> float:
@@ -45,8 +46,9 @@ class SweepStatus:
         if self.max_workers is not None:
             parts.append(f"at most {self.max_workers} at a time")
         if self.best is not None:
-            polarity, similarity = self.best
-            parts.append(f"best by the objective at P {100 * polarity:.2f} S {100 * similarity:.2f}")
+            scores = zip(self.goals.headings, self.best, strict=True)
+            shown = " ".join(f"{heading} {100 * score:.2f}" for heading, score in scores)
+            parts.append(f"best by the objective at {shown}")
             parts.append(f"front {self.front_size}")
         if self.underway:
             parts.append(describe_progress(self.underway))

@@ -24,7 +24,7 @@ from raysweep.controller.progress import LedgerReplay, Progress, Verdict
 from raysweep.controller.status import SweepStatus
 from raysweep.controller.steering import Steering
 from raysweep.errors import InputError
-from raysweep.metrics.objective import Pair
+from raysweep.metrics.scores import Goals, Pair
 from raysweep.results.events import (
     Event,
     NodesCounted,
@@ -42,7 +42,17 @@ from raysweep.results.events import (
 )
 from raysweep.results.ledger import Ledger, checkpoint_folder
 from raysweep.results.query_scores import PointName
-from raysweep.results.types import Mean, Node, Point, RungProgress, StageName, TrialStatus, point_problem
+from raysweep.results.scores import Score
+from raysweep.results.types import (
+    Mean,
+    Node,
+    Point,
+    RungProgress,
+    StageName,
+    TrialStatus,
+    nested_point,
+    scores_problem,
+)
 from raysweep.results.views import calibration_text
 from raysweep.search.replicates import MeanScores
 from raysweep.search.scheduler import Scheduler, TrialState
@@ -89,8 +99,9 @@ class Sweep:
         config = self.config
         self.progress = Progress(config.budget, self.scheduler, self.study)
         max_bytes = int(config.storage.max_gib * 2**30)
-        self._weights = WeightStore(self.run, max_bytes)
-        self._scores = KeptScores(self.run, self.num_queries)
+        goals = self.scheduler.objective.goals
+        self._weights = WeightStore(self.run, max_bytes, goals)
+        self._scores = KeptScores(self.run, self.num_queries, goals)
         self._failures = Failures(config.resources)
         self._slowest_rung_seconds = 0.0  # of this session
         self.short_of_memory: set[int] = set()  # trials that ran out of memory in this session
@@ -227,7 +238,7 @@ class Sweep:
             return True
         points = [*rung["points"], *rung.get("labeled", ())]
         for point in points:
-            problem = point_problem(point)
+            problem = scores_problem(nested_point(point)["scores"], self.scheduler.objective.goals)
             if problem is not None:
                 assignment.verdict = Verdict(TrialStatus.FAILED, f"rung {step}: {problem}")
                 return True
@@ -319,11 +330,12 @@ class Sweep:
         best = self._best_pair(rung.points)
         polarity, similarity = best
         objective = self.scheduler.objective.weighted_sum(best)
+        p, s = self.scheduler.objective.goals.headings
         num_rungs = self.progress.num_rungs[rung.trial]
         self.display.line(
             f"trial {rung.trial}: rung {rung.step}/{num_rungs}, "
             f"{rung.examples_seen:,} examples, "
-            f"P {100 * polarity:.2f}, S {100 * similarity:.2f}, objective {100 * objective:.2f}"
+            f"{p} {100 * polarity:.2f}, {s} {100 * similarity:.2f}, objective {100 * objective:.2f}"
         )
         if rung.calibration is not None:
             self.display.line(
@@ -430,7 +442,7 @@ class Sweep:
         if original is None:
             return
         means = self.scheduler.replicates.means(original, ending=number)
-        points = mean_points(original, means)
+        points = mean_points(original, means, self.scheduler.objective.goals)
         num_runs = max((point.runs for point in points), default=1)
         self._log(ReplicatesAveraged(trial=original, runs=num_runs, points=points))
 
@@ -590,6 +602,7 @@ class Sweep:
             max_replicates=scheduler.replicates.trials,
             counts={TrialStatus.RUNNING: num_running, TrialStatus.PAUSED: num_paused, **ended},
             best=self._best_pair(self.front) if self.front else None,
+            goals=self.scheduler.objective.goals,
             front_size=len(self.front),
             seconds=self.seconds,
             limit_seconds=None if minutes is None else 60 * minutes,
@@ -600,8 +613,8 @@ class Sweep:
 
     def _best_pair(self, points: Sequence[Point]) -> Pair:
         """Return P and S of the best of the points."""
-        pairs = [(point.polarity, point.similarity) for point in points]
-        return self.scheduler.objective.best_point(pairs)
+        objective = self.scheduler.objective
+        return objective.best_point([point.pair(objective.goals) for point in points])
 
 
 def describe_origin(name: str) -> str:
@@ -609,7 +622,7 @@ def describe_origin(name: str) -> str:
     return f"{name} of the sweep's file" if name.startswith("first[") else "raysweep control"
 
 
-def mean_points(original: int, means: Mapping[int, Mapping[Any, MeanScores]]) -> tuple[Mean, ...]:
+def mean_points(original: int, means: Mapping[int, Mapping[Any, MeanScores]], goals: Goals) -> tuple[Mean, ...]:
     """Return the means over at least two runs of a trial. ``means`` is keyed by examples seen, then (step, kind, value)."""
     rows = []
     for points in means.values():
@@ -622,10 +635,7 @@ def mean_points(original: int, means: Mapping[int, Mapping[Any, MeanScores]]) ->
                 kind=kind,
                 value=value,
                 runs=scores.runs,
-                polarity=scores.mean[0],
-                polarity_spread=scores.spread[0],
-                similarity=scores.mean[1],
-                similarity_spread=scores.spread[1],
+                scores=dict(zip(goals, map(Score, scores.mean, scores.spread), strict=True)),
             )
             rows.append(mean)
     return tuple(rows)

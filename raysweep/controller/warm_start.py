@@ -4,7 +4,9 @@ Scores are rescaled from the old reference encoder to the new one: P keeps its r
 P and 1, and S its ratio to the reference's S. Older trials outside the new space are skipped.
 """
 
+import functools
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,9 +16,10 @@ from pydantic import TypeAdapter, ValidationError
 from raysweep.config.space import Space
 from raysweep.config.trial import trial_config
 from raysweep.errors import InputError
-from raysweep.metrics.objective import Pair, front_of
+from raysweep.metrics.objective import front_of
 from raysweep.metrics.pareto import hypervolume
-from raysweep.results.types import Point, Results, Rung, Trial, TrialStatus
+from raysweep.metrics.scores import GOALS, Goals, Pair
+from raysweep.results.types import Results, Rung, Trial, TrialStatus
 from raysweep.results.views import averaged
 from raysweep.search.proposer import Proposer
 from raysweep.storage.folder import Folder
@@ -57,33 +60,45 @@ class WarmStart:
         )
 
 
-def gather(runs: Sequence[Results], space: Space, reference: Pair) -> WarmStart:
-    """Collect the observations for a sweep over ``space`` whose reference encoder scores ``reference`` (P, S) on dev."""
+def gather(runs: Sequence[Results], space: Space, reference: Pair, goals: Goals = GOALS) -> WarmStart:
+    """Collect the observations for a sweep over ``space`` whose reference encoder scores ``reference`` (P, S) on dev.
+
+    P and S are the scores that are the ``goals`` of the new sweep.
+
+    Raises:
+        InputError: If a run has no such scores.
+    """
     observations: list[Observation] = []
     num_left_out = 0
     for run in runs:
-        old_reference = _reference_scores(run)
+        old_reference = _reference_scores(run, goals)
         averaged_points = averaged(run)
-        points_on_dev = [point for point in averaged_points if point.split == "dev"]
+        points_on_dev = [point for point in averaged_points if point.split == "dev" and point.has(goals)]
         for trial, rungs in _finished_rungs(run):
             if not _contains(space, trial):
                 num_left_out += 1
                 continue
             points = [point for point in points_on_dev if point.trial == trial.trial]
-            observation = _make_observation(trial, rungs, points, old_reference, reference)
+            rescale = functools.partial(_rescale, old_reference=old_reference, new_reference=reference)
+            pairs_by_step: defaultdict[int | None, list[Pair]] = defaultdict(list)
+            for point in points:
+                pair = point.pair(goals)
+                pairs_by_step[point.step].append(rescale(pair))
+            observation = _make_observation(trial, rungs, pairs_by_step)
             observations.append(observation)
-    polarity, similarity = reference
-    reference_point = polarity, similarity / 2
-    first = _choose_first(observations, reference_point)
+    first = _choose_first(observations, goals.reference_point(reference))
     return WarmStart(observations, first, num_left_out)
 
 
-def _reference_scores(run: Results) -> Pair:
+def _reference_scores(run: Results, goals: Goals) -> Pair:
     """Return P and S of the run's reference encoder on dev."""
     for point in run.points:
-        if point.kind == "reference" and point.split == "dev":
-            return point.polarity, point.similarity
-    raise InputError(f"{run.folder}: a warm start requires scores of the reference encoder on dev, which are missing")
+        if point.kind == "reference" and point.split == "dev" and point.has(goals):
+            return point.pair(goals)
+    raise InputError(
+        f"{run.folder}: a warm start requires scores of the reference encoder on dev: {' and '.join(goals)}, which are "
+        "missing"
+    )
 
 
 def _finished_rungs(run: Results) -> Iterator[tuple[Trial, list[Rung]]]:
@@ -105,18 +120,13 @@ def _contains(space: Space, trial: Trial) -> bool:
 
 
 def _make_observation(
-    trial: Trial, rungs: Iterable[Rung], points: Sequence[Point], old_reference: Pair, new_reference: Pair
+    trial: Trial, rungs: Iterable[Rung], pairs_by_step: Mapping[int | None, Sequence[Pair]]
 ) -> Observation:
-    """Return an observation of a trial, with its ``points`` on dev rescaled to the new reference encoder."""
+    """Return an observation of a trial, given P and S of its points on dev, rescaled to the new reference encoder."""
     front: tuple[Pair, ...] = ()
     fronts = {}
     for rung in rungs:
-        rescaled: list[Pair] = []
-        for point in points:
-            if point.step == rung.step:
-                pair = point.polarity, point.similarity
-                rescaled.append(_rescale(pair, old_reference, new_reference))
-        front = front_of([*front, *rescaled])
+        front = front_of([*front, *pairs_by_step.get(rung.step, ())])
         fronts[rung.examples_seen] = front
     is_completed = trial.status == TrialStatus.COMPLETED
     status = TrialStatus.COMPLETED if is_completed else TrialStatus.STOPPED

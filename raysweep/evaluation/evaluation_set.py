@@ -11,8 +11,11 @@ import numpy.typing as npt
 from raysweep.config.sweep import EvaluationConfig
 from raysweep.data.prepared import Prepared
 from raysweep.metrics import retrieval
+from raysweep.metrics.arrays import Float64Array
+from raysweep.metrics.scores import spec_of
 from raysweep.results.query_scores import PointName
 from raysweep.results.readings import Reading, readable_rows
+from raysweep.results.scores import Score, with_ratios
 from raysweep.results.types import Point, ScoredSplit
 
 
@@ -105,14 +108,12 @@ class EvaluationSet:
 
     def point(self, scores: retrieval.Scores, **identity: Any) -> Point:
         """Return the operating point with these scores; ``identity`` gives trial, step, kind, value and width."""
-        similarity = scores.mean("similarity")
-        return Point(
-            split=self.split,
-            polarity=scores.mean("polarity"),
-            polarity_std=float(scores["polarity"].std()),
-            similarity=similarity,
-            similarity_std=float(scores["similarity"].std()),
-            retention=similarity / self.reference_scores.mean("similarity"),
-            accuracy=scores.mean("accuracy") if "accuracy" in scores.named else None,
-            **identity,
-        )
+        measured = {name: _score(name, values) for name, values in scores.named.items()}
+        reference = {name: self.reference_scores.mean(name) for name in self.reference_scores.named}
+        return Point(split=self.split, scores=with_ratios(measured, reference), **identity)
+
+
+def _score(name: str, values: Float64Array) -> Score:
+    """Return the mean and the standard deviation of a score over queries."""
+    deviation = None if spec_of(name).is_binary else float(values.std())
+    return Score(float(values.mean()), deviation)

@@ -27,6 +27,7 @@ from raysweep.export.model_card import CARD, CardFacts
 from raysweep.export.run_encoders import BaseModel, RunEncoders
 from raysweep.report.front import Member
 from raysweep.report.summary import Summary, summary_of
+from raysweep.report.tables import show_pair
 from raysweep.results.events import TrialStarted
 from raysweep.results.ledger import load_events, point_folder
 from raysweep.results.settings_file import NAME as SETTINGS
@@ -91,10 +92,8 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
     sources = (data.train,) if isinstance(data.train, str) else tuple(data.train)
     provenance = Provenance(run.location, chosen.name, encoders.model.name, sources, data.subset, data.text_column)
     _write(model, expected, provenance, facts, to)
-    written = (
-        f"{chosen.name} (dev P {100 * chosen.polarity:.2f}, S {100 * chosen.similarity:.2f}, width {chosen.width}) "
-        f"written to {to}"
-    )
+    scores = show_pair(chosen, summary.goals, digits=2)
+    written = f"{chosen.name} (dev {scores}, width {chosen.width}) written to {to}"
     if chosen.kind == LABELED:
         written += f": it embeds queries; {CARD} shows how to embed the pool, whose labels are known"
     return ". ".join([written, *model_card.guard_warnings(facts)])

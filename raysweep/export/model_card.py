@@ -185,9 +185,9 @@ def _metrics(summary: Summary, point: Point) -> dict[str, str]:
     """Return scores in [0, 1] by name, as texts that begin with the number."""
     intervals = summary.intervals_of(point)
     metrics = {}
-    for name in ("polarity", "similarity", "retention", "accuracy"):
-        score = getattr(point, name)
-        interval = getattr(intervals, name, None)
+    for name in summary.score_names:
+        score = point.get(name)
+        interval = (intervals or {}).get(name)
         if score is not None:
             metrics[name] = with_interval(score, interval, "{:.5f}".format)
     return metrics
@@ -195,7 +195,7 @@ def _metrics(summary: Summary, point: Point) -> dict[str, str]:
 
 def _training_logs(facts: CardFacts) -> list[dict[str, Any]]:
     """Return a row for each rung of the trial, with the scores of the same kind of point on dev."""
-    results, exported = facts.summary.results, facts.point
+    results, exported, goals = facts.summary.results, facts.point, facts.summary.goals
     points_by_step = {}
     for point in (*results.points, *results.labeled):
         is_same_kind = point.trial == exported.trial and point.key == exported.key
@@ -210,8 +210,7 @@ def _training_logs(facts: CardFacts) -> list[dict[str, Any]]:
             "Step": rung.step,
             "Training Loss": round(rung.loss, 4),
             "examples": rung.examples_seen,
-            "P": round(point.polarity, 4),
-            "S": round(point.similarity, 4),
+            **dict(zip(goals.headings, (round(score, 4) for score in point.pair(goals)), strict=True)),
         }
         rows.append(row)
     return rows
@@ -344,7 +343,9 @@ def _reference_sentence(summary: Summary) -> str:
     terms = []
     for split, point in summary.references.items():
         sizes = f"{info.num_queries[split]:,} queries, {info.num_pool[split]:,} sentences to retrieve from"
-        terms.append(f"P {point.polarity:.5f}, S {point.similarity:.5f} on {split} ({sizes})")
+        pair = zip(info.goals.headings, point.pair(info.goals), strict=True)
+        scores = ", ".join(f"{heading} {score:.5f}" for heading, score in pair)
+        terms.append(f"{scores} on {split} ({sizes})")
     return f"The reference encoder itself: {'; '.join(terms)}." if terms else ""
 
 

@@ -4,15 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from raysweep.metrics.pareto import hypervolume, non_dominated
-
-Pair = tuple[float, float]  # P and S of an operating point
+from raysweep.metrics.scores import GOALS, Goals, Pair, spec_of
 
 
 @dataclass(frozen=True)
 class Objective:
-    """The objective of a sweep, over scores (P, S) in [0, 1].
+    """The objective of a sweep, over its two goals (P, S).
 
-    ``reference_point`` is the lower corner for hypervolumes: the reference encoder's P and half its S.
+    ``reference_point`` is the lower corner for hypervolumes; see :meth:`.Goals.reference_point`.
     """
 
     polarity_weight: float
@@ -20,26 +19,34 @@ class Objective:
     similarity_unit: float = 1.0  # factor of S in the objective; 1 / (S of the reference encoder) gives retention
     min_polarity: float = 0.0
     min_similarity: float = 0.0
+    goals: Goals = GOALS
 
     @classmethod
     def of(
-        cls, polarity_weight: float, similarity: str, constraints: Mapping[str, float], reference: Pair
+        cls,
+        polarity_weight: float,
+        similarity: str,
+        constraints: Mapping[str, float],
+        reference: Pair,
+        goals: Goals = GOALS,
     ) -> "Objective":
         """Return the objective of a sweep whose reference encoder scores ``reference`` (P, S).
 
         Args:
             polarity_weight: Weight of P; S has the weight ``1 - polarity_weight``.
-            similarity: The score that is weighted against P, "similarity" or "retention".
+            similarity: The score that is weighted against P: a goal, or its ratio to the reference encoder's.
             constraints: Minimum ``polarity``, ``similarity`` and ``retention`` of a feasible point; all are optional.
             reference: P and S of the reference encoder.
+            goals: The scores that are P and S.
         """
         minimum = {"polarity": 0.0, "similarity": 0.0, "retention": 0.0, **constraints}
         return cls(
             polarity_weight=polarity_weight,
-            reference_point=(reference[0], reference[1] / 2),
-            similarity_unit=1 / reference[1] if similarity == "retention" else 1.0,
+            reference_point=goals.reference_point(reference),
+            similarity_unit=1 / reference[1] if spec_of(similarity).relative_to else 1.0,
             min_polarity=minimum["polarity"],
             min_similarity=max(minimum["similarity"], minimum["retention"] * reference[1]),
+            goals=goals,
         )
 
     @property

@@ -1,6 +1,6 @@
 """Per-query scores of retrieval, such as polarity and similarity, as defined on the documentation page about scores."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,10 +9,11 @@ import numpy.typing as npt
 
 from raysweep.errors import InputError
 from raysweep.metrics.arrays import Float32Array, Float64Array
+from raysweep.metrics.measures import Retrieved
+from raysweep.metrics.scores import SCORES
 
 RankWeights = Literal["uniform", "linear"]
 
-VOTES_PER_BLOCK = 2**22  # elements of the (queries, k, k) table of votes
 PAIRS_PER_BLOCK = 2**13  # (query, sentence) pairs whose cosines are computed at once
 CELLS_PER_BLOCK = 2**23  # elements of the (queries, pool) table of retrieved pairs
 
@@ -36,34 +37,6 @@ class Scores:
     def mean(self, name: str) -> float:
         """Return the mean of a score over queries."""
         return float(self.named[name].mean())
-
-
-@dataclass(frozen=True)
-class Retrieved:
-    """The sentences that queries retrieve, best first.
-
-    Args:
-        labels: Labels (queries, k) of the retrieved sentences.
-        cosines: Cosines (queries, k) of the retrieved sentences with the query under the reference encoder.
-        query_labels: Labels (queries,).
-        pool_labels: Labels (pool,).
-        weights: Rank weights (k,).
-    """
-
-    labels: npt.NDArray[np.integer]
-    cosines: Float64Array
-    query_labels: npt.NDArray[np.integer]
-    pool_labels: npt.NDArray[np.integer]
-    weights: Float64Array
-
-    @property
-    def has_query_label(self) -> npt.NDArray[np.bool_]:
-        """Return a mask (queries, k) of the sentences with the query's label."""
-        mask: npt.NDArray[np.bool_] = self.labels == self.query_labels[:, None]
-        return mask
-
-
-Measure = Callable[[Retrieved], Float64Array]
 
 
 def rank_weights(kind: RankWeights, k: int) -> npt.NDArray[np.float64]:
@@ -172,7 +145,7 @@ def score(
     pool_labels: npt.NDArray[np.integer],
     weights: npt.NDArray[np.float64],
 ) -> Scores:
-    """Return the scores in ``MEASURES`` of each query.
+    """Return the scores of each query that :data:`.SCORES` has a measure for.
 
     Args:
         retrieved: Pool positions (queries, k), best first.
@@ -182,51 +155,7 @@ def score(
         weights: Rank weights (k,).
     """
     retrieval = Retrieved(pool_labels[retrieved], cosines, query_labels, pool_labels, weights)
-    return Scores({name: measure(retrieval) for name, measure in MEASURES.items()})
-
-
-def _polarity(retrieved: Retrieved) -> Float64Array:
-    """Return the weighted share of retrieved sentences with the query's label, in [0, 1]."""
-    polarity: Float64Array = retrieved.has_query_label @ retrieved.weights
-    return polarity
-
-
-def _similarity(retrieved: Retrieved) -> Float64Array:
-    """Return the weighted mean cosine of the retrieved sentences with the query."""
-    similarity: Float64Array = retrieved.cosines @ retrieved.weights
-    return similarity
-
-
-def _accuracy(retrieved: Retrieved) -> Float64Array:
-    """Return 1 if :func:`vote` returns the query's label, else 0."""
-    winners = vote(retrieved.labels, retrieved.weights)
-    is_right: Float64Array = (winners == retrieved.query_labels).astype(np.float64)
-    return is_right
-
-
-MEASURES: dict[str, Measure] = {"polarity": _polarity, "similarity": _similarity, "accuracy": _accuracy}
-"""The scores of a retrieval by name."""
-
-
-def vote(labels: npt.NDArray[np.integer], weights: npt.NDArray[np.float64]) -> npt.NDArray[np.integer]:
-    """Return the label (queries,) with the largest total weight in each row of ``labels`` (queries, k).
-
-    Columns are ranks, best first, and ``weights`` (k,) are their weights. Ties go to the label that is retrieved first.
-    Weights are compared as multiples of the smallest weight, which are integers, so ties are exact.
-    """
-    votes = np.rint(weights / weights.min())
-    k = len(weights)
-    winners = np.empty(len(labels), labels.dtype)
-    num_rows = max(1, VOTES_PER_BLOCK // k**2)
-    for start in range(0, len(labels), num_rows):
-        rows = slice(start, start + num_rows)
-        block = labels[rows]
-        agrees = block[:, :, None] == block[:, None, :]
-        votes_of_rank = agrees @ votes  # for the label at each rank
-        best_rank = votes_of_rank.argmax(axis=1)  # the first of equal votes, that of the nearest sentence
-        best_label = np.take_along_axis(block, best_rank[:, None], axis=1)
-        winners[rows] = best_label[:, 0]
-    return winners
+    return Scores({name: spec.measure(retrieval) for name, spec in SCORES.items() if spec.measure})
 
 
 def cosines_of_several(

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raysweep.metrics.arrays import Float64Array
-from raysweep.metrics.objective import Pair
 from raysweep.metrics.pareto import front_indices
+from raysweep.metrics.scores import Pair
 
 
 class Staircase:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 
+from raysweep.results.scores import Score
 from raysweep.results.types import Point, ScoredSplit
 
 
@@ -44,11 +45,11 @@ class PublishedTable:
                 value=None,
                 split=split,
                 width=self.width,
-                polarity=float(row["polarity"]) / 100,
-                polarity_std=float(row["polarity_std"] or 0) / 100,
-                similarity=similarity / 100,
-                similarity_std=float(row["similarity_std"] or 0) / 100,
-                retention=similarity / untuned,
+                scores={
+                    "polarity": Score(float(row["polarity"]) / 100, float(row["polarity_std"] or 0) / 100),
+                    "similarity": Score(similarity / 100, float(row["similarity_std"] or 0) / 100),
+                    "retention": Score(similarity / untuned),
+                },
                 label=f"{self.model}, {row['method']}",
             )
 

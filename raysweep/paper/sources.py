@@ -113,8 +113,8 @@ def _point_scores(point: Point, info: RunInfo) -> Scores:
     """Return a point's scores. Deviations of 0 mean that only means are known."""
     num_queries = info.num_queries.get(point.split)
     counts = Counts(num_queries, info.k) if num_queries and info.rank_weights == "uniform" else None
-    deviations = point.polarity_std or None, point.similarity_std or None
-    return Scores(point.polarity, point.similarity, *deviations, counts)
+    deviations = point.std("polarity") or None, point.std("similarity") or None
+    return Scores(point["polarity"], point["similarity"], *deviations, counts)
 
 
 def is_by_k(frame: "pd.DataFrame") -> bool:

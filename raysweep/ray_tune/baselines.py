@@ -23,6 +23,7 @@ from raysweep.evaluation.operating_points import Head
 from raysweep.metrics import retrieval
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.oracle import DEFAULT_BONUSES, oracle_scores
+from raysweep.metrics.scores import GOALS, Goals
 from raysweep.paper.published_scores import TABLES
 from raysweep.results.query_scores import PackedScores, PointName, baselines_file, join_scores, name_of_point
 from raysweep.results.types import Point, ScoredSplit
@@ -216,15 +217,20 @@ def _has_setfit(points: Collection[Point], config: EncoderConfig) -> bool:
 
 
 class BaselineScores:
-    """Collector of per-query scores of a run's reference, oracle and probe points, stored in one file per split."""
+    """Collector of per-query scores of a run's reference, oracle and probe points, stored in one file per split.
 
-    def __init__(self, run: Folder) -> None:
+    Points without the scores of the sweep's ``goals`` are left out, so that the others are stored with all of theirs.
+    """
+
+    def __init__(self, run: Folder, goals: Goals = GOALS) -> None:
         self._run = run
+        self._goals = goals
         self._new: dict[ScoredSplit, dict[PointName, retrieval.Scores]] = defaultdict(dict)
 
     def add(self, point: Point, scores: retrieval.Scores) -> None:
         """Add the scores of a point on its split."""
-        self._new[point.split][name_of_point(point)] = scores
+        if point.has(self._goals):
+            self._new[point.split][name_of_point(point)] = scores
 
     def find_missing(self, points: Collection[Point]) -> list[Point]:
         """Return the points whose stored scores are missing or unreadable."""
@@ -232,16 +238,13 @@ class BaselineScores:
         for split in {point.split for point in points}:
             stored = self._read(split)
             stored_names[split] = () if stored is None else stored.names
-        return [point for point in points if name_of_point(point) not in stored_names[point.split]]
+        scored = [point for point in points if point.has(self._goals)]
+        return [point for point in scored if name_of_point(point) not in stored_names[point.split]]
 
     def store(self) -> None:
         """Store the added scores, replacing stored scores of the same points."""
         for split, scores_by_name in self._new.items():
-            names = list(scores_by_name)
-            scores_of_points = list(scores_by_name.values())
-            polarity = np.stack([scores["polarity"] for scores in scores_of_points])
-            similarity = np.stack([scores["similarity"] for scores in scores_of_points])
-            packed = PackedScores.pack(names, polarity, similarity)
+            packed = PackedScores.pack_points({name: scores.named for name, scores in scores_by_name.items()})
             stored = self._read(split)
             if stored is not None and stored.num_queries == packed.num_queries:
                 packed = join_scores([stored, packed])

@@ -88,7 +88,7 @@ class Session:
         self._write_settings(run)
         self.display.line(f"run: {run.location}")
         evaluation_sets = self._evaluation_sets()
-        scores = BaselineScores(run)
+        scores = BaselineScores(run, self.config.objective.goals)
         limits: list[Point] = []
         for evaluation in evaluation_sets.values():
             limits += limit_points(evaluation, scores.add)
@@ -97,10 +97,11 @@ class Session:
         scores.store()
         self._keep_reference_reading(run, evaluation_sets)
         scores_on_dev = evaluation_sets["dev"].reference_scores
-        reference = scores_on_dev.mean("polarity"), scores_on_dev.mean("similarity")
+        goals = self.config.objective.goals
+        reference = scores_on_dev.mean(goals.p), scores_on_dev.mean(goals.s)
         scheduler = make_scheduler(self.config, self.space, reference)
         if older:
-            gathered = warm_start.gather(older, self.space, reference)
+            gathered = warm_start.gather(older, self.space, reference, goals)
             warm_start.write(run, gathered)
             warm_start.apply(scheduler.proposer, gathered)
             log = self.display.line if gathered.observations else self.display.warn
@@ -128,7 +129,7 @@ class Session:
             self.display.warn(f"resume: {error}; the sampler restarts from the existing trials")
             sweep = self._replayed(resumed, adopt=True)
         evaluation_sets = self._evaluation_sets()
-        scores = BaselineScores(run)
+        scores = BaselineScores(run, self.config.objective.goals)
         baselines = self._baselines(evaluation_sets, scores.add, resumed.points)
         new_points = self._score(baselines)
         # A run stores the per-query scores of these kinds of points, which no trial produces.
@@ -207,7 +208,8 @@ class Session:
         """
         # Earlier random draws must not repeat.
         offset = len(resumed.events) if adopt else 0
-        scheduler = make_scheduler(self.config, self.space, resumed.reference, seed_offset=offset)
+        reference = resumed.reference(self.config.objective.goals)
+        scheduler = make_scheduler(self.config, self.space, reference, seed_offset=offset)
         sweep = self._sweep(scheduler, resumed.ledger)
         try:
             gathered = warm_start.read(resumed.run)
@@ -261,6 +263,7 @@ class Session:
             k=config.evaluation.k,
             rank_weights=config.evaluation.rank_weights,
             polarity_weight=objective.polarity_weight,
+            polarity=objective.polarity,
             similarity=objective.similarity,
             num_trials=sweep.scheduler.num_trials,
             num_queries={split: len(evaluation.queries) for split, evaluation in evaluation_sets.items()},

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 import ray
 
 from raysweep.cluster.resources import Capacity, Request, trial_bytes
@@ -22,6 +21,7 @@ from raysweep.encoders.size import FP32_BYTES, EncoderSize
 from raysweep.encoders.tokens import Tokens
 from raysweep.errors import InputError, exception_line
 from raysweep.evaluation.operating_points import wanted_labeled
+from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.retrieval import Scores
 from raysweep.results.ledger import point_folder
 from raysweep.results.query_scores import PackedScores, PointName, rung_file
@@ -201,11 +201,10 @@ def keep_scores(run: Folder, split: ScoredSplit, trial: int, step: int, scores: 
     file = rung_file(split, trial, step)
     if split == "dev" and run.exists(file):  # a resumed trial repeats its last rung, which counts once
         return
-    names = [(trial, step, *key) for key in scores]
-    scores_of_points = list(scores.values())
-    polarity = np.stack([point_scores["polarity"] for point_scores in scores_of_points])
-    similarity = np.stack([point_scores["similarity"] for point_scores in scores_of_points])
-    packed = PackedScores.pack(names, polarity, similarity)
+    named: dict[PointName, Mapping[str, Float64Array]] = {}
+    for key, point_scores in scores.items():
+        named[trial, step, *key] = point_scores.named
+    packed = PackedScores.pack_points(named)
     run.keep(file, packed.content())
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from raysweep.config.space import Scalar
 from raysweep.config.trial import SHARED_PARAMETERS, TrialConfig
 from raysweep.errors import InputError
+from raysweep.metrics.scores import GOALS
 from raysweep.replay.recordings import RecordedRung, RecordedSweep, RecordedTrial
 from raysweep.results.types import BASELINES, Results
 from raysweep.results.views import averaged, varied_parameters
@@ -94,7 +95,7 @@ def _recorded_sweep(frame: "pd.DataFrame", where: Mapping[str, str]) -> Recorded
         scores = frame.loc[is_reference, ["polarity", "similarity"]]
         polarity, similarity = scores.iloc[0].tolist()
         reference = polarity, similarity
-        reference_point = polarity, similarity / 2
+        reference_point = GOALS.reference_point(reference)
     recording = RecordedSweep(trials, reference_point, reference, nullable=NULLABLE)
     recording.space  # noqa: B018 (raises InputError if the configurations form no space)
     if not recording.area:
@@ -277,9 +278,7 @@ def to_frame(results: Results) -> "pd.DataFrame":
             "trial": point.trial,
             "kind": point.kind,
             "value": point.value,
-            "polarity": round(point.polarity, 6),
-            "similarity": round(point.similarity, 6),
-            "accuracy": None if point.accuracy is None else round(point.accuracy, 6),
+            **{name: _rounded(point.get(name)) for name in ("polarity", "similarity", "accuracy")},
         }
         if point.trial is not None and point.step is not None:
             rung = rungs[point.trial, point.step]
@@ -295,3 +294,7 @@ def to_frame(results: Results) -> "pd.DataFrame":
             frame[name] = frame[name].astype("Int64")
     scores = ["kind", "value", "polarity", "similarity", "accuracy"]
     return frame[["trial", *parameters, "examples_seen", "seconds", *scores]]
+
+
+def _rounded(score: float | None) -> float | None:
+    return None if score is None else round(score, 6)

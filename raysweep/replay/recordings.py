@@ -7,8 +7,9 @@ from typing import Any
 
 from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Scalar, Space
 from raysweep.errors import InputError
-from raysweep.metrics.objective import Objective, Pair
+from raysweep.metrics.objective import Objective
 from raysweep.metrics.pareto import hypervolume
+from raysweep.metrics.scores import Pair
 from raysweep.search.encoding import Scale
 
 Values = Mapping[str, Scalar]

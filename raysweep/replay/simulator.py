@@ -12,8 +12,9 @@ import numpy.typing as npt
 from raysweep.config.space import Scalar
 from raysweep.config.sweep import Aim, EarlyStoppingConfig, Policy
 from raysweep.metrics.arrays import Float64Array
-from raysweep.metrics.objective import Pair, front_of
+from raysweep.metrics.objective import front_of
 from raysweep.metrics.pareto import hypervolume
+from raysweep.metrics.scores import Pair
 from raysweep.replay.recordings import RecordedRung, RecordedSweep, RecordedTrial, infer_scale
 from raysweep.results.types import TrialStatus
 from raysweep.search.encoding import Scale

@@ -1,10 +1,11 @@
 """The baselines of a run: points that do not come from a trial, and which of them the front dominates."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from raysweep.results.types import BASELINES, Point, ScoredSplit
+from raysweep.metrics.scores import Goals
+from raysweep.results.types import BASELINES, Point, RunInfo, ScoredSplit
 
 
 @dataclass(frozen=True)
@@ -60,27 +61,30 @@ def _sort_key(baseline: Baseline) -> tuple[int, float]:
     return BASELINES.index(baseline.kind), baseline.value or 0.0
 
 
-def dominates(one: Point, other: Point) -> bool:
+def dominates(one: Point, other: Point, goals: Goals) -> bool:
     """Return whether a point is at least as good as ``other`` on the same split in both P and S, and better in one."""
-    as_good = one.polarity >= other.polarity and one.similarity >= other.similarity
-    return as_good and (one.polarity > other.polarity or one.similarity > other.similarity)
+    p, s = one.pair(goals)
+    other_p, other_s = other.pair(goals)
+    as_good = p >= other_p and s >= other_s
+    return as_good and (p > other_p or s > other_s)
 
 
-def is_dominated(point: Point, front: Iterable[Point]) -> bool:
+def is_dominated(point: Point, front: Iterable[Point], goals: Goals) -> bool:
     """Return whether a point of the front on the same split dominates ``point``."""
-    return any(dominates(member, point) for member in front)
+    return any(dominates(member, point, goals) for member in front)
 
 
 def compare(
-    probes: Sequence[Point], best: Point, front: Sequence[Point], objective: Callable[[Point], float], area: float
+    probes: Sequence[Point], best: Point, front: Sequence[Point], info: RunInfo, area: float
 ) -> ProbeComparison:
     """Compare the front's points with the probe's on one split; ``area`` is as in :class:`ProbeComparison`."""
-    dominated = [probe for probe in probes if is_dominated(probe, front)]
-    dominating = [member for member in front if dominates(member, best)]
+    goals = info.goals
+    dominated = [probe for probe in probes if is_dominated(probe, front, goals)]
+    dominating = [member for member in front if dominates(member, best, goals)]
     return ProbeComparison(
         num_points=len(probes),
         num_dominated=len(dominated),
         best=best,
-        dominating=max(dominating, key=objective, default=None),
+        dominating=max(dominating, key=info.objective, default=None),
         area=area,
     )

@@ -80,7 +80,7 @@ def certainty_of(
         noise = SeedNoise(runs.replicated())
         repeated = runs.repeated(front.names_on("dev"))
         reference = _scores_of_reference(dev)
-        by_configuration = intervals(list(repeated.values()), reference, noise)
+        by_configuration = intervals(list(repeated.values()), reference, noise, dev.goals)
         for name, points in zip(repeated, by_configuration, strict=True):
             replicated[name] = points[0]
         trained = _trained(runs, noise, front, known, added)
@@ -155,6 +155,7 @@ def _assess(
         floor=probes,
         least=minima,
         trained=trained,
+        goals=stored.goals,
     )
     return assess(judged, seed)
 
@@ -171,9 +172,8 @@ def _from_knee(stored: QueryScores, front: Front) -> dict[PointName, FromKnee]:
     others = [name for name in front.names_on(stored.split) if name != knee]
     rows = stored.rows(others)
     knee_row = stored.index(knee)
-    polarities = stored.polarity[rows] - stored.polarity[knee_row]
-    similarities = stored.similarity[rows] - stored.similarity[knee_row]
-    differences = paired([*polarities, *similarities])
+    from_knee_scores = stored.scores[rows] - stored.scores[knee_row]
+    differences = paired([*from_knee_scores[:, 0], *from_knee_scores[:, 1]])
     num_others = len(others)
     from_knee = {}
     for number, name in enumerate(others):
@@ -192,7 +192,7 @@ def _drops(known: Mapping[ScoredSplit, QueryScores], front: Front, added: Float6
     dev_reference = _scores_of_reference(dev)
     test_reference = _scores_of_reference(test)
     drops = {}
-    for score, name in enumerate(("P", "S")):
+    for score, name in enumerate(dev.goals.headings):
         selection_bias = float(added[score])
         reference_drop = None
         if dev_reference is not None and test_reference is not None:

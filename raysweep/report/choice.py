@@ -11,8 +11,9 @@ from typing import Any
 
 from raysweep.errors import InputError, did_you_mean
 from raysweep.metrics.pareto import knee, non_dominated
+from raysweep.metrics.scores import SCORES, STANDARD, Goals
 from raysweep.report.axes import is_number
-from raysweep.report.front import Member, score_pair
+from raysweep.report.front import Member
 from raysweep.report.notes import why_no_intervals
 from raysweep.report.summary import Summary
 from raysweep.report.tables import short
@@ -21,10 +22,6 @@ from raysweep.results.types import GuardScore, Point, Results, ScoredSplit
 from raysweep.uncertainty.interval import LEVEL
 
 Fields = Mapping[str, Any]  # a point's scores, identity and configuration, by name
-
-BY = ("objective", "polarity", "similarity", "retention", "accuracy")
-
-_MINIMA = {"polarity": 0.0, "accuracy": 0.0}  # other scores: -1
 
 _CONDITION = re.compile(r"\s*(\w[\w.-]*)\s*(>=|<=|!=|==|=|>|<)\s*([^\s<>=!].*?)\s*")
 
@@ -40,6 +37,11 @@ _ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {
 _ABSENT = ("none", "null")
 
 _MAX_WORDS = 20  # strings that a message lists
+
+
+def ranking_scores() -> tuple[str, ...]:
+    """Return the scores by which points can be ranked."""
+    return ("objective", *(name for name, spec in SCORES.items() if spec.is_maximized))
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def read_conditions(
     """
     of_points = [name for fields in points for name in fields if name not in guards]
     names = [*dict.fromkeys([*of_points, *parameters]), *sorted(guards)]
-    scores = {*BY, *guards}
+    scores = {*ranking_scores(), *guards}
     return [_read_condition(text, points, names, scores) for text in texts]
 
 
@@ -134,7 +136,7 @@ def _check_number(condition: Condition, values: Iterable[Any], *, is_score: bool
         hint = "; use a separate --where for each condition" if " " in text else ""
         raise InputError(f"{place}: the value is {text!r}; allowed: a number{hint}")
     number = float(text)
-    minimum = _MINIMA.get(name, -1.0)
+    minimum = SCORES[name].minimum if name in SCORES else -1.0
     if is_score and not minimum <= number <= 1:
         hint = f"; {text} percent is {number / 100:g}" if 1 < number <= 100 else ""
         raise InputError(f"{place}: {name} is {text}; allowed: [{minimum:g}, 1]{hint}")
@@ -207,10 +209,7 @@ class Candidate:
         """The fields that every point has, and its configuration."""
         point = self.dev
         return {
-            "polarity": point.polarity,
-            "similarity": point.similarity,
-            "retention": point.retention,
-            "accuracy": point.accuracy,
+            **{name: point.get(name) for name in dict.fromkeys([*STANDARD, *point.scores])},
             "objective": self.objective,
             "width": point.width,
             "trial": point.trial,
@@ -258,14 +257,14 @@ def choose(summary: Summary, selection: Selection) -> Chosen:
     if not meeting:
         return Chosen((), _why_none(summary, selection, conditions, candidates))
     if selection.knee:
-        return Chosen((_knee_of(meeting),))
+        return Chosen((_knee_of(meeting, summary.goals),))
     if selection.by is None and selection.top is None:
         return Chosen(tuple(meeting))
     by = selection.by or "objective"
     scored = [candidate for candidate in meeting if candidate.fields[by] is not None]
     ranked = sorted(scored, key=lambda candidate: _rank(candidate, by))
     if not ranked:
-        raise InputError(f"--best is {by}, which no point has; allowed: {', '.join(BY)}")
+        raise InputError(f"--best is {by}, which no point has; allowed: {', '.join(ranking_scores())}")
     return Chosen(tuple(ranked[: selection.top or 1]))
 
 
@@ -278,10 +277,10 @@ def _conditions_on(candidates: Sequence[Candidate], texts: Iterable[str], result
     return read_conditions(texts, all_fields, guards - own_names, parameters)
 
 
-def _knee_of(candidates: Sequence[Candidate]) -> Candidate:
+def _knee_of(candidates: Sequence[Candidate], goals: Goals) -> Candidate:
     """Return the knee of the candidates that meet the constraints, or of all candidates if none does."""
     eligible = [candidate for candidate in candidates if candidate.is_feasible] or candidates
-    scores = [score_pair(candidate.dev) for candidate in eligible]
+    scores = [candidate.dev.pair(goals) for candidate in eligible]
     front = non_dominated(scores)
     index = knee([scores[number] for number in front])
     return eligible[front[index]]
@@ -293,7 +292,7 @@ def _rank(candidate: Candidate, by: str) -> tuple[bool, float, float]:
 
 
 def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
-    """Return the front's members sorted by similarity, or all operating points sorted by objective, highest first.
+    """Return the front's members sorted by S, or all operating points sorted by objective, highest first.
 
     Raises:
         InputError: If no trial finished a rung.
@@ -317,7 +316,7 @@ def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
         if member is not None:
             is_feasible = member.is_feasible
         else:  # guards are not measured
-            is_feasible = objective is None or not objective.violation(score_pair(point))
+            is_feasible = objective is None or not objective.violation(point.pair(objective.goals))
         candidate = Candidate(
             dev=point,
             test=on_test.get(name),
@@ -388,20 +387,14 @@ def candidates_as_json(
 def _scores_as_json(summary: Summary, point: Point | None) -> dict[str, Any] | None:
     if point is None:
         return None
-    scores: dict[str, Any] = {
-        "polarity": point.polarity,
-        "similarity": point.similarity,
-        "retention": point.retention,
-        "accuracy": point.accuracy,
-    }
+    scores: dict[str, Any] = {name: point.get(name) for name in dict.fromkeys([*STANDARD, *point.scores])}
     intervals = summary.intervals_of(point)
     if intervals is None:
         return {**scores, "intervals": None, "why_no_intervals": why_no_intervals_of(summary, point)}
     bounds: dict[str, list[float] | None] = {}
-    for name in ("polarity", "similarity", "retention"):
-        interval = getattr(intervals, name)
-        has_bounds = interval is not None and interval.is_finite
-        bounds[name] = [interval.low, interval.high] if has_bounds else None
+    for name in dict.fromkeys(["polarity", "similarity", "retention", *summary.goals]):
+        interval = intervals.get(name)
+        bounds[name] = [interval.low, interval.high] if interval is not None and interval.is_finite else None
     return {**scores, "intervals": {"level": LEVEL, **bounds}}
 
 

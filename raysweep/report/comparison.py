@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from raysweep.metrics.scores import Goals
 from raysweep.report.baselines import is_dominated
 from raysweep.report.summary import SPLITS, Summary
 from raysweep.report.tables import kind_name, show_area, show_pair
@@ -14,15 +15,16 @@ def probe_sentences(summary: Summary) -> list[str]:
     It states how many of the probe's points the front dominates, and the best of them.
     """
     sentences = []
+    goals = summary.goals
     for split, probes in summary.probes.items():
         best, member = probes.best, probes.dominating
         dominated = "no front member dominates it"
         if member is not None:
             name = f"{kind_name(member)} of trial {member.trial} at step {member.step}"
-            member_scores = show_pair(member)
+            member_scores = show_pair(member, goals)
             dominated = f"{name} dominates it with {member_scores}"
         best_name = kind_name(best)
-        best_scores = show_pair(best)
+        best_scores = show_pair(best, goals)
         front_area = show_area(summary.areas[split].front)
         probe_area = show_area(probes.area)
         sentences.append(
@@ -35,11 +37,12 @@ def probe_sentences(summary: Summary) -> list[str]:
 
 def baseline_lines(summary: Summary) -> Iterator[str]:
     """Yield short lines for a terminal on the probe's best point, SetFit models and dominated published scores."""
+    goals = summary.goals
     for split in SPLITS:
         probes = summary.probes.get(split)
         if probes is not None:
             best = probes.best
-            yield _line(kind_name(best), best, probes.dominating is not None)
+            yield _line(kind_name(best), best, goals, dominated=probes.dominating is not None)
         front = summary.front.on(split)
         if not front:
             continue
@@ -49,14 +52,14 @@ def baseline_lines(summary: Summary) -> Iterator[str]:
             if point is None:
                 continue
             if baseline.kind == "setfit":
-                yield _line(baseline.name, point, is_dominated(point, front))
+                yield _line(baseline.name, point, goals, dominated=is_dominated(point, front, goals))
             elif baseline.kind == "published":
                 num_published += 1
-                num_dominated += is_dominated(point, front)
+                num_dominated += is_dominated(point, front, goals)
         if num_published:
             yield f"published on {split}: {num_dominated} of {num_published} dominated by the front"
 
 
-def _line(name: str, point: Point, dominated: bool) -> str:
+def _line(name: str, point: Point, goals: Goals, *, dominated: bool) -> str:
     verdict = "dominated" if dominated else "not dominated"
-    return f"{name} on {point.split}: {show_pair(point)}, {verdict} by the front"
+    return f"{name} on {point.split}: {show_pair(point, goals)}, {verdict} by the front"

@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from raysweep.metrics.objective import Pair
 from raysweep.metrics.pareto import non_dominated
-from raysweep.report.front import Member, score_pair
+from raysweep.metrics.scores import Goals, Pair, spec_of
+from raysweep.report.front import Member
 from raysweep.report.side_by_side import Side, SideBySide
 from raysweep.report.statuses import STATUS_STYLES, standing
 from raysweep.report.style import FAINT, INK, PALETTE, STYLE, add_legend, png
@@ -66,12 +66,12 @@ def front_figure(summary: Summary) -> bytes:
         titles[-1] += f", with {level:.0%} intervals"
     with matplotlib.rc_context(STYLE):
         width = 9.6 if len(splits) > 1 else 7.6
-        figure, axes = _panels(titles, width, 5.4)
+        figure, axes = _panels(titles, (width, 5.4), summary.goals)
         panels = list(zip(axes, splits, strict=True))
         for axis, split in panels:
             _draw_limits(axis, summary, split)
             labeled = summary.labeled_front.on(split)
-            x, y = _xy(labeled)
+            x, y = _xy(labeled, summary.goals)
             axis.plot(x, y, zorder=2.3, **LABELED)
             _draw_baselines(axis, summary, split)
         dev_axis = axes[0]
@@ -87,16 +87,16 @@ def front_figure(summary: Summary) -> bytes:
         return png(figure)
 
 
-def _panels(titles: Sequence[str], width: float, height: float) -> tuple["Figure", Sequence["Axes"]]:
-    """Return a figure with a panel of P against S for each title."""
+def _panels(titles: Sequence[str], size: Pair, goals: Goals) -> tuple["Figure", Sequence["Axes"]]:
+    """Return a figure of a width and height in inches, with a panel of P against S for each title."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=size, layout="constrained")
     axes: Sequence[Axes] = figure.subplots(1, len(titles), sharex=True, sharey=True, squeeze=False)[0]
-    axes[0].set_ylabel("polarity P (x100)")
+    axes[0].set_ylabel(f"{spec_of(goals.p).label} (x100)")
     for axis, title in zip(axes, titles, strict=True):
         axis.set_title(title, fontsize=9.5)
-        axis.set_xlabel("similarity S (x100)")
+        axis.set_xlabel(f"{spec_of(goals.s).label} (x100)")
     return figure, axes
 
 
@@ -137,8 +137,8 @@ def _loss_colors(summary: Summary) -> Colors:
     return {loss: PALETTE[i % len(PALETTE)] for i, loss in enumerate(losses)}
 
 
-def _xy(points: Sequence[Point]) -> tuple[list[float], list[float]]:
-    return [100 * point.similarity for point in points], [100 * point.polarity for point in points]
+def _xy(points: Sequence[Point], goals: Goals) -> tuple[list[float], list[float]]:
+    return [100 * point[goals.s] for point in points], [100 * point[goals.p] for point in points]
 
 
 def _label_as_empty(axis: "Axes") -> None:
@@ -149,11 +149,11 @@ def _draw_limits(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
     """Draw the oracle front (which no encoder can exceed), the reference encoder, and the constraints."""
     oracle = summary.oracles[split]
     if oracle:
-        x, y = _xy(oracle)
+        x, y = _xy(oracle, summary.goals)
         axis.plot(x, y, **ORACLE)
     reference = summary.references.get(split)
     if reference is not None:
-        x, y = _xy([reference])
+        x, y = _xy([reference], summary.goals)
         axis.scatter(x, y, s=70, zorder=6, **REFERENCE)
     objective = summary.objectives_by_split.get(split)
     if objective is None:
@@ -169,7 +169,7 @@ def _draw_baselines(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
     for kind, style in BASELINE_STYLES.items():
         by_split = [baseline.points for baseline in summary.baselines if baseline.kind == kind]
         points = [points[split] for points in by_split if split in points]
-        x, y = _xy(points)
+        x, y = _xy(points, summary.goals)
         if kind == "probe":
             axis.plot(x, y, zorder=2.4, **PROBE_LINE)
         axis.scatter(x, y, s=BASELINE_SIZES[kind], zorder=2.5, **style)
@@ -183,7 +183,7 @@ def _draw_all_points(axis: "Axes", summary: Summary, colors: Colors) -> None:
         if point.split == "dev" and point.trial in loss_by_trial:
             points_by_loss[loss_by_trial[point.trial]].append(point)
     for loss, points in points_by_loss.items():
-        axis.scatter(*_xy(points), s=11, color=colors[loss], alpha=0.4, linewidths=0, zorder=2)
+        axis.scatter(*_xy(points, summary.goals), s=11, color=colors[loss], alpha=0.4, linewidths=0, zorder=2)
 
 
 def _draw_trajectories(axis: "Axes", summary: Summary, colors: Colors) -> None:
@@ -200,7 +200,7 @@ def _draw_trajectories(axis: "Axes", summary: Summary, colors: Colors) -> None:
         points = plain_points[trial.trial.trial]
         points.sort(key=lambda point: point.step or 0)
         if len(points) > 1:
-            x, y = _xy(points)
+            x, y = _xy(points, summary.goals)
             line = list(zip(x, y, strict=True))
             color = colors[_loss_of(trial)]
             trajectory = LineCollection([line], colors=color, linewidths=0.6, alpha=0.4, zorder=1)
@@ -211,7 +211,7 @@ def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colors: Colo
     points = summary.front.on(split)
     if split == "dev":
         # Points are sorted by decreasing S. Each step rises at the lower S, so both points dominate its corner.
-        x, y = _xy(points)
+        x, y = _xy(points, summary.goals)
         axis.step(x, y, where="post", zorder=3, **FRONT)
     else:
         _draw_intervals(axis, summary, points)
@@ -223,13 +223,13 @@ def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colors: Colo
             continue
         loss = loss_by_trial[point.trial or 0]
         color = colors[loss] if member.is_feasible else "white"
-        _draw_member(axis, member, point, color, size)
+        x, y = _xy([point], summary.goals)
+        axis.scatter(x, y, marker=_kind_marker(point.kind), s=size, color=color, **MEMBER)
+        _mark_member(axis, member, x, y)
 
 
-def _draw_member(axis: "Axes", member: Member, point: Point, color: str, size: int) -> None:
-    """Draw a member's ``point`` on a split, and the marks of the knee and the best point."""
-    x, y = _xy([point])
-    axis.scatter(x, y, marker=_kind_marker(point.kind), s=size, color=color, **MEMBER)
+def _mark_member(axis: "Axes", member: Member, x: Sequence[float], y: Sequence[float]) -> None:
+    """Draw the marks of the knee and of the best point on a member."""
     if member.is_best:
         axis.scatter(x, y, s=120, zorder=5, **BEST)
     if member.is_knee:
@@ -242,13 +242,14 @@ def _draw_intervals(axis: "Axes", summary: Summary, points: Iterable[Point]) -> 
         intervals = summary.intervals_of(point)
         if intervals is None:
             continue
-        x, y = 100 * point.similarity, 100 * point.polarity
-        similarity, polarity = intervals.similarity, intervals.polarity
-        if similarity.is_finite:
-            ends = [100 * similarity.low, 100 * similarity.high]
+        goals = summary.goals
+        y, x = (100 * score for score in point.pair(goals))
+        across, upright = intervals[goals.s], intervals[goals.p]
+        if across.is_finite:
+            ends = [100 * across.low, 100 * across.high]
             axis.plot(ends, [y, y], **CROSS)
-        if polarity.is_finite:
-            ends = [100 * polarity.low, 100 * polarity.high]
+        if upright.is_finite:
+            ends = [100 * upright.low, 100 * upright.high]
             axis.plot([x, x], ends, **CROSS)
 
 
@@ -374,7 +375,7 @@ def comparison_figure(comparison: SideBySide) -> bytes:
     titles = [COMPARISON_TITLES[split] for split in splits]
     with matplotlib.rc_context(STYLE):
         width = 9.6 if len(splits) > 1 else 6.4
-        figure, axes = _panels(titles, width, 5.0)
+        figure, axes = _panels(titles, (width, 5.0), comparison.goals)
         for axis, split in zip(axes, splits, strict=True):
             _draw_common_limits(axis, comparison, split)
             for number, side in enumerate(comparison.sides):
@@ -389,10 +390,10 @@ def _draw_common_limits(axis: "Axes", comparison: SideBySide, split: ScoredSplit
     summaries = [side.summary for side in comparison.sides]
     oracles = [summary.oracles[split] for summary in summaries if summary.oracles[split]]
     if oracles:
-        axis.plot(*_xy(oracles[0]), label="oracle front (limit)", zorder=1, **ORACLE)
+        axis.plot(*_xy(oracles[0], comparison.goals), label="oracle front (limit)", zorder=1, **ORACLE)
     references = [summary.references[split] for summary in summaries if split in summary.references]
     if references:
-        axis.plot(*_xy(references[:1]), label="reference encoder R", zorder=4, **SIDE_REFERENCE)
+        axis.plot(*_xy(references[:1], comparison.goals), label="reference encoder R", zorder=4, **SIDE_REFERENCE)
 
 
 def _draw_side(axis: "Axes", side: Side, split: ScoredSplit, number: int) -> None:
@@ -400,15 +401,16 @@ def _draw_side(axis: "Axes", side: Side, split: ScoredSplit, number: int) -> Non
     color = PALETTE[number % len(PALETTE)]
     marker = MARKERS[number % len(MARKERS)]
     points = side.front.on(split)
-    scores = [score_pair(point) for point in points]
+    goals = side.summary.goals
+    scores = [point.pair(goals) for point in points]
     steps = [points[index] for index in non_dominated(scores)]
-    steps.sort(key=lambda point: -point.similarity)
-    x, y = _xy(steps)
+    steps.sort(key=lambda point: -point[goals.s])
+    x, y = _xy(steps, goals)
     axis.step(x, y, where="post", color=color, linewidth=1.0, zorder=2)
-    x, y = _xy(points)
+    x, y = _xy(points, goals)
     axis.plot(x, y, label=side.label, color=color, marker=marker, markersize=4.5, linestyle="none", zorder=3)
     knee = side.front.knee
     knee_point = None if knee is None else knee.on(split)
     if knee_point is not None:
-        x, y = _xy([knee_point])
+        x, y = _xy([knee_point], goals)
         axis.scatter(x, y, color=color, zorder=5, **SIDE_KNEE)

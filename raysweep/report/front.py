@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from raysweep.metrics.objective import Objective, Pair
+from raysweep.metrics.objective import Objective
 from raysweep.metrics.pareto import knee
 from raysweep.results.query_scores import PointName, name_of_point
 from raysweep.results.types import GuardScore, Point, Results, RunInfo, ScoredSplit
@@ -28,7 +28,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Front:
-    """The members of a front, sorted by decreasing similarity on dev, where the front is chosen."""
+    """The members of a front, sorted by decreasing S on dev, where the front is chosen."""
 
     members: tuple[Member, ...]
 
@@ -78,15 +78,15 @@ class Criterion:
     def of(cls, info: RunInfo, references: Mapping[ScoredSplit, Point]) -> "Criterion":
         objectives = {}
         for split, reference in references.items():
-            pair = score_pair(reference)
-            objectives[split] = Objective.of(info.polarity_weight, info.similarity, info.constraints, pair)
+            pair = reference.pair(info.goals)
+            objectives[split] = Objective.of(info.polarity_weight, info.similarity, info.constraints, pair, info.goals)
         return cls(info, objectives)
 
     def violation(self, point: Point) -> float:
         """Return by how much a point misses the constraints; 0 if that is unknown because the reference has no scores."""
         if not self.info.constraints or point.split not in self.objectives_by_split:
             return 0.0
-        return self.objectives_by_split[point.split].violation(score_pair(point))
+        return self.objectives_by_split[point.split].violation(point.pair(self.info.goals))
 
     def is_feasible(self, point: Point) -> bool:
         return self.violation(point) == 0
@@ -96,13 +96,10 @@ class Criterion:
         return -self.violation(point), self.info.objective(point)
 
 
-def score_pair(point: Point) -> Pair:
-    return point.polarity, point.similarity
-
-
 def front_of(results: Results, points: Sequence[Point], criterion: Criterion) -> Front:
     """Return the front of these points of a run. It is selected on dev; test only measures it."""
-    on_dev = front_points(points)
+    goals = results.info.goals
+    on_dev = front_points(points, goals)
     if not on_dev:
         return Front(())
     guards: dict[PointName, dict[str, GuardScore]] = defaultdict(dict)  # keyed by encoder and name
@@ -119,7 +116,7 @@ def front_of(results: Results, points: Sequence[Point], criterion: Criterion) ->
     # holds among points that meet the constraints: a point that dominates one does too. Only front members have guards.
     best = max(on_dev, key=lambda point: (is_guarded(point), criterion.rank(point)))
     eligible = [point for point in on_dev if is_feasible(point)] or on_dev
-    scores = [score_pair(point) for point in eligible]
+    scores = [point.pair(goals) for point in eligible]
     balanced = eligible[knee(scores)]
     on_test = {name_of_point(point): point for point in points if point.split == "test" and point.trial is not None}
     members = []

@@ -22,7 +22,6 @@ from raysweep.results.views import varied_parameters
 
 FloatArray = NDArray[np.float64]
 
-TARGETS = ("polarity", "similarity", "objective")
 
 MIN_TRIALS = 5  # fewer are not enough for an estimate
 SEED = 0  # fixed, so that the trees give the same predictions for the same curves
@@ -158,12 +157,13 @@ def importances(summary: Summary) -> Mapping[str, Mapping[str, float]]:
     ``MIN_TRIALS`` trials completed a rung, or if no parameter varies or has an effect.
     """
     info = summary.results.info
+    targets = (*info.goals, "objective")
     trials = [trial for trial in summary.trials if trial.rungs and _is_valid(trial, info)]
     configs = [trial.trial.config for trial in trials]
     names = varied_parameters(trial.trial for trial in trials)
     axes = axes_of(configs, names)
     if not axes or len(trials) < MIN_TRIALS:
-        return {target: {} for target in TARGETS}
+        return {target: {} for target in targets}
     places = np.column_stack([axis.places for axis in axes])
     curves = [_curve(trial, info) for trial in trials]
     reference = summary.references.get("dev")
@@ -172,7 +172,7 @@ def importances(summary: Summary) -> Mapping[str, Mapping[str, float]]:
         untrained = np.array(_scores(reference, info))
     final_scores = scores_at_the_end(curves, places, untrained)
     shares = [_shares(axes, scores) for scores in final_scores.T]
-    return dict(zip(TARGETS, shares, strict=True))
+    return dict(zip(targets, shares, strict=True))
 
 
 def _is_valid(trial: TrialSummary, info: RunInfo) -> bool:
@@ -197,8 +197,8 @@ def _curve(trial: TrialSummary, info: RunInfo) -> Curve:
 
 
 def _scores(point: Point, info: RunInfo) -> tuple[float, float, float]:
-    """Return the scores in the order of ``TARGETS``."""
-    return point.polarity, point.similarity, info.objective(point)
+    """Return P, S and the objective."""
+    return *point.pair(info.goals), info.objective(point)
 
 
 def _shares(axes: Sequence[Axis], scores: FloatArray) -> dict[str, float]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from raysweep.output import TextTable
 from raysweep.report.summary import SPLITS, Summary
-from raysweep.report.tables import identity_cells, score_cells, show_area, show_share
+from raysweep.report.tables import identity_cells, score_cells, score_headings, show_area, show_share
 
 KNOWN_LABELS_TEXT = (
     "If the labels of the pool are known, a sentence can be scored by cos_R plus g times the query's predicted probability "
@@ -12,19 +12,17 @@ KNOWN_LABELS_TEXT = (
     "count for its hypervolume. They have a separate front, which is chosen on dev."
 )
 
-_SCORES = ("P", "S", "retention")
-
 
 def known_labels_table(summary: Summary) -> TextTable:
-    """Return a table of this front, selected on dev and sorted by decreasing similarity; it may have no rows."""
+    """Return a table of this front, selected on dev and sorted by decreasing S; it may have no rows."""
+    names = summary.goals.main_scores
     rows = []
     for member in summary.labeled:
         row = identity_cells(member.dev)
         for split in SPLITS:
-            scores = score_cells(member.on(split))
-            row += scores[: len(_SCORES)]
+            row += score_cells(member.on(split), names)
         rows.append(tuple(row))
-    score_columns = [f"{split} {score}" for split in SPLITS for score in _SCORES]
+    score_columns = [f"{split} {score}" for split in SPLITS for score in score_headings(names)]
     columns = ("trial", "step", "kind", *score_columns)
     return TextTable(columns, tuple(rows), frozenset({"kind"}))
 

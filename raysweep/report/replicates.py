@@ -99,8 +99,8 @@ class StoredRuns:
 
 def stacked(stored: QueryScores, names: Iterable[PointName]) -> Float64Array:
     """Return P and S (points, 2, queries) of points on a split."""
-    rows = stored.rows(names)
-    return np.stack([stored.polarity[rows], stored.similarity[rows]], axis=1)
+    scores: Float64Array = stored.scores[stored.rows(names)]
+    return scores
 
 
 def _trial(name: PointName) -> int:

@@ -6,13 +6,14 @@ from itertools import permutations
 from typing import Any
 
 from raysweep.errors import InputError
-from raysweep.metrics.objective import Pair
 from raysweep.metrics.pareto import hypervolume
+from raysweep.metrics.scores import Goals, Pair
 from raysweep.report.area_difference import MAX_DIFFERENCE, AreaDifference, CountedFront, difference
 from raysweep.report.baselines import is_dominated
-from raysweep.report.front import Front, score_pair
+from raysweep.report.front import Front
 from raysweep.report.notes import running_or_killed
 from raysweep.report.summary import SPLITS, Summary
+from raysweep.report.tables import show_pair
 from raysweep.results.types import Point, ScoredSplit
 from raysweep.uncertainty.interval import LEVEL
 
@@ -75,6 +76,11 @@ class SideBySide:
     settings: tuple[SettingDifference, ...]
     best_configs: tuple[SettingDifference, ...]
     notes: tuple[str, ...]
+
+    @property
+    def goals(self) -> Goals:
+        """The scores that are P and S in all runs."""
+        return self.sides[0].summary.goals
 
 
 def labels(locations: Sequence[str]) -> list[str]:
@@ -150,7 +156,7 @@ def compare_runs(sides: Sequence[Side]) -> SideBySide:
 
 
 def _check_same_task(sides: Sequence[Side]) -> None:
-    """Check that all runs have the same dataset, reference encoder, k and rank weights.
+    """Check that all runs have the same goals, dataset, reference encoder, k and rank weights.
 
     Raises:
         InputError: If a run differs from the first one; the message names the first difference.
@@ -158,8 +164,13 @@ def _check_same_task(sides: Sequence[Side]) -> None:
     first = sides[0]
     expected = first.summary.results.info
     names = {"dataset": "dataset", "reference": "reference encoder", "k": "k", "rank_weights": "rank weights"}
+    goals = " and ".join(expected.goals)
     for side in sides[1:]:
         info = side.summary.results.info
+        if info.goals != expected.goals:
+            raise InputError(
+                f"{side.label}: the goals are {' and '.join(info.goals)}; allowed: {goals}, as in {first.label}"
+            )
         for field_name, name in names.items():
             value = getattr(info, field_name)
             allowed = getattr(expected, field_name)
@@ -212,18 +223,15 @@ def _why_other_data(side: Side, first: Side, split: ScoredSplit) -> str:
     first_point = first.summary.references.get(split)
     if point is None or first_point is None:
         return ""
-    polarity_distance = abs(point.polarity - first_point.polarity)
-    similarity_distance = abs(point.similarity - first_point.similarity)
-    if max(polarity_distance, similarity_distance) <= MAX_DIFFERENCE:
+    goals = side.summary.goals
+    pairs = zip(point.pair(goals), first_point.pair(goals), strict=True)
+    distances = [abs(score - first_score) for score, first_score in pairs]
+    if max(distances) <= MAX_DIFFERENCE:
         return ""
     return (
-        f"on {split}, the reference encoder scores {_scores(point)} in {side.label} and {_scores(first_point)} in "
-        f"{first.label}, so the queries or the pool differ"
+        f"on {split}, the reference encoder scores {show_pair(point, goals, 2)} in {side.label} and "
+        f"{show_pair(first_point, goals, 2)} in {first.label}, so the queries or the pool differ"
     )
-
-
-def _scores(point: Point) -> str:
-    return f"P {100 * point.polarity:.2f}, S {100 * point.similarity:.2f}"
 
 
 # Hypervolumes
@@ -240,19 +248,20 @@ def _have_same_constraints(sides: Sequence[Side]) -> bool:
 
 
 def _reference_points(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> dict[ScoredSplit, Pair]:
-    """Return P and half of S of the reference encoder by split, from the first run that stores them."""
+    """Return the reference point on each split, from the first run that stores the reference encoder's scores."""
     points = {}
     for split in splits:
         references = [side.summary.references[split] for side in sides if split in side.summary.references]
         if references:
-            points[split] = (references[0].polarity, references[0].similarity / 2)
+            goals = sides[0].summary.goals
+            points[split] = goals.reference_point(references[0].pair(goals))
     return points
 
 
 def _counted_front(side: Side, split: ScoredSplit, start: Pair, *, feasible_only: bool) -> CountedFront:
     """Return the points of a run's front that count, and their hypervolume above ``start``."""
     points = side.front.feasible_on(split) if feasible_only else side.front.on(split)
-    scores = [score_pair(point) for point in points]
+    scores = [point.pair(side.summary.goals) for point in points]
     area = hypervolume(scores, start)
     return CountedFront(side.label, side.summary, split, points, area)
 
@@ -282,7 +291,7 @@ def _dominations(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> Iterat
             front = side.front.on(split)
             other_front = other.front.on(split)
             if front and other_front:
-                names = tuple(point.name for point in other_front if is_dominated(point, front))
+                names = tuple(point.name for point in other_front if is_dominated(point, front, side.summary.goals))
                 yield Domination(split, side.label, other.label, names, len(other_front))
 
 

@@ -160,15 +160,10 @@ def _run_as_json(comparison: SideBySide, number: int) -> dict[str, Any]:
     results = side.summary.results
     areas = {split: areas[number] if side.front.members else None for split, areas in comparison.areas.items()}
     fronts = {}
+    names = dict.fromkeys(["polarity", "similarity", "retention", *comparison.goals])
     for split in comparison.splits:
         fronts[split] = [
-            {
-                "point": point.name,
-                "polarity": point.polarity,
-                "similarity": point.similarity,
-                "retention": point.retention,
-            }
-            for point in side.front.on(split)
+            {"point": point.name, **{name: point.get(name) for name in names}} for point in side.front.on(split)
         ]
     return {
         "label": side.label,

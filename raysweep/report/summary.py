@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from raysweep.metrics.hull import hull_area
-from raysweep.metrics.objective import Objective, Pair
+from raysweep.metrics.objective import Objective
 from raysweep.metrics.pareto import hypervolume
+from raysweep.metrics.scores import STANDARD, Goals, Pair
 from raysweep.report.baselines import Baseline, ProbeComparison, baselines_of, compare
 from raysweep.report.certainty import NOTHING, Certainty, certainty_of
-from raysweep.report.front import Criterion, Front, Member, front_of, score_pair
+from raysweep.report.front import Criterion, Front, Member, front_of
 from raysweep.results.account import Account, build_account
 from raysweep.results.bill import Bill, build_bill
 from raysweep.results.query_scores import QueryScores, load_readable_scores, name_of_point
@@ -18,7 +19,7 @@ from raysweep.results.reader import load_with_driver
 from raysweep.results.types import Point, Results, Rung, ScoredSplit, Trial
 from raysweep.storage.folder import Folder
 from raysweep.uncertainty.front import FrontUncertainty
-from raysweep.uncertainty.interval import ScoreIntervals
+from raysweep.uncertainty.interval import Interval
 
 SPLITS: tuple[ScoredSplit, ...] = ("dev", "test")
 
@@ -79,7 +80,7 @@ class Summary:
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """The members of the front, sorted by decreasing similarity on dev."""
+        """The members of the front, sorted by decreasing S on dev."""
         return self.front.members
 
     @property
@@ -104,10 +105,24 @@ class Summary:
         """Intervals of the front on each split; empty if per-query scores are not stored."""
         return self.certainty.fronts
 
-    def intervals_of(self, point: Point) -> ScoreIntervals | None:
-        """Return the intervals of a point's scores on its split, or None if per-query scores are not stored."""
+    def intervals_of(self, point: Point) -> Mapping[str, Interval] | None:
+        """Return the intervals of a point's scores on its split by name, or None if per-query scores are not stored."""
         front = self.uncertainty.get(point.split)
-        return None if front is None else front.of(name_of_point(point))
+        intervals = None if front is None else front.of(name_of_point(point))
+        return None if intervals is None else intervals.named(self.goals)
+
+    @property
+    def goals(self) -> Goals:
+        """The scores that are P and S."""
+        return self.results.info.goals
+
+    @cached_property
+    def score_names(self) -> tuple[str, ...]:
+        """The scores that tables show: the goals, the standard ones, and others that a point of the front has."""
+        names = [*self.goals, *STANDARD]
+        for member in self.members:
+            names += member.dev.scores
+        return tuple(dict.fromkeys(names))
 
     @property
     def splits(self) -> tuple[ScoredSplit, ...]:
@@ -141,16 +156,21 @@ def summary_of(run: Folder, results: Results | None = None) -> Summary:
 
 
 def summarize(results: Results) -> Summary:
-    """Summarize results without intervals. The front is selected on dev and only measured on test."""
-    references = {point.split: point for point in results.points if point.kind == "reference"}
+    """Summarize results without intervals. The front is selected on dev and only measured on test.
+
+    References, oracles and baselines without both goals are left out.
+    """
+    goals = results.info.goals
+    scored = [point for point in results.points if point.has(goals)]
+    references = {point.split: point for point in scored if point.kind == "reference"}
     oracles = {}
     for split in SPLITS:
-        points = [point for point in results.points if point.kind == "oracle" and point.split == split]
+        points = [point for point in scored if point.kind == "oracle" and point.split == split]
         oracles[split] = tuple(sorted(points, key=lambda point: point.value or 0.0))
     criterion = Criterion.of(results.info, references)
     front = front_of(results, results.points, criterion)
     labeled_front = front_of(results, results.labeled, criterion)
-    baselines = baselines_of(results.points)
+    baselines = baselines_of(scored)
     return Summary(
         results=results,
         front=front,
@@ -175,7 +195,7 @@ def _areas(
     for split, objective in criterion.objectives_by_split.items():
         if not front.on(split):
             continue
-        limit = [score_pair(point) for point in oracles[split]]
+        limit = [point.pair(objective.goals) for point in oracles[split]]
         minima = objective.min_polarity, objective.min_similarity
         areas[split] = Area(
             reference_point=objective.reference_point,
@@ -199,12 +219,12 @@ def _probes(baselines: Sequence[Baseline], front: Front, criterion: Criterion) -
         points = [probe[split] for probe in probes if split in probe]
         feasible = [point for point in points if criterion.is_feasible(point)]
         area = _hypervolume(feasible, objective)
-        comparisons[split] = compare(points, best[split], front_points, criterion.info.objective, area)
+        comparisons[split] = compare(points, best[split], front_points, criterion.info, area)
     return comparisons
 
 
 def _hypervolume(points: Sequence[Point], objective: Objective) -> float:
-    scores = [score_pair(point) for point in points]
+    scores = [point.pair(objective.goals) for point in points]
     return hypervolume(scores, objective.reference_point)
 
 

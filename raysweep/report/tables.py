@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from raysweep.metrics.scores import Goals, spec_of
 from raysweep.output import ABSENT, TextTable
 from raysweep.report.baselines import dominates
 from raysweep.report.certainty import FromKnee
@@ -23,14 +24,15 @@ from raysweep.uncertainty.interval import Interval, ScoreIntervals
 MISSES = "misses"  # mark of front members that do not meet the constraints
 
 
-def show(score: float) -> str:
+def show(score: float, digits: int = 1) -> str:
     """Format a score in [0, 1]: x100, one decimal."""
-    return f"{100 * score:.1f}"
+    return f"{100 * score:.{digits}f}"
 
 
-def show_pair(point: Point) -> str:
-    """Format P and S of a point, such as ``P 70.0, S 40.0``."""
-    return f"P {show(point.polarity)}, S {show(point.similarity)}"
+def show_pair(point: Point, goals: Goals, digits: int = 1) -> str:
+    """Format the two goals' scores of a point, such as ``P 70.0, S 40.0``."""
+    scores = zip(goals.headings, point.pair(goals), strict=True)
+    return ", ".join(f"{heading} {show(score, digits)}" for heading, score in scores)
 
 
 def show_area(area: float) -> str:
@@ -88,7 +90,7 @@ def identity_cells(point: Point) -> list[str]:
 
 
 def front_table(summary: Summary) -> TextTable:
-    """Return the front, sorted by decreasing similarity on dev; intervals are in :func:`certainty_table`."""
+    """Return the front, sorted by decreasing S on dev; intervals are in :func:`certainty_table`."""
     configurations = described(summary.results)
     guards = summary.guards
     rows = []
@@ -98,10 +100,11 @@ def front_table(summary: Summary) -> TextTable:
         configuration = configurations.get(point.trial or 0, ABSENT)
         row = [marks, *identity_cells(point), str(point.width), configuration]
         for split in summary.splits:
-            row += score_cells(member.on(split))
+            row += score_cells(member.on(split), summary.score_names)
         row += [guard_cell(member.guards.get(name)) for name in guards]
         rows.append(tuple(row))
-    scores = [f"{split} {score}" for split in summary.splits for score in _SCORES]
+    headings = score_headings(summary.score_names)
+    scores = [f"{split} {heading}" for split in summary.splits for heading in headings]
     columns = ("mark", "trial", "step", "kind", "width", "configuration", *scores, *guards)
     return TextTable(columns, tuple(rows), frozenset({"kind", "configuration", "mark"}))
 
@@ -123,17 +126,21 @@ def mark_names(*, is_knee: bool, is_best: bool, is_feasible: bool) -> list[str]:
     return [mark for mark, applies in shown.items() if applies]
 
 
-_SCORES = ("P", "S", "retention", "accuracy")
+def score_headings(names: Iterable[str]) -> list[str]:
+    """Return the headings of scores, such as P for polarity."""
+    return [spec_of(name).heading for name in names]
 
 
-def score_cells(point: Point | None, intervals: ScoreIntervals | None = None) -> tuple[str, ...]:
-    """Return cells for ``_SCORES``, with intervals if there are any."""
+def score_cells(
+    point: Point | None, names: Sequence[str], intervals: Mapping[str, Interval] | None = None
+) -> tuple[str, ...]:
+    """Return cells for the scores ``names``, with intervals if there are any."""
     if point is None:
-        return (ABSENT,) * len(_SCORES)
+        return (ABSENT,) * len(names)
     cells = []
-    for name in ("polarity", "similarity", "retention", "accuracy"):
-        score = getattr(point, name)
-        interval = getattr(intervals, name, None)
+    for name in names:
+        score = point.get(name)
+        interval = (intervals or {}).get(name)
         cells.append(ABSENT if score is None else with_interval(score, interval))
     return tuple(cells)
 
@@ -150,19 +157,20 @@ def baseline_table(summary: Summary) -> TextTable:
             point = baseline.points.get(split)
             front = summary.front.on(split)
             intervals = None if point is None else summary.intervals_of(point)
-            row += score_cells(point, intervals)
-            row.append(_domination_cell(point, front))
+            row += score_cells(point, summary.score_names, intervals)
+            row.append(_domination_cell(point, front, summary.goals))
         rows.append(tuple(row))
     columns = ["baseline", "width"]
-    columns += [f"{split} {name}" for split in splits for name in (*_SCORES, "dominated by")]
+    headings = [*score_headings(summary.score_names), "dominated by"]
+    columns += [f"{split} {heading}" for split in splits for heading in headings]
     return TextTable(tuple(columns), tuple(rows), frozenset({"baseline"}))
 
 
-def _domination_cell(point: Point | None, front: Sequence[Point]) -> str:
+def _domination_cell(point: Point | None, front: Sequence[Point], goals: Goals) -> str:
     """Return how many points of the front dominate a baseline's point."""
     if point is None or not front:
         return ABSENT
-    num_dominating = sum(dominates(member, point) for member in front)
+    num_dominating = sum(dominates(member, point, goals) for member in front)
     return f"{num_dominating} of {len(front)}" if num_dominating else "none"
 
 
@@ -180,9 +188,10 @@ def area_table(summary: Summary) -> TextTable:
             start = f"({show(polarity)}, {show(similarity)})"
             front, share = area_texts(area, summary.uncertainty.get(split))
             oracle = ABSENT if area.oracle is None else show_area(area.oracle)
-        row = (split, show(reference.polarity), show(reference.similarity), start, front, oracle, share)
+        row = (split, *map(show, reference.pair(summary.goals)), start, front, oracle, share)
         rows.append(row)
-    columns = ("split", "P of R", "S of R", "hypervolume above (P, S)", "front", "oracle front", "share")
+    p, s = summary.goals.headings
+    columns = ("split", f"{p} of R", f"{s} of R", f"hypervolume above ({p}, {s})", "front", "oracle front", "share")
     return TextTable(columns, tuple(rows), frozenset({"split"}))
 
 
@@ -196,7 +205,7 @@ def area_texts(area: Area, uncertainty: FrontUncertainty | None) -> tuple[str, s
 
 
 def certainty_table(summary: Summary) -> TextTable:
-    """Return the front with intervals, sorted by decreasing similarity on dev; no rows without per-query scores."""
+    """Return the front with intervals, sorted by decreasing S on dev; no rows without per-query scores."""
     certainty = summary.certainty
     splits = [split for split in SPLITS if split in certainty.fronts]
     rows = []
@@ -206,14 +215,16 @@ def certainty_table(summary: Summary) -> TextTable:
         row = identity_cells(point)
         for split in splits:
             uncertainty = certainty.fronts[split].members.get(name)
-            row += _interval_cells(uncertainty)
+            row += _interval_cells(uncertainty, summary.goals)
             row += _stability_cells(uncertainty)
         row += _difference_cells(certainty.from_knee.get(name))
         rows.append(tuple(row))
     columns = ["trial", "step", "kind"]
-    columns += [f"{split} {name}" for split in splits for name in ("P", "S", "retention", "stability", "knee")]
+    p, s = summary.goals.headings
+    score_columns = [*score_headings(summary.goals.main_scores), "stability", "knee"]
+    columns += [f"{split} {name}" for split in splits for name in score_columns]
     compared_on = certainty.compared_on
-    columns += [f"{compared_on} P minus knee's", f"{compared_on} S minus knee's"]
+    columns += [f"{compared_on} {p} minus knee's", f"{compared_on} {s} minus knee's"]
     return TextTable(tuple(columns), tuple(rows), frozenset({"kind"}))
 
 
@@ -244,12 +255,14 @@ def trial_table(summary: Summary) -> TextTable:
     The objective is in parentheses if the point misses a constraint.
     """
     varied = varied_parameters(summary.results.trials, summary.results.info.searched)
-    columns = ("trial", "configuration", "status", "reason", "rungs", "examples", "objective", "P", "S", "seconds")
-    rows = tuple(_trial_row(trial, varied) for trial in summary.trials)
+    goals = summary.goals
+    first_columns = ("trial", "configuration", "status", "reason", "rungs", "examples", "objective")
+    columns = (*first_columns, *goals.headings, "seconds")
+    rows = tuple(_trial_row(trial, varied, goals) for trial in summary.trials)
     return TextTable(columns, rows, frozenset({"configuration", "status", "reason"}))
 
 
-def _trial_row(trial_summary: TrialSummary, varied: Iterable[str]) -> tuple[str, ...]:
+def _trial_row(trial_summary: TrialSummary, varied: Iterable[str], goals: Goals) -> tuple[str, ...]:
     trial, best, rungs = trial_summary.trial, trial_summary.best, trial_summary.rungs
     configuration = describe(trial.config, varied)
     if trial.replicate_of is not None:
@@ -262,8 +275,7 @@ def _trial_row(trial_summary: TrialSummary, varied: Iterable[str]) -> tuple[str,
         str(len(rungs)),
         f"{rungs[-1].examples_seen:,}" if rungs else ABSENT,
         objective_cell(trial_summary),
-        ABSENT if best is None else show(best.polarity),
-        ABSENT if best is None else show(best.similarity),
+        *score_cells(best, goals),
         f"{trial.seconds:,.0f}",
     )
 
@@ -329,7 +341,7 @@ def mean_table(summary: Summary) -> TextTable:
 
     The configurations' intervals are included if per-query scores are stored.
     """
-    results = summary.results
+    results, goals = summary.results, summary.goals
     replicated = summary.certainty.replicated
     means: dict[PointName, Mean] = {}
     for mean in results.means:
@@ -346,23 +358,22 @@ def mean_table(summary: Summary) -> TextTable:
             continue
         mean = means[name]
         row = identity_cells(point)
-        row += [show(point.polarity), show(point.similarity), str(mean.runs)]
-        row.append(f"{show(mean.polarity)} ± {show(mean.polarity_spread)}")
-        row.append(f"{show(mean.similarity)} ± {show(mean.similarity_spread)}")
+        row += [*score_cells(point, goals), str(mean.runs)]
+        row += [f"{show(mean.scores[goal].mean)} ± {show(mean.scores[goal].std or 0.0)}" for goal in goals]
         if replicated:
-            row += _interval_cells(replicated.get(name))
+            row += _interval_cells(replicated.get(name), goals)
         rows.append(tuple(row))
-    columns = ["trial", "step", "kind", "P", "S", "runs", "mean P", "mean S"]
+    p, s = goals.headings
+    columns = ["trial", "step", "kind", p, s, "runs", f"mean {p}", f"mean {s}"]
     if replicated:
-        columns += ["P in", "S in", "retention in"]
+        columns += [f"{heading} in" for heading in score_headings(goals.main_scores)]
     return TextTable(tuple(columns), tuple(rows), frozenset({"kind"}))
 
 
-def _interval_cells(intervals: ScoreIntervals | PointUncertainty | None) -> tuple[str, ...]:
-    """Return the intervals of P, S and retention."""
-    if intervals is None:
-        return (ABSENT,) * 3
-    return show_interval(intervals.polarity), show_interval(intervals.similarity), show_interval(intervals.retention)
+def _interval_cells(intervals: ScoreIntervals | None, goals: Goals) -> list[str]:
+    """Return the intervals of P, of S, and of its ratio to the reference encoder's if that has a name."""
+    named = {} if intervals is None else intervals.named(goals)
+    return [show_interval(named.get(name)) for name in goals.main_scores]
 
 
 def trial_counts(summary: Summary) -> str:

@@ -17,6 +17,7 @@ from raysweep.report.tables import (
     mark_names,
     member_marks,
     score_cells,
+    score_headings,
     show,
     show_pair,
 )
@@ -33,7 +34,7 @@ MAX_COMMANDS = 3  # for more points, one command with a placeholder is printed
 
 
 def front_tables(summary: Summary) -> list[TextTable]:
-    """Return tables of the front for a terminal, without intervals, retention, accuracy, or (if all are plain) kinds.
+    """Return tables of the front for a terminal, without intervals, scores that are not goals, or (if all are plain) kinds.
 
     If there are guard scores, a first, wider table includes them; the last one fits a terminal of 80 columns. The
     caption lists the configuration of each trial on the front and the number of members that are left out.
@@ -45,8 +46,9 @@ def front_tables(summary: Summary) -> list[TextTable]:
 def _front_table(summary: Summary, *, with_guards: bool) -> TextTable:
     front = front_table(summary)
     omitted = {"configuration"}
+    headings = score_headings(name for name in summary.score_names if name not in summary.goals)
     for split in SPLITS:
-        omitted |= {f"{split} retention", f"{split} accuracy"}
+        omitted |= {f"{split} {heading}" for heading in headings}
     is_plain = all(member.dev.kind == "plain" for member in summary.members)
     if is_plain:
         omitted |= {"kind", "width"}
@@ -97,7 +99,7 @@ def _caption_lines(summary: Summary, num_shown: int, omitted_guards: Sequence[st
     if limits:
         yield f"constraints: {limits}"
     for split, reference in summary.references.items():
-        yield f"R on {split}: {show_pair(reference)}"
+        yield f"R on {split}: {show_pair(reference, summary.goals)}"
     yield from calibration_lines(summary)
     yield from baseline_lines(summary)
     for split, area in summary.areas.items():
@@ -132,10 +134,10 @@ def _choice_table(
     intervals: bool,
     details: bool,
 ) -> TextTable:
-    score_names = ["P", "S", "retention"]
+    names = [*summary.goals.main_scores]
     guards: list[str] = []
     if details:
-        score_names.append("accuracy")
+        names = [*summary.score_names]
         guards = sorted({name for candidate in chosen for name in candidate.guards})
     rows = []
     for candidate in chosen:
@@ -144,14 +146,13 @@ def _choice_table(
         for split in splits:
             point = candidate.on(split)
             point_intervals = summary.intervals_of(point) if point and intervals else None
-            scores = score_cells(point, point_intervals)
-            cells += scores[: len(score_names)]
+            cells += score_cells(point, names, point_intervals)
         cells += [guard_cell(candidate.guards.get(name)) for name in guards]
         if details:
             cells.append(str(candidate.dev.width))
         rows.append(tuple(cells))
     columns = ["point", "mark", "objective"]
-    columns += [f"{split}\n{name}" for split in splits for name in score_names]
+    columns += [f"{split}\n{name}" for split in splits for name in score_headings(names)]
     columns += guards
     if details:
         columns.append("width")

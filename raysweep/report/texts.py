@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 
+from raysweep.metrics.scores import Goals, spec_of
 from raysweep.results.account import Account, sentence
 from raysweep.results.bill import Bill, bill_text
 from raysweep.results.types import Results, RunInfo
-
-SYMBOLS = {"polarity": "P", "similarity": "S"}  # other scores have none
 
 HYPERVOLUME_TEXT = (
     "The area that the front dominates above the given point, which is P of the reference encoder R and half of its S on "
@@ -83,15 +82,26 @@ BILL_TEXT = (
 )
 
 
+def front_title(goals: Goals) -> str:
+    """Return the title of a picture of the front, such as "Polarity against similarity"."""
+    return f"{goals.p.capitalize()} against {goals.s}"
+
+
 def objective_formula(info: RunInfo) -> str:
     """Return the objective as a formula, such as ``0.5 P + 0.5 S``."""
-    other = "retention" if info.similarity == "retention" else "S"
-    return f"{info.polarity_weight:g} P + {1 - info.polarity_weight:g} {other}"
+    p, s = spec_of(info.polarity).heading, spec_of(info.similarity).heading
+    return f"{info.polarity_weight:g} {p} + {1 - info.polarity_weight:g} {s}"
 
 
 def constraints_text(info: RunInfo) -> str:
     """Return the constraints, such as ``P ≥ 70.0, retention ≥ 90.0``; empty if the sweep has none."""
-    return _minima_text({SYMBOLS.get(name, name): minimum for name, minimum in info.constraints.items()})
+    return _minima_text({constraint_heading(name, info.goals): minimum for name, minimum in info.constraints.items()})
+
+
+def constraint_heading(name: str, goals: Goals) -> str:
+    """Return the heading of the score that a constraint bounds: P, S, or the share of the reference's S."""
+    headings = dict(zip(("polarity", "similarity"), goals.headings, strict=True))
+    return headings.get(name, name)
 
 
 def limits_text(results: Results) -> str:

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,11 @@ from raysweep.report.summary import SPLITS, Summary, summary_of
 from raysweep.results.account import Account
 from raysweep.results.readings import Readings, load_readings
 from raysweep.results.settings_file import check_settings
-from raysweep.results.types import Point
+from raysweep.results.types import Point, flat_point
+from raysweep.results.views import extra_scores, score_columns
 from raysweep.storage.folder import Folder, LocalFolder, as_folder
 
 Row = dict[str, Any]  # a table's cells, keyed by column
-
-SCORES = ("polarity", "polarity_std", "similarity", "similarity_std", "retention", "accuracy")
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,9 @@ def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> di
     """Return the content of each file by name."""
     results = summary.results
     front_png, progress_png = figures.front_figure(summary), figures.progress_figure(summary)
-    points = [_point_row(point) for point in results.points]
+    extras = extra_scores(results.points)
+    columns = score_columns(results.points)
+    points = [_point_row(point, columns) for point in results.points]
     rungs = [dataclasses.asdict(rung) for rung in results.rungs]
     trials = []
     for trial in results.trials:
@@ -98,20 +99,21 @@ def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> di
             row["money"] = None
         trials.append(row)
     members = []
-    names = ("trial", "step", "kind", "value", "split", "polarity", "similarity", "retention")
+    scores = dict.fromkeys(["polarity", "similarity", "retention", *summary.goals, *extras])
+    names = ("trial", "step", "kind", "value", "split", *scores)
     for split in SPLITS:
         for member in summary.members:
             point = member.on(split)
             if point is not None:
-                row = _point_row(point)
+                row = _point_row(point, columns)
                 members.append({name: row[name] for name in names})
     material = Material(summary, front_png, progress_png, origin, importances(summary), readings)
     return {
         "front.json": _json(members),
         "points.json": _json(points),
-        "labeled.json": _json([_point_row(point) for point in results.labeled]),
+        "labeled.json": _json([_point_row(point, columns) for point in results.labeled]),
         "costs.json": _json(_cost_rows(summary.account)),
-        "points.parquet": _parquet(points, _POINT_TYPES),
+        "points.parquet": _parquet(points, _point_types(columns)),
         "rungs.parquet": _parquet(rungs, _RUNG_TYPES),
         "trials.parquet": _parquet(trials, _TRIAL_TYPES),
         "front.md": markdown(summary).encode(),
@@ -137,11 +139,14 @@ def _cost_rows(account: Account) -> list[Row]:
     return rows
 
 
-def _point_row(point: Point) -> Row:
-    row = dataclasses.asdict(point)
-    for name in SCORES:
-        row[name] = None if row[name] is None else round(100 * row[name], 4)
-    return row
+def _point_row(point: Point, columns: Iterable[str]) -> Row:
+    """Return a point's fields, with the score ``columns`` x100; the label comes last."""
+    values = flat_point(point)
+    row = {name: value for name, value in values.items() if name in _POINT_FIELDS}
+    for name in columns:
+        score = values.get(name)
+        row[name] = None if score is None else round(100 * score, 4)
+    return {**row, "label": point.label}
 
 
 def _json(rows: Sequence[Row]) -> bytes:
@@ -150,16 +155,18 @@ def _json(rows: Sequence[Row]) -> bytes:
 
 
 # Types are explicit because Arrow cannot infer them from an empty table or an all-null column.
-_POINT_TYPES = {
+_POINT_FIELDS = {
     "trial": "int64",
     "step": "int64",
     "kind": "string",
     "value": "float64",
     "split": "string",
     "width": "int64",
-    **dict.fromkeys(SCORES, "float64"),
-    "label": "string",
 }
+
+
+def _point_types(columns: Iterable[str]) -> dict[str, str]:
+    return {**_POINT_FIELDS, **dict.fromkeys(columns, "float64"), "label": "string"}
 
 
 _RUNG_TYPES = {"trial": "int64", "step": "int64", "examples_seen": "int64", "seconds": "float64", "loss": "float64"}

@@ -23,14 +23,16 @@ kind of event; the other keys are the fields of its class:
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import TypeAdapter, ValidationError
 
 from raysweep.errors import InputError
+from raysweep.results.scores import flatten, nest
 from raysweep.results.types import (
+    MEAN_FIELDS,
     SCHEMA,
     Calibration,
     Cost,
@@ -43,7 +45,9 @@ from raysweep.results.types import (
     StageName,
     TrialStatus,
     calibration_problem,
-    point_problem,
+    flat_point,
+    nested_point,
+    scores_problem,
 )
 
 
@@ -151,7 +155,7 @@ class RungFinished(Event):
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object. Points and calibration omit trial and step, which are fields of the event."""
-        values = super().to_json()
+        values = _with_flat_points(self, super().to_json())
         calibrations = [values["calibration"]] if "calibration" in values else []
         for scores in (*values["points"], *calibrations, *values.get("labeled", ())):
             del scores["trial"], scores["step"]
@@ -160,19 +164,13 @@ class RungFinished(Event):
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         rung = {"trial": values["trial"], "step": values["step"]}
-        points = _objects_in(values, "points", **rung)
-        fields = {"stop": None, **values, "points": points}
-        labeled = values.get("labeled")
-        if labeled is not None:
-            fields["labeled"] = _objects_in(values, "labeled", **rung)
+        fields = {"stop": None, **_with_nested_points(values, **rung)}
         calibration = values.get("calibration")
         if isinstance(calibration, Mapping):
             fields["calibration"] = {**calibration, **rung}
         event = super().from_json(fields)
         if event.step < 1:
             raise ValueError(f"step is {event.step}; allowed: an integer above 0")
-        _check_scores(event.points)
-        _check_scores(event.labeled or ())
         _check_calibration(event.calibration)
         return event
 
@@ -248,15 +246,17 @@ class ReplicatesAveraged(Event):
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object. Points omit the trial, which is a field of the event."""
-        values = super().to_json()
-        for point in values["points"]:
-            del point["trial"]
-        return values
+        points = []
+        for point in self.points:
+            fields = {name: getattr(point, name) for name in MEAN_FIELDS if name != "trial"}
+            points.append({**fields, **flatten(point.scores, "spread")})
+        return {**super().to_json(), "points": points}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         points = _objects_in(values, "points", trial=values["trial"])
-        return super().from_json({**values, "points": points})
+        nested = [nest(point, MEAN_FIELDS, "spread") for point in points]
+        return super().from_json({**values, "points": nested})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,11 +273,12 @@ class PointsScored(Event):
     calibration: Calibration | None = None
     labeled: tuple[Point, ...] | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        return _with_flat_points(self, super().to_json())
+
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        event = super().from_json(values)
-        _check_scores(event.points)
-        _check_scores(event.labeled or ())
+        event = super().from_json(_with_nested_points(values))
         _check_calibration(event.calibration)
         return event
 
@@ -431,10 +432,24 @@ def _check_plain(config: Mapping[str, Any]) -> None:
             raise ValueError(f"config.{name} is a {type(value).__name__}; allowed: a string, a number or null")
 
 
-def _check_scores(points: Sequence[Point]) -> None:
-    for point in points:
-        if problem := point_problem(vars(point)):
-            raise ValueError(problem)
+def _with_flat_points(event: RungFinished | PointsScored, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an event's JSON object with the flat form of its points."""
+    flat = {**values, "points": [flat_point(point) for point in event.points]}
+    if event.labeled is not None:
+        flat["labeled"] = [flat_point(point) for point in event.labeled]
+    return flat
+
+
+def _with_nested_points(values: Mapping[str, Any], **shared: Any) -> dict[str, Any]:
+    """Return an event's JSON object with the fields of its points. Raise ``ValueError`` if a score is invalid."""
+    nested = {**values}
+    for key in ("points", "labeled"):
+        if key == "points" or values.get(key) is not None:
+            nested[key] = [nested_point(point) for point in _objects_in(values, key, **shared)]
+            for point in nested[key]:
+                if problem := scores_problem(point["scores"]):
+                    raise ValueError(problem)
+    return nested
 
 
 def _check_calibration(calibration: Calibration | None) -> None:

@@ -3,10 +3,10 @@
 Scores are kept for every point within three standard errors of the front on dev, all runs of such a point's configuration,
 the reference, the oracle at each of its bonuses, and the probe. A file is an ``.npz`` archive of several points:
 
-``names``            JSON as bytes: a list of trial, step, kind and value for each point
-``polarity_values``  distinct values of P, float64 (values,); with k neighbors there are few
-``polarity``         (points, queries) indices into ``polarity_values``, in the smallest sufficient unsigned integer type
-``similarity``       (points, queries) S in multiples of 1/32767, int16, accurate to 1.5e-5
+``names``        JSON as bytes: a list of trial, step, kind and value for each point
+``SCORE``        (points, queries) for each score: S and other continuous scores in multiples of 1/32767, int16, accurate to
+                 1.5e-5; others as indices into ``SCORE_values``, in the smallest sufficient unsigned integer type
+``SCORE_values`` distinct values of a score, float64 (values,); of P with k neighbors there are few
 """
 
 import io
@@ -27,6 +27,7 @@ import numpy.typing as npt
 from raysweep.errors import DamagedError, InputError
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.pareto import dominated_by
+from raysweep.metrics.scores import GOALS, SCORES, Goals, spec_of
 from raysweep.results.ledger import point_name
 from raysweep.results.types import Point, Results, ScoredSplit
 from raysweep.results.views import front_points
@@ -42,7 +43,11 @@ FOLDER = "scores"
 STANDARD_ERRORS = 3.0
 """A point is near the front if raising its P and S by this many standard errors makes it non-dominated."""
 
-BYTES_PER_QUERY = 4  # maximum for one point, before compression
+
+def bytes_per_query() -> int:
+    """Return the usual maximum size of one point's scores of a query in bytes, before compression."""
+    return 2 * sum(spec.relative_to is None for spec in SCORES.values())
+
 
 _UNREADABLE = (
     OSError,
@@ -58,7 +63,8 @@ _UNREADABLE = (
 )
 """Exceptions that NumPy raises for a damaged ``.npz`` file."""
 
-_STEPS = 32767  # of S, from 0 to 1
+_VALUES = "_values"
+_STEPS = 32767  # of a continuous score, from 0 to 1
 _MAX_DIFFERENCE = 1e-3  # maximum difference between the mean of stored scores and the ledger's
 _TRIES = 10  # attempts to list and read the files of a running sweep
 _SPLITS: tuple[ScoredSplit, ...] = get_args(ScoredSplit)
@@ -72,15 +78,15 @@ def name_of_point(point: Point) -> PointName:
 
 @dataclass(frozen=True)
 class QueryScores:
-    """Per-query scores on a split: ``polarity`` in [0, 1] and ``similarity``, both (points, queries).
+    """Per-query scores on a split: P and S, the scores of the sweep's goals, (points, 2, queries).
 
-    Rows are in the order of ``names``. Queries are the same and in the same order in all rows.
+    Points are in the order of ``names``. Queries are the same and in the same order for all points.
     """
 
     split: ScoredSplit
     names: tuple[PointName, ...]
-    polarity: Float64Array
-    similarity: Float64Array
+    scores: Float64Array
+    goals: Goals = GOALS
 
     @cached_property
     def _rows(self) -> dict[PointName, int]:
@@ -114,79 +120,117 @@ def baselines_file(split: ScoredSplit) -> str:
 
 
 @dataclass(frozen=True)
-class PackedScores:
-    """Scores of several points in the file format described in the module's docstring."""
+class PackedArray:
+    """One score of several points: ``codes`` (points, queries) index ``values``, or are multiples of 1/32767 if None."""
 
-    names: tuple[PointName, ...]
-    polarity_values: Float64Array
-    polarity: npt.NDArray[np.unsignedinteger[Any]]
-    similarity: npt.NDArray[np.int16]
+    codes: npt.NDArray[Any]
+    values: Float64Array | None = None
 
     @classmethod
-    def pack(cls, names: Sequence[PointName], polarity: Float64Array, similarity: Float64Array) -> "PackedScores":
-        """Pack ``polarity`` and ``similarity``, both (points, queries)."""
-        values, codes = np.unique(polarity, return_inverse=True)
-        smallest = np.min_scalar_type(max(len(values) - 1, 0))
-        steps = np.rint(np.nan_to_num(similarity) * _STEPS)
-        clipped = np.clip(steps, -_STEPS, _STEPS)
-        positions = codes.reshape(polarity.shape).astype(smallest)
-        return cls(tuple(names), values, positions, clipped.astype(np.int16))
+    def pack(cls, scores: Float64Array, *, is_continuous: bool) -> "PackedArray":
+        if is_continuous:
+            steps = np.rint(np.nan_to_num(scores) * _STEPS)
+            clipped = np.clip(steps, -_STEPS, _STEPS)
+            return cls(clipped.astype(np.int16))
+        values, codes = np.unique(scores, return_inverse=True)
+        smallest = _smallest_type(values)
+        return cls(codes.reshape(scores.shape).astype(smallest), values)
+
+    @classmethod
+    def read(cls, arrays: Mapping[str, npt.NDArray[Any]], name: str, num_points: int) -> "PackedArray":
+        """Return a score of a file's points. Raise ``ValueError`` with the reason if it is damaged."""
+        codes = arrays[name]
+        has_rows = codes.ndim == 2 and len(codes) == num_points
+        if codes.dtype == np.int16 and has_rows:
+            return cls(codes)
+        values = arrays.get(f"{name}{_VALUES}")
+        if values is None:
+            raise ValueError(f"array {name + _VALUES!r} is missing")
+        has_values = values.ndim == 1 and values.dtype == np.float64
+        if not (has_rows and has_values and codes.dtype.kind == "u"):
+            raise ValueError("the shapes or types of its arrays are inconsistent")
+        if codes.size and int(codes.max()) >= len(values):
+            raise ValueError(f"{name} refers to values that {name}{_VALUES} does not have")
+        if not np.isfinite(values).all():
+            raise ValueError(f"{name}{_VALUES} has values that are not finite")
+        return cls(codes, values)
+
+    def unpack(self, rows: Any = slice(None)) -> Float64Array:
+        """Return the scores of all points (points, queries), or of some rows."""
+        codes = self.codes[rows]
+        scores: Float64Array = codes / np.float64(_STEPS) if self.values is None else self.values[codes]
+        return scores
+
+    def select(self, rows: Sequence[int]) -> "PackedArray":
+        return PackedArray(self.codes[rows], self.values)
+
+
+def _smallest_type(values: Float64Array) -> np.dtype[Any]:
+    return np.min_scalar_type(max(len(values) - 1, 0))
+
+
+@dataclass(frozen=True)
+class PackedScores:
+    """Scores of several points in the file format described in the module's docstring, keyed by score."""
+
+    names: tuple[PointName, ...]
+    named: Mapping[str, PackedArray]
+
+    @classmethod
+    def pack(cls, names: Sequence[PointName], scores: Mapping[str, Float64Array]) -> "PackedScores":
+        """Pack scores, each (points, queries)."""
+        packed = {}
+        for name, values in scores.items():
+            packed[name] = PackedArray.pack(values, is_continuous=spec_of(name).is_continuous)
+        return cls(tuple(names), packed)
+
+    @classmethod
+    def pack_points(cls, scores: Mapping[PointName, Mapping[str, Float64Array]]) -> "PackedScores":
+        """Pack the scores that all points have, each (queries,)."""
+        by_point = list(scores.values())
+        common = [name for name in by_point[0] if all(name in named for named in by_point)]
+        stacked = {name: np.stack([named[name] for named in by_point]) for name in common}
+        return cls.pack(list(scores), stacked)
 
     @classmethod
     def read(cls, content: bytes) -> "PackedScores":
         """Parse the content of a file. Raise ``ValueError`` with the reason if it is damaged."""
         arrays = read_archive(content)
-        try:
-            stored_names, values = arrays["names"], arrays["polarity_values"]
-            codes, similarity = arrays["polarity"], arrays["similarity"]
-        except KeyError as error:
-            raise ValueError(f"array {error.args[0]!r} is missing") from None
-        names = _parse_names(stored_names)
-        has_rows = codes.ndim == 2 and len(codes) == len(names)
-        has_shapes = has_rows and similarity.shape == codes.shape
-        has_types = codes.dtype.kind == "u" and similarity.dtype == np.int16
-        has_values = values.ndim == 1 and values.dtype == np.float64
-        if not (has_shapes and has_types and has_values):
+        if "names" not in arrays:
+            raise ValueError("array 'names' is missing")
+        names = _parse_names(arrays.pop("names"))
+        scores = [name for name in arrays if not name.endswith(_VALUES)]
+        named = {name: PackedArray.read(arrays, name, len(names)) for name in scores}
+        if len({packed.codes.shape for packed in named.values()}) != 1:
             raise ValueError("the shapes or types of its arrays are inconsistent")
-        if codes.size and int(codes.max()) >= len(values):
-            raise ValueError("polarity refers to values that polarity_values does not have")
-        if not np.isfinite(values).all():
-            raise ValueError("polarity_values has values that are not finite")
-        return cls(names, values, codes, similarity)
+        return cls(names, named)
 
     def content(self) -> bytes:
         """Return the content of a file with these scores."""
-        names = json.dumps(self.names).encode()
+        arrays: dict[str, npt.NDArray[Any]] = {"names": np.frombuffer(json.dumps(self.names).encode(), np.uint8)}
+        for name, packed in self.named.items():
+            arrays[name] = packed.codes
+            if packed.values is not None:
+                arrays[f"{name}{_VALUES}"] = packed.values
         sink = io.BytesIO()
-        np.savez_compressed(
-            sink,
-            names=np.frombuffer(names, np.uint8),
-            polarity_values=self.polarity_values,
-            polarity=self.polarity,
-            similarity=self.similarity,
-        )
+        np.savez_compressed(sink, allow_pickle=False, **arrays)
         return sink.getvalue()
 
     @property
     def num_bytes(self) -> int:
         """Return the size of the arrays in bytes before compression."""
-        return self.polarity.nbytes + self.similarity.nbytes
+        return sum(packed.codes.nbytes for packed in self.named.values())
 
     @property
     def num_queries(self) -> int:
-        return int(self.polarity.shape[1])
-
-    def scores(self) -> tuple[Float64Array, Float64Array]:
-        """Return P and S, each (points, queries)."""
-        polarity: Float64Array = self.polarity_values[self.polarity]
-        similarity: Float64Array = self.similarity / np.float64(_STEPS)
-        return polarity, similarity
+        first = next(iter(self.named.values()))
+        return int(first.codes.shape[1])
 
     def select(self, wanted: Container[PointName]) -> "PackedScores":
         """Return the scores of the ``wanted`` points, which may be empty."""
         rows = [row for row, name in enumerate(self.names) if name in wanted]
         names = tuple(self.names[row] for row in rows)
-        return PackedScores(names, self.polarity_values, self.polarity[rows], self.similarity[rows])
+        return PackedScores(names, {name: packed.select(rows) for name, packed in self.named.items()})
 
 
 def read_archive(content: bytes) -> dict[str, npt.NDArray[Any]]:
@@ -200,23 +244,35 @@ def read_archive(content: bytes) -> dict[str, npt.NDArray[Any]]:
 
 
 def join_scores(parts: Sequence[PackedScores]) -> PackedScores:
-    """Join the points of at least one file over the same queries. The last file with a point takes precedence."""
-    all_values = np.concatenate([part.polarity_values for part in parts])
-    values = np.unique(all_values)
-    smallest = np.min_scalar_type(max(len(values) - 1, 0))
-    polarity: dict[PointName, npt.NDArray[Any]] = {}
-    similarity: dict[PointName, npt.NDArray[Any]] = {}
-    for part in parts:
-        positions = np.searchsorted(values, part.polarity_values)
-        codes = positions.astype(smallest)[part.polarity]
-        polarity |= zip(part.names, codes, strict=True)
-        similarity |= zip(part.names, part.similarity, strict=True)
-    return PackedScores(
-        names=tuple(polarity),
-        polarity_values=values,
-        polarity=np.stack(list(polarity.values())),
-        similarity=np.stack(list(similarity.values())),
-    )
+    """Join the points of at least one file over the same queries. The last file with a point takes precedence.
+
+    The result has the scores that all files have.
+    """
+    common = [name for name in parts[0].named if all(name in part.named for part in parts)]
+    rows: dict[PointName, tuple[int, int]] = {}  # part and row of each point
+    for number, part in enumerate(parts):
+        for row, point in enumerate(part.names):
+            rows[point] = number, row
+    named = {}
+    for name in common:
+        arrays = _with_common_values([part.named[name] for part in parts])
+        codes = np.stack([arrays[number].codes[row] for number, row in rows.values()])
+        named[name] = PackedArray(codes, arrays[0].values)
+    return PackedScores(tuple(rows), named)
+
+
+def _with_common_values(arrays: Sequence[PackedArray]) -> Sequence[PackedArray]:
+    """Return arrays of one score that index the same values."""
+    own_values = [packed.values for packed in arrays if packed.values is not None]
+    if not own_values:
+        return arrays
+    values = np.unique(np.concatenate(own_values))
+    smallest = _smallest_type(values)
+    recoded = []
+    for packed, old_values in zip(arrays, own_values, strict=True):
+        positions = np.searchsorted(values, old_values)
+        recoded.append(PackedArray(positions.astype(smallest)[packed.codes], values))
+    return recoded
 
 
 def _parse_names(array: npt.NDArray[Any]) -> tuple[PointName, ...]:
@@ -236,19 +292,21 @@ def _parse_names(array: npt.NDArray[Any]) -> tuple[PointName, ...]:
     return names
 
 
-def near_front(points: Sequence[Point], front: Sequence[Point], num_queries: int) -> npt.NDArray[np.bool_]:
+def near_front(
+    points: Sequence[Point], front: Sequence[Point], num_queries: int, goals: Goals
+) -> npt.NDArray[np.bool_]:
     """Return a mask (points,) of the points within three standard errors of the front, all on dev.
 
     The standard error of a score is its standard deviation over queries divided by the square root of their number.
     """
-    raised = raised_scores(points, num_queries)
-    return ~dominated_by(raised, [(point.polarity, point.similarity) for point in front])
+    raised = raised_scores(points, num_queries, goals)
+    return ~dominated_by(raised, [point.pair(goals) for point in front])
 
 
-def raised_scores(points: Sequence[Point], num_queries: int) -> Float64Array:
+def raised_scores(points: Sequence[Point], num_queries: int, goals: Goals) -> Float64Array:
     """Return P and S of the points (points, 2), raised by three standard errors."""
-    scores = np.array([(point.polarity, point.similarity) for point in points], dtype=np.float64)
-    deviations = np.array([(point.polarity_std, point.similarity_std) for point in points], dtype=np.float64)
+    scores = np.array([point.pair(goals) for point in points], dtype=np.float64)
+    deviations = np.array([(point.std(goals.p), point.std(goals.s)) for point in points], dtype=np.float64)
     raised: Float64Array = scores + STANDARD_ERRORS * deviations / math.sqrt(max(num_queries, 1))
     return raised.reshape(-1, 2)
 
@@ -257,7 +315,8 @@ def kept_names(results: Results) -> set[PointName]:
     """Return the trials' points whose scores a run keeps: those near the front and their replicates."""
     points = [point for point in results.points if point.split == "dev" and point.trial is not None]
     num_queries = results.info.num_queries.get("dev", 0)
-    is_near = near_front(points, front_points(points), num_queries)
+    goals = results.info.goals
+    is_near = near_front(points, front_points(points, goals), num_queries, goals)
     near_points = itertools.compress(points, is_near)
     near_names = {name_of_point(point) for point in near_points}
     original_of = {trial.trial: trial.replicate_of for trial in results.trials}
@@ -313,23 +372,24 @@ def _load_split(
     """Return the scores on a split, or None if none are stored. Only ``trial_points`` are read from those of trials."""
     points = _scored_points(results, split, trial_points)
     num_queries = results.info.num_queries.get(split, 0)
+    goals = results.info.goals
     files_and_rows: dict[PointName, tuple[PackedScores, int]] = {}  # the last file with a point takes precedence
     for file, content in _contents(run, f"{FOLDER}/{split}").items():
         place = location.join(run.location, FOLDER, split, file)
         packed = _read_packed(content, points, num_queries, place)
+        if not set(goals) <= packed.named.keys():
+            continue
         for row, name in enumerate(packed.names):
             files_and_rows[name] = packed, row
     if not files_and_rows:
         return None
     names = sorted(files_and_rows, key=_order)
-    polarity = np.empty((len(names), num_queries))
-    similarity = np.empty((len(names), num_queries))
-    for row, name in enumerate(names):
-        packed, row_in_file = files_and_rows[name]
-        codes = packed.polarity[row_in_file]
-        polarity[row] = packed.polarity_values[codes]
-        similarity[row] = packed.similarity[row_in_file] / _STEPS
-    return QueryScores(split, tuple(names), polarity, similarity)
+    scores = np.empty((len(names), len(goals), num_queries))
+    for point, name in enumerate(names):
+        packed, row = files_and_rows[name]
+        for number, goal in enumerate(goals):
+            scores[point, number] = packed.named[goal].unpack(row)
+    return QueryScores(split, tuple(names), scores, goals)
 
 
 def _read_packed(content: bytes, points: Mapping[PointName, Point], num_queries: int, place: str) -> PackedScores:
@@ -383,12 +443,13 @@ def _contents(run: Folder, folder: str) -> dict[str, bytes]:
 
 def _check_means(packed: PackedScores, points: Mapping[PointName, Point], place: str) -> None:
     """Raise ``DamagedError`` if the mean scores of a point differ from those in the ledger."""
-    polarity, similarity = packed.scores()
-    for name, own_polarity, own_similarity in zip(packed.names, polarity, similarity, strict=True):
-        point = points[name]
-        differences = own_polarity.mean() - point.polarity, own_similarity.mean() - point.similarity
-        if not max(map(abs, differences)) <= _MAX_DIFFERENCE:
-            raise _damaged(place, f"the scores of {point.name} differ from those in the ledger")
+    for score, array in packed.named.items():
+        means = array.unpack().mean(axis=1)
+        for name, mean in zip(packed.names, means.tolist(), strict=True):
+            point = points[name]
+            in_ledger = point.get(score)
+            if in_ledger is not None and not abs(mean - in_ledger) <= _MAX_DIFFERENCE:
+                raise _damaged(place, f"the scores of {point.name} differ from those in the ledger")
 
 
 def _damaged(place: str, why: str) -> DamagedError:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from raysweep.errors import InputError
+from raysweep.metrics.scores import Goals
 from raysweep.results.events import (
     Event,
     GuardsMeasured,
@@ -217,8 +218,11 @@ class _Tables:
         )
 
     def _add_points(self, event: RungFinished | PointsScored) -> None:
+        labeled = event.labeled or ()
+        if self.info is not None:
+            _check_goals((*event.points, *labeled), self.info.goals)
         self.points += event.points
-        self.labeled += event.labeled or ()
+        self.labeled += labeled
         calibration = event.calibration
         if calibration is not None:
             self.calibrations[calibration.trial, calibration.step, calibration.split] = calibration
@@ -276,3 +280,11 @@ class _Tables:
     def all_means(self) -> tuple[Mean, ...]:
         """Return the means of all trials with replicates, in order of trial number."""
         return tuple(mean for _, means in sorted(self.means.items()) for mean in means)
+
+
+def _check_goals(points: Iterable[Point], goals: Goals) -> None:
+    """Raise ``ValueError`` if a trial's point lacks P or S."""
+    for point in points:
+        missing = [goal for goal in goals if goal not in point.scores]
+        if point.trial is not None and missing:
+            raise ValueError(f"{missing[0]} of {point.name} is missing")

@@ -169,7 +169,7 @@ def load_readings(run: Folder, results: Results) -> Readings | None:
     readings = stored_readings(run)
     if readings is None:
         return None
-    members = {name_of_point(point) for point in front_points(results.points)}
+    members = {name_of_point(point) for point in front_points(results.points, results.info.goals)}
     known = members | {REFERENCE}
     retrieved = {name: sentences for name, sentences in readings.retrieved.items() if name in known}
     return replace(readings, retrieved=retrieved)

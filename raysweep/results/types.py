@@ -3,10 +3,13 @@
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
+
+from raysweep.metrics.scores import Goals, Pair, spec_of
+from raysweep.results.scores import Score, flatten, nest
 
 SCHEMA = 2  # of the ledger's format
 
@@ -32,7 +35,7 @@ class RunInfo:
     k: int
     rank_weights: str
     polarity_weight: float
-    similarity: str  # measure weighed against polarity in the objective: "similarity" or "retention"
+    similarity: str  # score that the objective weighs as S, such as "similarity" or "retention"
     num_trials: int
     num_queries: dict[str, int]  # keyed by split
     num_pool: dict[str, int]  # keyed by split
@@ -45,10 +48,16 @@ class RunInfo:
     prompt: str = ""  # prefix of every sentence embedded by the model
     reference_prompt: str = ""  # the same for the reference encoder
     searched: tuple[str, ...] = ()  # parameters with more than one value in the space
+    polarity: str = "polarity"  # score that the objective weighs as P
+
+    @property
+    def goals(self) -> Goals:
+        """The two scores of the sweep's front."""
+        return Goals.of(self.polarity, self.similarity)
 
     def objective(self, point: "Point") -> float:
-        """Return the value of the sweep's objective for a point."""
-        return objective(point, self.polarity_weight, self.similarity)
+        """Return the value of the sweep's objective for a point: ``polarity_weight * P + (1 - polarity_weight) * S``."""
+        return self.polarity_weight * point[self.polarity] + (1 - self.polarity_weight) * point[self.similarity]
 
 
 @dataclass(frozen=True)
@@ -68,15 +77,14 @@ class RungProgress:
 
 @dataclass(frozen=True)
 class Point:
-    """One operating point: a retrievable encoder and its scores on one split, all in [0, 1].
+    """One operating point: a retrievable encoder and its scores on one split.
 
     ``kind`` is one of :mod:`raysweep.evaluation.operating_points` (``plain`` is the unmodified tuned encoder; ``labeled``
     points use the pool's labels and are stored separately), ``reference`` (R itself), ``oracle`` (the limit that no encoder
     can exceed) or one of ``BASELINES``. ``value`` is the kind's parameter, or None. ``trial`` and ``step`` are None for
-    points outside trials. ``width`` is the embedding's dimension, or None for the oracle. ``accuracy`` is the share of
-    queries whose label wins the vote of the retrieved sentences, or None for the oracle and published scores. Standard
-    deviations are 0 if only means are known. ``label`` distinguishes SetFit models and published scores, and is None for
-    all other kinds.
+    points outside trials. ``width`` is the embedding's dimension, or None for the oracle. ``scores`` are keyed by the names
+    in :data:`raysweep.metrics.scores.SCORES`; the oracle and published scores have no accuracy. Standard deviations are 0 if
+    only means are known. ``label`` distinguishes SetFit models and published scores, and is None for all other kinds.
     """
 
     trial: int | None
@@ -85,13 +93,29 @@ class Point:
     value: float | None
     split: ScoredSplit
     width: int | None
-    polarity: float
-    polarity_std: float
-    similarity: float
-    similarity_std: float
-    retention: float
-    accuracy: float | None = None
+    scores: Mapping[str, Score] = field(hash=False)
     label: str | None = None
+
+    def __getitem__(self, name: str) -> float:
+        """Return the mean of a score. Raise ``KeyError`` if it is unknown."""
+        return self.scores[name].mean
+
+    def get(self, name: str) -> float | None:
+        """Return the mean of a score, or None if it is unknown."""
+        score = self.scores.get(name)
+        return None if score is None else score.mean
+
+    def std(self, name: str) -> float:
+        """Return the standard deviation of a score over queries; 0 if it is unknown."""
+        return self.scores[name].std or 0.0
+
+    def has(self, goals: Goals) -> bool:
+        """Return whether both goals are scored."""
+        return goals.p in self.scores and goals.s in self.scores
+
+    def pair(self, goals: Goals) -> Pair:
+        """Return P and S, the scores of the two goals."""
+        return self[goals.p], self[goals.s]
 
     @property
     def key(self) -> PointKey:
@@ -108,37 +132,51 @@ def key_name(key: PointKey) -> str:
     return key[0] if key[1] is None else f"{key[0]}={key[1]:g}"
 
 
+_POINT_FIELDS = tuple(field.name for field in dataclasses.fields(Point) if field.name != "scores")
+
+
+def flat_point(point: Point) -> dict[str, Any]:
+    """Return a point's fields, with its scores as :func:`raysweep.results.scores.flatten` does."""
+    values = {name: getattr(point, name) for name in _POINT_FIELDS}
+    label = values.pop("label")
+    return {**values, **flatten(point.scores), "label": label}
+
+
 def point_values(point: Point) -> dict[str, Any]:
     """Return a point as stored in a ``rung`` event: without label, and without trial and step, which are in the event."""
-    values = dataclasses.asdict(point)
+    values = flat_point(point)
     del values["trial"], values["step"], values["label"]
     return json.loads(json.dumps(values, allow_nan=False))  # type: ignore[no-any-return]
 
 
-def point_problem(values: Mapping[str, Any]) -> str | None:
-    """Return the problem with the scores of a point, given by its fields, or None if they are valid."""
-    for name in ("polarity", "polarity_std", "similarity", "similarity_std", "retention"):
-        value = values.get(name)
-        if not isinstance(value, int | float) or not math.isfinite(value):
-            return f"{name} is {value!r}; allowed: a finite number"
-    accuracy = values.get("accuracy")
-    if accuracy is not None and not _is_in_range(accuracy, 0, 1):
-        return f"accuracy is {accuracy!r}; allowed: 0 to 1"
-    polarity, similarity = values["polarity"], values["similarity"]
-    if not _is_in_range(polarity, 0, 1) or not _is_in_range(similarity, -1, 1):
-        return f"P is {polarity} and S is {similarity}; allowed: P from 0 to 1, S from -1 to 1"
+def nested_point(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a point from its flat form, which are not checked."""
+    return nest(values, _POINT_FIELDS)
+
+
+def point_of(values: Mapping[str, Any], trial: int, step: int) -> Point:
+    """Return a point of a rung from its stored form, undoing :func:`point_values`."""
+    fields = nested_point(values)
+    scores = {name: Score(**score) for name, score in fields.pop("scores").items()}
+    return Point(**fields, trial=trial, step=step, scores=scores)
+
+
+def scores_problem(scores: Mapping[str, Any], required: Iterable[str] = ()) -> str | None:
+    """Return the problem with the scores of a point, given as in :func:`nested_point`, or None if they are valid."""
+    for name in required:
+        if name not in scores:
+            return f"{name} is missing"
+    for name, score in scores.items():
+        if not name.isidentifier():
+            return f"{name!r} is not a score; allowed: letters, digits and underscores"
+        deviation = score["std"]
+        for key, value in ((name, score["mean"]), (f"{name}_std", 0.0 if deviation is None else deviation)):
+            if not isinstance(value, int | float) or not math.isfinite(value):
+                return f"{key} is {value!r}; allowed: a finite number"
+        spec = spec_of(name)
+        if not spec.includes(score["mean"]):
+            return f"{spec.heading} is {score['mean']}; allowed: {spec.minimum:g} to {spec.maximum:g}"
     return None
-
-
-def _is_in_range(value: Any, minimum: float, maximum: float) -> bool:
-    """Return whether a value is a number in a range, up to rounding errors."""
-    return isinstance(value, int | float) and minimum - 0.001 <= value <= maximum + 0.001
-
-
-def objective(point: Point, polarity_weight: float, similarity: str) -> float:
-    """Return ``polarity_weight * P + (1 - polarity_weight) * S``, with retention as S if ``similarity`` is "retention"."""
-    other = point.retention if similarity == "retention" else point.similarity
-    return polarity_weight * point.polarity + (1 - polarity_weight) * other
 
 
 @dataclass(frozen=True)
@@ -223,17 +261,20 @@ class Trial:
 
 @dataclass(frozen=True)
 class Mean:
-    """Means and sample standard deviations of one operating point of a trial on dev over several runs."""
+    """Means and sample standard deviations (``std``) of one operating point's goals on dev over several runs of a trial."""
 
     trial: int  # the original trial
     step: int
     kind: str
     value: float | None
     runs: int
-    polarity: float
-    polarity_spread: float
-    similarity: float
-    similarity_spread: float
+    scores: Mapping[str, Score] = field(hash=False)
+
+    def __getitem__(self, name: str) -> float:
+        return self.scores[name].mean
+
+
+MEAN_FIELDS = tuple(field.name for field in dataclasses.fields(Mean) if field.name != "scores")
 
 
 @dataclass(frozen=True)

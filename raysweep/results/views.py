@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from raysweep.metrics.pareto import non_dominated
-from raysweep.results.types import Calibration, Mean, Point, Results, Trial, TrialStatus
+from raysweep.metrics.scores import GOALS, STANDARD, Goals, spec_of
+from raysweep.results.scores import Score, with_means
+from raysweep.results.types import Calibration, Point, Results, Trial, TrialStatus
 
 
 def resume_options(results: Results) -> str:
@@ -20,7 +22,7 @@ def averaged(results: Results) -> list[Point]:
     """Return a run's points without replicates. On dev, scores are means over the runs of each configuration."""
     replicates = {trial.trial for trial in results.trials if trial.replicate_of is not None}
     means = {(mean.trial, mean.step, mean.kind, mean.value): mean for mean in results.means}
-    accuracies = _mean_accuracies(results)
+    other_means = _means_of_runs(results)
     points = []
     for point in results.points:
         if point.trial in replicates:
@@ -29,24 +31,30 @@ def averaged(results: Results) -> list[Point]:
             place = (point.trial, point.step, *point.key)
             mean = means.get(place)
             if mean is not None:
-                point = _with_mean(point, mean, accuracies.get(place))
+                scores = with_means(point.scores, {**other_means.get(place, {}), **mean.scores})
+                point = dataclasses.replace(point, scores=scores)
         points.append(point)
     return points
 
 
-def _mean_accuracies(results: Results) -> dict[tuple[int, int | None, str, float | None], float]:
-    """Return the mean accuracies, if known, of each trial's points on dev over the counted runs of its configuration."""
+def _means_of_runs(results: Results) -> dict[tuple[int, int | None, str, float | None], dict[str, Score]]:
+    """Return the mean scores, ratios excepted, of each trial's points on dev over the counted runs of its configuration."""
     original_of = {}  # original trial of each counted run
     for trial in results.trials:
         if counts(trial):
             original_of[trial.trial] = trial.trial if trial.replicate_of is None else trial.replicate_of
-    accuracies = defaultdict(list)
+    values: defaultdict[Any, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for point in results.points:
-        if point.split != "dev" or point.trial not in original_of or point.accuracy is None:
+        if point.split != "dev" or point.trial not in original_of:
             continue
         original = original_of[point.trial]
-        accuracies[original, point.step, point.kind, point.value].append(point.accuracy)
-    return {place: statistics.fmean(accuracies_of_runs) for place, accuracies_of_runs in accuracies.items()}
+        for name, score in point.scores.items():
+            if spec_of(name).relative_to is None:
+                values[original, point.step, point.kind, point.value][name].append(score.mean)
+    means = {}
+    for place, by_name in values.items():
+        means[place] = {name: Score(statistics.fmean(of_runs)) for name, of_runs in by_name.items()}
+    return means
 
 
 def counts(trial: Trial) -> bool:
@@ -55,27 +63,29 @@ def counts(trial: Trial) -> bool:
     return has_ended or (trial.replicate_of is None and trial.status != TrialStatus.FAILED)
 
 
-def _with_mean(point: Point, mean: Mean, accuracy: float | None) -> Point:
-    """Return the point with mean scores and the matching retention."""
-    retention_of_similarity = point.retention / point.similarity if point.similarity else 0.0
-    return dataclasses.replace(
-        point,
-        polarity=mean.polarity,
-        similarity=mean.similarity,
-        retention=retention_of_similarity * mean.similarity,
-        accuracy=accuracy,
-    )
+def extra_scores(points: Iterable[Point]) -> list[str]:
+    """Return the scores of points that are not among those that every report shows."""
+    names = dict.fromkeys(name for point in points for name in point.scores)
+    return [name for name in names if name not in STANDARD]
+
+
+def score_columns(points: Iterable[Point]) -> tuple[str, ...]:
+    """Return the columns of scores in a table of points: the standard ones, then others with their deviations."""
+    columns = ["polarity", "polarity_std", "similarity", "similarity_std", "retention", "accuracy"]
+    for name in extra_scores(points):
+        columns += [name, f"{name}_std"]
+    return tuple(columns)
 
 
 MAIN_PARAMETERS = ("loss", "margin", "scale", "learning_rate", "freezing", "batch_size")
 
 
-def front_points(points: Iterable[Point]) -> list[Point]:
-    """Return the candidates for selection: trials' non-dominated points on dev, in order of decreasing similarity."""
+def front_points(points: Iterable[Point], goals: Goals = GOALS) -> list[Point]:
+    """Return the candidates for selection: trials' non-dominated points on dev, in order of decreasing S."""
     candidates = [point for point in points if point.split == "dev" and point.trial is not None]
-    indices = non_dominated([(point.polarity, point.similarity) for point in candidates])
+    indices = non_dominated([point.pair(goals) for point in candidates])
     front = [candidates[index] for index in indices]
-    return sorted(front, key=lambda point: (-point.similarity, point.polarity))
+    return sorted(front, key=lambda point: (-point[goals.s], point[goals.p]))
 
 
 def calibration_text(calibration: Calibration) -> str:

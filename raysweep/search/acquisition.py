@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from raysweep.metrics.arrays import Float64Array
-from raysweep.metrics.objective import Pair
+from raysweep.metrics.scores import Pair
 from raysweep.metrics.staircase import Steps
 from raysweep.search.conditional_space import Code
 from raysweep.search.gaussian_process import KernelFitter, Queries, TrainingSet, predict

@@ -20,7 +20,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from raysweep.metrics.arrays import Float64Array
-from raysweep.metrics.objective import Pair
+from raysweep.metrics.scores import Pair
 from raysweep.search.acquisition import Acquisition, FrontImprovement, UpperConfidenceBound, as_array
 from raysweep.search.conditional_space import Code, ConditionalSpace, SuggestedParams, infer_space
 from raysweep.search.encoding import Params

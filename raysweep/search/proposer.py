@@ -24,7 +24,8 @@ from raysweep.config.preset import Preset
 from raysweep.config.space import Space
 from raysweep.config.sweep import SAMPLERS, Aim
 from raysweep.errors import InputError
-from raysweep.metrics.objective import Objective, Pair
+from raysweep.metrics.objective import Objective
+from raysweep.metrics.scores import Pair
 from raysweep.results.types import TrialStatus
 from raysweep.search.conditional_space import make_conditional_space
 from raysweep.search.encoding import Params

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raysweep.metrics.arrays import Float64Array
-from raysweep.metrics.objective import Pair, front_of
+from raysweep.metrics.objective import front_of
 from raysweep.metrics.pareto import dominated_by, non_dominated
+from raysweep.metrics.scores import Pair
 
 Front = tuple[Pair, ...]  # non-dominated points
 Area = Callable[[Sequence[Pair]], float]  # value of a front

@@ -14,7 +14,8 @@ from raysweep.config.preset import Preset, preset_of
 from raysweep.config.space import Space
 from raysweep.config.sweep import PlateauConfig, SweepConfig
 from raysweep.errors import InputError
-from raysweep.metrics.objective import Objective, Pair, front_of
+from raysweep.metrics.objective import Objective, front_of
+from raysweep.metrics.scores import Pair
 from raysweep.results.types import TrialStatus
 from raysweep.search.proposer import Proposer
 from raysweep.search.replicates import Replicates
@@ -330,7 +331,7 @@ def make_scheduler(config: SweepConfig, space: Space, reference: Pair, *, seed_o
     """Return the scheduler of a new sweep, given P and S of the reference encoder on dev."""
     settings = config.objective
     constraints = settings.constraints.model_dump()
-    objective = Objective.of(settings.polarity_weight, settings.similarity, constraints, reference)
+    objective = Objective.of(settings.polarity_weight, settings.similarity, constraints, reference, settings.goals)
     first = [preset_of(space, values) for values in config.first]
     seed = (config.seed + seed_offset) % 2**32
     # An untrained trial scores like the reference encoder, unless the reference is a different encoder.

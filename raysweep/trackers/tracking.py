@@ -251,7 +251,7 @@ class SweepEvents:
 
 
 def _scores(point: Point) -> dict[str, float]:
-    return {"polarity": point.polarity, "similarity": point.similarity, "retention": point.retention}
+    return {name: score.mean for name, score in point.scores.items() if name != "accuracy"}
 
 
 def _front_page(summary: Summary) -> FrontPage:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.hull import hull_area
-from raysweep.metrics.objective import Pair
+from raysweep.metrics.scores import GOALS, Goals, Pair
 from raysweep.uncertainty.many_fronts import hypervolumes
 
 _TINY = 1e-12  # tolerance for rounding
@@ -16,9 +16,10 @@ _TINY = 1e-12  # tolerance for rounding
 NO_CONSTRAINTS: Pair = (0.0, -1.0)
 
 
-def reference_points(reference: Float64Array) -> Float64Array:
-    """Return the reference points (resamples, 2) of hypervolumes: P and half the S of the reference encoder."""
-    return reference * [1.0, 0.5]
+def reference_points(reference: Float64Array, goals: Goals = GOALS) -> Float64Array:
+    """Return the reference points (resamples, 2) of hypervolumes, given P and S of the reference encoder."""
+    points: Float64Array = reference * np.array(goals.reference_point((1.0, 1.0)))
+    return points
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,10 @@ class FrontArea:
 
     rows: Sequence[int]
     reference: int
+    goals: Goals = GOALS
 
     def __call__(self, points: Float64Array) -> Float64Array:
-        begin = reference_points(points[:, self.reference])
+        begin = reference_points(points[:, self.reference], self.goals)
         return hypervolumes(points[:, list(self.rows)], begin)
 
 
@@ -40,9 +42,10 @@ class HullArea:
     rows: Sequence[int]
     reference: int
     least: Pair = NO_CONSTRAINTS
+    goals: Goals = GOALS
 
     def __call__(self, points: Float64Array) -> Float64Array:
-        begins = reference_points(points[:, self.reference])
+        begins = reference_points(points[:, self.reference], self.goals)
         hulls = points[:, list(self.rows)]
         areas = _areas_of_concave(hulls - begins[:, None])
         is_cut = np.any(begins < self.least, axis=1)  # a constraint requires more than the reference point

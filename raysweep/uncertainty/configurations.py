@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from raysweep.metrics.arrays import Float64Array
+from raysweep.metrics.scores import GOALS, Goals
 from raysweep.uncertainty import interval, seeds
 from raysweep.uncertainty.interval import Interval, ScoreIntervals
 from raysweep.uncertainty.noise import Noise, SeedSamples
@@ -142,11 +143,12 @@ def _pooled(configurations: Sequence[Replicated], key: Hashable | None) -> list[
 
 
 def intervals(
-    configurations: Sequence[Replicated], reference: Float64Array | None, noise: SeedNoise
+    configurations: Sequence[Replicated], reference: Float64Array | None, noise: SeedNoise, goals: Goals = GOALS
 ) -> list[list[ScoreIntervals]]:
     """Return the intervals of each configuration's points over queries and seeds.
 
     ``reference`` (2, queries) holds the scores of the reference encoder, which is not trained and so has no seeds.
+    Intervals are clipped to the ranges of the ``goals``, the scores that are P and S.
     """
     by_configuration = []
     for configuration in configurations:
@@ -154,7 +156,7 @@ def intervals(
         for row, key in enumerate(configuration.keys):
             by_seeds = noise.of_mean(key, configuration.runs)
             scores = configuration.scores[:, row]
-            point_intervals.append(_of_point(scores, by_seeds, reference))
+            point_intervals.append(_of_point(scores, by_seeds, reference).within(goals))
         by_configuration.append(point_intervals)
     return by_configuration
 
@@ -162,15 +164,15 @@ def intervals(
 def _of_point(
     scores: Float64Array, by_seeds: tuple[Variance, Variance], reference: Float64Array | None
 ) -> ScoreIntervals:
-    """Return the intervals of one operating point.
+    """Return the intervals of one operating point, without limits for P and S.
 
     Args:
         scores: Scores (runs, 2, queries).
         by_seeds: Variances of mean P and mean S due to seeds.
         reference: Scores (2, queries) of the reference encoder.
     """
-    polarity = _of_mean(scores[:, 0], by_seeds[0]).within(0, 1)
-    similarity = _of_mean(scores[:, 1], by_seeds[1]).within(-1, 1)
+    polarity = _of_mean(scores[:, 0], by_seeds[0])
+    similarity = _of_mean(scores[:, 1], by_seeds[1])
     retention = None
     if reference is not None and reference[1].mean():
         retention = _of_retention(scores[:, 1], reference[1], by_seeds[1]).within(-math.inf, 1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from raysweep.metrics.arrays import Float64Array
-from raysweep.metrics.objective import Pair
+from raysweep.metrics.scores import GOALS, Goals, Pair
 from raysweep.uncertainty import interval
 from raysweep.uncertainty.areas import NO_CONSTRAINTS, FrontArea, Gain, HullArea, Share
 from raysweep.uncertainty.configurations import Trained, noise_of, noise_text
@@ -108,6 +108,7 @@ class FrontQueryScores:
     floor: Sequence[int] = ()
     least: Pair = NO_CONSTRAINTS
     trained: Trained | None = None
+    goals: Goals = GOALS  # the scores that are P and S
 
     @property
     def judged(self) -> list[int]:
@@ -185,15 +186,15 @@ def _score_intervals(front: FrontQueryScores) -> dict[PointName, ScoreIntervals]
         names = [front.names[row] for row in block]
         scores = front.scores[block]
         polarity, similarity = scores[:, 0], scores[:, 1]
-        polarities = [mean.within(0, 1) for mean in interval.of_means(polarity)]
-        similarities = [mean.within(-1, 1) for mean in interval.of_means(similarity)]
+        polarities, similarities = interval.of_means(polarity), interval.of_means(similarity)
         retentions: Sequence[Interval | None] = [None] * len(block)
         if front.reference is not None:
             reference_similarity = front.scores[front.reference, 1]
             ratios = interval.of_ratios(similarity, reference_similarity)
             retentions = [ratio.within(-np.inf, 1) for ratio in ratios]
         block_intervals = map(ScoreIntervals, polarities, similarities, retentions)
-        intervals |= zip(names, block_intervals, strict=True)
+        clipped = [point_intervals.within(front.goals) for point_intervals in block_intervals]
+        intervals |= zip(names, clipped, strict=True)
     return intervals
 
 
@@ -283,15 +284,15 @@ def _areas(
     compared = _Compared.of(front, query_noise, front.reference, seed)
     noise = compared.noise
     reference = compared.reference
-    area = FrontArea(compared.front, reference)
+    area = FrontArea(compared.front, reference, front.goals)
     hypervolume = noise.interval(area).within(0.0, np.inf)
     share = floor = None
     if compared.oracle:
-        limit = HullArea(compared.oracle, reference, front.least)
+        limit = HullArea(compared.oracle, reference, front.least, front.goals)
         share_of_limit = Share(area, limit)
         share = noise.interval(share_of_limit).within(0.0, np.inf)
     if compared.floor:
-        floor_area = FrontArea(compared.floor, reference)
+        floor_area = FrontArea(compared.floor, reference, front.goals)
         gain = Gain(area, floor_area)
         floor = Floor(noise.estimate(gain), noise.interval(gain))
     return hypervolume, share, floor

@@ -1,12 +1,13 @@
 """Confidence intervals, in particular of means and of ratios of means over queries."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import stdtrit
 
 from raysweep.metrics.arrays import Float64Array
+from raysweep.metrics.scores import Goals, spec_of
 
 LEVEL = 0.9
 
@@ -41,6 +42,20 @@ class ScoreIntervals:
     polarity: Interval
     similarity: Interval
     retention: Interval | None
+
+    def within(self, goals: Goals) -> "ScoreIntervals":
+        """Return the intervals with those of P and S clipped to the ranges of the scores that they are."""
+        p, s = spec_of(goals.p), spec_of(goals.s)
+        polarity = self.polarity.within(p.minimum, p.maximum)
+        similarity = self.similarity.within(s.minimum, s.maximum)
+        return replace(self, polarity=polarity, similarity=similarity)
+
+    def named(self, goals: Goals) -> dict[str, Interval]:
+        """Return the intervals by score: the two goals, and the ratio of S to the reference encoder's if it has a name."""
+        intervals = {goals.p: self.polarity, goals.s: self.similarity}
+        if goals.ratio is not None and self.retention is not None:
+            intervals[goals.ratio] = self.retention
+        return intervals
 
 
 EVERYTHING = Interval(-math.inf, math.inf)

@@ -40,7 +40,7 @@ def test_probe_reaches_the_measured_scores_within_a_minute(tmp_path: Path) -> No
         (split, value) for split in ("dev", "test") for value in config.baselines.probe
     }
     differences = [
-        np.abs([100 * point.polarity - 79.4, 100 * point.similarity - 41.8])
+        np.abs([100 * point["polarity"] - 79.4, 100 * point["similarity"] - 41.8])
         for point in probes
         if point.split == "test"
     ]

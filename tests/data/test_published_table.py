@@ -34,7 +34,7 @@ def test_tuned_rows_are_from_the_last_epoch() -> None:
     for point in tuned:
         assert point.label is not None
         loss, _, margin = point.label.removeprefix("all-MiniLM-L6-v2, ").partition(" ")
-        scores = 100 * point.polarity, 100 * point.similarity
+        scores = 100 * point["polarity"], 100 * point["similarity"]
         assert scores == pytest.approx(recorded.pop((LOSSES[loss], float(margin or 0))))
 
 

@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "terminal": set(),
     "version": set(),
     "storage": set(),
-    "config": set(),
+    "config": {"metrics"},
     "metrics": set(),
     "data": {"config", "metrics"},
     "cluster": {"config", "results"},

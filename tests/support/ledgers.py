@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from raysweep.metrics.objective import Pair
+from raysweep.metrics.scores import Pair
 from raysweep.results.events import (
     PointsScored,
     RungFinished,
@@ -24,6 +24,7 @@ from raysweep.results.events import (
 )
 from raysweep.results.ledger import Ledger
 from raysweep.results.types import Cost, Point, Rung, RunInfo, ScoredSplit, TrialStatus
+from support.points import make_scores, with_means
 
 INFO = RunInfo(
     name="night-run",
@@ -86,7 +87,9 @@ def write_ledger(folder: Path, trials: Iterable[StoredTrial], sweep: StoredSweep
     for number, trial in enumerate(trials):
         _append_trial(ledger, number, trial, sweep)
     tested = [
-        dataclasses.replace(each, split="test", polarity=each.polarity - 0.02, similarity=each.similarity - 0.01)
+        dataclasses.replace(
+            with_means(each, polarity=each["polarity"] - 0.02, similarity=each["similarity"] - 0.01), split="test"
+        )
         for each in sweep.test_of
     ]
     if tested:
@@ -122,11 +125,7 @@ def _point(split: ScoredSplit, polarity: float, similarity: float, **others: Any
     return Point(
         **given,
         split=split,
-        polarity=polarity,
-        polarity_std=0.25,
-        similarity=similarity,
-        similarity_std=0.08,
-        retention=similarity / REFERENCE[split][1],
+        scores=make_scores(polarity, similarity, retention=similarity / REFERENCE[split][1], spreads=(0.25, 0.08)),
     )
 
 
@@ -218,12 +217,12 @@ def dev_front(trials: Iterable[StoredTrial]) -> list[Point]:
         for step, scores in enumerate(trial.scores, 1)
     ]
     front = [each for each in points if not any(_dominates(other, each) for other in points)]
-    return sorted(front, key=lambda each: -each.similarity)
+    return sorted(front, key=lambda each: -each["similarity"])
 
 
 def _dominates(one: Point, other: Point) -> bool:
-    at_least = one.polarity >= other.polarity and one.similarity >= other.similarity
-    return at_least and (one.polarity, one.similarity) != (other.polarity, other.similarity)
+    at_least = one["polarity"] >= other["polarity"] and one["similarity"] >= other["similarity"]
+    return at_least and (one["polarity"], one["similarity"]) != (other["polarity"], other["similarity"])
 
 
 def read_lines(folder: Path) -> list[dict[str, Any]]:

@@ -19,10 +19,10 @@ TEXT = "sentence {} <b>&\u202e\x07"  # with markup and control characters
 def scores_of(point: Point, num_queries: int, seed: int = 0) -> tuple[Float64Array, Float64Array]:
     """Return P and S of each query, shape (queries,), with the means of the point."""
     rng = np.random.default_rng([seed, len(point.kind), point.trial or 0, point.step or 0])
-    spread = min(point.polarity, 1 - point.polarity)
+    spread = min(point["polarity"], 1 - point["polarity"])
     noise = rng.uniform(-0.5, 0.5, (2, num_queries))
     centered = noise - noise.mean(axis=1, keepdims=True)
-    return point.polarity + spread * centered[0], point.similarity + 0.2 * centered[1]
+    return point["polarity"] + spread * centered[0], point["similarity"] + 0.2 * centered[1]
 
 
 def write_query_scores(
@@ -39,7 +39,8 @@ def write_query_scores(
         scores = [of(point, results.info.num_queries[point.split]) for point in points]
         polarity = np.stack([polarity for polarity, _ in scores])
         similarity = np.stack([similarity for _, similarity in scores])
-        packed = PackedScores.pack([name_of_point(point) for point in points], polarity, similarity)
+        named = {"polarity": polarity, "similarity": similarity}
+        packed = PackedScores.pack([name_of_point(point) for point in points], named)
         LocalFolder(folder).put(name, packed.content())
 
 

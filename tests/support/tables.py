@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from raysweep.metrics.objective import Pair
+from raysweep.metrics.scores import Pair
 from raysweep.results.types import Point
 from support.ledgers import INFO, StoredSweep, StoredTrial, write_ledger
 

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from raysweep.output import escape_controls
 from raysweep.report.page.members import member_values
-from raysweep.report.page.points import Json, ShownPoints, compared_points
+from raysweep.report.page.points import Json, ShownPoints, compared_points, score_keys, score_texts
 from raysweep.report.page.trials import common_values, parameters, statuses, trial_values
 from raysweep.report.style import DARK_PALETTE, PALETTE
 from raysweep.report.summary import SPLITS, Summary
-from raysweep.report.texts import constraints_text, objective_formula
+from raysweep.report.texts import constraints_text, front_title, objective_formula
 from raysweep.results.query_scores import PointName, name_of_point
 from raysweep.results.readings import REFERENCE, Readings
 from raysweep.results.types import Point
@@ -24,6 +24,7 @@ def page_data(summary: Summary, readings: Readings | None) -> Json:
     """Return the page's data. Scores are x100, and control characters in user texts are escaped."""
     results = summary.results
     info = results.info
+    keys = score_keys(summary)
     shown_points = ShownPoints.of(summary)
     indices = shown_points.indices
     trials = [trial_summary.trial for trial_summary in summary.trials]
@@ -35,12 +36,14 @@ def page_data(summary: Summary, readings: Readings | None) -> Json:
             "constraints": constraints_text(info),
             "k": info.k,
         },
+        "scores": score_texts(keys),
+        "title": front_title(summary.goals),
         "palette": {"light": PALETTE, "dark": DARK_PALETTE},
         "statuses": statuses(),
         "splits": list(summary.complete_splits),
         "parameters": parameters(trials),
         "common": common_values(trials),
-        "points": shown_points.columns(),
+        "points": shown_points.columns(keys),
         "trials": trial_values(summary, indices),
         "members": [member_values(member, indices[member.dev], summary) for member in summary.members],
         "limits": {split: compared_points(summary, split) for split in SPLITS},

@@ -2,25 +2,28 @@
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from raysweep.metrics.scores import Goals
 from raysweep.output import escape_controls
 from raysweep.report.choice import export_command
 from raysweep.report.front import Member
 from raysweep.report.page.markup import table
-from raysweep.report.page.points import Json, scaled, scores_of
+from raysweep.report.page.points import Json, scaled, score_keys, scores_of
 from raysweep.report.summary import Summary
 from raysweep.report.tables import front_table, show
-from raysweep.report.texts import SYMBOLS
+from raysweep.report.texts import constraint_heading
 from raysweep.results.query_scores import name_of_point
 from raysweep.uncertainty.front import FrontUncertainty
 from raysweep.uncertainty.interval import Interval
 
 TITLE = "Front members"
 
+INTERVAL_KEYS = ("p", "s", "r")  # of the scores that may have intervals
+
 
 def member_table(summary: Summary) -> str:
-    """Return the table, sorted by decreasing similarity on dev; headings of guard columns include the limits."""
+    """Return the table, sorted by decreasing S on dev; headings of guard columns include the limits."""
     content = front_table(summary)
     minima = {name: score.at_least for member in summary.members for name, score in member.guards.items()}
     columns = []
@@ -47,16 +50,17 @@ def member_values(member: Member, index: int, summary: Summary) -> Json:
             "isMet": measured.is_met,
         }
         guards.append(guard)
+    keys = score_keys(summary)
     intervals = {}
     for split in summary.splits:
-        intervals[split] = _intervals(member, summary.uncertainty.get(split))
+        intervals[split] = _intervals(member, summary.uncertainty.get(split), keys, summary.goals)
     return {
         "point": index,
         "name": point.name,
         "knee": member.is_knee,
         "best": member.is_best,
         "width": point.width,
-        "test": None if member.test is None else scores_of(member.test),
+        "test": None if member.test is None else scores_of(member.test, keys),
         "misses": list(_missed_limits(member, summary)),
         "guards": guards,
         "command": escape_controls(command),
@@ -69,12 +73,13 @@ def _missed_limits(member: Member, summary: Summary) -> Iterator[str]:
     point = member.dev
     reference = summary.references.get("dev")
     if reference is not None:
+        p, s = point.pair(summary.goals)
         for name, minimum in summary.results.info.constraints.items():
-            score = point.polarity if name == "polarity" else point.similarity
-            unit = reference.similarity if name == "retention" else 1.0
+            score = p if name == "polarity" else s
+            unit = reference[summary.goals.s] if name == "retention" else 1.0
             if score < minimum * unit:  # same comparison as in the sweep's objective
-                symbol = SYMBOLS.get(name, name)
-                yield _missed(symbol, score / unit, minimum)
+                heading = constraint_heading(name, summary.goals)
+                yield _missed(heading, score / unit, minimum)
     for guard, measured in sorted(member.guards.items()):
         if measured.at_least is not None and not measured.is_met:
             name = f"guard {escape_controls(guard)}"
@@ -89,7 +94,7 @@ def _missed(name: str, score: float, minimum: float) -> str:
     return f"{name} ≥ {limit_text} ({score_text})"
 
 
-def _intervals(member: Member, front: FrontUncertainty | None) -> Json:
+def _intervals(member: Member, front: FrontUncertainty | None, keys: Mapping[str, str], goals: Goals) -> Json:
     """Return intervals of a member's scores on the split of ``front``, and its stability.
 
     The result is empty if per-query scores are not stored.
@@ -97,11 +102,11 @@ def _intervals(member: Member, front: FrontUncertainty | None) -> Json:
     uncertainty = None if front is None else front.members.get(name_of_point(member.dev))
     if front is None or uncertainty is None:
         return {}
+    named = uncertainty.named(goals)
+    bounds = {key: _ends(named[name]) if name in named else None for key, name in keys.items() if key in INTERVAL_KEYS}
     return {
         "level": front.level,
-        "p": _ends(uncertainty.polarity),
-        "s": _ends(uncertainty.similarity),
-        "r": None if uncertainty.retention is None else _ends(uncertainty.retention),
+        **bounds,
         "stability": round(uncertainty.stability, 3),
         "inKneeRegion": uncertainty.in_knee_region,
     }

@@ -4,10 +4,12 @@ Scores are x100, rounded to the precision of a screen.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from raysweep.metrics.scores import spec_of
 from raysweep.output import escape_controls
 from raysweep.report.summary import Summary
 from raysweep.report.tables import kind_name
@@ -27,14 +29,30 @@ def scaled(score: float | None) -> float | None:
     return round(100 * score, DIGITS)
 
 
-def scores_of(point: Point) -> Json:
-    """Return P, S, retention and accuracy of a point."""
-    return {
-        "p": scaled(point.polarity),
-        "s": scaled(point.similarity),
-        "r": scaled(point.retention),
-        "a": scaled(point.accuracy),
-    }
+def score_keys(summary: Summary) -> dict[str, str]:
+    """Return the names of the scores that the page shows by the keys under which its script reads them.
+
+    P and S are the goals; a score without a letter of its own is keyed by its name.
+    """
+    goals = summary.goals
+    letters = {goals.p: "p", goals.s: "s"}
+    for name, letter in (("retention", "r"), ("accuracy", "a")):
+        letters.setdefault(name, letter)
+    return {letters.get(name, name): name for name in summary.score_names}
+
+
+def score_texts(keys: Mapping[str, str]) -> list[Json]:
+    """Return the texts of each score for the script, in the order of tables."""
+    texts: list[Json] = []
+    for key, name in keys.items():
+        spec = spec_of(name)
+        texts.append({"key": key, "heading": spec.heading, "label": spec.label, "title": spec.title})
+    return texts
+
+
+def scores_of(point: Point, keys: Mapping[str, str]) -> Json:
+    """Return the scores of a point by the ``keys`` of the page."""
+    return {key: scaled(point.get(name)) for key, name in keys.items()}
 
 
 @dataclass(frozen=True)
@@ -64,7 +82,7 @@ class ShownPoints:
     def indices(self) -> dict[Point, int]:
         return {point: index for index, point in enumerate(self.points)}
 
-    def columns(self) -> Json:
+    def columns(self, score_keys: Mapping[str, str]) -> Json:
         """Return each field as a list; ``kind`` is an index into ``kinds``."""
         points = self.points
         point_by_key = {point.key: point for point in points}
@@ -83,10 +101,7 @@ class ShownPoints:
             "trial": [point.trial for point in points],
             "step": [point.step for point in points],
             "kind": kinds_of_points,
-            "p": [scaled(point.polarity) for point in points],
-            "s": [scaled(point.similarity) for point in points],
-            "r": [scaled(point.retention) for point in points],
-            "a": [scaled(point.accuracy) for point in points],
+            **{key: [scaled(point.get(name)) for point in points] for key, name in score_keys.items()},
         }
 
 
@@ -96,21 +111,23 @@ def compared_points(summary: Summary, split: ScoredSplit) -> Json:
     Each is empty or None if it is not stored. The chart draws the constraints as lines.
     """
     reference = summary.references.get(split)
+    keys = score_keys(summary)
     baselines = []
     for baseline in summary.baselines:
         point = baseline.points.get(split)
         if point is not None:
             name = escape_controls(baseline.name)
-            baselines.append({"kind": baseline.kind, "name": name, **scores_of(point)})
+            baselines.append({"kind": baseline.kind, "name": name, **scores_of(point, keys)})
     objective = summary.objectives_by_split.get(split)
     minimum: Json = {"p": None, "s": None}
     if objective is not None:
         minimum["p"] = scaled(objective.min_polarity or None)
         minimum["s"] = scaled(objective.min_similarity or None)
-    oracle = [[scaled(point.similarity), scaled(point.polarity)] for point in summary.oracles[split]]
+    goals = summary.goals
+    oracle = [[scaled(point[goals.s]), scaled(point[goals.p])] for point in summary.oracles[split]]
     return {
         "oracle": oracle,
-        "reference": None if reference is None else scores_of(reference),
+        "reference": None if reference is None else scores_of(reference, keys),
         "baselines": baselines,
         "minimum": minimum,
     }

@@ -1,8 +1,10 @@
 """The page's sections. Tables and sentences need no script; chart elements are empty until the script fills them."""
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from raysweep.metrics.scores import Goals, spec_of
 from raysweep.output import ABSENT, TextTable, escape_html
 from raysweep.report.front import Member
 from raysweep.report.notes import notes
@@ -30,12 +32,10 @@ from raysweep.report.tables import (
     show_share,
     trial_counts,
 )
-from raysweep.report.texts import CERTAINTY_TEXT, CORRECTED, SCORES_TEXT, objective_text
+from raysweep.report.texts import CERTAINTY_TEXT, CORRECTED, SCORES_TEXT, front_title, objective_text
 from raysweep.report.trust import trust_sentences
 from raysweep.results.readings import Readings
 from raysweep.results.types import Point
-
-TARGET_TITLES = {"polarity": "P, polarity", "similarity": "S, similarity", "objective": "objective"}
 
 IMPORTANCE_TEXT = (
     "Each parameter's share of the variance that is explained by individual parameters, over all evaluated trials at "
@@ -123,7 +123,7 @@ def tiles(summary: Summary) -> str:
         Tile("front members", str(len(summary.members)), "chosen on dev"),
     ]
     for member in summary.members:
-        all_tiles += _member_tiles(member)
+        all_tiles += _member_tiles(member, summary.goals)
     total = summary.account.total
     if total.cost.seconds:
         detail = "worker time"
@@ -147,22 +147,23 @@ def _area_tiles(summary: Summary) -> Iterator[Tile]:
         yield Tile(f"share of the oracle's hypervolume, {split}", show_share(area.share), detail)
 
 
-def _member_tiles(member: Member) -> Iterator[Tile]:
+def _member_tiles(member: Member, goals: Goals) -> Iterator[Tile]:
     """Yield tiles of the knee and of the best point, which may be the same member."""
     point = member.test or member.dev
-    names = f"P / S on {point.split}"
-    scores = _score_pair(point)
+    p, s = goals.headings
+    names = f"{p} / {s} on {point.split}"
+    scores = _score_pair(point, goals)
     detail = f"trial {point.trial}, step {point.step}"
     if member.test:
-        detail = f"{_score_pair(member.dev)} on dev, where it was chosen; {detail}"
+        detail = f"{_score_pair(member.dev, goals)} on dev, where it was chosen; {detail}"
     if member.is_knee:
         yield Tile(f"knee, {names}", scores, detail)
     if member.is_best:
         yield Tile(f"best objective, {names}", scores, detail)
 
 
-def _score_pair(point: Point) -> str:
-    return f"{show(point.polarity)} / {show(point.similarity)}"
+def _score_pair(point: Point, goals: Goals) -> str:
+    return " / ".join(map(show, point.pair(goals)))
 
 
 def script_element(name: str, text: str = "", keys: str = "") -> str:
@@ -179,7 +180,7 @@ def script_element(name: str, text: str = "", keys: str = "") -> str:
 
 def _front(material: Material) -> str:
     summary = material.summary
-    image = figure(material.front_png, "Polarity against similarity")
+    image = figure(material.front_png, front_title(summary.goals))
     picture = f"<noscript>{image}</noscript>"
     if not summary.members:
         return section("front", "Front", paragraph("No rung finished, so the front is empty."), picture)
@@ -188,7 +189,7 @@ def _front(material: Material) -> str:
     chart = script_element("front-chart", hint, keys)
     title = f"{TITLE} ({len(summary.members)})"
     members = details(title, member_table(summary), is_open=True)
-    text = f"Sorted by decreasing similarity on dev, where the front was chosen. {SCORES_TEXT}"
+    text = f"Sorted by decreasing {summary.goals.s} on dev, where the front was chosen. {SCORES_TEXT}"
     explanation = paragraph(text, "soft")
     return section("front", "Front", chart, picture, members, explanation)
 
@@ -252,16 +253,16 @@ def _hyperparameters(summary: Summary) -> str:
 
 def importance_table(importances: Mapping[str, Mapping[str, float]]) -> str:
     """Return a table of parameters, sorted by decreasing share of the objective's variance; empty without shares."""
-    targets = ("objective", *TARGET_TITLES)
-    names = dict.fromkeys(name for target in targets for name in importances.get(target, {}))  # ordered, distinct
+    all_names = [*importances.get("objective", ()), *itertools.chain.from_iterable(importances.values())]
+    names = dict.fromkeys(all_names)  # ordered, distinct
     if not names:
         return ""
-    heads = [f'<th scope="col">{title}</th>' for title in ("parameter", *TARGET_TITLES.values())]
+    titles = [spec_of(target).title for target in importances]
+    heads = [f'<th scope="col">{escape_html(title)}</th>' for title in ("parameter", *titles)]
     rows = []
     for name in names:
         cells = [f'<th scope="row">{escape_html(name)}</th>']
-        for target in TARGET_TITLES:
-            shares = importances.get(target, {})
+        for shares in importances.values():
             cells.append(_share_cell(shares.get(name)))
         rows.append(f"<tr>{''.join(cells)}</tr>")
     content = f"<thead><tr>{''.join(heads)}</tr></thead><tbody>{''.join(rows)}</tbody>"

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from raysweep.metrics.scores import spec_of
 from raysweep.output import ABSENT, TextTable, escape_controls, escape_html
 from raysweep.report.axes import is_number
 from raysweep.report.page.markup import scroll_box, wrap_terms
-from raysweep.report.page.points import Json, scaled
+from raysweep.report.page.points import Json, scaled, score_keys
 from raysweep.report.statuses import STATUS_STYLES, standing, with_sign
 from raysweep.report.summary import Summary, TrialSummary
 from raysweep.report.tables import objective_cell, score_cells, short, show
@@ -52,6 +53,11 @@ def parameters(trials: Sequence[Trial]) -> list[Json]:
     return described
 
 
+def _trial_scores(summary: Summary) -> dict[str, str]:
+    """Return the names of a trial's scores by key: those of its points without the accuracy, except if it is a goal."""
+    return {key: name for key, name in score_keys(summary).items() if key != "a"}
+
+
 def common_values(trials: Sequence[Trial]) -> Json:
     """Return the parameters that have the same value in all trials."""
     if not trials:
@@ -71,18 +77,19 @@ def statuses() -> list[Json]:
 
 
 def trial_values(summary: Summary, indices: Mapping[Point, int]) -> list[Json]:
-    """Return all trials; ``rungs`` are lists of examples seen, objective, P, S and retention.
+    """Return all trials; ``rungs`` are lists of examples seen, objective, P, S, retention and other scores.
 
     ``indices`` are those of the shown points.
     """
     names = varied_parameters(trial_summary.trial for trial_summary in summary.trials)
+    score_names = _trial_scores(summary).values()
     values = []
     for trial_summary in summary.trials:
         trial, best = trial_summary.trial, trial_summary.best
         rungs = []
         evaluated = zip(trial_summary.rungs, trial_summary.objectives, trial_summary.best_points, strict=True)
         for rung, objective, point in evaluated:
-            scores = [scaled(score) for score in (objective, point.polarity, point.similarity, point.retention)]
+            scores = [scaled(objective), *(scaled(point.get(name)) for name in score_names)]
             rungs.append([rung.examples_seen, *scores])
         values.append(
             {
@@ -115,24 +122,21 @@ class Column:
         return "t" if self.is_text else "n"
 
 
-FIRST = (
+BEFORE_SCORES = (
     Column("trial", "trial"),
     Column("status", "status", is_text=True),  # followed by the reason
     Column("objective", "objective"),
-    Column("p", "P"),
-    Column("s", "S"),
-    Column("r", "retention"),
-    Column("rungs", "rungs"),
-    Column("examples", "examples"),
-    Column("seconds", "seconds"),
 )
+AFTER_SCORES = (Column("rungs", "rungs"), Column("examples", "examples"), Column("seconds", "seconds"))
 
 
 def trial_table(summary: Summary) -> str:
     """Return the table in its scrolling box, with a column per varied parameter; rows are those of ``summary.trials``."""
     trials = [trial_summary.trial for trial_summary in summary.trials]
     names = varied_parameters(trials)
-    columns = [*FIRST]
+    scores = _trial_scores(summary)
+    score_columns = [Column(key, spec_of(name).heading) for key, name in scores.items()]
+    columns = [*BEFORE_SCORES, *score_columns, *AFTER_SCORES]
     for index, name in enumerate(names):
         values = [trial.config.get(name) for trial in trials]
         is_text = any(isinstance(value, str | bool) for value in values)
@@ -142,22 +146,23 @@ def trial_table(summary: Summary) -> str:
         attributes = f'scope="col" class="{column.style}" data-key="{column.key}"'
         heads.append(f"<th {attributes}>{escape_html(column.name)}</th>")
     head = "".join(heads)
-    body = "".join(_trial_row(trial_summary, names, columns) for trial_summary in summary.trials)
+    body = "".join(
+        _trial_row(trial_summary, names, columns, tuple(scores.values())) for trial_summary in summary.trials
+    )
     content = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
     box = scroll_box(f'<table id="trial-sheet">{content}</table>', "Table of trials", is_long=True)
     return f'<div class="late">{box}</div>' if len(trials) > MANY_TRIALS else box
 
 
-def _trial_row(trial_summary: TrialSummary, names: Sequence[str], columns: Sequence[Column]) -> str:
+def _trial_row(
+    trial_summary: TrialSummary, names: Sequence[str], columns: Sequence[Column], scores: Sequence[str]
+) -> str:
     trial, rungs = trial_summary.trial, trial_summary.rungs
     examples = f"{rungs[-1].examples_seen:,}" if rungs else ABSENT
     objective = objective_cell(trial_summary)
-    polarity, similarity, retention, _ = score_cells(trial_summary.best)
     texts = [
         objective,
-        polarity,
-        similarity,
-        retention,
+        *score_cells(trial_summary.best, scores),
         str(len(rungs)),
         examples,
         f"{trial.seconds:,.0f}",

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-Pair = tuple[float, float]  # P and S, in [0, 1]
+from raysweep.metrics.scores import Pair
 
 LABEL_WIDTH = 6  # of the numbers next to the P axis
 NUM_LABEL_LINES = 3  # above and below the points
@@ -43,11 +43,11 @@ class Axis:
         return min(self.num_cells - 1, max(0, int(share * self.num_cells)))
 
 
-def scatter(layers: Sequence[Layer], width: int, height: int) -> list[str]:
+def scatter(layers: Sequence[Layer], width: int, height: int, headings: tuple[str, str] = ("P", "S")) -> list[str]:
     """Return the lines of a plot, ``width`` characters wide and ``height`` lines high.
 
-    P increases upwards and S to the right, both x100. In a cell with several points, the last layer is drawn on top.
-    Without points, there are no lines.
+    P increases upwards and S to the right, both x100, with ``headings`` at the ends of the axes. In a cell with several
+    points, the last layer is drawn on top. Without points, there are no lines.
     """
     points = [point for layer in layers for point in layer.points]
     if not points:
@@ -58,11 +58,11 @@ def scatter(layers: Sequence[Layer], width: int, height: int) -> list[str]:
     rows = Axis.of(polarities, num_rows)
     columns = Axis.of(similarities, num_columns)
     low = _format(columns.low)
-    high = f"{_format(columns.high)} S"
+    high = f"{_format(columns.high)} {headings[1]}"
     gap_width = max(1, num_columns - len(low) - len(high))
     gap = " " * gap_width
     margin = " " * LABEL_WIDTH
-    heading = "P".rjust(LABEL_WIDTH)
+    heading = headings[0].rjust(LABEL_WIDTH)
     lines = _lines(layers, rows, columns)
     axis = "-" * num_columns
     return [

@@ -8,17 +8,17 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from raysweep.metrics.scores import Goals, Pair
 from raysweep.output import escape_line
 from raysweep.report.front import Member
 from raysweep.report.statuses import STATUS_STYLES
 from raysweep.report.summary import Summary, summarize
-from raysweep.report.tables import described, identity_cells, show, show_area, show_share
+from raysweep.report.tables import described, identity_cells, score_cells, score_headings, show, show_area, show_share
 from raysweep.report.watch.moment import Moment
-from raysweep.report.watch.scatter import Layer, Pair, scatter
+from raysweep.report.watch.scatter import Layer, scatter
 from raysweep.results.types import Point
 from raysweep.terminal import duration
 
-COLUMNS = ("", "trial", "rung", "kind", "P", "S", "retention", "configuration")
 TEXT_COLUMNS = ("", "kind", "configuration")
 
 GAP = 2  # characters between two columns
@@ -97,7 +97,8 @@ def _trials_and_front(summary: Summary) -> Iterator[str]:
         yield f"at most {results.workers} at a time"
     best = summary.front.best
     if best is not None:
-        scores = f"P {show(best.dev.polarity)} S {show(best.dev.similarity)}"
+        headings, pair = summary.goals.headings, best.dev.pair(summary.goals)
+        scores = " ".join(f"{heading} {show(score)}" for heading, score in zip(headings, pair, strict=True))
         yield f"front {len(summary.members)}, best by the objective at {scores}"
     area = summary.areas.get("dev")
     if area is not None:
@@ -108,38 +109,39 @@ def _trials_and_front(summary: Summary) -> Iterator[str]:
 
 
 def _table(summary: Summary, num_members: int, width: int) -> Table:
-    """Return a table of the front, sorted by decreasing similarity.
+    """Return a table of the front, sorted by decreasing S.
 
     If members are left out, it shows the ends, the knee, the best member, and then those nearest to the ends.
     Configurations are cut if the table would be wider than ``width``.
     """
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, show_edge=False)
-    for column in COLUMNS:
+    names = summary.goals.main_scores
+    columns = ("", "trial", "rung", "kind", *score_headings(names), "configuration")
+    for column in columns:
         is_text = column in TEXT_COLUMNS
         table.add_column(column, justify="left" if is_text else "right", no_wrap=True)
     configurations = described(summary.results)
     members = _select_members(summary.members, num_members)
-    rows = [_cells(member, configurations) for member in members]
-    *other_columns, _ = zip(COLUMNS, *rows, strict=True)
+    rows = [_cells(member, names, configurations) for member in members]
+    *other_columns, _ = zip(columns, *rows, strict=True)
     other_width = sum(max(map(len, column)) + GAP for column in other_columns)
     table.columns[-1].max_width = max(MIN_CONFIGURATION, width - other_width)
     for row in rows:
         table.add_row(*map(Text, row))
     num_omitted = len(summary.members) - len(members)
     if num_omitted > 0:
-        empty = [""] * (len(COLUMNS) - 1)
+        empty = [""] * (len(columns) - 1)
         table.add_row(*empty, f"and {num_omitted} more")
     return table
 
 
-def _cells(member: Member, configurations: Mapping[int, str]) -> list[str]:
+def _cells(member: Member, names: Sequence[str], configurations: Mapping[int, str]) -> list[str]:
     """Return the row of a front member."""
     point = member.dev
-    scores = (point.polarity, point.similarity, point.retention)
     configuration = configurations.get(point.trial or 0, "")
     marks = {"★": member.is_knee, "◆": member.is_best}
     mark = "".join(sign for sign, applies in marks.items() if applies)
-    cells = [mark, *identity_cells(point), *map(show, scores), configuration]
+    cells = [mark, *identity_cells(point), *score_cells(point, names), configuration]
     return [escape_line(cell) for cell in cells]
 
 
@@ -163,16 +165,17 @@ def _plot(summary: Summary, width: int, height: int) -> list[str]:
     references = [point for point in on_dev if point.kind == "reference"]
     front = [member.dev for member in summary.members]
     knees = [member.dev for member in summary.members if member.is_knee]
+    goals = summary.goals
     layers = [
-        Layer("·", "rungs", _pairs(rungs)),
-        Layer("R", "reference encoder", _pairs(references)),
-        Layer("●", "front", _pairs(front)),
-        Layer("★", "knee", _pairs(knees)),
+        Layer("·", "rungs", _pairs(rungs, goals)),
+        Layer("R", "reference encoder", _pairs(references, goals)),
+        Layer("●", "front", _pairs(front, goals)),
+        Layer("★", "knee", _pairs(knees, goals)),
     ]
-    lines = scatter(layers, min(width, MAX_PLOT_WIDTH), height)
+    lines = scatter(layers, min(width, MAX_PLOT_WIDTH), height, goals.headings)
     legends = [f"{layer.sign} {layer.legend}" for layer in layers if layer.points]
     return [*lines, "  ".join(legends)]
 
 
-def _pairs(points: Iterable[Point]) -> list[Pair]:
-    return [(point.polarity, point.similarity) for point in points]
+def _pairs(points: Iterable[Point], goals: Goals) -> list[Pair]:
+    return [point.pair(goals) for point in points]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from raysweep.metrics.objective import Pair
+from raysweep.metrics.scores import Pair
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from raysweep.metrics.arrays import Float64Array
-from raysweep.metrics.objective import Pair
+from raysweep.metrics.scores import Pair
 from raysweep.metrics.staircase import Staircase
 from raysweep.search.stopping.base import Standing
 from raysweep.search.stopping.learning_curve import Forecaster, LearningCurve

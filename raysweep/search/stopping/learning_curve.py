@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from raysweep.metrics.arrays import Float64Array
-from raysweep.metrics.objective import Pair
+from raysweep.metrics.scores import Pair
 
 
 @dataclass(frozen=True)

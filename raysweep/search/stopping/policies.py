@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from raysweep.config.sweep import EarlyStoppingConfig
-from raysweep.metrics.objective import Objective, Pair
+from raysweep.metrics.objective import Objective
 from raysweep.metrics.pareto import layers
+from raysweep.metrics.scores import Pair
 from raysweep.search.stopping.base import EarlyStopper, Standing
 from raysweep.search.stopping.growth import Growth
 

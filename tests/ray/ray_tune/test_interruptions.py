@@ -156,8 +156,7 @@ def test_killed_trial_processes_and_driver_do_not_change_the_result(
     for split in ("dev", "test"):
         ours, theirs = (load_query_scores(LocalFolder(run), load(run))[split] for run in (killed, smoke.run))
         assert ours.names == theirs.names
-        assert np.array_equal(ours.polarity, theirs.polarity)
-        assert np.array_equal(ours.similarity, theirs.similarity)
+        assert np.array_equal(ours.scores, theirs.scores)
     readings, expected_readings = (load_readings(LocalFolder(run), load(run)) for run in (killed, smoke.run))
     assert readings is not None and expected_readings is not None
     assert readings.content() == expected_readings.content()

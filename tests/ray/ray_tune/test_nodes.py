@@ -212,4 +212,4 @@ def check_same_trials(ours: Results, theirs: Results) -> None:
 def dev_scores(results: Results, trial: int) -> dict[tuple[Any, ...], tuple[float, float]]:
     """Return P and S of a trial's points on dev, by step, kind and value."""
     points = [point for point in results.points if (point.trial, point.split) == (trial, "dev")]
-    return {(point.step, point.kind, point.value): (point.polarity, point.similarity) for point in points}
+    return {(point.step, point.kind, point.value): (point["polarity"], point["similarity"]) for point in points}

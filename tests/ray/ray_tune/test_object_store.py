@@ -86,8 +86,7 @@ def check_scores(resumed: BucketFolder, undisturbed: LocalFolder) -> None:
     assert ours.keys() == theirs.keys() == {"dev", "test"}
     for split, scores in ours.items():
         assert scores.names == theirs[split].names
-        assert (scores.polarity == theirs[split].polarity).all()
-        assert (scores.similarity == theirs[split].similarity).all()
+        assert (scores.scores == theirs[split].scores).all()
         assert len([name for name in resumed.names(f"scores/{split}") if name.startswith("part-")]) == 1
     readings = [load_readings(run, load(run)) for run in (resumed, undisturbed)]
     assert readings[0] is not None and readings[1] is not None

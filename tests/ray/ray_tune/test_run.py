@@ -75,7 +75,7 @@ def test_resume_of_a_finished_run_adds_baselines_and_trackers(smoke: Any, tmp_pa
     for point in added:
         references = [other for other in without_trial if (other.kind, other.split) == ("reference", point.split)]
         if point.kind == "setfit":  # the encoder itself, untuned
-            assert point.similarity == pytest.approx(references[0].similarity, abs=1e-3)
+            assert point["similarity"] == pytest.approx(references[0]["similarity"], abs=1e-3)
     assert "## Baselines" in (copy / "report" / "front.md").read_text()
 
 
@@ -159,8 +159,8 @@ def test_exported_point_loads_and_reproduces_its_scores(
     scores = dev.score_retrieved(retrieval.top_k(model.similarity(queries, pool).numpy(), 8))
     name = done.stdout.split()[0]
     stored = next(point for point in load(run).points if (point.name, point.split) == (name, "dev"))
-    assert scores["polarity"].mean() == pytest.approx(stored.polarity, abs=1e-4)
-    assert scores["similarity"].mean() == pytest.approx(stored.similarity, abs=1e-4)
+    assert scores["polarity"].mean() == pytest.approx(stored["polarity"], abs=1e-4)
+    assert scores["similarity"].mean() == pytest.approx(stored["similarity"], abs=1e-4)
     again = raysweep_here(folder, "export", str(run), str(tmp_path / "model"))
     assert (again.returncode, "already exists" in again.stderr) == (2, True)
     check_export_without_hub(smoke, tmp_path, monkeypatch)

@@ -19,7 +19,6 @@ import pytest
 
 from raysweep.report import figures
 from raysweep.report import write as reports
-from raysweep.report.importance import TARGETS
 from raysweep.report.tables import short
 from raysweep.results.events import GuardsMeasured, SessionFinished, SweepSteered, TrialEnded
 from raysweep.results.ledger import Ledger
@@ -78,7 +77,7 @@ def served(folder: Path) -> Iterator[str]:
 
 def report_of(folder: Path) -> Path:
     """Write the report of a run, with blank pictures and invented importances, and return its page."""
-    shares = {target: {"loss": 0.6, "learning_rate": 0.4} for target in TARGETS}
+    shares = {target: {"loss": 0.6, "learning_rate": 0.4} for target in ("polarity", "similarity", "objective")}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(reports, "importances", lambda _: shares)
         patched.setattr(figures, "front_figure", lambda _: blank_png())

@@ -75,8 +75,8 @@ def test_show_prints_a_table(tmp_path, state):
     run = write_run(tmp_path, state)
     done = raysweep_here(tmp_path, "show", str(run), "--where", "polarity >= 0.7", "--best", "retention")
     assert (done.returncode, done.stderr) == (0, "")
-    members = [each for each in dev_front(random_trials(12)) if each.polarity >= 0.7]
-    best = max(members, key=lambda each: each.retention)
+    members = [each for each in dev_front(random_trials(12)) if each["polarity"] >= 0.7]
+    best = max(members, key=lambda each: each["retention"])
     assert best.name in done.stdout
     assert f"FOLDER --point {best.name}" in done.stdout
     assert ("note: The sweep was killed" in done.stdout) == (state != "finished")

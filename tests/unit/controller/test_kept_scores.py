@@ -16,9 +16,10 @@ from raysweep.controller.sweep import Sweep
 from raysweep.metrics.pareto import non_dominated
 from raysweep.results.ledger import Ledger, read_events
 from raysweep.results.query_scores import PackedScores, PointName, name_of_point, rung_file
-from raysweep.results.types import Point
+from raysweep.results.types import Point, point_of
 from raysweep.storage.folder import Folder, LocalFolder, open_folder
 from support import sweeps
+from support.points import make_scores, with_spreads
 from support.s3_server import S3Server
 
 NUM_QUERIES = 36
@@ -37,7 +38,7 @@ def made(rungs: Sequence[tuple[int, Any, Any]]) -> list[list[Point]]:
     for trial, *values in sorted(rungs, key=lambda rung: rung[0] in ORIGINALS):
         step = steps[trial] = steps.get(trial, 0) + 1
         points = [
-            Point(trial, step, *key, "dev", 8, p / 8, p_spread / 4, s / 8, s_spread / 4, 1.0)
+            Point(trial, step, *key, "dev", 8, make_scores(p / 8, s / 8, spreads=(p_spread / 4, s_spread / 4)))
             for key, (p, s, p_spread, s_spread) in zip(KEYS, values, strict=True)
         ]
         points_of_rungs.append(points)
@@ -45,15 +46,18 @@ def made(rungs: Sequence[tuple[int, Any, Any]]) -> list[list[Point]]:
 
 
 def front_of(points: Sequence[Point]) -> list[Point]:
-    return [points[i] for i in non_dominated([(point.polarity, point.similarity) for point in points])]
+    return [points[i] for i in non_dominated([(point["polarity"], point["similarity"]) for point in points])]
 
 
 def near_by_definition(points: Sequence[Point]) -> set[PointName]:
     """Return the points that are non-dominated with both scores three standard errors higher."""
     near = set()
     for point in points:
-        raised = point.polarity + point.polarity_std / 2, point.similarity + point.similarity_std / 2  # 3 / sqrt(36)
-        scores = [(other.polarity, other.similarity) for other in points]
+        raised = (
+            point["polarity"] + point.std("polarity") / 2,
+            point["similarity"] + point.std("similarity") / 2,
+        )  # 3 / sqrt(36)
+        scores = [(other["polarity"], other["similarity"]) for other in points]
         if not any(p >= raised[0] and s >= raised[1] and (p, s) != raised for p, s in scores):
             near.add(name_of_point(point))
     return near
@@ -68,7 +72,8 @@ def kept_by_definition(points: Sequence[Point]) -> set[PointName]:
 def write_rung(run: Folder, points: Sequence[Point]) -> None:
     """As a worker does before it reports a rung. The scores are of the point, so that two are not taken for each other."""
     values = [[hash(name_of_point(point)) % 997 / 1000] * NUM_QUERIES for point in points]
-    packed = PackedScores.pack([name_of_point(point) for point in points], np.array(values), np.array(values))
+    named = {"polarity": np.array(values), "similarity": np.array(values)}
+    packed = PackedScores.pack([name_of_point(point) for point in points], named)
     assert points[0].trial is not None and points[0].step is not None
     run.put(rung_file("dev", points[0].trial, points[0].step), packed.content())
 
@@ -84,8 +89,8 @@ def stored(run: Folder) -> list[PointName]:
         packed = PackedScores.read(content)
         names += packed.names
         expected = [hash(name) % 997 / 1000 for name in packed.names]
-        np.testing.assert_allclose(packed.scores()[1][:, 0], expected, atol=2e-5)
-        np.testing.assert_allclose(packed.scores()[0][:, -1], expected)
+        np.testing.assert_allclose(packed.named["similarity"].unpack()[:, 0], expected, atol=2e-5)
+        np.testing.assert_allclose(packed.named["polarity"].unpack()[:, -1], expected)
     return names
 
 
@@ -252,7 +257,7 @@ def played(folder: Path, *, finish: str | None = "completed") -> Sweep:
             rung = sweeps.rung(config, step)
             rung["points"][0] |= {"polarity_std": 0.001, "similarity_std": 0.001}
             rung["points"][0]["similarity"] -= 0.002 * (number % 4)
-            (point,) = [Point(trial=number, step=step, **values) for values in rung["points"]]
+            (point,) = [point_of(values, trial=number, step=step) for values in rung["points"]]
             write_rung(sweep.run, [point])
             if sweep.record_rung(number, rung):
                 break
@@ -271,10 +276,7 @@ def points_in(folder: Path) -> Iterator[Point]:
 
 def near(folder: Path) -> set[PointName]:
     points = list(points_in(folder))
-    lowered = [
-        Point(**{**vars(point), "polarity_std": 2 * point.polarity_std, "similarity_std": 2 * point.similarity_std})
-        for point in points
-    ]
+    lowered = [with_spreads(point, 2 * point.std("polarity"), 2 * point.std("similarity")) for point in points]
     return near_by_definition(lowered)  # which has twice the root of queries
 
 

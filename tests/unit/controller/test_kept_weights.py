@@ -10,6 +10,7 @@ from raysweep.metrics.pareto import hypervolume
 from raysweep.results.ledger import checkpoint_folder, point_name
 from raysweep.results.types import Point
 from raysweep.storage.folder import LocalFolder
+from support.points import make_scores
 
 # By step: what a rung of one trial scored, two points each, all on the front.
 FRONT = {1: [(0.5, 0.9), (0.52, 0.89)], 2: [(0.7, 0.8), (0.71, 0.7)], 3: [(0.8, 0.5)], 4: [(0.9, 0.3), (0.91, 0.1)]}
@@ -17,7 +18,7 @@ FRONT = {1: [(0.5, 0.9), (0.52, 0.89)], 2: [(0.7, 0.8), (0.71, 0.7)], 3: [(0.8, 
 
 def points() -> list[Point]:
     return [
-        Point(0, step, "plain" if i == 0 else "concat", None if i == 0 else 0.3, "dev", 8, p, 0.1, s, 0.1, s)
+        Point(0, step, "plain" if i == 0 else "concat", None if i == 0 else 0.3, "dev", 8, make_scores(p, s))
         for step, scores in FRONT.items()
         for i, (p, s) in enumerate(scores)
     ]

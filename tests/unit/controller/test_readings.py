@@ -25,6 +25,7 @@ from raysweep.results.readings import (
 )
 from raysweep.results.types import Point
 from raysweep.storage.folder import LocalFolder
+from support.points import make_scores
 
 NUM_QUERIES, NUM_SENTENCES, K = 60, 40, 4
 HOSTILE = "</script><b>\x1b[31m\u202e&\x00 {}"
@@ -44,7 +45,7 @@ class Sentences:
 
 PREPARED = cast(Prepared, type("Invented", (), {"sentences": Sentences()})())
 FRONT = [
-    Point(2, 1, kind, value, "dev", 8, 0.7, 0.1, 0.4, 0.1, 0.9) for kind, value in (("plain", None), ("concat", 0.3))
+    Point(2, 1, kind, value, "dev", 8, make_scores(0.7, 0.4)) for kind, value in (("plain", None), ("concat", 0.3))
 ]
 FRONT.append(dataclasses.replace(FRONT[0], trial=5, step=3))
 

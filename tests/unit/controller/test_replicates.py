@@ -17,8 +17,8 @@ from raysweep.controller import warm_start
 from raysweep.controller.resume import load_resumed
 from raysweep.controller.sweep import Sweep
 from raysweep.errors import InputError
-from raysweep.metrics.objective import Pair
 from raysweep.metrics.pareto import hypervolume
+from raysweep.metrics.scores import Pair
 from raysweep.replay import recording_files
 from raysweep.report import write
 from raysweep.report.summary import summarize
@@ -259,13 +259,15 @@ def test_ledger_has_replicates_with_means_and_spreads(tmp_path: Path) -> None:
     for mean in results.means:
         runs = [mean.trial, *(number for number, original in replicates if original == mean.trial)]
         polarities = [
-            (point.polarity, point.similarity)
+            (point["polarity"], point["similarity"])
             for point in results.points
             if point.trial in runs and (point.step, *point.key) == (mean.step, mean.kind, mean.value)
         ]
         assert len(polarities) == len(runs) == mean.runs
-        assert (mean.polarity, mean.similarity) == pytest.approx(np.mean(polarities, axis=0))
-        assert (mean.polarity_spread, mean.similarity_spread) == pytest.approx(np.std(polarities, axis=0, ddof=1))
+        assert (mean["polarity"], mean["similarity"]) == pytest.approx(np.mean(polarities, axis=0))
+        assert [mean.scores[name].std for name in ("polarity", "similarity")] == pytest.approx(
+            np.std(polarities, axis=0, ddof=1)
+        )
     text = out.getvalue()
     assert f"trial 12: started (replicate of trial {replicates[0][1]}, with another seed)" in text
     assert re.search(rf"{len(replicates)} of at most 9 replicates", line_of(sweep))
@@ -312,7 +314,7 @@ def test_ledger_is_unchanged_without_replicates(tmp_path: Path) -> None:
 def test_stable_front_leaves_replicates_unused(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path, **{**OVERRIDES, "replicates__trials": "500"})
     replicates = play(sweep, scale=0.0)
-    front = {(point.polarity, point.similarity) for point in sweep.front}
+    front = {(point["polarity"], point["similarity"]) for point in sweep.front}
     on_front = [number for number, trial in sweep.scheduler.trials.items() if number < 12 and front & set(trial.front)]
     assert sorted(original for _, original in replicates) == sorted([*on_front, *on_front])
     assert load(tmp_path).status == "completed"
@@ -326,14 +328,14 @@ def test_report_shows_means_and_spreads_of_front_points(tmp_path: Path) -> None:
     for point in results.points:
         if point.trial is not None:
             key = (original.get(point.trial, point.trial), point.step, *point.key)
-            runs.setdefault(key, []).append(100 * point.polarity)
+            runs.setdefault(key, []).append(100 * point["polarity"])
     rows = mean_table(summarize(results)).rows
     assert rows and len(rows) <= len(sweep.front)
     front = {(str(point.trial), str(point.step), kind_name(point)): point for point in sweep.front}
     for trial, step, kind, p, _, count, mean, _ in rows:
         point = front[trial, step, kind]
         polarities = runs[original.get(int(trial), int(trial)), point.step, *point.key]
-        assert (p, count) == (f"{100 * point.polarity:.1f}", str(len(polarities)))
+        assert (p, count) == (f"{100 * point['polarity']:.1f}", str(len(polarities)))
         assert mean == f"{statistics.mean(polarities):.1f} ± {statistics.stdev(polarities):.1f}"
     write.write(tmp_path)
     page = (tmp_path / "report" / "report.html").read_text()
@@ -460,8 +462,8 @@ def test_tables_and_warm_starts_use_means_once_per_configuration(tmp_path: Path)
     averages = {(p.trial, p.step, p.kind, p.value): p for p in averaged(results)}
     assert set(means) <= set(averages) and {key[0] for key in averages} == set(range(12))
     for key, mean in means.items():
-        assert (averages[key].polarity, averages[key].similarity) == (mean.polarity, mean.similarity)
-        assert averages[key].retention == pytest.approx(mean.similarity / REFERENCE[1])
+        assert (averages[key]["polarity"], averages[key]["similarity"]) == (mean["polarity"], mean["similarity"])
+        assert averages[key]["retention"] == pytest.approx(mean["similarity"] / REFERENCE[1])
     frame = recording_files.to_frame(results)
     assert set(frame["trial"]) == set(range(12))
     assert not {"seed", "run", "replicate_of"} & {*frame, *varied_parameters(results.trials)}
@@ -470,7 +472,7 @@ def test_tables_and_warm_starts_use_means_once_per_configuration(tmp_path: Path)
         assert (frame[name].dtype == "Int64") == (types == {int}), name
     mean = results.means[0]
     row = frame[(frame["trial"] == mean.trial) & (frame["examples_seen"] == 2048 * mean.step)]
-    assert row[row["kind"] == mean.kind]["polarity"].item() == pytest.approx(mean.polarity, abs=1e-6)
+    assert row[row["kind"] == mean.kind]["polarity"].item() == pytest.approx(mean["polarity"], abs=1e-6)
     reference = {"trial": None, "step": None, "kind": "reference", "value": None, "split": "dev", "width": 1}
     scores = {"polarity": 0.6, "polarity_std": 0.1, "similarity": 0.47, "similarity_std": 0.1, "retention": 1.0}
     ledger = Ledger(tmp_path)

@@ -13,13 +13,14 @@ from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
 from raysweep.results.types import Point
 from raysweep.storage.folder import LocalFolder
+from support.points import make_scores
 from support.sweeps import REFERENCE, make, play, settings
 
 
 def store_reference_scores(run: Path) -> None:
     ledger = Ledger(run)
     polarity, similarity = REFERENCE
-    scores = Point(None, None, "reference", None, "dev", 384, polarity, 0.1, similarity, 0.1, 1.0)
+    scores = Point(None, None, "reference", None, "dev", 384, make_scores(polarity, similarity))
     ledger.append(PointsScored(points=(scores,)))
     ledger.close()
 

@@ -6,7 +6,6 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 
-import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -26,7 +25,7 @@ from raysweep.prepare.build import prepare_here
 from raysweep.results.events import PointsScored, RungFinished, TrialStarted
 from raysweep.results.ledger import Ledger, point_name
 from raysweep.results.query_scores import PackedScores, PointName, baselines_file, name_of_point, rung_file
-from raysweep.results.types import Point, RunInfo
+from raysweep.results.types import RunInfo, point_of
 from raysweep.storage.folder import LocalFolder
 from raysweep.training import trial as engine
 from raysweep.training import workbench
@@ -47,9 +46,8 @@ def with_three_classes(folder: Path) -> Path:
 
 def store_scores(folder: Path, file: str, scores: Mapping[PointName, Scores]) -> None:
     """Store per-query scores as a worker does."""
-    polarity = np.stack([point_scores["polarity"] for point_scores in scores.values()])
-    similarity = np.stack([point_scores["similarity"] for point_scores in scores.values()])
-    LocalFolder(folder).put(file, PackedScores.pack(list(scores), polarity, similarity).content())
+    named = {name: point_scores.named for name, point_scores in scores.items()}
+    LocalFolder(folder).put(file, PackedScores.pack_points(named).content())
 
 
 @pytest.fixture(scope="package")
@@ -125,7 +123,7 @@ def _write_run(
         (result,) = engine.rungs(trial, bench, seed=number, num_rungs=1)
         save_point(folder / "points" / point_name(number, 1), bench.trainable.trained(), bench.head)
         points, labeled = (
-            tuple(Point(**{**point, "trial": number, "step": 1}) for point in bench.describe(bench.dev, scores))
+            tuple(point_of(point, trial=number, step=1) for point in bench.describe(bench.dev, scores))
             for scores in (result.points, result.labeled)
         )
         rung = {"trial": number, "step": 1, "examples_seen": 96, "seconds": 1.0, "loss": result.loss}
@@ -147,5 +145,6 @@ def _write_run(
 @pytest.fixture
 def all_on_the_front(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "raysweep.report.front.front_points", lambda points: [point for point in points if point.trial is not None]
+        "raysweep.report.front.front_points",
+        lambda points, goals: [point for point in points if point.trial is not None],
     )

@@ -53,11 +53,12 @@ def test_exported_point_reproduces_its_scores(
     assert queries.shape[1] == model.get_embedding_dimension() == stored.width
     retrieved = retrieval.top_k(model.similarity(queries, pool).numpy(), dev.k)
     scores = dev.score_retrieved(retrieved)
-    assert scores["polarity"].mean() == pytest.approx(stored.polarity, abs=1e-4)
-    assert scores["similarity"].mean() == pytest.approx(stored.similarity, abs=1e-4)
+    assert scores["polarity"].mean() == pytest.approx(stored["polarity"], abs=1e-4)
+    assert scores["similarity"].mean() == pytest.approx(stored["similarity"], abs=1e-4)
     other_points = [point for point in load(folder).points if point.name != name]
     differences = [
-        max(abs(point.polarity - stored.polarity), abs(point.similarity - stored.similarity)) for point in other_points
+        max(abs(point["polarity"] - stored["polarity"]), abs(point["similarity"] - stored["similarity"]))
+        for point in other_points
     ]
     assert min(differences) > 3e-4, "another point has the same scores"
     if stored.kind == "concat":
@@ -85,9 +86,9 @@ def test_labeled_point_reproduces_its_scores_with_the_code_of_its_card(
     pool = scope["embeddings"]
     assert isinstance(pool, np.ndarray)
     scores = dev.score_retrieved(retrieval.top_k(model.similarity(queries, pool).numpy(), dev.k))
-    assert scores["polarity"].mean() == pytest.approx(stored.polarity, abs=1e-4)
-    assert scores["similarity"].mean() == pytest.approx(stored.similarity, abs=1e-4)
-    differences = [abs(point.similarity - stored.similarity) for point in load(folder).points]
+    assert scores["polarity"].mean() == pytest.approx(stored["polarity"], abs=1e-4)
+    assert scores["similarity"].mean() == pytest.approx(stored["similarity"], abs=1e-4)
+    differences = [abs(point["similarity"] - stored["similarity"]) for point in load(folder).points]
     assert min(differences) > 3e-4, "another point has the same scores"
     assert "There are no intervals" in card
     with pytest.raises(InputError, match=r"--point 1:1:labeled=0.2: not on the front; allowed: .*0:1:labeled=0.2"):

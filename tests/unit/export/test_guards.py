@@ -15,6 +15,7 @@ from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import encoder
 from raysweep.errors import InputError
 from raysweep.export.guards import Guard, check
+from raysweep.metrics.scores import SCORES
 from raysweep.report.choice import Selection, candidates_as_json, choose
 from raysweep.report.markdown import markdown
 from raysweep.report.notes import notes
@@ -160,11 +161,10 @@ def test_reserved_names_are_rejected(run: Path) -> None:
     from raysweep.api.functions import load_sweep
     from raysweep.report.choice import candidates_of
     from raysweep.report.tables import front_table
-    from raysweep.report.watch.view import COLUMNS
 
     summary = summarize(load(run))
     (candidate, *_) = candidates_of(summary, everything=False)
-    shown = {column for column in (*front_table(summary).columns, *COLUMNS) if re.fullmatch(r"\w+", column)}
+    shown = {column for column in (*front_table(summary).columns, "rung", *SCORES) if re.fullmatch(r"\w+", column)}
     for name in (*candidate.fields, *shown, "margin", "Trial"):
         overrides = [("guards", f"{{{name}: {{kind: sts, pairs: x.tsv}}}}")]
         with pytest.raises(

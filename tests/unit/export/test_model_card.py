@@ -36,6 +36,7 @@ from raysweep.results.types import GuardScore, Point
 from raysweep.storage.folder import LocalFolder
 from support.ledgers import change_settings, start_session
 from support.paths import SPACES
+from support.points import with_means
 
 markdown = pytest.importorskip("markdown", reason="the docs extra is not installed")
 
@@ -191,11 +192,13 @@ def add_test_split(folder: Path, members: Sequence[Point]) -> None:
     dev = load_query_scores(LocalFolder(folder), results)["dev"]
     chosen = [reference, *members]
     rows = dev.rows(name_of_point(point) for point in chosen)
-    polarity, similarity = dev.polarity[rows, :50], dev.similarity[rows, :50]
+    polarity, similarity = dev.scores[rows, :, :50].transpose(1, 0, 2)
     points = []
     for row, point in enumerate(chosen):
         mean_polarity, mean_similarity = float(polarity[row].mean()), float(similarity[row].mean())
-        scored = dataclasses.replace(point, split="test", polarity=mean_polarity, similarity=mean_similarity)
+        scored = dataclasses.replace(
+            with_means(point, polarity=mean_polarity, similarity=mean_similarity), split="test"
+        )
         points.append(scored)
     ledger = Ledger(folder)
     num_queries = {**results.info.num_queries, "test": 50}
@@ -206,7 +209,7 @@ def add_test_split(folder: Path, members: Sequence[Point]) -> None:
     ledger.close()
     for file, part in (("baselines", slice(0, 1)), ("members", slice(1, None))):
         names = [name_of_point(point) for point in points[part]]
-        packed = PackedScores.pack(names, polarity[part], similarity[part])
+        packed = PackedScores.pack(names, {"polarity": polarity[part], "similarity": similarity[part]})
         LocalFolder(folder).put(scores_file("test", file), packed.content())
 
 

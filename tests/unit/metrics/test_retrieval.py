@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raysweep.errors import InputError
-from raysweep.metrics import retrieval
+from raysweep.metrics import measures, retrieval
 
 
 def unit_rows(rng: np.random.Generator, rows: int, width: int) -> np.ndarray:
@@ -68,15 +68,15 @@ def test_vote_returns_largest_weight_and_breaks_ties_by_rank(
 ) -> None:
     labels = np.random.default_rng(seed).integers(-num_classes, 0, size=(20, k))
     expected = [exact_vote(row, kind) for row in labels.tolist()]
-    assert retrieval.vote(labels, retrieval.rank_weights(kind, k)).tolist() == expected
+    assert measures.vote(labels, retrieval.rank_weights(kind, k)).tolist() == expected
 
 
 def test_vote_does_not_depend_on_block_size(monkeypatch: pytest.MonkeyPatch) -> None:
     labels = np.random.default_rng(0).integers(0, 3, size=(50, 6))
     weights = retrieval.rank_weights("linear", 6)
-    winners = retrieval.vote(labels, weights)
-    monkeypatch.setattr(retrieval, "VOTES_PER_BLOCK", 7 * 36)
-    assert retrieval.vote(labels, weights).tolist() == winners.tolist()
+    winners = measures.vote(labels, weights)
+    monkeypatch.setattr(measures, "VOTES_PER_BLOCK", 7 * 36)
+    assert measures.vote(labels, weights).tolist() == winners.tolist()
 
 
 @settings(deadline=None, max_examples=100)

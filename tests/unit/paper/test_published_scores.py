@@ -12,13 +12,13 @@ def test_rows_become_points_of_a_split() -> None:
     points = {point.label: point for point in TABLES["sst2"].points("dev")}
     setfit = points["all-MiniLM-L6-v2, SetFit"]
     assert (setfit.kind, setfit.split, setfit.trial, setfit.step, setfit.width) == ("published", "dev", None, None, 384)
-    assert (setfit.polarity, setfit.polarity_std) == pytest.approx((0.779, 0.29))
-    assert (setfit.similarity, setfit.similarity_std) == pytest.approx((0.271, 0.069))
+    assert (setfit["polarity"], setfit.std("polarity")) == pytest.approx((0.779, 0.29))
+    assert (setfit["similarity"], setfit.std("similarity")) == pytest.approx((0.271, 0.069))
     untuned = points["all-MiniLM-L6-v2, untuned"]
-    assert untuned.retention == 1
-    assert setfit.retention == pytest.approx(setfit.similarity / untuned.similarity)
+    assert untuned["retention"] == 1
+    assert setfit["retention"] == pytest.approx(setfit["similarity"] / untuned["similarity"])
     tuned = points["all-MiniLM-L6-v2, triplet 0.1"]
-    assert (tuned.polarity_std, tuned.accuracy) == (0, None), "not published"
+    assert (tuned.std("polarity"), tuned.get("accuracy")) == (0, None), "not published"
 
 
 @pytest.mark.parametrize("name", sorted(TABLES))

@@ -10,9 +10,11 @@ from raysweep.paper.model_scores import Counts, ModelScores, Scores
 from raysweep.paper.sources import read_run
 from raysweep.results.events import PointsScored, ReplicatesAveraged, RungFinished, TrialEnded, TrialStarted
 from raysweep.results.ledger import Ledger
-from raysweep.results.types import Cost, Mean, Point, Rung, TrialStatus
+from raysweep.results.scores import Score
+from raysweep.results.types import Cost, Mean, Rung, TrialStatus
 from raysweep.storage.folder import LocalFolder
 from support.ledgers import REFERENCE, dev_front, point
+from support.points import with_spreads
 from support.tables import grid, trial, write_run
 
 ON_DEV = Counts(900, 16)
@@ -52,7 +54,10 @@ def test_a_configuration_with_replicates_has_their_means(tmp_path: Path) -> None
     for step, (polarity, similarity) in enumerate([(0.90, 0.40), (0.91, 0.30)], 1):
         rung = dataclasses.asdict(Rung(4, step, 1024 * 2**step, 10.0 * step, 0.1))
         ledger.append(RungFinished(**rung, stop=None, points=(point(4, step, polarity, similarity),), cost=Cost()))
-    means = (Mean(0, 1, "plain", None, 2, 0.80, 0.1, 0.42, 0.02), Mean(0, 2, "plain", None, 2, 0.86, 0.05, 0.33, 0.03))
+    means = (
+        Mean(0, 1, "plain", None, 2, {"polarity": Score(0.80, 0.1), "similarity": Score(0.42, 0.02)}),
+        Mean(0, 2, "plain", None, 2, {"polarity": Score(0.86, 0.05), "similarity": Score(0.33, 0.03)}),
+    )
     ledger.append(ReplicatesAveraged(trial=0, runs=2, points=means))
     ledger.append(TrialEnded(trial=4, status=TrialStatus.COMPLETED, reason="", cost=Cost()))
     ledger.close()
@@ -79,8 +84,8 @@ def test_baselines_have_names_and_known_deviations(tmp_path: Path) -> None:
         ("probe", 0.3, None, 0.2),
     ]
     for kind, value, label, deviation in baselines_of_run:
-        baseline = Point(**{**dataclasses.asdict(plain), "trial": None, "step": None, "kind": kind, "value": value})
-        baseline = dataclasses.replace(baseline, label=label, polarity_std=deviation, similarity_std=deviation)
+        baseline = dataclasses.replace(plain, trial=None, step=None, kind=kind, value=value)
+        baseline = dataclasses.replace(with_spreads(baseline, deviation, deviation), label=label)
         ledger.append(PointsScored(points=(baseline,)))
     ledger.close()
     baselines = scores_of(folder).baselines

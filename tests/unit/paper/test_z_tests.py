@@ -17,6 +17,7 @@ from raysweep.results.events import PointsScored
 from raysweep.results.ledger import Ledger
 from raysweep.storage.folder import LocalFolder
 from support.ledgers import baseline, dev_front
+from support.points import with_spreads
 from support.tables import csv_rows, grid, markdown_rows, write_run
 
 
@@ -25,7 +26,7 @@ def recording(folder: Path, **info: object) -> ModelScores:
     write_run(folder, grid(), **info)  # type: ignore[arg-type]
     ledger = Ledger(folder)
     published = baseline("dev", "published", 0.80, 0.30, label="a paper, triplet 1", width=384)
-    published = published.__class__(**{**vars(published), "polarity_std": 0.0, "similarity_std": 0.0})
+    published = with_spreads(published, 0.0, 0.0)
     ledger.append(PointsScored(points=(published,)))
     ledger.close()
     return read_run(LocalFolder(folder))

@@ -41,14 +41,14 @@ def test_means_of_stored_scores_equal_the_points(tiny_prepared: Prepared, dev: E
     stored_scores = stored(run)
     assert stored_scores.names == tuple(name_of_point(point) for point in points)
     assert len(stored_scores.names) == 1 + 22 + 2
-    polarity, similarity = stored_scores.scores()
+    polarity, similarity = (stored_scores.named[name].unpack() for name in ("polarity", "similarity"))
     for row, point in enumerate(points):
         assert (polarity[row].mean(), similarity[row].mean()) == pytest.approx(
-            (point.polarity, point.similarity), abs=1e-5
+            (point["polarity"], point["similarity"]), abs=1e-5
         )
         if point.kind == "probe":
             assert (polarity[row].std(), similarity[row].std()) == pytest.approx(
-                (point.polarity_std, point.similarity_std), abs=1e-5
+                (point.std("polarity"), point.std("similarity")), abs=1e-5
             )
 
 
@@ -56,7 +56,8 @@ def test_oracle_with_bonus_0_equals_the_reference_per_query(dev: EvaluationSet, 
     scores = BaselineScores(LocalFolder(tmp_path))
     list(limit_points(dev, scores.add))
     scores.store()
-    polarity, similarity = stored(LocalFolder(tmp_path)).scores()
+    named = stored(LocalFolder(tmp_path)).named
+    polarity, similarity = named["polarity"].unpack(), named["similarity"].unpack()
     np.testing.assert_array_equal(polarity[0], polarity[1])
     np.testing.assert_allclose(similarity[0], similarity[1], atol=4e-5)
     assert (
@@ -77,7 +78,7 @@ def test_new_scores_join_stored_ones_and_damaged_files_are_replaced(
     second.store()
     stored_scores = stored(run)
     assert set(stored_scores.names) == {name_of_point(point) for point in [*limits, *points]}
-    assert stored_scores.scores()[0][stored_scores.names.index(name_of_point(limits[0]))].max() == 0
+    assert stored_scores.named["polarity"].unpack()[stored_scores.names.index(name_of_point(limits[0]))].max() == 0
     BaselineScores(run).store()
     assert stored(run).names == stored_scores.names
     (tmp_path / baselines_file("dev")).write_bytes(b"damaged")

@@ -90,11 +90,11 @@ def test_probe_is_fitted_on_train_and_scored_at_each_value(
         nearest = np.argsort(-scores, axis=1, kind="stable")[:, : dev.k]
         lowest, highest = polarity_bounds(scores, dev.pool_labels == dev.query_labels[:, None], dev.k)
         similarity = np.einsum("qd,qkd->qk", dev.reference_queries, dev.reference_pool[nearest]).mean()
-        assert lowest - 1e-9 <= point.polarity <= highest + 1e-9
+        assert lowest - 1e-9 <= point["polarity"] <= highest + 1e-9
         assert highest - lowest <= 0.01, "few neighbors are near ties"
-        assert point.similarity == pytest.approx(similarity, abs=2e-3)
+        assert point["similarity"] == pytest.approx(similarity, abs=2e-3)
         assert point.width == embeddings.shape[1] + 2
-        assert point.accuracy is not None and point.label is None
+        assert point["accuracy"] is not None and point.label is None
 
 
 def test_probe_is_skipped_with_too_many_classes(
@@ -132,8 +132,8 @@ def test_untuned_setfit_model_scores_like_the_reference(
     (point,) = points(tiny_prepared, dev, probe=[], setfit=EncoderConfig(name=tiny_encoder))
     assert (point.kind, point.value, point.label, point.width) == ("setfit", None, "encoder", 64)
     reference = dev.reference_scores
-    assert point.polarity == pytest.approx(reference["polarity"].mean(), abs=5e-3)
-    assert point.similarity == pytest.approx(reference["similarity"].mean(), abs=1e-3)
+    assert point["polarity"] == pytest.approx(reference["polarity"].mean(), abs=5e-3)
+    assert point["similarity"] == pytest.approx(reference["similarity"].mean(), abs=1e-3)
 
 
 def test_published_scores_of_other_queries_are_not_shown(tiny_prepared: Prepared, dev: EvaluationSet) -> None:

@@ -20,6 +20,7 @@ from raysweep.results.types import Point, ScoredSplit
 from raysweep.storage.folder import LocalFolder
 from support.consoles import narrow, printed
 from support.ledgers import INFO, REFERENCE, StoredSweep, StoredTrial, baseline, dev_front, random_trials, write_ledger
+from support.points import with_spreads
 from support.query_scores import scores_of, write_query_scores
 
 BOTH: tuple[ScoredSplit, ...] = ("dev", "test")
@@ -33,7 +34,7 @@ def example_baselines() -> list[Point]:
         points += [baseline(split, "probe", *scores, value=value) for value, scores in reversed(PROBES.items())]
         points.append(baseline(split, "setfit", 0.70, 0.30, label="tuned", width=384))
     published = baseline("test", "published", 0.99, 0.20, label="a paper, triplet 0.1", width=384)
-    points.append(dataclasses.replace(published, polarity_std=0.0, similarity_std=0.0))
+    points.append(with_spreads(published, 0.0, 0.0))
     return points
 
 
@@ -47,7 +48,7 @@ def summary_of(folder: Path, baselines: list[Point], **info: object) -> Summary:
 
 
 def scores(point: Point) -> tuple[float, float]:
-    return point.polarity, point.similarity
+    return point["polarity"], point["similarity"]
 
 
 def cells(summary: Summary) -> dict[str, dict[str, str]]:
@@ -115,7 +116,7 @@ def test_the_best_probe_is_chosen_on_dev_and_compared_on_each_split(tmp_path: Pa
     summary = summary_of(tmp_path, points, polarity_weight=weight)
 
     def objective(point: Point) -> float:
-        return weight * point.polarity + (1 - weight) * point.similarity
+        return weight * point["polarity"] + (1 - weight) * point["similarity"]
 
     chosen = max((point for point in points if point.split == "dev"), key=objective)
     assert set(summary.probes) == set(BOTH)
@@ -126,8 +127,8 @@ def test_the_best_probe_is_chosen_on_dev_and_compared_on_each_split(tmp_path: Pa
         above = [
             point
             for point in front
-            if point.polarity >= probes.best.polarity
-            and point.similarity >= probes.best.similarity
+            if point["polarity"] >= probes.best["polarity"]
+            and point["similarity"] >= probes.best["similarity"]
             and scores(point) != scores(probes.best)
         ]
         if not above:

@@ -10,6 +10,7 @@ from scipy.stats import ttest_rel
 
 from raysweep.errors import InputError
 from raysweep.metrics.pareto import hypervolume
+from raysweep.metrics.scores import Pair
 from raysweep.report import write
 from raysweep.report.notes import notes
 from raysweep.report.replicates import StoredRuns
@@ -21,6 +22,7 @@ from raysweep.results.ledger import Ledger
 from raysweep.results.query_scores import load_query_scores, name_of_point
 from raysweep.results.reader import load
 from raysweep.results.readings import FILE
+from raysweep.results.scores import Score
 from raysweep.results.types import Mean, TrialStatus
 from raysweep.results.views import front_points
 from raysweep.storage.folder import LocalFolder
@@ -58,18 +60,18 @@ def test_intervals_on_dev_are_corrected_for_selection(summary: Summary, tmp_path
     scores = load_query_scores(LocalFolder(tmp_path), load(tmp_path))
     dev, test = scores["dev"], scores["test"]
     of_trials = [row for row, name in enumerate(dev.names) if name[0] is not None]
-    added = optimism(np.stack([dev.polarity, dev.similarity], axis=1)[of_trials], seed=FEW.seed)
+    added = optimism(dev.scores[of_trials], seed=FEW.seed)
     assert list(summary.uncertainty) == ["dev", "test"]
     for member in summary.members:
         name = name_of_point(member.dev)
-        on_test = interval.of_mean(test.polarity[test.index(name)])
+        on_test = interval.of_mean(test.scores[test.index(name), 0])
         assert summary.uncertainty["test"].members[name].polarity == on_test
-        expected = interval.of_mean(dev.similarity[dev.index(name)] - added[1])
+        expected = interval.of_mean(dev.scores[dev.index(name), 1] - added[1])
         on_dev = summary.uncertainty["dev"].members[name].similarity
         assert (on_dev.low, on_dev.high) == pytest.approx((expected.low, expected.high))
     drop = summary.certainty.drops["P"]
     front = summary.members
-    total = np.mean([member.dev.polarity - member.test.polarity for member in front if member.test])
+    total = np.mean([member.dev["polarity"] - member.test["polarity"] for member in front if member.test])
     assert drop.total == pytest.approx(total, abs=1e-4)
     assert (drop.selection, drop.total) == pytest.approx((added[0], drop.selection + drop.shift))
     assert drop.total_interval.contains(drop.total) and drop.reference is not None
@@ -99,8 +101,8 @@ def test_differences_from_the_knee_are_paired_on_the_same_queries(tmp_path: Path
     for name, from_knee in certainty.from_knee.items():
         trial, step, kind, _ = name
         shown = cells[str(trial), str(step), kind]
-        for score, cell in zip(("polarity", "similarity"), shown, strict=True):
-            scores = getattr(stored, score)
+        for number, (score, cell) in enumerate(zip(("polarity", "similarity"), shown, strict=True)):
+            scores = stored.scores[:, number]
             expected = ttest_rel(scores[stored.index(name)], scores[stored.index(knee)])
             low, high = expected.confidence_interval(0.9)
             difference = getattr(from_knee, score)
@@ -233,6 +235,11 @@ def made_in(folder: Path) -> LocalFolder:
     return made(folder)
 
 
+def make_mean(step: int, polarity: Pair, similarity: Pair) -> Mean:
+    """Return the mean over two runs of trial 0's plain point, with the mean and spread of P and S."""
+    return Mean(0, step, "plain", None, 2, {"polarity": Score(*polarity), "similarity": Score(*similarity)})
+
+
 def test_repeated_configurations_have_intervals_over_seeds(tmp_path: Path) -> None:
     config = {"loss": "triplet", "learning_rate": 1e-5}
     write_ledger(tmp_path, [StoredTrial(config, "completed", "", [(0.80, 0.42)])], StoredSweep(info=FEW, finish=None))
@@ -240,7 +247,7 @@ def test_repeated_configurations_have_intervals_over_seeds(tmp_path: Path) -> No
     ledger.append(TrialStarted(trial=1, config=config, num_rungs=5, replicate_of=0))
     rung = {"trial": 1, "step": 1, "examples_seen": 2048, "seconds": 1.0, "loss": 0.1, "stop": None}
     ledger.append(RungFinished(**rung, points=(point(1, 1, 0.83, 0.41),)))  # type: ignore[arg-type]
-    mean = Mean(0, 1, "plain", None, 2, 0.815, 0.021, 0.415, 0.007)
+    mean = make_mean(1, (0.815, 0.021), (0.415, 0.007))
     ledger.append(TrialEnded(trial=1, status=TrialStatus.COMPLETED, reason=""))
     ledger.append(ReplicatesAveraged(trial=0, runs=2, points=(mean,)))
     ledger.close()
@@ -248,7 +255,7 @@ def test_repeated_configurations_have_intervals_over_seeds(tmp_path: Path) -> No
     summary = summary_of(LocalFolder(tmp_path))
     intervals = summary.certainty.replicated[0, 1, "plain", None]
     dev = load_query_scores(LocalFolder(tmp_path), load(tmp_path))["dev"]
-    runs = dev.polarity[dev.rows([(0, 1, "plain", None), (1, 1, "plain", None)])]
+    runs = dev.scores[dev.rows([(0, 1, "plain", None), (1, 1, "plain", None)]), 0]
     noise = of_runs([[runs]])
     assert noise is not None
     variance = of_queries(runs) + noise.seeds.over(2)
@@ -272,15 +279,15 @@ def test_rungs_of_one_configuration_share_their_seeds(tmp_path: Path) -> None:
         ledger.append(RungFinished(**rung, points=(point(1, step, *scores),)))  # type: ignore[arg-type]
     ledger.append(TrialEnded(trial=1, status=TrialStatus.COMPLETED, reason=""))
     means = (
-        Mean(0, 1, "plain", None, 2, 0.81, 0.01, 0.415, 0.005),
-        Mean(0, 2, "plain", None, 2, 0.845, 0.01, 0.395, 0.005),
+        make_mean(1, (0.81, 0.01), (0.415, 0.005)),
+        make_mean(2, (0.845, 0.01), (0.395, 0.005)),
     )
     ledger.append(ReplicatesAveraged(trial=0, runs=2, points=means))
     ledger.close()
     write_query_scores(tmp_path, load(tmp_path))
     summary = summary_of(LocalFolder(tmp_path))
     dev = load_query_scores(LocalFolder(tmp_path), load(tmp_path))["dev"]
-    runs = {step: dev.polarity[dev.rows([(0, step, "plain", None), (1, step, "plain", None)])] for step in (1, 2)}
+    runs = {step: dev.scores[dev.rows([(0, step, "plain", None), (1, step, "plain", None)]), 0] for step in (1, 2)}
     noise = of_runs([[runs[1], runs[2]]])
     assert noise is not None and noise.seeds.degrees == 1
     for step in (1, 2):
@@ -324,7 +331,7 @@ def test_areas_of_a_run_with_replicates_are_over_queries_and_seeds(tmp_path: Pat
     scores = load_query_scores(run, summary.results)
     dev, test = scores["dev"], scores["test"]
     names = {step: [(trial, step, "plain", None) for trial in (0, 2)] for step in (1, 2)}
-    noise = [of_runs([[stored[dev.rows(names[step])] for step in (1, 2)]]) for stored in (dev.polarity, dev.similarity)]
+    noise = [of_runs([[stored[dev.rows(names[step])] for step in (1, 2)]]) for stored in dev.scores.transpose(1, 0, 2)]
     assert any(estimate is not None and estimate.reliability > 0.05 for estimate in noise)
     members = [name_of_point(member.dev) for member in summary.members]
     replicated, alone = StoredRuns(summary.results, dev).scored(members, test)
@@ -334,16 +341,16 @@ def test_areas_of_a_run_with_replicates_are_over_queries_and_seeds(tmp_path: Pat
     for step, chosen in ((1, 1), (2, 0)):
         pair = []
         for stored, on_test, estimate in zip(
-            (dev.polarity, dev.similarity), (test.polarity, test.similarity), noise, strict=True
+            dev.scores.transpose(1, 0, 2), test.scores.transpose(1, 0, 2), noise, strict=True
         ):
             assert estimate is not None
             means = stored[dev.rows(names[step])].mean(axis=1)
             luck = estimate.reliability * (means[chosen] - means.mean())
             pair.append(on_test[test.index(names[step][chosen])].mean() - luck)
         expected.append(pair)
-    expected += [[member.dev.polarity, member.dev.similarity] for member in summary.members[2:]]
+    expected += [[member.dev["polarity"], member.dev["similarity"]] for member in summary.members[2:]]
     reference = summary.references["test"]
-    area = hypervolume(expected, (reference.polarity, reference.similarity / 2))
+    area = hypervolume(expected, (reference["polarity"], reference["similarity"] / 2))
     interval_of_area = summary.uncertainty["test"].hypervolume
     assert interval_of_area is not None
     without = summary_of(with_replicates_in(tmp_path / "without", replicate=False)).uncertainty["test"]

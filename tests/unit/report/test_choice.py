@@ -6,7 +6,7 @@ import re
 import pytest
 
 from raysweep.errors import InputError
-from raysweep.report.choice import BY, Selection, candidates_as_json, choose
+from raysweep.report.choice import Selection, candidates_as_json, choose, ranking_scores
 from raysweep.report.summary import summarize, summary_of
 from raysweep.report.terminal import choice_lines, choice_tables
 from raysweep.results.query_scores import kept_names, name_of_point
@@ -40,11 +40,11 @@ def test_default_choice_is_the_front(summary):
 
 def test_all_operating_points_are_sorted_by_objective(summary):
     points = [point for point in summary.results.points if point.trial is not None and point.split == "dev"]
-    expected = sorted(points, key=lambda point: -(point.polarity + point.similarity))
+    expected = sorted(points, key=lambda point: -(point["polarity"] + point["similarity"]))
     assert names(choose(summary, Selection(everything=True))) == [point.name for point in expected]
 
 
-@pytest.mark.parametrize("by", [by for by in BY if by != "accuracy"])
+@pytest.mark.parametrize("by", [by for by in ranking_scores() if by != "accuracy"])
 @pytest.mark.parametrize("top", [None, 1, 3, 99])
 @pytest.mark.parametrize("everything", [False, True])
 def test_best_points_by_score_among_those_that_meet_the_conditions(summary, by, top, everything):
@@ -52,8 +52,8 @@ def test_best_points_by_score_among_those_that_meet_the_conditions(summary, by, 
     points = [point for point in summary.results.points if point.trial is not None and point.split == "dev"]
     if not everything:
         points = [member.dev for member in summary.members]
-    meeting = [point for point in points if point.polarity >= 0.7 and point.retention > 0.6]
-    score = summary.results.info.objective if by == "objective" else lambda point: getattr(point, by)
+    meeting = [point for point in points if point["polarity"] >= 0.7 and point["retention"] > 0.6]
+    score = summary.results.info.objective if by == "objective" else lambda point: point[by]
     expected = sorted(meeting, key=score, reverse=True)[: top or 1]
     assert names(choose(summary, wanted)) == [point.name for point in expected]
 
@@ -63,9 +63,9 @@ def test_knee_of_the_run_or_of_the_points_that_meet_the_conditions(summary):
     assert names(choose(summary, Selection(knee=True))) == [knee]
     assert names(choose(summary, Selection(knee=True, everything=True))) == [knee]
     first, second = summary.members[:2]
-    above = f"similarity >= {second.dev.similarity!r}"
+    above = f"similarity >= {second.dev['similarity']!r}"
     (chosen,) = choose(summary, Selection([above], knee=True)).candidates  # of two points, that of the greater product
-    assert chosen.dev == max((first.dev, second.dev), key=lambda point: point.polarity * point.similarity)
+    assert chosen.dev == max((first.dev, second.dev), key=lambda point: point["polarity"] * point["similarity"])
 
 
 def test_infeasible_points_come_last(tmp_path):
@@ -73,7 +73,7 @@ def test_infeasible_points_come_last(tmp_path):
     write_ledger(tmp_path, random_trials(14), StoredSweep(info=info))
     summary = summarize(load(tmp_path))
     ranked = choose(summary, Selection(by="similarity", top=99)).candidates
-    meets = [candidate.dev.polarity >= 0.8 for candidate in ranked]
+    meets = [candidate.dev["polarity"] >= 0.8 for candidate in ranked]
     assert meets == sorted(meets, reverse=True) and len(set(meets)) == 2
     assert [candidate.is_feasible for candidate in ranked] == meets
 
@@ -81,7 +81,7 @@ def test_infeasible_points_come_last(tmp_path):
 def test_unmet_conditions_report_the_range_of_the_points(summary):
     chosen = choose(summary, Selection(["polarity >= 0.999", "kind = plain"]))
     num_members = len(summary.members)
-    highest = max(member.dev.polarity for member in summary.members)
+    highest = max(member.dev["polarity"] for member in summary.members)
     assert chosen.candidates == ()
     assert f"0 of {num_members} points meet polarity >= 0.999 (" in chosen.why_none
     assert f"to {highest:.4g})" in chosen.why_none
@@ -132,10 +132,10 @@ def test_json_has_unscaled_scores_and_the_export_command(summary):
     chosen = choose(summary, Selection(top=1)).candidates
     (row,) = candidates_as_json(summary, chosen, ("dev", "test"))
     point = chosen[0].dev
-    assert row["dev"]["polarity"] == point.polarity
+    assert row["dev"]["polarity"] == point["polarity"]
     assert row["dev"]["intervals"] is None
     assert "per-query scores" in row["dev"]["why_no_intervals"]
-    assert row["test"]["similarity"] == pytest.approx(point.similarity - 0.01)
+    assert row["test"]["similarity"] == pytest.approx(point["similarity"] - 0.01)
     assert row["marks"][-1] == "best"
     assert row["export"] == f"raysweep export {summary.results.folder} FOLDER --point {point.name}"
     assert row["config"] == dict(chosen[0].config)
@@ -150,7 +150,7 @@ def test_tables_get_narrower(with_scores):
     for text in texts:
         assert all(candidate.dev.name in text for candidate in chosen)
     known = summary.intervals_of(chosen[0].dev)
-    interval = f"[{100 * known.polarity.low:.1f}, {100 * known.polarity.high:.1f}]"
+    interval = f"[{100 * known['polarity'].low:.1f}, {100 * known['polarity'].high:.1f}]"
     assert interval in texts[0] and interval in texts[1] and "[" not in texts[2]
 
 
@@ -178,7 +178,7 @@ def test_points_far_from_the_front_have_a_reason_instead_of_intervals(with_score
     off_front = next(
         candidate.dev for candidate, is_near in zip(chosen, known, strict=True) if is_near and not candidate.member
     )
-    assert with_scores.intervals_of(off_front).polarity.half_width > 0
+    assert with_scores.intervals_of(off_front)["polarity"].half_width > 0
     (line,) = (line for line in choice_lines(with_scores, chosen, ("dev",)) if line.startswith("Intervals of "))
     assert re.search(f"{known.count(False)} points on dev .*three standard errors", line)
 

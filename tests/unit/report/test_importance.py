@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from raysweep.report.axes import axes_of
-from raysweep.report.importance import TARGETS, Curve, importances, scores_at_the_end
+from raysweep.report.importance import Curve, importances, scores_at_the_end
 from raysweep.report.response_surface import main_effects
 from raysweep.report.summary import summarize
 from raysweep.results.reader import load
@@ -23,6 +23,7 @@ GRID = {
     "freezing": ("none", "emb"),
 }
 CONFIGS = [dict(zip(GRID, values, strict=True)) for values in itertools.product(*GRID.values())]
+TARGETS = ("polarity", "similarity", "objective")
 NUM_RUNGS = 5
 GRID_TOLERANCE = 0.1  # of a share, with 70% of the trials paused after their first rung
 TABLE_TOLERANCE = 0.25

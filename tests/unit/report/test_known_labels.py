@@ -12,6 +12,7 @@ from raysweep.results.reader import load
 from raysweep.results.types import Point
 from support.consoles import narrow, printed
 from support.ledgers import REFERENCE, baseline, point, start_session
+from support.points import with_means
 
 SCORES = [(0.80, 0.46), (0.90, 0.45), (0.85, 0.44)]  # the last is dominated by the second
 AREA = 0.1 * (0.45 - 0.235) + 0.17 * (0.46 - 0.235)  # of the first two, above P 0.63 and S 0.235
@@ -32,7 +33,7 @@ def summary_of(folder: Path, *, has_labels: bool) -> Summary:
     rung = {"trial": 0, "step": 1, "examples_seen": 64, "seconds": 1.0, "loss": 0.3}
     points = (point(0, 1, 0.7, 0.4),)
     ledger.append(RungFinished(**rung, stop=None, points=points, labeled=labeled if has_labels else None))
-    on_test = dataclasses.replace(labeled[1], split="test", polarity=0.87)
+    on_test = dataclasses.replace(with_means(labeled[1], polarity=0.87), split="test")
     ledger.append(PointsScored(points=(), labeled=(on_test,) if has_labels else None))
     ledger.close()
     return summarize(load(folder))

@@ -168,11 +168,11 @@ def test_page_data_equal_the_summary(run):
     points = data["points"]
     stored = [point for point in summary.results.points if point.split == "dev" and point.trial is not None]
     assert points["stored"] == len(points["trial"]) == len(stored)
-    assert points["p"] == [round(100 * point.polarity, 3) for point in stored]
+    assert points["p"] == [round(100 * point["polarity"], 3) for point in stored]
     for member, shown in zip(summary.members, data["members"], strict=True):
         place = shown["point"]
         assert (points["trial"][place], points["step"][place]) == (member.dev.trial, member.dev.step)
-        assert shown["test"]["p"] == round(100 * member.test.polarity, 3)
+        assert shown["test"]["p"] == round(100 * member.test["polarity"], 3)
         assert shown["command"].endswith(f"--point {member.dev.name}") and str(run.folder) in shown["command"]
         assert shown["intervals"] == {"dev": {}, "test": {}}  # without scores of each query
     for trial, shown in zip(summary.trials, data["trials"], strict=True):
@@ -301,5 +301,7 @@ def test_tiles_name_the_split_of_their_scores(run):
     summary = write.write(run.folder).summary
     text, _ = read_page(run.folder)
     knee = next(member for member in summary.members if member.is_knee)
-    on_test, on_dev = (f"{100 * point.polarity:.1f} / {100 * point.similarity:.1f}" for point in (knee.test, knee.dev))
+    on_test, on_dev = (
+        f"{100 * point['polarity']:.1f} / {100 * point['similarity']:.1f}" for point in (knee.test, knee.dev)
+    )
     assert f"<dt>knee, P / S on test</dt><dd>{on_test}<small>{on_dev} on dev, where it was chosen;" in text

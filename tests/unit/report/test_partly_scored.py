@@ -80,7 +80,7 @@ def test_tables_show_the_scored_members(partial: Run) -> None:
     front = front_table(partial.summary)
     column = front.columns.index("test P")
     cells = [row[column] for row in front.rows]
-    assert cells == [f"{100 * FRONT[1].polarity - 2:.1f}" if number == 1 else "–" for number in range(len(FRONT))]  # noqa: RUF001
+    assert cells == [f"{100 * FRONT[1]['polarity'] - 2:.1f}" if number == 1 else "–" for number in range(len(FRONT))]  # noqa: RUF001
     by_split = {row[0]: row[4:] for row in area_table(partial.summary).rows}
     assert set(by_split["test"]) == {"–"}  # noqa: RUF001
     baselines = baseline_table(partial.summary)
@@ -160,5 +160,5 @@ def test_a_completely_scored_front_has_all_statistics(tmp_path: Path) -> None:
     assert set(missing_one.areas) == {"dev"}
     assert set(complete.areas) == set(complete.probes) == set(complete.uncertainty) == {"dev", "test"}
     polarity, similarity = REFERENCE["test"]
-    on_test = [(point.polarity - 0.02, point.similarity - 0.01) for point in FRONT]
+    on_test = [(point["polarity"] - 0.02, point["similarity"] - 0.01) for point in FRONT]
     assert complete.areas["test"].front == pytest.approx(hypervolume(on_test, (polarity, similarity / 2)))

@@ -52,7 +52,7 @@ def exact_area(points, begin):
 
 
 def pairs(front):
-    return [(point.polarity, point.similarity) for point in front]
+    return [(point["polarity"], point["similarity"]) for point in front]
 
 
 def test_hypervolumes_are_above_one_reference_point(two):
@@ -77,7 +77,7 @@ def test_dominated_points_equal_brute_force(two):
         for member in theirs.summary.members:
             point = member.on(domination.split)
             for other in mine.front.on(domination.split):
-                as_good = other.polarity >= point.polarity and other.similarity >= point.similarity
+                as_good = other["polarity"] >= point["polarity"] and other["similarity"] >= point["similarity"]
                 if as_good and pairs([other]) != pairs([point]):
                     expected.append(member.dev.name)
                     break

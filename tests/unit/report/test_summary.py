@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from raysweep.metrics.objective import Objective, Pair
+from raysweep.metrics.objective import Objective
 from raysweep.metrics.pareto import hypervolume
+from raysweep.metrics.scores import Pair
 from raysweep.report import tables, write
 from raysweep.report.notes import notes
 from raysweep.report.summary import summarize
@@ -45,12 +46,12 @@ def test_hypervolume_is_above_the_reference_point_of_each_split(run):
         ):
             dominated = np.zeros(grid.shape[:2], dtype=bool)
             for point in points:
-                dominated |= (grid < (point.polarity, point.similarity)).all(axis=-1)
+                dominated |= (grid < (point["polarity"], point["similarity"])).all(axis=-1)
             if points is summary.oracles[split]:  # whose chords count too
                 heights = np.interp(
                     grid[..., 0],
-                    [point.polarity for point in points],
-                    [point.similarity for point in points],
+                    [point["polarity"] for point in points],
+                    [point["similarity"] for point in points],
                     right=0.0,
                 )
                 dominated |= grid[..., 1] < heights
@@ -69,7 +70,7 @@ def test_best_point_is_the_best_of_all_points(tmp_path, weight, similarity):
     all_points = [point for point in summary.results.points if point.trial is not None]
 
     def score(point):
-        return weight * point.polarity + (1 - weight) * getattr(point, similarity)
+        return weight * point["polarity"] + (1 - weight) * point[similarity]
 
     best = [member.dev for member in summary.members if member.is_best]
     assert len(best) == 1
@@ -97,24 +98,24 @@ def test_infeasible_members_are_marked_and_do_not_count(tmp_path, constraints, s
     summary = write.write(tmp_path).summary
     objective = Objective.of(0.5, similarity, constraints, REFERENCE["dev"])
     points = [p for p in summary.results.points if p.trial is not None and p.split == "dev"]
-    pairs = [(p.polarity, p.similarity) for p in points]
-    members = {(m.dev.polarity, m.dev.similarity): m for m in summary.members}
+    pairs = [(p["polarity"], p["similarity"]) for p in points]
+    members = {(m.dev["polarity"], m.dev["similarity"]): m for m in summary.members}
     assert 0 < sum(m.is_feasible for m in summary.members) < len(dev_front(trials)) == len(members)
     for pair, member in members.items():
-        assert member.is_feasible == all(getattr(member.dev, name) >= value for name, value in constraints.items())
+        assert member.is_feasible == all(member.dev[name] >= value for name, value in constraints.items())
         assert member.is_best == (pair == objective.best_point(pairs))
         assert member.is_feasible or not member.is_knee
     assert summary.areas["dev"].front == pytest.approx(objective.area(pairs))
-    limit = chords([(p.polarity, p.similarity) for p in summary.oracles["dev"]])
+    limit = chords([(p["polarity"], p["similarity"]) for p in summary.oracles["dev"]])
     assert summary.areas["dev"].oracle == pytest.approx(objective.area(limit), rel=2e-3)
-    feasible = [(m.test.polarity, m.test.similarity) for m in summary.members if m.is_feasible]
+    feasible = [(m.test["polarity"], m.test["similarity"]) for m in summary.members if m.is_feasible]
     assert summary.areas["test"].front == pytest.approx(
         hypervolume(feasible, summary.objectives_by_split["test"].reference_point)
     )
     for trial in summary.trials:
-        own = [(p.polarity, p.similarity) for p in points if p.trial == trial.trial.trial]
+        own = [(p["polarity"], p["similarity"]) for p in points if p.trial == trial.trial.trial]
         if own:
-            assert (trial.best.polarity, trial.best.similarity) == objective.best_point(own)
+            assert (trial.best["polarity"], trial.best["similarity"]) == objective.best_point(own)
             assert trial.objective == pytest.approx(objective.weighted_sum(objective.best_point(own)))
             assert trial.is_feasible == (objective.best_value(own) >= 0)
     texts = {
@@ -134,7 +135,7 @@ def test_best_point_has_the_smallest_violation_if_none_is_feasible(tmp_path):
     write_ledger(tmp_path, random_trials(10), StoredSweep(info=info))
     summary = write.write(tmp_path).summary
     (best,) = [member for member in summary.members if member.is_best]
-    assert best.dev.polarity == max(member.dev.polarity for member in summary.members)
+    assert best.dev["polarity"] == max(member.dev["polarity"] for member in summary.members)
     assert sum(member.is_knee for member in summary.members) == 1
     assert summary.areas["dev"].front == 0
     assert any(note.startswith("No point meets the constraints (P ≥ 95.0)") for note in notes(summary))

@@ -18,7 +18,7 @@ def test_front_table_fits_80_columns_without_cutting_scores(run):
     assert max(map(len, text.splitlines())) <= 80
     for member in summary.members:
         for point in (member.dev, member.test):
-            assert f"{100 * point.polarity:.1f}" in text and f"{100 * point.similarity:.1f}" in text
+            assert f"{100 * point['polarity']:.1f}" in text and f"{100 * point['similarity']:.1f}" in text
     assert "R on dev: P 63.0, S 47.0" in text and "knee" in text
     assert "accuracy" not in text and "…" not in text
 

@@ -33,7 +33,7 @@ def test_front_json_lists_the_front_on_dev_then_on_test(run):
     expected = []
     for split in ("dev", "test"):
         for point in front:
-            p, s = point.polarity, point.similarity
+            p, s = point["polarity"], point["similarity"]
             p, s = (p - 0.02, s - 0.01) if split == "test" else (p, s)
             expected.append(
                 {
@@ -44,7 +44,7 @@ def test_front_json_lists_the_front_on_dev_then_on_test(run):
                     "split": split,
                     "polarity": round(100 * p, 4),
                     "similarity": round(100 * s, 4),
-                    "retention": round(100 * point.retention, 4),
+                    "retention": round(100 * point["retention"], 4),
                 }
             )
     written = write.write(folder)
@@ -59,7 +59,7 @@ def test_parquet_files_hold_every_row_of_the_ledger(run):
     rows = json.loads((folder / "report" / "points.json").read_text())
     assert pq.read_table(folder / "report" / "points.parquet").to_pylist() == rows
     assert [(row["trial"], row["kind"], row["split"], row["polarity"]) for row in rows] == [
-        (point.trial, point.kind, point.split, round(100 * point.polarity, 4)) for point in results.points
+        (point.trial, point.kind, point.split, round(100 * point["polarity"], 4)) for point in results.points
     ]
     rungs = pq.read_table(folder / "report" / "rungs.parquet").to_pylist()
     assert rungs == [dataclasses.asdict(rung) for rung in results.rungs]

@@ -28,15 +28,17 @@ from raysweep.results.events import (
     read_event,
 )
 from raysweep.results.ledger import Ledger, read_events
+from raysweep.results.scores import Score
 from raysweep.results.types import Calibration, Cost, GuardScore, Mean, Node, NodeTime, Point, RunInfo, TrialStatus
+from support.points import make_scores
 
 INFO = RunInfo("s", "0", "d", "m", "r", 16, "uniform", 0.5, "similarity", 12, {"dev": 9}, {"dev": 9}, ("0", "1"), 0)
 COST = Cost(10.0, 20.0, 5.0, 0.25)
-POINT = Point(3, 2, "concat", 0.3, "dev", 768, 0.7, 0.2, 0.4, 0.1, 0.9)
-REFERENCE = Point(None, None, "reference", None, "test", 384, 0.6, 0.2, 0.47, 0.1, 1.0)
+POINT = Point(3, 2, "concat", 0.3, "dev", 768, make_scores(0.7, 0.4, retention=0.9, spreads=(0.2, 0.1)))
+REFERENCE = Point(None, None, "reference", None, "test", 384, make_scores(0.6, 0.47, spreads=(0.2, 0.1)))
 FIGURES = {"cross_entropy_before": 0.377, "cross_entropy": 0.203, "error_before": 0.08, "error": 0.01}
 ON_DEV = Calibration(3, 2, "dev", 2.9, **FIGURES)
-TOLD = Point(3, 2, "labeled", 0.3, "dev", 386, 0.9, 0.2, 0.4, 0.1, 0.9)
+TOLD = Point(3, 2, "labeled", 0.3, "dev", 386, make_scores(0.9, 0.4, retention=0.9, spreads=(0.2, 0.1)))
 ON_TEST = Calibration(3, 2, "test", 2.9, **FIGURES)
 RUNG: dict[str, Any] = {"trial": 3, "step": 2, "examples_seen": 4096, "seconds": 8.5, "loss": 0.1, "points": (POINT,)}
 
@@ -64,7 +66,7 @@ EXAMPLES: list[tuple[Event, list[str]]] = [
         ["event", "trial", "status", "reason", "cost", "at"],
     ),
     (
-        ReplicatesAveraged(trial=3, runs=2, points=(Mean(3, 2, "plain", None, 2, 0.7, 0.01, 0.4, 0.02),), at=9.0),
+        ReplicatesAveraged(trial=3, runs=2, points=(Mean(3, 2, "plain", None, 2, {"polarity": Score(0.7, 0.01), "similarity": Score(0.4, 0.02)}),), at=9.0),
         ["event", "trial", "runs", "points", "at"],
     ),
     (PointsScored(points=(REFERENCE,)), ["event", "points"]),
@@ -140,7 +142,7 @@ def _rung_line(**figures: Any) -> str:
         (_rung_line(error=8.0), r"line 2: calibration errors are \(0.08, 8.0\); allowed: 0 to 1"),
         (_rung_line(error="few"), "line 2: calibration.error is 'few'"),
         (_rung_line(split="train"), "line 2: calibration.split is 'train'"),
-        ('{"event": "points", "points": [], "labeled": [7]}', "line 2: labeled.0 is 7"),
+        ('{"event": "points", "points": [], "labeled": [7]}', r"line 2: labeled is \[7\]"),
         ('{"event": "mean", "trial": 3, "runs": 2, "points": [7]}', r"line 2: points is \[7\]; allowed: a list"),
         (
             json.dumps({**SessionStarted(info=INFO, config_digest="0a").to_json(), "schema": 3}),

@@ -4,7 +4,7 @@ import dataclasses
 import io
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raysweep.errors import InputError
+from raysweep.metrics.arrays import Float64Array
 from raysweep.results.query_scores import (
-    BYTES_PER_QUERY,
+    PackedArray,
     PackedScores,
     PointName,
+    bytes_per_query,
     join_scores,
     kept_names,
     load_query_scores,
@@ -27,7 +29,12 @@ from raysweep.results.reader import load
 from raysweep.results.types import Point, Results, Trial
 from raysweep.storage.folder import LocalFolder
 from support.ledgers import INFO, StoredSweep, baseline, dev_front, point, random_trials, write_ledger
+from support.points import with_spreads
 from support.query_scores import scores_of, write_query_scores
+
+
+def pack(names: Sequence[PointName], polarity: Float64Array, similarity: Float64Array) -> PackedScores:
+    return PackedScores.pack(names, {"polarity": polarity, "similarity": similarity})
 
 
 @pytest.fixture
@@ -41,12 +48,12 @@ def run(tmp_path: Path) -> Path:
 
 def is_near(candidate: Point, front: list[Point], num_queries: int) -> bool:
     """Compute by the definition, point by point."""
-    polarity = candidate.polarity + 3 * candidate.polarity_std / num_queries**0.5
-    similarity = candidate.similarity + 3 * candidate.similarity_std / num_queries**0.5
+    polarity = candidate["polarity"] + 3 * candidate.std("polarity") / num_queries**0.5
+    similarity = candidate["similarity"] + 3 * candidate.std("similarity") / num_queries**0.5
     return not any(
-        member.polarity >= polarity
-        and member.similarity >= similarity
-        and (member.polarity, member.similarity) != (polarity, similarity)
+        member["polarity"] >= polarity
+        and member["similarity"] >= similarity
+        and (member["polarity"], member["similarity"]) != (polarity, similarity)
         for member in front
     )
 
@@ -70,9 +77,9 @@ def test_scores_near_the_front_are_read_back(run: Path) -> None:
             if scored.split == split and name_of_point(scored) in scores:
                 polarity, similarity = scores_of(scored, INFO.num_queries[split])
                 row = scores.index(name_of_point(scored))
-                np.testing.assert_allclose(scores.polarity[row], polarity, atol=1e-12)
-                np.testing.assert_allclose(scores.similarity[row], similarity, atol=1.6e-5)
-                assert abs(scores.similarity[row].mean() - scored.similarity) < 2e-6
+                np.testing.assert_allclose(scores.scores[row, 0], polarity, atol=1e-12)
+                np.testing.assert_allclose(scores.scores[row, 1], similarity, atol=1.6e-5)
+                assert abs(scores.scores[row, 1].mean() - scored["similarity"]) < 2e-6
     assert [name[2:] for name in loaded["dev"].names[:7]] == [
         ("reference", None),
         *(("oracle", bonus) for bonus in (0.0, 0.1, 0.2, 0.4, 1.0, 2.0)),
@@ -84,8 +91,8 @@ def test_scores_near_the_front_are_read_back(run: Path) -> None:
 
 
 def dominates(one: Point, other: Point) -> bool:
-    at_least = one.polarity >= other.polarity and one.similarity >= other.similarity
-    return at_least and (one.polarity, one.similarity) != (other.polarity, other.similarity)
+    at_least = one["polarity"] >= other["polarity"] and one["similarity"] >= other["similarity"]
+    return at_least and (one["polarity"], one["similarity"]) != (other["polarity"], other["similarity"])
 
 
 # Few values, so that points are equal, and so that raised ones fall on others.
@@ -100,9 +107,7 @@ def test_kept_names_are_near_the_front_or_replicates_of_such_points(
     candidates: list[tuple[int, int, int, int]], repeats: list[int]
 ) -> None:
     points = [
-        dataclasses.replace(
-            point(number, 1, polarity / 8, similarity / 8), polarity_std=p_spread / 3, similarity_std=s_spread / 3
-        )
+        with_spreads(point(number, 1, polarity / 8, similarity / 8), p_spread / 3, s_spread / 3)
         for number, (polarity, similarity, p_spread, s_spread) in enumerate(candidates)
     ]
     replicate_of = {
@@ -125,16 +130,16 @@ def test_packed_scores_are_unpacked(num_points: int, num_queries: int, k: int, s
     polarity = (rng.random((num_points, num_queries, k)) < 0.7) @ weights
     similarity = rng.uniform(-1.0001, 1.0001, (num_points, num_queries))
     names: list[PointName] = [(number, 1, "concat", 0.3) for number in range(num_points)]
-    packed = PackedScores.pack(names, polarity, similarity)
-    assert packed.num_bytes <= BYTES_PER_QUERY * num_points * num_queries
+    packed = pack(names, polarity, similarity)
+    assert packed.num_bytes <= bytes_per_query() * num_points * num_queries
     read = PackedScores.read(packed.content())
     assert read.names == tuple(names)
-    np.testing.assert_array_equal(read.scores()[0], polarity)
-    np.testing.assert_allclose(read.scores()[1], np.clip(similarity, -1, 1), atol=1.6e-5)
+    np.testing.assert_array_equal(read.named["polarity"].unpack(), polarity)
+    np.testing.assert_allclose(read.named["similarity"].unpack(), np.clip(similarity, -1, 1), atol=1.6e-5)
     halves = [read.select({name}) for name in names]
     whole = join_scores([*halves, halves[0]])
     assert whole.names == tuple(names)
-    np.testing.assert_array_equal(whole.scores()[0], polarity)
+    np.testing.assert_array_equal(whole.named["polarity"].unpack(), polarity)
 
 
 def test_point_of_872_queries_takes_less_than_3_kilobytes() -> None:
@@ -142,7 +147,7 @@ def test_point_of_872_queries_takes_less_than_3_kilobytes() -> None:
     quality = rng.beta(4, 1, (8, 872, 1))
     polarity = (rng.random((8, 872, 16)) < quality).mean(axis=2)
     similarity = rng.normal(0.45, 0.08, (8, 872))
-    packed = PackedScores.pack([(0, 1, "concat", float(number)) for number in range(8)], polarity, similarity)
+    packed = pack([(0, 1, "concat", float(number)) for number in range(8)], polarity, similarity)
     assert len(packed.content()) / 8 < 3000
 
 
@@ -154,7 +159,7 @@ def test_run_without_score_files_has_no_scores(tmp_path: Path) -> None:
 def test_unknown_rungs_are_skipped(run: Path) -> None:
     """It was being reported when the driver died."""
     before = load_query_scores(LocalFolder(run), load(run))["dev"].names
-    packed = PackedScores.pack([(99, 1, "plain", None)], np.ones((1, 5)), np.ones((1, 5)))
+    packed = pack([(99, 1, "plain", None)], np.ones((1, 5)), np.ones((1, 5)))
     (run / rung_file("dev", 99, 1)).write_bytes(packed.content())
     (run / "scores" / "dev" / ".trial-0000-step-001.npz.0123").write_bytes(b"half of it")
     assert load_query_scores(LocalFolder(run), load(run))["dev"].names == before
@@ -171,24 +176,27 @@ def one_bit(content: bytes) -> bytes:
 
 def other_scores(content: bytes) -> bytes:
     packed = PackedScores.read(content)
-    polarity, similarity = packed.scores()
-    return PackedScores.pack(packed.names, polarity, similarity - 0.01).content()
+    return pack(packed.names, packed.named["polarity"].unpack(), packed.named["similarity"].unpack() - 0.01).content()
 
 
 def fewer_queries(content: bytes) -> bytes:
     packed = PackedScores.read(content)
-    polarity, similarity = packed.scores()
-    return PackedScores.pack(packed.names, polarity[:, 1:], similarity[:, 1:]).content()
+    polarity, similarity = packed.named["polarity"].unpack(), packed.named["similarity"].unpack()
+    return pack(packed.names, polarity[:, 1:], similarity[:, 1:]).content()
 
 
 def values_missing(content: bytes) -> bytes:
     packed = PackedScores.read(content)
-    return dataclasses.replace(packed, polarity_values=packed.polarity_values[:1]).content()
+    codes, values = packed.named["polarity"].codes, packed.named["polarity"].values
+    assert values is not None
+    return dataclasses.replace(packed, named={**packed.named, "polarity": PackedArray(codes, values[:1])}).content()
 
 
 def objects(content: bytes) -> bytes:
-    packed = PackedScores.read(content)
-    return dataclasses.replace(packed, similarity=np.array([{}], dtype=object)).content()
+    sink = io.BytesIO()
+    with np.load(io.BytesIO(content)) as arrays:
+        np.savez(sink, **{**arrays, "similarity": np.array([{}], dtype=object)})
+    return sink.getvalue()
 
 
 def without_names(content: bytes) -> bytes:
@@ -228,7 +236,7 @@ def test_other_files_are_rejected(content: bytes, run: Path) -> None:
 
 def test_invalid_names_are_rejected() -> None:
     good: list[PointName] = [(0, 1, "plain", None)]
-    packed = PackedScores.pack(good, np.ones((1, 3)), np.ones((1, 3)))
+    packed = pack(good, np.ones((1, 3)), np.ones((1, 3)))
     for bad in itertools.chain([(0, 1, 2, None)], [("0", 1, "plain", None)], [(0, 1, "plain", "x")], [(0, 1)]):
         with pytest.raises(ValueError, match="names are invalid"):
             PackedScores.read(dataclasses.replace(packed, names=(bad,)).content())  # type: ignore[arg-type]

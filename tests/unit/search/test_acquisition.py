@@ -15,8 +15,9 @@ from scipy.stats import kstest, truncnorm
 
 from raysweep.config.space import Choices, Range, Space
 from raysweep.config.sweep import Aim
-from raysweep.metrics.objective import Objective, Pair
+from raysweep.metrics.objective import Objective
 from raysweep.metrics.pareto import hypervolume
+from raysweep.metrics.scores import Pair
 from raysweep.metrics.staircase import Steps
 from raysweep.results.types import TrialStatus
 from raysweep.search.acquisition import expected_gains, merge_steps, representative_points

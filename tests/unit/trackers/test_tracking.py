@@ -29,6 +29,7 @@ from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
 from raysweep.trackers.tracking import SweepEvents
 from support.command_line import raysweep_here
 from support.ledgers import INFO, StoredTrial, start_session, write_ledger
+from support.points import make_scores
 
 TRIALS = [
     StoredTrial({"loss": "triplet", "learning_rate": 1e-5}, "completed", "done", [(0.70, 0.44), (0.75, 0.43)]),
@@ -62,8 +63,8 @@ class Recorder(Tracker):
 
 def point(kind: str, polarity: float, similarity: float, **others: Any) -> Point:
     fields = {"trial": 0, "step": 1, "value": None, **others}
-    scores = {"polarity": polarity, "polarity_std": 0.1, "similarity": similarity, "similarity_std": 0.1}
-    return Point(kind=kind, split="dev", width=8, retention=similarity / 0.5, **scores, **fields)
+    scores = make_scores(polarity, similarity, retention=similarity / 0.5)
+    return Point(kind=kind, split="dev", width=8, scores=scores, **fields)
 
 
 def rung(*points: Point) -> RungFinished:

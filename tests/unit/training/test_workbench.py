@@ -21,9 +21,8 @@ def test_untrained_encoder_scores_like_the_reference(demo_bench: Workbench) -> N
     scores = demo_bench.measure(demo_bench.dev, [PLAIN])[PLAIN]
     assert scores["polarity"].mean() == pytest.approx(demo_bench.dev.reference_scores["polarity"].mean(), abs=1e-6)
     assert scores["similarity"].mean() == pytest.approx(demo_bench.dev.reference_scores["similarity"].mean(), abs=1e-6)
-    assert demo_bench.dev.point(
-        scores, trial=0, step=0, kind="plain", value=None, width=384
-    ).retention == pytest.approx(1)
+    point = demo_bench.dev.point(scores, trial=0, step=0, kind="plain", value=None, width=384)
+    assert point["retention"] == pytest.approx(1)
 
 
 def test_non_finite_embeddings_are_rejected(tiny_bench: Workbench) -> None:

@@ -1,4 +1,4 @@
-/** The front: polarity against similarity, with all points, the limit, the baselines and the members. */
+/** The front: P against S, with all points, the limit, the baselines and the members. */
 
 let cursor = null; // index of the point at the keyboard cursor
 let isZoomed = false;
@@ -6,7 +6,7 @@ let isZoomed = false;
 function beginFront() {
   const container = unfold("front-chart");
   if (!container) return;
-  const holder = keyedHolder(container, "large", "Polarity against similarity", "front-canvas");
+  const holder = keyedHolder(container, "large", run.title, "front-canvas");
   const legend = legendOf("Legend of the front", frontLegend, ["color", "split"]);
   container.append(frontControls(), element("div", { class: "beside" }, element("div", {}, holder, legend), pinnedCard()));
   if (points.stored > points.trial.length) {
@@ -82,14 +82,14 @@ function areaByNumbers() {
     const read = (name, otherwise) => (inputs[name].value === "" ? otherwise : Number(inputs[name].value));
     const isEmpty = Object.values(inputs).every((input) => input.value === "");
     const s = [read("fromS", -100), read("toS", 100)];
-    const p = [read("fromP", 0), read("toP", 100)];
+    const p = [read("fromP", -100), read("toP", 100)];
     change({ area: isEmpty ? null : { s, p } });
   };
   const row = element(
     "div",
     { class: "controls numbers" },
-    element("span", {}, "P from ", box("fromP", "P from"), " to ", box("toP", "P to")),
-    element("span", {}, "S from ", box("fromS", "S from"), " to ", box("toS", "S to")),
+    element("span", {}, `${headingP} from `, box("fromP", `${headingP} from`), " to ", box("toP", `${headingP} to`)),
+    element("span", {}, `${headingS} from `, box("fromS", `${headingS} from`), " to ", box("toS", `${headingS} to`)),
   );
   onSelection((names) => {
     if (!names.has("area") || row.contains(document.activeElement)) return;
@@ -101,11 +101,11 @@ function areaByNumbers() {
   return element("details", {}, element("summary", {}, "Select an area by numbers"), row);
 }
 
-/** The members that are scored on the split, by increasing similarity there. */
+/** The members that are scored on the split, by increasing S there. */
 function shownMembers() {
   const scored = run.members.filter((member) => position(member.point, selection.split));
-  const similarity = (member) => position(member.point, selection.split)[0];
-  return scored.sort((one, other) => similarity(one) - similarity(other));
+  const s = (member) => position(member.point, selection.split)[0];
+  return scored.sort((one, other) => s(one) - s(other));
 }
 
 function frontOptions() {
@@ -117,8 +117,8 @@ function frontOptions() {
     animation: false,
     grid: { left: isNarrow ? 46 : 58, right: 16, top: 14, bottom: 48 },
     tooltip: tipStyle(scheme, tip),
-    xAxis: { type: "value", scale: true, nameGap: 28, ...axisStyle(scheme, "similarity S (×100)"), ...frame.x },
-    yAxis: { type: "value", scale: true, nameGap: isNarrow ? 30 : 38, ...axisStyle(scheme, "polarity P (×100)"), ...frame.y },
+    xAxis: { type: "value", scale: true, nameGap: 28, ...axisStyle(scheme, `${scoreOf.get("s").label} (×100)`), ...frame.x },
+    yAxis: { type: "value", scale: true, nameGap: isNarrow ? 30 : 38, ...axisStyle(scheme, `${scoreOf.get("p").label} (×100)`), ...frame.y },
     brush: {
       toolbox: [],
       xAxisIndex: 0,
@@ -171,7 +171,7 @@ function frontSeries(scheme, paint) {
   ];
 }
 
-/** The non-dominated members by increasing similarity: on test, some members may dominate others. */
+/** The non-dominated members by increasing S: on test, some members may dominate others. */
 function staircase(members) {
   const corners = [];
   let best = -Infinity;
@@ -403,11 +403,11 @@ function frontMoves() {
   };
 }
 
-/** The point among these whose similarity is nearest to another point's. */
+/** The point among these whose S is nearest to another point's. */
 function nearest(indexes, index) {
   const coordinates = index === null ? null : position(index, selection.split);
-  const similarity = coordinates ? coordinates[0] : 0;
-  const distance = (other) => Math.abs(position(other, selection.split)[0] - similarity);
+  const s = coordinates ? coordinates[0] : 0;
+  const distance = (other) => Math.abs(position(other, selection.split)[0] - s);
   return [...indexes].sort((one, other) => distance(one) - distance(other))[0];
 }
 

@@ -2,7 +2,7 @@
 
 const NO_VALUE = "no value"; // the parameter does not apply
 
-const PARALLEL_SCORES = [["p", "P"], ["s", "S"], ["objective", "objective"]];
+const PARALLEL_SCORES = [["p", headingP], ["s", headingS], ["objective", "objective"]];
 
 function beginParallel() {
   const container = unfold("parallel-chart");

@@ -48,7 +48,7 @@ function pinnedContent() {
 function scoreTable(index) {
   const splits = run.splits.filter((split) => scoresOn(index, split));
   const member = memberOfPoint.get(index);
-  const names = [["P", "p"], ["S", "s"], ["retention", "r"], ["accuracy", "a"]];
+  const names = run.scores.map(({ heading, key }) => [heading, key]);
   const head = [element("td"), ...splits.map((split) => element("th", { scope: "col", class: "n" }, split))];
   const rows = names.map(([name, key]) => {
     const cells = splits.map((split) => {

@@ -30,12 +30,8 @@ function scorePairs(index, split) {
   const scores = scoresOn(index, split);
   if (!scores) return [];
   const member = memberOfPoint.get(index);
-  const pairs = [
-    ["P", shownScore(scores.p) + intervalText(member, split, "p")],
-    ["S", shownScore(scores.s) + intervalText(member, split, "s")],
-    ["retention", shownScore(scores.r) + intervalText(member, split, "r")],
-  ];
-  if (scores.a != null) pairs.push(["accuracy", shownScore(scores.a)]);
+  const isShown = ({ key }) => scores[key] != null || rungScores.some((score) => score.key === key);
+  const pairs = run.scores.filter(isShown).map(({ heading, key }) => [heading, shownScore(scores[key]) + intervalText(member, split, key)]);
   const certainty = member && member.intervals[split];
   if (certainty && certainty.stability != null) pairs.push(["stability", shownShare(certainty.stability)]);
   return pairs;
@@ -49,8 +45,8 @@ function tip(mark) {
   if (mark.point != null) return pointTip(mark.point);
   if (mark.trial != null) return trialTip(trials[mark.trial]);
   if (!mark.scores) return "";
-  const pairs = [["P", shownScore(mark.scores.p)], ["S", shownScore(mark.scores.s)]];
-  if (mark.scores.r != null) pairs.push(["retention", shownScore(mark.scores.r)]);
+  const isShown = ({ key }) => key === "p" || key === "s" || mark.scores[key] != null;
+  const pairs = rungScores.filter(isShown).map(({ heading, key }) => [heading, shownScore(mark.scores[key])]);
   return element("div", { class: "tip" }, element("strong", {}, userText(shortValue(mark.name))), facts(pairs));
 }
 
@@ -70,8 +66,8 @@ function trialTip(trial) {
   const best = trial.best;
   const scores = [
     ["objective", shownScore(trial.objective)],
-    ["P", shownScore(bestMeasure(trial, "p"))],
-    ["S", shownScore(bestMeasure(trial, "s"))],
+    [headingP, shownScore(bestMeasure(trial, "p"))],
+    [headingS, shownScore(bestMeasure(trial, "s"))],
     ["rungs", String(trial.rungs.length)],
   ];
   return element(

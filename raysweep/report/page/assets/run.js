@@ -16,12 +16,15 @@ for (let index = 0; index < points.trial.length; index++) {
   pointsOfTrial.get(number).push(index);
 }
 
-const MEASURES = [
-  ["objective", "objective"],
-  ["p", "P, polarity"],
-  ["s", "S, similarity"],
-  ["r", "retention"],
-];
+/** The scores of a point: their ``key`` in the data, ``heading`` in tables, ``label`` on axes, and ``title``. */
+const scoreOf = new Map(run.scores.map((score) => [score.key, score]));
+const headingP = scoreOf.get("p").heading;
+const headingS = scoreOf.get("s").heading;
+
+/** The scores of a trial's rungs and of its best point, in the order of a rung's values. */
+const rungScores = run.scores.filter(({ key }) => key !== "a");
+
+const MEASURES = [["objective", "objective"], ...rungScores.map(({ key, title }) => [key, title])];
 
 function measureName(measure) {
   return MEASURES.find(([key]) => key === measure)[1];
@@ -62,7 +65,7 @@ function kindName(index) {
 /** The scores of a point on a split, or null if it is not scored there. */
 function scoresOn(index, split) {
   if (split === "dev") {
-    return { p: points.p[index], s: points.s[index], r: points.r[index], a: points.a[index] };
+    return Object.fromEntries(run.scores.map(({ key }) => [key, points[key][index]]));
   }
   const member = memberOfPoint.get(index);
   return member ? member.test : null;
@@ -86,7 +89,7 @@ function bestMeasure(trial, measure) {
   return trial.best == null ? lastRung(trial, measure) : points[measure][trial.best];
 }
 
-const RUNG_FIELDS = { examples: 0, objective: 1, p: 2, s: 3, r: 4 };
+const RUNG_FIELDS = Object.fromEntries(["examples", ...MEASURES.map(([key]) => key)].map((key, index) => [key, index]));
 
 function lastRung(trial, measure) {
   return trial.rungs.length ? trial.rungs[trial.rungs.length - 1][RUNG_FIELDS[measure]] : null;
@@ -97,7 +100,7 @@ function trialValue(trial, key) {
   if (key.startsWith("parameter ")) return trial.values[Number(key.slice(10))];
   if (key === "rungs") return trial.rungs.length;
   if (key === "examples") return lastRung(trial, "examples");
-  if (key === "p" || key === "s" || key === "r" || key === "objective") return bestMeasure(trial, key);
+  if (MEASURES.some(([measure]) => measure === key)) return bestMeasure(trial, key);
   return trial[key];
 }
 

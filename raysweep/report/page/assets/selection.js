@@ -50,8 +50,8 @@ function isPointSelected(index) {
 function isInside(coordinates) {
   if (coordinates === null) return false;
   const { s, p } = selection.area;
-  const [similarity, polarity] = coordinates;
-  return s[0] <= similarity && similarity <= s[1] && p[0] <= polarity && polarity <= p[1];
+  const [x, y] = coordinates;
+  return s[0] <= x && x <= s[1] && p[0] <= y && y <= p[1];
 }
 
 function findSelected() {
@@ -96,9 +96,7 @@ const FILTER_NAMES = new Map([
   ["trial", "trial"],
   ["status", "status"],
   ["objective", "objective"],
-  ["p", "p"],
-  ["s", "s"],
-  ["retention", "r"],
+  ...rungScores.map(({ key, heading }) => [heading.toLowerCase(), key]),
   ["rungs", "rungs"],
   ["examples", "examples"],
   ["seconds", "seconds"],

@@ -66,7 +66,7 @@ function filterBox() {
   const box = element("input", {
     type: "search",
     id: "filter",
-    placeholder: "loss=triplet P>=80",
+    placeholder: `loss=triplet ${headingP}>=80`,
     "aria-describedby": "filter-problems filter-hint",
     spellcheck: "false",
     autocomplete: "off",

@@ -59,8 +59,8 @@ def test_front_of_finished_run_is_complete(tmp_path: Path) -> None:
             str(point.trial),
             str(point.step),
             "plain",
-            f"{100 * point.polarity:.1f}",
-            f"{100 * point.similarity:.1f}",
+            f"{100 * point['polarity']:.1f}",
+            f"{100 * point['similarity']:.1f}",
             row[5],
         ]
         for point, row in zip(front, rows, strict=True)
@@ -279,7 +279,7 @@ def test_narrow_terminal_shows_complete_scores(tmp_path: Path, width: int) -> No
     rows = [line.lstrip("★◆ ").split()[3:6] for line in out.getvalue().splitlines() if " plain " in line]
     assert len(rows) == len(dev_front(trials))
     for point, row in zip(dev_front(trials), rows, strict=True):
-        scores = (point.polarity, point.similarity, point.retention)
+        scores = (point["polarity"], point["similarity"], point["retention"])
         assert row == [f"{100 * score:.1f}" for score in scores]
     assert all(len(line) <= width for line in out.getvalue().splitlines()[3:-1])
 

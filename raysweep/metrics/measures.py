@@ -1,0 +1,79 @@
+"""Measures of a retrieval: functions of the retrieved sentences that return one value per query."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from raysweep.metrics.arrays import Float64Array
+
+VOTES_PER_BLOCK = 2**22  # elements of the (queries, k, k) table of votes
+
+
+@dataclass(frozen=True)
+class Retrieved:
+    """The sentences that queries retrieve, best first.
+
+    Args:
+        labels: Labels (queries, k) of the retrieved sentences.
+        cosines: Cosines (queries, k) of the retrieved sentences with the query under the reference encoder.
+        query_labels: Labels (queries,).
+        pool_labels: Labels (pool,).
+        weights: Rank weights (k,).
+    """
+
+    labels: npt.NDArray[np.integer]
+    cosines: Float64Array
+    query_labels: npt.NDArray[np.integer]
+    pool_labels: npt.NDArray[np.integer]
+    weights: Float64Array
+
+    @property
+    def has_query_label(self) -> npt.NDArray[np.bool_]:
+        """Return a mask (queries, k) of the sentences with the query's label."""
+        mask: npt.NDArray[np.bool_] = self.labels == self.query_labels[:, None]
+        return mask
+
+
+Measure = Callable[[Retrieved], Float64Array]
+
+
+def polarity(retrieved: Retrieved) -> Float64Array:
+    """Return the weighted share of retrieved sentences with the query's label, in [0, 1]."""
+    shares: Float64Array = retrieved.has_query_label @ retrieved.weights
+    return shares
+
+
+def similarity(retrieved: Retrieved) -> Float64Array:
+    """Return the weighted mean cosine of the retrieved sentences with the query."""
+    means: Float64Array = retrieved.cosines @ retrieved.weights
+    return means
+
+
+def accuracy(retrieved: Retrieved) -> Float64Array:
+    """Return 1 if :func:`vote` returns the query's label, else 0."""
+    winners = vote(retrieved.labels, retrieved.weights)
+    is_right: Float64Array = (winners == retrieved.query_labels).astype(np.float64)
+    return is_right
+
+
+def vote(labels: npt.NDArray[np.integer], weights: npt.NDArray[np.float64]) -> npt.NDArray[np.integer]:
+    """Return the label (queries,) with the largest total weight in each row of ``labels`` (queries, k).
+
+    Columns are ranks, best first, and ``weights`` (k,) are their weights. Ties go to the label that is retrieved first.
+    Weights are compared as multiples of the smallest weight, which are integers, so ties are exact.
+    """
+    votes = np.rint(weights / weights.min())
+    k = len(weights)
+    winners = np.empty(len(labels), labels.dtype)
+    num_rows = max(1, VOTES_PER_BLOCK // k**2)
+    for start in range(0, len(labels), num_rows):
+        rows = slice(start, start + num_rows)
+        block = labels[rows]
+        agrees = block[:, :, None] == block[:, None, :]
+        votes_of_rank = agrees @ votes  # for the label at each rank
+        best_rank = votes_of_rank.argmax(axis=1)  # the first of equal votes, that of the nearest sentence
+        best_label = np.take_along_axis(block, best_rank[:, None], axis=1)
+        winners[rows] = best_label[:, 0]
+    return winners

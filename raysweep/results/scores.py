@@ -1,0 +1,69 @@
+"""Scores of a point by name, and their flat form in files: a key per mean, and another per standard deviation."""
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from raysweep.metrics.scores import SCORES, spec_of
+
+
+@dataclass(frozen=True)
+class Score:
+    """The mean of a score, and its standard deviation, or None if there is none, as for ratios of means."""
+
+    mean: float
+    std: float | None = None
+
+
+Scores = Mapping[str, Score]  # keyed by name; a missing score is unknown
+
+
+def flatten(scores: Scores, deviation: str = "std") -> dict[str, float]:
+    """Return means and standard deviations as one mapping, such as ``polarity`` and ``polarity_std``."""
+    values = {}
+    for name, score in scores.items():
+        values[name] = score.mean
+        if score.std is not None:
+            values[f"{name}_{deviation}"] = score.std
+    return values
+
+
+def nest(values: Mapping[str, Any], fields: Collection[str], deviation: str = "std") -> dict[str, Any]:
+    """Return flat values with the keys that are not ``fields`` moved into a mapping ``scores``, undoing :func:`flatten`.
+
+    Scores without a mean are left out. Values are not checked.
+    """
+    others = {name: value for name, value in values.items() if name not in fields and value is not None}
+    suffix = f"_{deviation}"
+    deviations = {name.removesuffix(suffix): value for name, value in others.items() if name.endswith(suffix)}
+    scores = {}
+    for name, value in others.items():
+        if not name.endswith(suffix):
+            scores[name] = {"mean": value, "std": deviations.get(name)}
+    return {**{name: value for name, value in values.items() if name in fields}, "scores": scores}
+
+
+def with_ratios(scores: Scores, reference: Mapping[str, float]) -> dict[str, Score]:
+    """Return the scores with their ratios, such as retention, to the mean scores of the ``reference`` encoder."""
+    ratios = {}
+    for name, spec in SCORES.items():
+        numerator = spec.relative_to
+        if numerator is not None and numerator in scores and numerator in reference:
+            ratios[name] = Score(scores[numerator].mean / reference[numerator])
+    return {**scores, **ratios}
+
+
+def with_means(scores: Scores, means: Scores) -> dict[str, Score]:
+    """Return the scores with other means, the same standard deviations, and ratios changed in proportion."""
+    replaced = {
+        name: dataclasses.replace(score, mean=means[name].mean) for name, score in scores.items() if name in means
+    }
+    changed = {**scores, **replaced}
+    for name, score in scores.items():
+        numerator = spec_of(name).relative_to
+        if numerator is not None and numerator in means and name not in means:
+            before = scores[numerator].mean
+            ratio_of_numerator = score.mean / before if before else 0.0
+            changed[name] = Score(ratio_of_numerator * means[numerator].mean)
+    return changed
