@@ -138,7 +138,7 @@ def wanted(grid: PointsConfig, *, has_head: bool) -> list[PointKey]:
     if has_head:
         keys += [("class_concat", value) for value in grid.class_concat]
     keys += [("interpolate", value) for value in grid.interpolate]
-    keys += [("truncate", value) for value in grid.truncate]
+    keys += [("truncate", float(value)) for value in grid.truncate]
     return keys
 
 

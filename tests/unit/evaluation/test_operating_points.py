@@ -12,6 +12,7 @@ from raysweep.config.sweep import EvaluationConfig, PointsConfig
 from raysweep.evaluation import operating_points
 from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.evaluation.operating_points import Encoded, Head
+from raysweep.results.query_scores import PackedScores
 from raysweep.training import trial as engine
 from raysweep.training import workbench
 from raysweep.training.trainable import TrainedWeights
@@ -208,3 +209,10 @@ def test_interpolation_restores_the_tuned_weights(tiny_prepared: Any) -> None:
     np.testing.assert_array_equal(again["interpolate", 0.3]["similarity"], point_scores["similarity"])
     for name, value in bench.model.state_dict().items():
         assert torch.equal(value, tuned[name]), name
+
+
+def test_values_of_points_are_numbers_that_stored_scores_accept() -> None:
+    grid = PointsConfig(interpolate=[0.5], truncate=[16])
+    names = [(0, 1, *key) for key in operating_points.wanted(grid, has_head=True)]
+    packed = PackedScores.pack(names, np.zeros((len(names), 3)), np.zeros((len(names), 3)))
+    assert PackedScores.read(packed.content()).names == tuple(names)
