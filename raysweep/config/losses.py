@@ -72,6 +72,9 @@ _PAIR_TARGETS = Choice(
     "`examples.experts`, " + "; ".join(f"{rule}: {targets.description}" for rule, targets in SOFT_TARGETS.items()),
 )
 
+TEACHER = "teacher"
+"""The option of the parameter ``targets`` that needs a teacher."""
+
 _COSINE_TRIPLET = {"distance_metric": f"{_LIBRARY}:TripletDistanceMetric.COSINE"}
 
 _COSINE_PAIR = {"distance_metric": f"{_LIBRARY}:SiameseDistanceMetric.COSINE_DISTANCE"}
@@ -203,6 +206,26 @@ LOSSES: Mapping[str, LossSpec] = MappingProxyType(
                     off=0.0,
                     description="weight of the divergence between the class probabilities of two passes with "
                     "different dropout masks (R-Drop); above 0, each batch is embedded twice",
+                ),
+                "targets": Choice(
+                    {name: Option({"targets": name}) for name in ("labels", TEACHER)},
+                    "labels",
+                    "labels: the sentences' own classes; teacher: also the class probabilities of the run under the key "
+                    "teacher",
+                ),
+                "teacher_temperature": Number(
+                    1.0,
+                    "teacher_temperature",
+                    above=0,
+                    at_most=100,
+                    description="divisor of the logits of both trial and teacher; above 1, unlikely classes count more",
+                ),
+                "teacher_weight": Number(
+                    1.0,
+                    "teacher_weight",
+                    above=0,
+                    at_most=1,
+                    description="share of the teacher's probabilities in the loss; the sentences' classes have the rest",
                 ),
             },
             has_head=True,

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from raysweep.config import loss_spec
 from raysweep.config.adapter import PARAMETERS as ADAPTER_PARAMETERS
 from raysweep.config.document import CHOICES, Document, KeyPath, unknown_key
-from raysweep.config.losses import LOSSES, find_loss
+from raysweep.config.losses import LOSSES, TEACHER, find_loss
 from raysweep.config.space import (
     Choices,
     Fixed,
@@ -56,6 +56,9 @@ def parse(document: Document, config: SweepConfig) -> Space:
     if config.sampler == "grid":
         _check_grid(document, ("space",), parameters)
     _check_budgets(document, config, space)
+    if has_teacher(space) and config.teacher is None:
+        problem = "teacher is missing; trials with targets: teacher need it: the folder of a run with the loss softmax"
+        raise document.error((), problem)
     return space
 
 
@@ -311,3 +314,8 @@ def possible_values(space: Space, name: str) -> list[Any]:
     if not all(name in branch for branch in branches(space.parameters)):
         values.append(TrialConfig.model_fields[name].default)
     return values
+
+
+def has_teacher(space: Space) -> bool:
+    """Return whether trials may learn from a teacher."""
+    return "softmax" in space.values("loss") and TEACHER in space.values("targets")

@@ -131,10 +131,10 @@ class EncoderConfig(StrictModel):
 
 Encoder = Annotated[EncoderConfig, BeforeValidator(lambda value: {"name": value} if isinstance(value, str) else value)]
 
-SHORT_FORMS: Mapping[KeyPath, str] = MappingProxyType(
-    dict.fromkeys([("model",), ("reference",), ("examples", "encoder"), ("baselines", "setfit")], "name")
-)
-"""Keys that accept a plain name in place of a mapping, with the key of the mapping that the name sets."""
+_ENCODERS: list[KeyPath] = [("model",), ("reference",), ("examples", "encoder"), ("baselines", "setfit")]
+
+SHORT_FORMS: Mapping[KeyPath, str] = MappingProxyType({**dict.fromkeys(_ENCODERS, "name"), ("teacher",): "run"})
+"""Keys that accept a plain value in place of a mapping, with the key of the mapping that the value sets."""
 
 
 def _reject_repeated(encoders: list[EncoderConfig]) -> list[EncoderConfig]:
@@ -219,6 +219,17 @@ class ExamplesConfig(StrictModel):
             raise ValueError(f"index is {self.index}; allowed with neighbors: {self.neighbors}: exact")
         return self
 
+
+class TeacherConfig(StrictModel):
+    """The run whose class probabilities are the targets of trials with `targets: teacher`."""
+
+    run: Location = Field(description="folder or URI of a run with the loss softmax")
+    trial: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="number of its trial; the one with the lowest cross-entropy on dev if not given"
+    )
+
+
+Teacher = Annotated[TeacherConfig, BeforeValidator(lambda value: {"run": value} if isinstance(value, str) else value)]
 
 Grid = list[Annotated[float, Field(gt=0, le=100)]]
 
@@ -582,6 +593,11 @@ class SweepConfig(StrictModel):
     model: Encoder = Field(description="the encoder to tune: its name, or a mapping")
     reference: Encoder | None = Field(
         None, description="the frozen encoder that defines similarity; the model if not given"
+    )
+    teacher: Teacher | None = Field(
+        None,
+        description="run whose class probabilities of the training sentences are the targets of trials with targets: "
+        "teacher; its folder, or a mapping",
     )
     examples: ExamplesConfig = Field(ExamplesConfig(), description="mining of training examples")
     evaluation: EvaluationConfig = Field(EvaluationConfig(), description="computation of the scores P and S")

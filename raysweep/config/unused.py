@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from raysweep.config.document import Document, KeyPath
 from raysweep.config.losses import find_loss
 from raysweep.config.space import Space, num_configurations
-from raysweep.config.space_parser import possible_values
+from raysweep.config.space_parser import has_teacher, possible_values
 from raysweep.config.sweep import HALVING, ExamplesConfig, SweepConfig
 from raysweep.config.trial import TrialConfig
 
@@ -66,6 +66,8 @@ def _find_unused(config: SweepConfig, space: Space) -> Iterator[_Unused]:
     if not any(find_loss(loss).has_head for loss in space.values("loss")):
         for kind in ("class_concat", "labeled"):
             yield _Unused(("evaluation", "points", kind), ("space", "loss"), "no loss of the space is softmax")
+    if not has_teacher(space):
+        yield _Unused(("teacher",), ("space", "targets"), "no trial of the space has targets: teacher")
     yield from _find_unused_of_examples(config, space)
 
 
@@ -97,6 +99,10 @@ def _find_unused_in_space(space: Space) -> Iterator[_Unused]:
         yield from _find_unused_parameter(space, "base_batch_size", "learning_rate_rule", "learning_rate_rule is none")
     if _possible_values(space, "freezing") == {"none"}:
         yield from _find_unused_parameter(space, "frozen_dropout", "freezing", "freezing is none")
+    if not has_teacher(space):
+        for name in ("teacher_temperature", "teacher_weight"):
+            if set(space.values(name)) - {1.0}:
+                yield _Unused(("space", name), ("space", "targets"), "no trial of the space has targets: teacher")
 
 
 def _find_unused_parameter(space: Space, name: str, cause: str, why: str) -> Iterator[_Unused]:

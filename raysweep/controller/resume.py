@@ -43,6 +43,7 @@ READ_BY_TRIALS = {
     "sentences_artifact": "the data (data.train, data.dev or data.test) have",
     "tokens_artifact": "the encoder (model) has",
     "reference_artifact": "the reference encoder (reference) has",
+    "teacher_artifact": "the teacher (teacher) has",
 }
 """The artifacts that all trials of a sweep read, in order of creation, with their inputs."""
 
@@ -143,7 +144,8 @@ class Resumed:
     def check_data(self, before: Prepared, prepared: Prepared) -> None:
         """Raise ``InputError`` if ``prepared`` differs from the artifacts that the sweep's trials read ``before``."""
         for name, inputs in READ_BY_TRIALS.items():
-            if getattr(before, name).name != getattr(prepared, name).name:
+            names = [artifact and artifact.name for artifact in (getattr(before, name), getattr(prepared, name))]
+            if names[0] != names[1]:
                 raise InputError(
                     f"{self.location}: {inputs} changed since this sweep ran; start a new one, with --warm-start "
                     f"{self.location} to learn from it"

@@ -31,7 +31,7 @@ FIRST_STEP = "read"  # first step of a stage with several steps
 SECONDS_PER_DAY = 86_400
 UNFINISHED_DAYS = 1.0  # days since the last write after which an unfinished artifact counts as abandoned
 
-_NAME = re.compile(r"(sentences|encoded|tokens|neighbors|examples|scores)-[0-9a-f]{20}")
+_NAME = re.compile(r"(sentences|encoded|tokens|neighbors|examples|scores|teacher)-[0-9a-f]{20}")
 _NAME_ASIDE = re.compile(rf"\.{_NAME.pattern}\.[0-9a-f]{{8}}")  # name of an artifact that is being removed
 
 

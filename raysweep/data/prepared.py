@@ -33,6 +33,7 @@ class Prepared:
     reference: dict[str, Any]  # the reference encoder's EncoderConfig
     reference_identity: str
     scores_artifacts: dict[str, Artifact] = field(default_factory=dict)  # the experts', of train and dev; may be empty
+    teacher_artifact: Artifact | None = None  # class probabilities under the teacher, if trials learn from one
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields only, so that a process that receives a copy opens the artifacts itself."""
@@ -46,6 +47,7 @@ class Prepared:
             self.sentences_artifact,
             self.tokens_artifact,
             self.reference_artifact,
+            *([self.teacher_artifact] if self.teacher_artifact else []),
         )
 
     def save(self, path: Path) -> None:
@@ -62,6 +64,8 @@ class Prepared:
             "reference": self.reference,
             "reference_identity": self.reference_identity,
         }
+        if self.teacher_artifact is not None:
+            values["teacher"] = self.teacher_artifact.name
         temporary = path.with_suffix(f".{uuid.uuid4().hex[:8]}.tmp")
         temporary.write_text(json.dumps(values, indent=1, default=str), encoding="utf-8")
         temporary.replace(path)
@@ -100,7 +104,9 @@ class Prepared:
             names = (values["sentences"], values["tokens"], values["reference_embeddings"])
             names_of_examples = values["examples"]
             names_of_scores = values["scores"]
-            for name in (*names, *names_of_examples.values(), *names_of_scores.values()):
+            name_of_teacher = values.get("teacher")
+            optional_names = [name_of_teacher] if name_of_teacher else []
+            for name in (*names, *optional_names, *names_of_examples.values(), *names_of_scores.values()):
                 if name == ".." or Path(name).name != name:  # it would point outside the artifacts folder
                     raise InputError(f"{path}: the artifact is {name!r}; allowed: a name without slashes")
             is_moved = folder is not None and all(Artifact(folder, name).exists for name in names)
@@ -117,6 +123,7 @@ class Prepared:
                 reference=values["reference"],
                 reference_identity=values["reference_identity"],
                 scores_artifacts={split: Artifact(place, name) for split, name in names_of_scores.items()},
+                teacher_artifact=Artifact(place, name_of_teacher) if name_of_teacher else None,
             )
         except InputError:
             raise
@@ -131,6 +138,15 @@ class Prepared:
     def reference_embeddings(self) -> Rows:
         """Return unit embeddings of all sentences under the reference encoder, float32 (sentences, width)."""
         return open_array(self.reference_artifact.folder, "embeddings")
+
+    @cached_property
+    def teacher_probabilities(self) -> Rows:
+        """Return the class probabilities of all sentences under the teacher, float32 (sentences, classes)."""
+        if self.teacher_artifact is None:
+            raise InputError(
+                "targets is teacher, but no teacher was prepared; allowed: labels, or a sweep with a teacher"
+            )
+        return open_array(self.teacher_artifact.folder, "probabilities")
 
     def examples(self, kind: LossExamples) -> tuple[npt.NDArray[np.integer], npt.NDArray[Any] | None]:
         """Return the sentence ids (examples, 1 to 3) of a kind, and its targets (examples,) if the kind has any."""

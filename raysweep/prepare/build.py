@@ -87,6 +87,13 @@ def _warn(prepared: Prepared, target: int, display: Display) -> None:
         num_examples = artifact.summary["num_examples"]
         if num_examples < target:
             display.warn(f"examples {kind}: only {num_examples:,} exist, fewer than examples.target ({target:,})")
+    teacher = prepared.teacher_artifact
+    num_seen = 0 if teacher is None else teacher.summary["num_dev_seen"]
+    if num_seen:
+        display.warn(
+            f"teacher: was trained on {num_seen:,} of the dev sentences, so scores on dev are too high; give both runs the "
+            "same data.dev"
+        )
 
 
 def _report_recall(all_stages: Iterable[ArtifactStage], display: Display) -> None:
@@ -156,7 +163,7 @@ def _warm_up(missing: list[ArtifactStage], coordinator: Any, capacity: Capacity)
         return []
     request = dataclasses.replace(capacity, nodes=present_nodes).encoders()
     kinds = {stage.kind for stage in missing}
-    if request.gpus or "encoded" not in kinds:
+    if request.gpus or not kinds & {"encoded", "teacher"}:
         return []
     task: Any = ray.remote(import_libraries).options(num_cpus=request.cpus, scheduling_strategy="SPREAD")
     importing = [task.remote() for _ in range(request.count)]

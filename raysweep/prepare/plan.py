@@ -9,6 +9,7 @@ import safetensors
 from raysweep.config import matryoshka
 from raysweep.config.losses import mined_kinds
 from raysweep.config.space import Space
+from raysweep.config.space_parser import has_teacher
 from raysweep.config.sweep import DataConfig, EncoderConfig, SweepConfig
 from raysweep.data import sources
 from raysweep.data.all_pairs import MAX_PAIRS
@@ -25,6 +26,7 @@ from raysweep.errors import InputError
 from raysweep.metrics import retrieval
 from raysweep.prepare import ingest
 from raysweep.prepare.ingest import PiecesBySplit
+from raysweep.training.teacher import Teacher
 
 CELLS = 3
 """Version of the training of an inverted file's cells: on at most 65,536 rows. Part of the key of neighbors."""
@@ -168,6 +170,20 @@ class ScoresStage(ArtifactStage):
 
 
 @dataclass(frozen=True)
+class TeacherStage(ArtifactStage):
+    """Class probabilities of all sentences under the teacher."""
+
+    kind = "teacher"
+    sentences: Artifact
+    teacher: Teacher
+
+    @property
+    def encoder(self) -> EncoderConfig:
+        """Return the configuration of the teacher's encoder."""
+        return self.teacher.encoder
+
+
+@dataclass(frozen=True)
 class Plan:
     """The artifacts of one sweep.
 
@@ -197,6 +213,9 @@ class Plan:
         self.check_labels()
         self.check_k()
         self.check_pairs()
+        for stage in self.stages:
+            if isinstance(stage, TeacherStage):
+                stage.teacher.check_classes(self.sentences.summary["label_names"])
 
     def check_pairs(self) -> None:
         """Raise InputError if ``examples.neighbors`` is ``all``, and there are too many pairs."""
@@ -249,14 +268,15 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
     in the local cache. It does not write artifacts or need a cluster.
 
     Raises:
-        InputError: If a source cannot be read, an encoder cannot be found or is unsuitable for a sweep, or, for
-            encoders with a single safetensors file, the encoder lacks a freezing level of the space.
+        InputError: If a source cannot be read, an encoder or the teacher cannot be found or is unsuitable for a sweep,
+            or, for encoders with a single safetensors file, the encoder lacks a freezing level of the space.
     """
     pieces = ingest.list_pieces(config.data)
     fingerprints = _check_sources(config.data, pieces)
     encoders = _locate_encoders(config, space)
     model = encoders[config.model]
     reference = encoders[config.reference_encoder]
+    teacher = Teacher.find(config.teacher) if config.teacher and has_teacher(space) else None
 
     store = Store(config.storage.artifacts_location)
     planner = _Planner(config, store, encoders)
@@ -280,6 +300,7 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
         reference=reference.config.model_dump(),
         reference_identity=reference.identity,
         scores_artifacts=scores,
+        teacher_artifact=None if teacher is None else planner.teacher(sentences, teacher),
     )
     lines = dict.fromkeys(line for encoder in encoders.values() for line in encoder.notes)
     return Plan(config, space, store, tuple(planner.stages.values()), prepared, tuple(lines))
@@ -441,6 +462,19 @@ class _Planner:
     def encoded(self, sentences: Artifact, located: _Encoder, role: Role) -> Artifact:
         artifact, keyed = self._key("encoded", _encoding(located), reads=[sentences])
         return self._add(EncodedStage(artifact, keyed, sentences, located.config, role))
+
+    def teacher(self, sentences: Artifact, teacher: Teacher) -> Artifact:
+        parameters: dict[str, Any] = {
+            "encoder": teacher.identity,
+            "prompt": teacher.encoder.prompt,
+            "max_tokens": teacher.encoder.max_tokens,
+            "weights": teacher.weights,
+            "trained_on": teacher.trained_on,
+        }
+        if teacher.encoder.precision != "fp32":
+            parameters["precision"] = teacher.encoder.precision
+        artifact, keyed = self._key("teacher", parameters, reads=[sentences])
+        return self._add(TeacherStage(artifact, keyed, sentences, teacher))
 
     def examples(self, sentences: Artifact, kinds: Sequence[str]) -> dict[str, Artifact]:
         """Return the example artifacts keyed by kind; if there are no kinds, nothing is mined."""

@@ -40,6 +40,7 @@ from raysweep.prepare.plan import (
     RandomNeighborsStage,
     ScoresStage,
     SentencesStage,
+    TeacherStage,
     TokensStage,
 )
 from raysweep.prepare.sentences import SentencesBuilder, write_joined
@@ -52,7 +53,9 @@ from raysweep.prepare.workers import (
     RandomNeighborWorker,
     ScoreWorker,
     StoringWorker,
+    TeacherWorker,
     TokenWorker,
+    Worker,
 )
 from raysweep.storage.bucket import StorageError
 from raysweep.storage.folder import open_folder
@@ -152,6 +155,7 @@ class Coordinator:
             JoinedStage: self._join_sentences,
             EncodedStage: self._encode,
             TokensStage: self._tokenize,
+            TeacherStage: self._teach,
             NeighborsStage: self._find_neighbors,
             RandomNeighborsStage: self._draw_neighbors,
             ExamplesStage: self._draw_examples,
@@ -186,6 +190,22 @@ class Coordinator:
         self._progress = StageProgress(num_rows, 0, "rows")
 
     def _encode(self, stage: EncodedStage) -> tuple[Summary, list[Report]]:
+        arguments = (stage.sentences, stage.encoder, stage.parameters["encoder"], stage.role)
+        reports = self._embed(stage, self.encode_worker, arguments)
+        return _summarize_encoder(reports), reports
+
+    def _teach(self, stage: TeacherStage) -> tuple[Summary, list[Report]]:
+        reports = self._embed(stage, TeacherWorker, (stage.sentences, stage.teacher))
+        num_dev_seen = stage.teacher.count_seen(Sentences(stage.sentences.folder))
+        return {"num_dev_seen": num_dev_seen}, reports
+
+    def _embed(
+        self, stage: EncodedStage | TeacherStage, worker: Callable[..., Worker], arguments: tuple[Any, ...]
+    ) -> list[Report]:
+        """Return the reports of a worker that runs the stage's encoder on all sentences.
+
+        ``arguments`` are those of the worker, except the last, its request.
+        """
         num_sentences = stage.sentences.summary["num_rows"]
         size = _encoder_size(stage)
         has_gpus = self.capacity is not None and self.capacity.gpus > 0
@@ -194,11 +214,9 @@ class Coordinator:
             num_per_shard = sentences_per_shard(size, _estimate_tokens(stage))
         num_shards = -(-num_sentences // num_per_shard)
         request = self._encoder_request(size, num_shards)
-        arguments = (stage.sentences, stage.encoder, stage.parameters["encoder"], stage.role, request)
-        job = ChunkedJob(self.encode_worker, arguments, num_sentences, num_per_shard)
+        job = ChunkedJob(worker, (*arguments, request), num_sentences, num_per_shard)
         at_start = StageProgress(0, num_sentences, "sentences")
-        reports = self._store_missing(stage.artifact, job, request, at_start)
-        return _summarize_encoder(reports), reports
+        return self._store_missing(stage.artifact, job, request, at_start)
 
     def _tokenize(self, stage: TokensStage) -> tuple[Summary, list[Report]]:
         num_sentences = stage.sentences.summary["num_rows"]
@@ -446,7 +464,7 @@ def _summarize_encoder(reports: list[Report]) -> Summary:
     return {**summary, "num_truncated": num_truncated} if num_truncated else summary
 
 
-def _encoder_size(stage: EncodedStage | TokensStage) -> EncoderSize | None:
+def _encoder_size(stage: EncodedStage | TokensStage | TeacherStage) -> EncoderSize | None:
     """Return the size of the stage's encoder; None if the encoder is not on this node."""
     try:
         source = locate_same(stage.encoder, stage.parameters["encoder"])
@@ -455,7 +473,7 @@ def _encoder_size(stage: EncodedStage | TokensStage) -> EncoderSize | None:
     return EncoderSize.of(source.folder)
 
 
-def _estimate_tokens(stage: EncodedStage) -> float:
+def _estimate_tokens(stage: EncodedStage | TeacherStage) -> float:
     """Return the estimated mean number of tokens per sentence."""
     sentences = stage.sentences
     sizes = open_folder(sentences.location).sizes(sentences.name)

@@ -27,6 +27,7 @@ from raysweep.encoders import encoder
 from raysweep.encoders.loaded import LoadedEncoder
 from raysweep.encoders.traits import Role
 from raysweep.prepare.neighbor_shards import SearchJob, as_shard
+from raysweep.training.teacher import LoadedTeacher, Teacher
 
 TRIED_SENTENCES = 32
 
@@ -120,6 +121,26 @@ class TokenWorker(EncodeWorker):
         if start == 0:
             self.model.embed_texts(texts[:TRIED_SENTENCES])
         return Shard({"tokens": tokens.as_lists}, self._facts(start, len(tokens.flat)))
+
+
+class TeacherWorker:
+    """Worker that returns the class probabilities of chunks of sentences under the teacher."""
+
+    def __init__(self, sentences: Artifact, teacher: Teacher, request: Request) -> None:
+        self.sentences = Sentences(sentences.folder)
+        self.teacher = teacher
+        self.request = request
+
+    @cached_property
+    def model(self) -> LoadedTeacher:
+        """Return the teacher, loaded by the first call, whose errors Ray reports in full."""
+        encoder.use_threads(self.request.threads)
+        return self.teacher.load("cuda" if self.request.gpus else "cpu")
+
+    def __call__(self, chunk: Columns) -> Shard:
+        start, stop = row_range(chunk)
+        texts = self.sentences.texts(np.arange(start, stop))
+        return Shard({"probabilities": self.model.probabilities(texts)}, {})
 
 
 class NeighborWorker:

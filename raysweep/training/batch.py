@@ -25,6 +25,8 @@ class Batch:
         labels: The sentences' classes, (batch, columns).
         read_reference: Reads the unit embeddings of sentence ids (batch,) under the reference encoder, (batch, width of
             the reference encoder), on the device of ``columns``.
+        read_teacher: Reads the class probabilities of sentence ids (batch,) under the teacher, (batch, classes), on the
+            device of ``columns``; None without a teacher.
     """
 
     columns: list[Tensor]
@@ -32,11 +34,18 @@ class Batch:
     ids: Ids
     labels: Tensor
     read_reference: Callable[[Ids], Tensor]
+    read_teacher: Callable[[Ids], Tensor] | None = None
 
     @cached_property
     def reference(self) -> list[Tensor]:
         """The reference encoder's unit embeddings of each column, read on first use."""
         return [self.read_reference(column) for column in self.ids.T]
+
+    @cached_property
+    def teacher(self) -> Tensor:
+        """The teacher's class probabilities of the first column, (batch, classes), read on first use."""
+        assert self.read_teacher is not None
+        return self.read_teacher(self.ids[:, 0])
 
     def truncated(self, width: int) -> "Batch":
         """Return the same batch with the first ``width`` coordinates of the embeddings, scaled to unit length."""

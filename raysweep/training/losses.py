@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from raysweep.config.custom_loss import SUPPLIED, import_object
 from raysweep.config.loss_spec import TargetRule, Value
-from raysweep.config.losses import find_loss
+from raysweep.config.losses import TEACHER, find_loss
 from raysweep.training.batch import Batch, cosines, targets_of
 
 
@@ -40,20 +40,49 @@ class SoftmaxLoss(nn.Module):
     The head reads unit embeddings times the square root of their width. Their entries are then of order 1, like an
     encoder's hidden states, so that one learning rate suits both. ``label_smoothing`` is the share of each target that
     is spread evenly over all classes (Szegedy et al. 2016, arXiv:1512.00567).
+
+    With ``targets="teacher"``, the loss is w D + (1 - w) C, where C is the cross-entropy above, w is ``teacher_weight``
+    and D is the distillation loss of Hinton et al. 2015 (arXiv:1503.02531, section 2): T^2 times the cross-entropy of
+    softmax(z / T) and softmax(log p / T), where z are the head's logits, p the teacher's class probabilities and T is
+    ``teacher_temperature``.
     """
 
-    def __init__(self, model: nn.Module, width: int, num_labels: int, label_smoothing: float = 0.0) -> None:
+    def __init__(  # noqa: PLR0913 (the parameters of the loss)
+        self,
+        model: nn.Module,
+        width: int,
+        num_labels: int,
+        label_smoothing: float = 0.0,
+        targets: str = "labels",
+        teacher_temperature: float = 1.0,
+        teacher_weight: float = 1.0,
+    ) -> None:
         super().__init__()
         self.model = model
         self.head = nn.Linear(width, num_labels)
         self.label_smoothing = label_smoothing
+        self.teacher_temperature = teacher_temperature
+        self.teacher_weight = teacher_weight if targets == TEACHER else 0.0
 
     def compute_loss(self, batch: Batch) -> Tensor:
-        """Return the loss of sentences, whose classes are the targets."""
+        """Return the loss of sentences, whose targets are their classes or the teacher's probabilities."""
         assert batch.targets is not None
-        return nn.functional.cross_entropy(
-            logits(self.head, batch.columns[0]), batch.targets.long(), label_smoothing=self.label_smoothing
-        )
+        scores = logits(self.head, batch.columns[0])
+        weight = self.teacher_weight
+        if weight == 1:
+            return self._distillation_loss(scores, batch.teacher)
+        loss = nn.functional.cross_entropy(scores, batch.targets.long(), label_smoothing=self.label_smoothing)
+        if weight:
+            loss = weight * self._distillation_loss(scores, batch.teacher) + (1 - weight) * loss
+        return loss
+
+    def _distillation_loss(self, scores: Tensor, probabilities: Tensor) -> Tensor:
+        """Return the loss of logits (batch, classes) under the teacher's probabilities (batch, classes)."""
+        temperature = self.teacher_temperature
+        smallest = torch.finfo(probabilities.dtype).tiny  # its logarithm is finite
+        teacher_scores = probabilities.clamp_min(smallest).log().to(scores.dtype)
+        soft_targets = nn.functional.softmax(teacher_scores / temperature, dim=-1)
+        return temperature**2 * nn.functional.cross_entropy(scores / temperature, soft_targets)
 
     def divergence(self, embeddings: Tensor, others: Tensor) -> Tensor:
         """Return the divergence of the class probabilities p and q of two embeddings of the same sentences.

@@ -270,6 +270,7 @@ class Training:
             ids=ids,
             labels=self._on_device(np.asarray(prepared.sentences.labels[ids])),
             read_reference=lambda column: self._on_device(np.asarray(prepared.reference_embeddings[column])),
+            read_teacher=lambda column: self._on_device(np.asarray(prepared.teacher_probabilities[column])),
         )
 
     def _on_device(self, array: npt.NDArray[Any]) -> Tensor:

@@ -39,7 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "trackers": {"config", "metrics", "report", "results"},
     "evaluation": EVALUATION | {"uncertainty"},
     "training": TRAINING,
-    "prepare": {"config", "data", "encoders", "metrics", "cluster"},
+    "prepare": {"config", "data", "encoders", "metrics", "cluster", "training.teacher"},
     "export": {"config", "data", "encoders", "evaluation", "training", "results", "report"},
     "ray_tune": TRAINING
     | {"training", "search", "controller", "prepare", "cluster", "control", "export", "trackers"}

@@ -40,6 +40,7 @@ def random_batch(name: str, num_examples: int = 12, width: int = 8, seed: int = 
     columns = rng.normal(size=(num_columns, num_examples, width)) * rng.uniform(0.3, 3, (num_examples, 1))
     reference = torch.from_numpy(rng.normal(size=(num_columns, num_examples, width + 3))).to(dtype)
     ids = np.arange(num_examples * num_columns).reshape(num_columns, num_examples).T
+    teacher = torch.from_numpy(rng.dirichlet(np.ones(3), num_examples * num_columns)).to(dtype)
     targets = {
         "none": None,
         "float": rng.choice([0.0, 0.5, 1.0], num_examples),
@@ -51,7 +52,18 @@ def random_batch(name: str, num_examples: int = 12, width: int = 8, seed: int = 
         ids=ids,
         labels=torch.from_numpy(labels % 3),
         read_reference=lambda column: torch.nn.functional.normalize(reference[column[0] // num_examples]),
+        read_teacher=lambda column: teacher[column],
     )
+
+
+def distillation(logits: Tensor, batch: Batch, temperature: float) -> Tensor:
+    """Return the cross-entropy under softened probabilities as their entropy plus torch's divergence."""
+    softened = batch.teacher.pow(1 / temperature)
+    softened = softened / softened.sum(dim=1, keepdim=True)
+    entropy = -(softened * softened.log()).sum(dim=1).mean()
+    log_probabilities = torch.log_softmax(logits / temperature, dim=1)
+    divergence = torch.nn.functional.kl_div(log_probabilities, softened, reduction="batchmean")
+    return temperature**2 * (entropy + divergence)
 
 
 def expected_loss(name: str, values: Mapping[str, Any], batch: Batch, head: torch.nn.Linear | None = None) -> Tensor:
@@ -62,6 +74,9 @@ def expected_loss(name: str, values: Mapping[str, Any], batch: Batch, head: torc
         hidden = columns[0] / columns[0].norm(dim=1, keepdim=True) * math.sqrt(columns[0].shape[1])
         cross_entropy = torch.nn.CrossEntropyLoss(label_smoothing=values["label_smoothing"])
         result: Tensor = cross_entropy(head(hidden), targets.long())
+        if values["targets"] == "teacher":
+            weight = values["teacher_weight"]
+            result = (1 - weight) * result + weight * distillation(head(hidden), batch, values["teacher_temperature"])
         return result
     if name in ("gist", "gist_triplet"):
         return guided(batch, values)

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 import pytest
 from pydantic import BaseModel
 
 from raysweep.config.document import Document, parse_value
-from raysweep.config.sweep import SHORT_FORMS, EncoderConfig, SweepConfig
+from raysweep.config.sweep import SHORT_FORMS, EncoderConfig, SweepConfig, TeacherConfig
 from raysweep.errors import InputError
 from support.sweep_files import MINIMAL, read
 
@@ -78,21 +78,23 @@ def test_an_override_below_a_numeric_choice(tmp_path: Path) -> None:
     assert space.values("batch_size") == [16, 32] and space.values("accumulation_steps") == [4]
 
 
-def test_every_encoder_has_a_short_form() -> None:
-    def encoders(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def test_every_encoder_and_the_teacher_have_a_short_form() -> None:
+    def places(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
         for name, field in model.model_fields.items():
             for kind in parts(field.annotation):
-                if kind is EncoderConfig:
+                if kind in (EncoderConfig, TeacherConfig):
                     yield (*path, name)
                 elif isinstance(kind, type) and issubclass(kind, BaseModel):
-                    yield from encoders(kind, (*path, name))
+                    yield from places(kind, (*path, name))
 
     def parts(annotation: Any) -> Iterator[Any]:
         yield annotation
+        if get_origin(annotation) is list:  # entries have no key
+            return
         for part in get_args(annotation):
             yield from parts(part)
 
-    assert sorted(encoders(SweepConfig)) == sorted(SHORT_FORMS)
+    assert sorted(places(SweepConfig)) == sorted(SHORT_FORMS)
 
 
 def test_merged_mappings_are_read(tmp_path: Path) -> None:

@@ -241,7 +241,7 @@ def test_grid_rejects_ranges(tmp_path: Path) -> None:
         read(tmp_path, "sampler: grid\n" + MINIMAL)
 
 
-@pytest.mark.parametrize("name", ["front", "front_long"])
+@pytest.mark.parametrize("name", ["front", "front_large", "front_long"])
 def test_front_spaces_have_many_points(name: str) -> None:
     document = Document.read(SPACES / f"{name}.yaml")
     values = configuration.parse(document).evaluation.points.class_concat

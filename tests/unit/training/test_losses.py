@@ -29,6 +29,7 @@ NEGATIVE_CLASSES = np.array([1, 0, 2, 1, 1, 0])
 EMBEDDINGS = np.random.default_rng(3).normal(size=(3, 6, 4)) * np.array([1, 2, 0.5, 3, 1, 0.2])[:, None]
 REFERENCE = np.random.default_rng(6).normal(size=(3, 6, 5))
 # A softmax head of three classes, one a row.
+TEACHER = np.random.default_rng(7).dirichlet(np.ones(3), size=6)
 WEIGHT, BIAS = np.random.default_rng(4).normal(size=(3, 4)), np.array([0.1, -0.3, 0.2])
 
 
@@ -180,16 +181,26 @@ def cosine_similarity(columns, labels, targets):
     return ((cosines(*columns) - labels) ** 2).mean()
 
 
-def softmax(columns, labels, label_smoothing, consistency_weight):
-    """Cross-entropy of the head over unit vectors times the root of their width, 2."""
+def softmax(columns, labels, targets, teacher_temperature, teacher_weight, **others):
+    """Cross-entropy of the head over unit vectors times the root of their width, 2.
+
+    With a teacher: Hinton et al. 2015, section 2, where the teacher's logits are the logarithms of its probabilities.
+    """
     (sentences,) = columns
     logits = 2 * sentences / np.linalg.norm(sentences, axis=1, keepdims=True) @ WEIGHT.T + BIAS
-    return (np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(6), labels]).mean()
+    loss = (np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(6), labels]).mean()
+    if targets == "labels":
+        return loss
+    softened = scipy.special.softmax(np.log(TEACHER) / teacher_temperature, axis=1)
+    log_probabilities = scipy.special.log_softmax(logits / teacher_temperature, axis=1)
+    soft_loss = -(softened * log_probabilities).sum(axis=1).mean()
+    return teacher_weight * teacher_temperature**2 * soft_loss + (1 - teacher_weight) * loss
 
 
 RANKING = {"scale": 20.0, "negatives": "other_class", "directions": "forward"}
 GUIDED = {"temperature": 0.1, "margin": 0.0, "margin_strategy": "absolute"}
 BY_LABEL = {"examples_per_class": 4}
+PLAIN_SOFTMAX = {"label_smoothing": 0.0, "consistency_weight": 0.0, "teacher_temperature": 1.0, "teacher_weight": 1.0}
 
 # By loss: its formula, and rows of parameters and value.
 GOLDEN = {
@@ -219,7 +230,14 @@ GOLDEN = {
     "batch_hard_triplet": (batch_hard_triplet, [({"margin": 0.1, **BY_LABEL}, 0.940255)]),
     "batch_semi_hard_triplet": (batch_semi_hard_triplet, [({"margin": 1.0, **BY_LABEL}, 0.652221)]),
     "batch_hard_soft_margin_triplet": (batch_hard_soft_margin_triplet, [(BY_LABEL, 1.204913)]),
-    "softmax": (softmax, [({"label_smoothing": 0.0, "consistency_weight": 0.0}, 0.784497)]),
+    "softmax": (
+        softmax,
+        [
+            ({**PLAIN_SOFTMAX, "targets": "labels"}, 0.784497),
+            ({**PLAIN_SOFTMAX, "targets": "teacher"}, 1.978825),
+            ({**PLAIN_SOFTMAX, "targets": "teacher", "teacher_temperature": 3.0, "teacher_weight": 0.7}, 7.946925),
+        ],
+    ),
 }
 
 
@@ -235,6 +253,7 @@ def make_batch(columns, targets, classes=None, reference=REFERENCE):
         ids=ids.T,
         labels=torch.from_numpy(np.asarray(classes).T),
         read_reference=lambda column: units[column[0] // num_examples],
+        read_teacher=lambda column: torch.from_numpy(TEACHER[column]),
     )
 
 
