@@ -13,6 +13,7 @@ from unittest import mock
 import pandas as pd
 import pytest
 from ray.cluster_utils import Cluster
+from sentence_transformers import SentenceTransformer
 
 from raysweep import export_point, load_run
 from raysweep.results.reader import load
@@ -76,11 +77,17 @@ def run_of(output: str) -> str:
         ("custom_sampler.py", "config_learning_rate"),
         ("custom_loss.py", "custom_loss:RankedTriplets"),
         ("optuna_study.py", "best of 60 trials"),
-        ("static_expert.py", "raysweep-experts"),
     ],
 )
 def test_example(name: str, expected: str, folder: Path) -> None:
     assert expected in run_example(name, folder)
+
+
+def test_static_expert(folder: Path) -> None:
+    run_example_here("static_expert.py", folder)
+    for name in ("first-token", "static"):
+        model = SentenceTransformer(str(folder / "raysweep-experts" / name), device="cpu")
+        assert model.encode("a warm room").shape == (384,)
 
 
 def test_own_data(own_data: str, folder: Path) -> None:
