@@ -19,6 +19,7 @@ _HUB = "hub:"  # prefix of the identity of an encoder on the Hub
 SAFE_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")  # checked first by sentence-transformers
 SETTINGS = "config_sentence_transformers.json"
 MODULES = "modules.json"
+TRANSFORMER_SETTINGS = "sentence_bert_config.json"
 ADAPTER = "adapter_config.json"
 MODEL_TYPE = "SentenceTransformer"  # in SETTINGS; the settings of other types are not read
 ROUTERS = ("Router", "Asym")  # class names of modules that embed queries and documents with different modules
@@ -134,6 +135,15 @@ class ModelSource:
         path = folder / "config.json"
         config = _read_json(path) if path.is_file() else {}
         return config if isinstance(config, dict) else {}
+
+    @property
+    def transformer_output(self) -> str:
+        """Return the name of the transformer's output, ``token_embeddings`` unless its settings name another."""
+        folder = self.modules[0][0] if self.modules else self.folder
+        path = folder / TRANSFORMER_SETTINGS
+        settings = _read_json(path) if path.is_file() else {}
+        name = settings.get("module_output_name") if isinstance(settings, dict) else None
+        return name if isinstance(name, str) else "token_embeddings"
 
     @property
     def has_adapter(self) -> bool:

@@ -42,6 +42,7 @@ CROSS_ENCODER = Limit("it is a cross-encoder, which scores pairs and does not em
 SPARSE = Limit("it is a sparse encoder, whose vectors have one dimension per word")
 MULTI_VECTOR = Limit("it is a multi-vector (late interaction) encoder, which returns one vector per token")
 MULTIMODAL = Limit("it embeds other modalities than text, such as images (CLIP)", alternative="models of texts only")
+UNPOOLED = Limit("it has no pooling module, so it returns one vector per token")
 ROUTER = Limit(
     "its Router embeds queries and documents with different modules", FROZEN, "models that embed both the same way"
 )
@@ -72,6 +73,10 @@ _LIMITS_BY_MODULE = {
 }
 """By class name of a module."""
 
+_OF_TOKENS = ("Transformer", "WordEmbeddings", "WordWeights", "CNN", "LSTM", "WeightedLayerPooling")
+_WITHOUT_POOLING = frozenset((*_OF_TOKENS, "Dense", "Dropout", "LayerNorm", "Normalize"))
+"""Class names of modules that do not reduce the vectors of tokens to one of a sentence."""
+
 _CROSS_ENCODER_HEAD = re.compile("For(SequenceClassification|TextRanking)$")
 _MULTI_VECTOR_HEAD = re.compile("ColBERT|For(Multimodal)?Retrieval$")
 _OTHER_TOWERS = ("vision_config", "audio_config")  # keys of configurations of models of several modalities
@@ -89,10 +94,10 @@ def limits_of_files(source: ModelSource) -> list[Limit]:
         limits.append(_LIMITS_BY_TYPE[library_type])
     elif library_type != MODEL_TYPE:
         limits.append(Limit(f"model_type is {library_type!r} in its {SETTINGS}"))
-    for _, module_type in source.modules:
-        name = module_type.rpartition(".")[2]
-        if name in _LIMITS_BY_MODULE:
-            limits.append(_LIMITS_BY_MODULE[name])
+    names = [module_type.rpartition(".")[2] for _, module_type in source.modules]
+    limits += [_LIMITS_BY_MODULE[name] for name in names if name in _LIMITS_BY_MODULE]
+    if names and _WITHOUT_POOLING.issuperset(names) and source.transformer_output != "sentence_embedding":
+        limits.append(UNPOOLED)
     limits += _limits_of_transformer(source)
     if (width := source.settings.get("truncate_dim")) is not None:
         limits.append(Limit(f"truncate_dim is {width} in its {SETTINGS}", FROZEN, "a model without it"))

@@ -98,6 +98,17 @@ def write_clip(folder: Path, tokenizer_of: Path) -> str:
     return str(folder / "model")
 
 
+def write_unpooled(folder: Path, tokenizer_of: Path) -> str:
+    """Write a transformer with a dense head and no pooling."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Dense, Transformer
+
+    checkpoint = write_bare("BertModel", folder / "checkpoint", tokenizer_of)
+    model = SentenceTransformer(modules=[Transformer(checkpoint), Dense(32, 16)], device="cpu")
+    model.save(str(folder / "model"), create_model_card=False)
+    return str(folder / "model")
+
+
 REJECTED: dict[str, Callable[[Path, Path], str]] = {
     "sparse": write_sparse,
     "multi-vector": write_multi_vector,
@@ -105,6 +116,7 @@ REJECTED: dict[str, Callable[[Path, Path], str]] = {
     "bare cross-encoder": write_bare_cross_encoder,
     "bare late interaction": write_bare_late_interaction,
     "CLIP": write_clip,
+    "without pooling": write_unpooled,
 }
 """Functions that write a model without any role into a folder, with the tokenizer of another model."""
 
