@@ -15,7 +15,7 @@ requires one distribution per name.
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -301,25 +301,28 @@ _DECIDING = ("loss", "optimizer", "schedule", "adapter")  # their values allow o
 _DEPENDING = ("momentum", "decay", *OFF)  # those other parameters, except most of the losses' own
 
 
-def branches(parameters: Parameters) -> Iterator[dict[str, Any]]:
-    """Yield a trial's values for every combination of choices that other parameters depend on."""
-    axes = [list(_branches_of(name, parameter)) for name, parameter in parameters.items()]
+def branches(parameters: Parameters, names: Collection[str] = ()) -> Iterator[dict[str, Any]]:
+    """Yield a trial's values for every combination of choices that other parameters depend on, and of ``names``.
+
+    A range counts with its ends.
+    """
+    axes = [list(_branches_of(name, parameter, names)) for name, parameter in parameters.items()]
     return _merged_product(axes)
 
 
-def _branches_of(name: str, parameter: Parameter) -> Iterator[dict[str, Any]]:
+def _branches_of(name: str, parameter: Parameter, names: Collection[str]) -> Iterator[dict[str, Any]]:
     if isinstance(parameter, Fixed):
         yield {name: parameter.value}
     elif isinstance(parameter, Range):
         ends = [parameter.low]
-        if name in _DEPENDING:
+        if name in _DEPENDING or name in names:
             ends.append(parameter.high)
         for end in ends:
             value = int(end) if parameter.integer else end
             yield {name: value}
-    elif parameter.conditional or name in (*_DECIDING, *_DEPENDING):
+    elif parameter.conditional or name in (*_DECIDING, *_DEPENDING, *names):
         for option, children in parameter.options.items():
-            for branch in branches(children):
+            for branch in branches(children, names):
                 yield {name: option, **branch}
     else:
         first = next(iter(parameter.options))

@@ -44,6 +44,7 @@ def parse(document: Document, config: SweepConfig) -> Space:
         raise document.error(("space",), "loss is missing; it is required at the top level")
     _check_losses(document, parameters)
     _check_freezing_with_adapter(document, parameters)
+    _check_groups(document, parameters)
     for values in branches(parameters):
         if values.get("learning_rate") is None:
             conditions = [f"{name} is {value}" for name, value in values.items()]
@@ -274,6 +275,26 @@ def _check_freezing_with_adapter(document: Document, parameters: Parameters) -> 
                         f"is {value}, but the adapter lora freezes all weights; allowed: {off}, or to move {name} to"
                     )
                     raise document.error(("space", name), f"{problem} space.adapter.choices.none")
+
+
+def _check_groups(document: Document, parameters: Parameters) -> None:
+    """Raise if one group of ``examples_per_class`` may be more than half a batch, which then may have a single class."""
+    for branch in branches(parameters, ("batch_size", "examples_per_class")):
+        loss = branch["loss"]
+        specification = find_loss(loss).parameters.get("examples_per_class")
+        if specification is None:
+            continue
+        group = branch.get("examples_per_class", specification.default)
+        batch = branch.get("batch_size", TrialConfig.model_fields["batch_size"].default)
+        if 2 * group <= batch:
+            continue
+        why = f"so that every batch of the loss {loss} has several classes"
+        if "examples_per_class" not in branch or document.is_overridden(("space", "batch_size")):
+            problem = f"is {batch}; allowed: at least twice examples_per_class ({group}), {why}"
+            raise document.error(("space", "batch_size"), problem)
+        place = ("space",) if "examples_per_class" in parameters else ("space", "loss", CHOICES, loss)
+        problem = f"is {group}; allowed: at most half of batch_size ({batch}), {why}"
+        raise document.error((*place, "examples_per_class"), problem)
 
 
 def _check_loss_parameter(document: Document, path: KeyPath, loss: str, values: list[Any]) -> None:

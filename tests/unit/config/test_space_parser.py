@@ -254,3 +254,25 @@ def test_largest_trial_of_a_branch_freezes_only_if_every_value_does(tmp_path: Pa
     _, space = read(tmp_path, MINIMAL, space__optimizer=optimizers)
     frozen = {(trial.optimizer, trial.freeze_output_dense) for trial in space.largest()}
     assert frozen == {("adamw", True), ("sgd", False)}
+
+
+@pytest.mark.parametrize(
+    ("loss", "batch_size", "place"),
+    [
+        ("batch_all_triplet: {examples_per_class: 5}", "8", "space.loss.choices.batch_all_triplet.examples_per_class"),
+        ("batch_all_triplet: {}", "{choices: [64, 7]}", "space.batch_size"),
+        ("batch_all_triplet: {examples_per_class: {low: 2, high: 33}}", "64", "examples_per_class"),
+        ("batch_all_triplet: {examples_per_class: 8, batch_size: {low: 15, high: 64}}", None, "examples_per_class"),
+    ],
+)
+def test_groups_of_a_class_fill_at_most_half_a_batch(
+    loss: str, batch_size: str | None, place: str, tmp_path: Path
+) -> None:
+    text = MINIMAL.replace("triplet: {margin: {low: 0.01, high: 1.0, log: true}}", loss)
+    if batch_size is not None:
+        text += f"  batch_size: {batch_size}\n"
+    with pytest.raises(InputError, match=f"{place} is"):
+        read(tmp_path, text)
+    for old, new in (("5}", "4}"), (" 7]", " 8]"), ("33}", "32}"), ("low: 15", "low: 16")):
+        text = text.replace(old, new)
+    read(tmp_path, text)
