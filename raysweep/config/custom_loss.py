@@ -19,7 +19,8 @@ The loss's parameters are those of ``__init__`` after the model whose type is fl
 import functools
 import importlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Literal, get_args, get_origin
 
 from raysweep.config.loss_spec import EXAMPLES, TARGET_RULES, BatchRule, Choice, LossSpec, Number, Option, Parameter
@@ -28,7 +29,18 @@ from raysweep.errors import InputError
 SUPPLIED = ("width", "num_labels")
 """Arguments of a loss's class that raysweep passes if the class has them."""
 
-METHODS = ("compute_loss", "compute_loss_from_embeddings")
+METHODS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"compute_loss": ("batch",), "compute_loss_from_embeddings": ("embeddings", "labels")}
+)
+"""The methods that a loss may have, the first of which is used, with their arguments."""
+
+_POSITIONAL = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.VAR_POSITIONAL,
+)
+
+_MODULE = "torch.nn.modules.module"  # of torch.nn.Module, whose own __init__ accepts arguments only to reject them
 
 
 def import_object(path: str) -> Any:
@@ -61,18 +73,32 @@ def inspect_class(path: str) -> LossSpec:
     is_module = inspect.isclass(loss) and hasattr(loss, "named_parameters")
     if not is_module or not any(callable(getattr(loss, name, None)) for name in METHODS):
         raise InputError(f"{path!r} is not a loss; allowed: a torch.nn.Module with the method {' or '.join(METHODS)}")
+    examples = _attribute(path, loss, "examples", tuple(EXAMPLES))
+    _check_method(path, loss)
     parameters = dict(_parameters(path, loss))
     batches: BatchRule = _attribute(path, loss, "batches", get_args(BatchRule), "plain")
     if batches == "by_label":
         parameters["examples_per_class"] = Number(4, at_least=2, at_most=64, is_integer=True)
     return LossSpec(
-        examples=_attribute(path, loss, "examples", tuple(EXAMPLES)),
+        examples=examples,
         class_path=path,
         parameters=parameters,
         targets=_attribute(path, loss, "targets", tuple(TARGET_RULES), "examples"),
         batches=batches,
         description=(inspect.getdoc(loss) or "").partition("\n")[0],
     )
+
+
+def _check_method(path: str, loss: type) -> None:
+    """Raise InputError unless the method that computes the loss can be called with raysweep's arguments."""
+    method, arguments = next(item for item in METHODS.items() if callable(getattr(loss, item[0], None)))
+    attribute = inspect.getattr_static(loss, method)
+    bound = attribute.__get__(object(), loss) if hasattr(attribute, "__get__") else attribute
+    try:
+        inspect.signature(bound).bind(*arguments)
+    except TypeError as error:
+        allowed = f"{method}({', '.join(arguments)})"
+        raise InputError(f"{path!r}: {method} cannot be called: {error}; allowed: {allowed}") from None
 
 
 def _attribute(path: str, loss: type, name: str, allowed: tuple[str, ...], default: str | None = None) -> Any:
@@ -84,7 +110,7 @@ def _attribute(path: str, loss: type, name: str, allowed: tuple[str, ...], defau
     raise InputError(f"{path!r}: the class attribute {name} {problem}; allowed: {', '.join(allowed)}")
 
 
-def _parameters(path: str, loss: type) -> Iterator[tuple[str, Parameter]]:
+def _parameters(path: str, loss: Any) -> Iterator[tuple[str, Parameter]]:
     """Yield the names and specifications of the parameters after the model.
 
     Parameters of other types keep their defaults.
@@ -94,7 +120,10 @@ def _parameters(path: str, loss: type) -> Iterator[tuple[str, Parameter]]:
     except Exception as error:  # evaluating annotations may raise anything
         reason = " ".join(str(error).split())
         raise InputError(f"{path!r}: its parameters cannot be read: {type(error).__name__}: {reason}") from None
-    _, *others = signature.parameters.values()
+    first, *others = signature.parameters.values() or [None]
+    accepts_model = first is not None and first.kind in _POSITIONAL
+    if not accepts_model or loss.__init__.__module__ == _MODULE:
+        raise InputError(f"{path!r}: __init__ takes no positional argument; allowed: the model as the first one")
     for parameter in others:
         is_variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         if is_variadic or parameter.name in SUPPLIED:

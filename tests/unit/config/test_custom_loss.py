@@ -73,6 +73,42 @@ class WrongName(Base):
         super().__init__(model, 1.0)
 
 
+class NoModel(Base):
+    def __init__(self):
+        super().__init__(None, 1.0)
+
+
+class KeywordModel(Base):
+    def __init__(self, *, model=None):
+        super().__init__(model, 1.0)
+
+
+class InheritedInit(torch.nn.Module):
+    examples = "triplet"
+
+    def compute_loss(self, batch):
+        return batch.columns[0].sum()
+
+
+class ManyArguments(Base):
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+
+    def compute_loss(self, first, second, third):
+        return first
+
+
+class NoLabels(Margins):
+    def compute_loss_from_embeddings(self, embeddings):
+        return embeddings[0].sum()
+
+
+class Static(Margins):
+    @staticmethod
+    def compute_loss(batch, scale=1.0):
+        return batch.columns[0].sum()
+
+
 class NotALoss:
     examples = "triplet"
 
@@ -110,6 +146,7 @@ def test_a_class_by_label_has_the_size_of_groups() -> None:
     assert (loss.batches, loss.targets, loss.target_type) == ("by_label", "reference_margin", "float")
     assert list(loss.parameters) == ["examples_per_class"]
     assert loss.arguments({"examples_per_class": 4}) == {}
+    assert find_loss("own_losses:Static").parameters == loss.parameters
     assert mined_kinds(["own_losses:Margins", "own_losses:Base", "softmax"]) == ["positive_pair", "triplet"]
 
 
@@ -126,6 +163,11 @@ def test_a_class_by_label_has_the_size_of_groups() -> None:
         ("own_losses:WrongTargets", r"targets is 'labels'; allowed: examples, reference_margin"),
         ("own_losses:Untyped", r"parameter power is missing; allowed: float, int, bool"),
         ("own_losses:Unresolved", r"parameters cannot be read: NameError: .*Missing"),
+        ("own_losses:NoModel", r"__init__ takes no positional argument; allowed: the model"),
+        ("own_losses:KeywordModel", r"__init__ takes no positional argument; allowed: the model"),
+        ("own_losses:InheritedInit", r"__init__ takes no positional argument; allowed: the model"),
+        ("own_losses:ManyArguments", r"missing a required argument: 'second'; allowed: compute_loss\(batch\)"),
+        ("own_losses:NoLabels", r"too many positional arguments; allowed: .*\(embeddings, labels\)"),
         ("own_losses:WrongName", r"every trial has a parameter batch_size; allowed: another name"),
         ("missing", r"'missing'; allowed: triplet, .*package.module:Class"),
         ("own_losses:", r"does not exist: own_losses has no "),
