@@ -10,6 +10,7 @@ from raysweep.config import space_parser
 from raysweep.config import sweep as sweep_file
 from raysweep.config.document import CHOICES, Document, parse_value
 from raysweep.config.guards import find_reserved_name
+from raysweep.config.losses import LOSSES
 from raysweep.config.preset import ParameterError, preset_of
 from raysweep.config.soft_targets import SOFT_TARGETS
 from raysweep.config.space import Space
@@ -55,6 +56,7 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
     _check_combinations(document, config)
     space = space_parser.parse(document, config)
     _check_soft_targets(document, config, space)
+    _check_teacher(document, config, space)
     first, warnings_of_first = _check_first(document, config, space)
     warnings = (*warn_of_unused(document, config, space), *warnings_of_first)
     config = config.model_copy(update={"first": first})
@@ -104,6 +106,19 @@ def _check_soft_targets(document: Document, config: SweepConfig, space: Space) -
     if soft and not config.examples.experts:
         place = ("targets",) if "targets" in config.space else ("loss", CHOICES, "cosine_similarity", "targets")
         raise document.error(("space", *place), f"is {soft[0]}; allowed without examples.experts: hard")
+
+
+def _check_teacher(document: Document, config: SweepConfig, space: Space) -> None:
+    """Raise InputError if a loss distills the margins of the reference, which is the model itself."""
+    reference = config.reference_encoder
+    if any(getattr(reference, name) != getattr(config.model, name) for name in ("name", "revision", "prompt")):
+        return
+    for loss in space.values("loss"):
+        if loss in LOSSES and LOSSES[loss].targets == "reference_margin":
+            problem = (
+                f"is {reference.name!r}, the model itself; allowed with the loss {loss}: another encoder, its teacher"
+            )
+            raise document.error(("reference",), problem)
 
 
 def _check_first(document: Document, config: SweepConfig, space: Space) -> tuple[list[dict[str, Any]], list[str]]:

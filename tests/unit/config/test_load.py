@@ -7,7 +7,7 @@ import pytest
 
 from raysweep.config.load import load, parse_overrides
 from raysweep.errors import InputError
-from support.sweep_files import MINIMAL
+from support.sweep_files import MINIMAL, read
 
 
 @pytest.fixture
@@ -73,3 +73,14 @@ def test_prompts_need_no_quotes(file: Path, text: str, key: str) -> None:
         encoder = getattr(encoder, name)
     assert encoder.prompt == PROMPTS[text]
     assert parse_overrides([f"--{key}.prompt", text]) == [override]
+
+
+def test_the_teacher_of_margin_mse_differs_from_the_model(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"reference is 'demo', the model itself; allowed with the loss margin_mse"):
+        read(tmp_path, MINIMAL, space__loss="margin_mse")
+    with pytest.raises(InputError, match=r"^--reference is"):
+        read(
+            tmp_path, MINIMAL, space__loss="{choices: [triplet, margin_mse]}", reference="{name: demo, precision: bf16}"
+        )
+    config, _ = read(tmp_path, MINIMAL, space__loss="margin_mse", reference="intfloat/e5-small")
+    assert config.reference_encoder.name == "intfloat/e5-small"
