@@ -437,7 +437,7 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
     try:
         with termination_kept(), _forks_lead_groups():
             ray.init(address=resolved, **options)
-    except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+    except Exception as error:  # Ray also raises plain exceptions, such as after a timeout
         reason = " ".join(str(error).split())[:300]
         if not address:
             raise InputError(f"Ray does not start on this machine: {reason}") from None

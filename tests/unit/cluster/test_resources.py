@@ -217,6 +217,19 @@ def test_ray_client_is_rejected() -> None:
         pass
 
 
+def test_ray_that_does_not_start_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def time_out(*_: object, **__: object) -> None:
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setattr("ray.init", time_out)
+    with (
+        pytest.raises(InputError, match="Ray does not start on this machine: The current node timed out"),
+        connected(ResourcesConfig()),
+    ):
+        pass
+
+
 def test_missing_cluster_file_is_rejected_before_joining(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAYSWEEP_CLUSTER_FILE", "clusters/mine.yaml")
     with (
