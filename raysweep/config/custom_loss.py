@@ -120,11 +120,11 @@ def _parameters(path: str, loss: Any) -> Iterator[tuple[str, Parameter]]:
     except Exception as error:  # evaluating annotations may raise anything
         reason = " ".join(str(error).split())
         raise InputError(f"{path!r}: its parameters cannot be read: {type(error).__name__}: {reason}") from None
-    first, *others = signature.parameters.values() or [None]
-    accepts_model = first is not None and first.kind in _POSITIONAL
+    parameters = list(signature.parameters.values())
+    accepts_model = bool(parameters) and parameters[0].kind in _POSITIONAL
     if not accepts_model or loss.__init__.__module__ == _MODULE:
         raise InputError(f"{path!r}: __init__ takes no positional argument; allowed: the model as the first one")
-    for parameter in others:
+    for parameter in parameters[1:]:
         is_variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         if is_variadic or parameter.name in SUPPLIED:
             continue

@@ -284,8 +284,8 @@ def _check_groups(document: Document, parameters: Parameters) -> None:
         specification = find_loss(loss).parameters.get("examples_per_class")
         if specification is None:
             continue
-        group = branch.get("examples_per_class", specification.default)
-        batch = branch.get("batch_size", TrialConfig.model_fields["batch_size"].default)
+        group: Any = branch.get("examples_per_class", specification.default)
+        batch: Any = branch.get("batch_size", TrialConfig.model_fields["batch_size"].default)
         if 2 * group <= batch:
             continue
         why = f"so that every batch of the loss {loss} has several classes"
