@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from raysweep.config.load import LoadedSweep, Override
 from raysweep.config.load import load as load_sweep
-from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Space
+from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Space, branches
 from raysweep.config.sweep import SweepConfig
 from raysweep.config.trial import trial_config
 from raysweep.data.prepared import Prepared
@@ -273,6 +273,19 @@ def check_space(before: Space, after: Space, run: str) -> None:
         raise InputError(f"{run}: the new space must contain the old one: {'; '.join(missing)}")
 
 
+def check_defaults(before: Space, after: Space, run: str) -> None:
+    """Raise ``InputError`` if the new space lacks the default of a parameter that the old one leaves out.
+
+    Trials of the old space have that default.
+    """
+    for values in branches(before.parameters):
+        trial = trial_config(values)
+        try:
+            after.suggest_fixed(trial.flat)
+        except ValueError as error:
+            raise InputError(f"{run}: the new space must contain the old one, with its defaults: {error}") from None
+
+
 def _missing(before: Parameters, after: Parameters, prefix: str) -> Iterator[str]:
     """Yield one phrase for each part of the old parameters that is missing from the new ones.
 
@@ -371,6 +384,7 @@ def _changed(resumed: Resumed, space: Path | None, overrides: Sequence[Override]
     resumed.space_grew = after.config.space != before.config.space
     if resumed.space_grew:
         check_space(before.space, after.space, resumed.location)
+        check_defaults(before.space, after.space, resumed.location)
     return after
 
 

@@ -247,6 +247,20 @@ def test_rejected_change_releases_the_run(tmp_path: Path) -> None:
     assert caught.value  # which would keep the ledger, had it not been closed
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "default"),
+    [("matryoshka", "'192'", "null"), ("optimizer", "sgd", "adamw"), ("weight_decay", "0.1", "0.01")],
+)
+def test_new_parameter_includes_the_default_of_earlier_trials(
+    key: str, value: str, default: str, tmp_path: Path
+) -> None:
+    make_run(tmp_path, MINIMAL)
+    with pytest.raises(InputError, match=f"the new space must contain the old one, with its defaults: {key} is"):
+        load_resumed(tmp_path, None, [(f"space.{key}", value)])
+    _, resumed = load_resumed(tmp_path, None, [(f"space.{key}", f"{{choices: [{value}, {default}]}}")])
+    resumed.ledger.close()
+
+
 @pytest.mark.parametrize("name", ["points", "checkpoints", "report", "points/trial-0000-rung-01"])
 def test_run_with_symbolic_links_is_rejected(tmp_path: Path, name: str) -> None:
     run, outside = tmp_path / "run", tmp_path / "outside"
