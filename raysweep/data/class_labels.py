@@ -1,13 +1,29 @@
-"""Recognition of labels that are not classes: scores, and combinations of other labels."""
+"""Recognition of labels that are not classes: scores, lists, and combinations of other labels."""
 
 import re
 from collections.abc import Sequence
 
+from raysweep.config.sweep import DataConfig
+from raysweep.data import sources
+from raysweep.errors import InputError
+
 MAX_NUMBERS = 20  # different numbers; more are probably scores
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_LIST = re.compile(r"\[[\d\s.,+-]*\]|[\[({]\s*['\"].*['\"],?\s*[\])}]", re.DOTALL)
 _SEPARATORS = re.compile(r"[,;|/+&]")
 _AROUND_PART = " \t[](){}'\""
+
+
+def check_classes(data: DataConfig, labels: Sequence[str]) -> None:
+    """Raise InputError if the labels do not seem to be classes, unless ``data.labels`` is ``as_is``."""
+    if data.labels == "as_is":
+        return
+    if problem := describe_no_classes(labels):
+        raise InputError(
+            f"{sources.shown(data.train)}: column {data.label_column!r} has {problem}; allowed: one class per row, or "
+            "data.labels: as_is to use the values as classes"
+        )
 
 
 def describe_no_classes(labels: Sequence[str]) -> str:
@@ -19,6 +35,10 @@ def describe_no_classes(labels: Sequence[str]) -> str:
             f"{len(numbers)} different numbers, such as {example!r} (scores of pairs are the kind scored_pairs of "
             "raysweep measure)"
         )
+    lists = [label for label in labels if _LIST.fullmatch(label)]
+    if lists:
+        verb = "is a list" if len(lists) == 1 else "are lists"
+        return f"{len(labels)} labels, of which {len(lists)} {verb} of classes, such as {lists[0]!r}"
     combinations = find_combinations(labels)
     if combinations:
         verb = "is a combination" if len(combinations) == 1 else "are combinations"

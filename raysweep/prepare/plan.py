@@ -14,7 +14,7 @@ from raysweep.config.sweep import DataConfig, EncoderConfig, SweepConfig
 from raysweep.data import sources
 from raysweep.data.all_pairs import MAX_PAIRS
 from raysweep.data.artifacts import Artifact, Store
-from raysweep.data.class_labels import describe_no_classes
+from raysweep.data.class_labels import check_classes
 from raysweep.data.dataset import SPLITS, Sentences
 from raysweep.data.prepared import Prepared
 from raysweep.encoders.encoder import names_in_memory
@@ -241,14 +241,7 @@ class Plan:
 
     def check_labels(self) -> None:
         """Raise InputError if the labels do not seem to be classes, unless ``data.labels`` is ``as_is``."""
-        data = self.config.data
-        if data.labels == "as_is":
-            return
-        if problem := describe_no_classes(self.sentences.summary["label_names"]):
-            raise InputError(
-                f"{sources.shown(data.train)}: column {data.label_column!r} has {problem}; allowed: one class per row, or "
-                "data.labels: as_is to use the values as classes"
-            )
+        check_classes(self.config.data, self.sentences.summary["label_names"])
 
     def check_freezing(self) -> None:
         """Raise InputError if the encoder lacks a freezing level of the space.

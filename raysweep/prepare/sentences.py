@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from raysweep.data import sources
 from raysweep.data.artifacts import Artifact, Store
+from raysweep.data.class_labels import check_classes
 from raysweep.data.containment import Containment, Matches, measure_overlaps
 from raysweep.data.dataset import NO_SPLIT, SPLITS, DatasetSummary, Sentences, Split
 from raysweep.data.dev_split import carve
@@ -140,7 +141,7 @@ class SentencesBuilder:
         rows = self._open_rows()
         groups = self._groups("folded")
         if not self.data.dev:
-            self._carve_dev(rows)
+            self._carve_dev(rows, label_names)
             warnings += _carving_warnings(rows, label_names)
         ids = {split: rows.ids(split) for split in SPLITS}
         containment = self._containment(rows.is_in("train"))
@@ -431,7 +432,7 @@ class SentencesBuilder:
         groups: npt.NDArray[np.int32] = numbers[first_ids]
         return groups
 
-    def _carve_dev(self, rows: _DatasetRows) -> None:
+    def _carve_dev(self, rows: _DatasetRows, label_names: Sequence[str]) -> None:
         """Move some rows from train to dev and leave others out of train.
 
         Raises:
@@ -449,6 +450,7 @@ class SentencesBuilder:
             seed=self.seed,
         )
         if not carving.is_dev.any():
+            check_classes(self.data, label_names)
             is_single = np.bincount(labels).max() == 1
             rows_left = "every label has only one row" if is_single else f"{num_train} rows are too few"
             raise InputError(

@@ -37,3 +37,13 @@ def test_combinations_consist_of_other_labels(label: str, is_combination: bool) 
     labels = ["pos", "funny", "long", label]
     assert find_combinations(labels) == [label] * is_combination
     assert bool(describe_no_classes(labels)) == is_combination
+
+
+@pytest.mark.parametrize("label", ["['pos']", "['new', 'pos']", "['new' 'pos']", '["new"]', "('pos',)", "[1, 0]", "[]"])
+def test_lists_are_not_classes(label: str) -> None:
+    assert label in describe_no_classes([label, "neg"])
+
+
+@pytest.mark.parametrize("label", ["[removed]", "(1)", "'pos'", "pos [new]", "[pos"])
+def test_labels_with_brackets_are_classes(label: str) -> None:
+    assert describe_no_classes([label, "neg"]) == ""

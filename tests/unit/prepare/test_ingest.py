@@ -223,6 +223,7 @@ def test_demo_has_a_test_split(tmp_path):
             None,
             "train.jsonl: dev cannot be split off train, because every label has only one row",
         ),
+        ([(f"text {i}", i / 8) for i in range(24)], None, "24 different numbers, such as"),
         ([("a", 1), ("a", 2)], None, "train.jsonl: every text occurs with different labels"),
         ([("a", 1), ("b", 2), ("a", 3)], None, "train.jsonl: every row has the label '2'"),
         (
