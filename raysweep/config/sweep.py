@@ -219,6 +219,13 @@ class ExamplesConfig(StrictModel):
             raise ValueError(f"index is {self.index}; allowed with neighbors: {self.neighbors}: exact")
         return self
 
+    @model_validator(mode="after")
+    def _check_similarities(self) -> "ExamplesConfig":
+        lowest, highest = self.min_similarity, self.max_similarity
+        if lowest is not None and highest is not None and lowest > highest:
+            raise ValueError(f"min_similarity is {lowest:g}; allowed: at most max_similarity ({highest:g})")
+        return self
+
 
 class TeacherConfig(StrictModel):
     """The run whose class probabilities are the targets of trials with `targets: teacher`."""
@@ -267,6 +274,13 @@ class PointsConfig(StrictModel):
         description="divide the logits of softmax heads by the temperature that minimizes log loss on dev; "
         "class_concat works best with calibrated class probabilities",
     )
+
+    @field_validator("truncate")
+    @classmethod
+    def _check_truncate(cls, widths: list[int]) -> list[int]:
+        if len(set(widths)) < len(widths):
+            raise ValueError(f"is {widths}; allowed: different widths")
+        return widths
 
 
 class EvaluationConfig(StrictModel):

@@ -84,3 +84,11 @@ def test_the_teacher_of_margin_mse_differs_from_the_model(tmp_path: Path) -> Non
         )
     config, _ = read(tmp_path, MINIMAL, space__loss="margin_mse", reference="intfloat/e5-small")
     assert config.reference_encoder.name == "intfloat/e5-small"
+
+
+def test_limits_that_no_neighbor_meets_and_repeated_widths_are_rejected(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"min_similarity is 0.9; allowed: at most max_similarity \(0.5\)"):
+        read(tmp_path, MINIMAL, examples__min_similarity="0.9", examples__max_similarity="0.5")
+    read(tmp_path, MINIMAL, examples__min_similarity="0.5", examples__max_similarity="0.5")
+    with pytest.raises(InputError, match=r"truncate is \[192, 192\]; allowed: different widths"):
+        read(tmp_path, MINIMAL, evaluation__points__truncate="[192, 192]")
