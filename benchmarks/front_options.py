@@ -265,7 +265,7 @@ class Experiment:
         from raysweep.encoders.encoder import embed
 
         arithmetic = precision.resolve("auto", self.bench.device)
-        return embed(self.bench.model, self.bench.tokens, ids, arithmetic=arithmetic)
+        return embed(self.bench.model, self.bench.tokens.document, ids, arithmetic=arithmetic)
 
 
 @dataclass(frozen=True)

@@ -188,7 +188,7 @@ def with_ray(turns: Turns, data: sst2.Data, artifacts: str, repeats: int) -> tup
                 for note in notes:
                     note.unlink()
                 runs.append(Run(first - began, ended - first))
-                plan.store.remove(prepared.tokens_artifact)
+                plan.store.remove(prepared.tokens_artifacts.document)
                 turns.rest(len(prepared.sentences))
             turns.end()
     return len(prepared.sentences), ready, runs

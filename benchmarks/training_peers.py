@@ -17,10 +17,12 @@ from transformers import PrinterCallback, TrainerCallback
 
 from benchmarks.peers import Turns
 from benchmarks.sst2 import LEARNING_RATE, MARGIN
+from raysweep.config.sides import Sides
 from raysweep.config.sweep import EncoderConfig, EvaluationConfig
 from raysweep.config.trial import TrialConfig, trial_config
 from raysweep.data.prepared import Prepared
 from raysweep.encoders import adapter, encoder
+from raysweep.encoders.side_encoders import TokenEncoder
 from raysweep.encoders.structure import Structure
 from raysweep.encoders.tokens import Tokens
 from raysweep.evaluation import operating_points
@@ -100,7 +102,8 @@ def ours(turns: Turns, task: Task, later: bool = False) -> Scores | None:
 def _training(task: Task, bench: Workbench, examples: int, later: bool) -> Training:
     training = Training(task.config(examples), bench, SEED, 1)
     if later:
-        training.prefix = bench.prefix(training.config, training.precision, num_reads=len(bench.tokens))
+        num_sentences = len(bench.prepared.sentences)
+        training.use_prefixes(bench.prefixes(training.config, training.precision, num_reads=num_sentences))
     return training
 
 
@@ -197,7 +200,8 @@ def _measure(task: Task, model: SentenceTransformer) -> Scores | None:
     """Return per-query scores on the test split in fp32, by the same code for all, or None without a test split."""
     if not len(task.prepared.sentences.ids("test")):
         return None
-    tuned = TunedEncoder(model, Tokens.open(task.prepared.tokens_artifact.folder))
+    tokens = Tokens.open(task.prepared.tokens_artifacts.document.folder)
+    tuned = TunedEncoder(Sides.same(TokenEncoder(model, tokens)))
     test = EvaluationSet.of(task.prepared, "test", EvaluationConfig())
     scores = operating_points.measure(tuned, test, [("plain", None)])
     return scores["plain", None]
@@ -209,7 +213,7 @@ def token_counts(prepared: Prepared, triplets: npt.NDArray[np.integer]) -> dict[
     ``distinct`` counts each sentence once a batch, which is all the work there is; ``real`` every column's; ``padded``
     what a column-wise padded batch holds, as the stock trainer makes it.
     """
-    tokens = Tokens.open(prepared.tokens_artifact.folder)
+    tokens = Tokens.open(prepared.tokens_artifacts.document.folder)
     counts = {"distinct": 0, "real": 0, "padded": 0}
     for start in range(0, len(triplets), BATCH):
         batch = triplets[start : start + BATCH]

@@ -13,6 +13,7 @@ from raysweep.cli.options import (
     check_local,
     check_not_empty,
     check_one_of,
+    check_prompts,
     parse_names,
     parse_path,
     parse_positive_integers,
@@ -51,6 +52,12 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
             help="Text added before every sentence, such as 'query: ', or '' for none; the model's default if not given."
         ),
     ] = None,
+    prompt_query: Annotated[
+        str | None, typer.Option(help="Text added before every query, instead of --prompt.")
+    ] = None,
+    prompt_document: Annotated[
+        str | None, typer.Option(help="Text added before every sentence of the pool, instead of --prompt.")
+    ] = None,
     precision: Annotated[str, typer.Option(help="Precision of the scored encoder: fp32, or bf16 (autocast).")] = "fp32",
     format: Annotated[str, typer.Option(help="Output format: table or json.")] = "table",
     to: Annotated[
@@ -74,14 +81,15 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
     weights = check_all_of("--rank-weights", rank_weights, all_weights)
     check_one_of("--format", format, FORMATS)
     checked_precision: Literal["fp32", "bf16"] = check_one_of("--precision", precision, ("fp32", "bf16"))
+    prompts = check_prompts(prompt, prompt_query, prompt_document)
     if to is not None:
         from raysweep.paper.write import check_writable
 
         check_writable(check_local("--to", to))
     from raysweep.evaluation import score_files
 
-    encoder = EncoderConfig(name=model, prompt=prompt, precision=checked_precision)
-    reference_encoder = EncoderConfig(name=reference, prompt=prompt) if reference else None
+    encoder = EncoderConfig(name=model, prompt=prompts, precision=checked_precision)
+    reference_encoder = EncoderConfig(name=reference, prompt=prompts) if reference else None
     files = score_files.LabeledFiles(train, test, text_column, label_column)
     settings = score_files.RetrievalSettings(ks, weights, num_pool, pool_seed)
     with working() as (display, _):
@@ -143,6 +151,12 @@ def transfer(  # noqa: PLR0913 (the options of a command)
         str | None,
         typer.Option(help="Text added before every sentence, or '' for none; each model's default if not given."),
     ] = None,
+    prompt_query: Annotated[
+        str | None, typer.Option(help="Text added before the first sentence of a pair, instead of --prompt.")
+    ] = None,
+    prompt_document: Annotated[
+        str | None, typer.Option(help="Text added before every other sentence, instead of --prompt.")
+    ] = None,
     precision: Annotated[str, typer.Option(help="Precision of the encoders: fp32, or bf16 (autocast).")] = "fp32",
     format: Annotated[str, typer.Option(help="Output format: table, json or csv.")] = "table",
 ) -> None:
@@ -159,6 +173,7 @@ def transfer(  # noqa: PLR0913 (the options of a command)
             check_not_empty(flag, value)
     check_one_of("--format", format, (*FORMATS, "csv"))
     checked_precision: Literal["fp32", "bf16"] = check_one_of("--precision", precision, ("fp32", "bf16"))
+    prompts = check_prompts(prompt, prompt_query, prompt_document)
     first, _, second = pair_columns.partition(",")
     if not (first and second) or "," in second:
         raise InputError(f"--pair-columns is {pair_columns!r}; allowed: FIRST,SECOND")
@@ -169,7 +184,7 @@ def transfer(  # noqa: PLR0913 (the options of a command)
 
     columns = Columns(text_column, label_column, PairColumns(score_column, first, second))
     with working() as (display, _):
-        settings = Settings(columns, folds, seed, prompt, checked_precision)
+        settings = Settings(columns, folds, seed, prompts, checked_precision)
         comparison = compare(models, tasks, tuning_sources, settings, display)
     if format == "json":
         print_json(figures.as_json(comparison))

@@ -11,6 +11,7 @@ from raysweep.errors import InputError
 from raysweep.storage.location import SCHEMES
 
 if TYPE_CHECKING:
+    from raysweep.config.sweep import Prompts
     from raysweep.storage.folder import Folder
 
 FORMATS = ("table", "json")
@@ -101,6 +102,17 @@ def parse_names(flag: str, text: str, count: int | None = None) -> tuple[str, ..
         number = "" if count is None else f"{count} "
         raise InputError(f"{flag} is {text!r}; allowed: {number}different column names, separated by commas")
     return names
+
+
+def check_prompts(both: str | None, query: str | None, document: str | None) -> "str | Prompts | None":
+    """Return the value of ``--prompt``, or those of ``--prompt-query`` and ``--prompt-document``."""
+    from raysweep.config.sweep import Prompts
+
+    if query is None and document is None:
+        return both
+    if both is not None:
+        raise InputError(f"--prompt is {both!r}; allowed with --prompt-query or --prompt-document: none")
+    return Prompts(query=query, document=document)
 
 
 def parse_where(arguments: Sequence[str]) -> dict[str, str]:

@@ -14,13 +14,14 @@ from raysweep.config.losses import LOSSES
 from raysweep.config.preset import ParameterError, preset_of
 from raysweep.config.soft_targets import SOFT_TARGETS
 from raysweep.config.space import Space
-from raysweep.config.sweep import SweepConfig
+from raysweep.config.sweep import Prompts, SweepConfig
 from raysweep.config.unused import warn_of_unused
 from raysweep.errors import InputError
 from raysweep.storage.location import is_file
 
 _SOURCES = ("data.train", "data.dev", "data.test")
 _PROMPTS = ("model.prompt", "reference.prompt", "examples.encoder.prompt", "baselines.setfit.prompt")
+_PROMPTS_OF_SIDES = tuple(f"{key}.{side}" for key in _PROMPTS for side in Prompts.model_fields)
 _NULLS = ("~", "null", "Null", "NULL")  # YAML's spellings of null
 
 Override = tuple[str, str]
@@ -66,10 +67,11 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
 def _as_yaml(key: str, text: str) -> str:
     """Return the YAML of an override's value; sources and prompts may be unquoted text that is not valid YAML.
 
-    A source may also be a YAML list. Sources and prompts may be quoted text or null.
+    A source may also be a YAML list, and a prompt a YAML mapping of ``query`` and ``document``. Sources and prompts may be
+    quoted text or null.
     """
     is_source = key in _SOURCES
-    is_prompt = key in _PROMPTS
+    is_prompt = key in (*_PROMPTS, *_PROMPTS_OF_SIDES)
     if not (is_source or is_prompt) or text.strip() in _NULLS:
         return text
     try:
@@ -79,7 +81,8 @@ def _as_yaml(key: str, text: str) -> str:
     start = text.lstrip()
     is_quoted = isinstance(value, str) and start.startswith(("'", '"'))
     is_flow = isinstance(value, list | dict) and start.startswith(("[", "{"))
-    if is_quoted or (is_source and is_flow):
+    is_mapping = key in _PROMPTS and isinstance(value, dict) and value.keys() <= Prompts.model_fields.keys()
+    if is_quoted or (is_flow and (is_source or is_mapping)):
         return text
     return json.dumps(text, ensure_ascii=False)
 

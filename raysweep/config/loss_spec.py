@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
+from raysweep.config.sides import Side
 from raysweep.errors import InputError
 
 ExampleKind = Literal["triplet", "labeled_pair", "positive_pair", "scored_pair"]
@@ -23,6 +24,11 @@ class ExampleSchema:
 
     columns: tuple[str, ...]
     targets: TargetType = "none"
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """Return the side of each column's sentences: anchors are queries, all others documents."""
+        return tuple("query" if column == "anchor" else "document" for column in self.columns)
 
 
 EXAMPLES: Mapping[LossExamples, ExampleSchema] = MappingProxyType(

@@ -17,6 +17,7 @@ from pydantic import (
 
 from raysweep.config.document import Document, KeyPath
 from raysweep.config.guards import Guards, absolute_file
+from raysweep.config.sides import Side
 from raysweep.config.strict import StrictModel, explain
 from raysweep.config.trackers import Trackers, TrackersConfig
 from raysweep.metrics.scores import SCORES, Goals
@@ -101,6 +102,33 @@ class DataConfig(StrictModel):
     max_dev: int = Field(1000, ge=1, description="maximum number of sentences split off as dev if dev is not given")
 
 
+class Prompts(StrictModel):
+    """Prompts of queries and documents. A side that is not given has the model's own prompt for it."""
+
+    query: str | None = Field(
+        None,
+        description="text added before every query and every anchor of an example; the model's own prompt for queries if "
+        "not given",
+    )
+    document: str | None = Field(
+        None,
+        description="text added before every other sentence; the model's own prompt for documents if not given",
+    )
+
+    def of(self, side: Side) -> str | None:
+        """Return the prompt of a side."""
+        return self.query if side == "query" else self.document
+
+
+def _text_or_prompts(value: Any) -> Any:
+    """Check the type before pydantic, which would report one error per allowed type."""
+    prompts = value if isinstance(value, dict) else {"document": value}
+    is_known = prompts.keys() <= Prompts.model_fields.keys()
+    if isinstance(value, Prompts) or (is_known and all(isinstance(prompt, str | None) for prompt in prompts.values())):
+        return value
+    raise ValueError(f"is {value!r}; allowed: a text, or a mapping of query and document to texts")
+
+
 class EncoderConfig(StrictModel):
     """A sentence-transformers model: `demo`, a folder, or a name on the hub."""
 
@@ -108,10 +136,10 @@ class EncoderConfig(StrictModel):
         description="demo, a folder, or a name on the hub, such as sentence-transformers/all-MiniLM-L6-v2"
     )
     revision: str | None = Field(None, description="branch, tag or commit on the hub; its default branch if not given")
-    prompt: str | None = Field(
+    prompt: Annotated[str | Prompts | None, BeforeValidator(_text_or_prompts)] = Field(
         None,
-        description="text added before every sentence, such as 'query: ' for e5, or '' for none; the model's default "
-        "prompt if not given",
+        description="text added before every sentence, such as 'query: ' for e5, or '' for none; or a mapping with one text "
+        "for queries and one for documents; the model's default prompt if not given",
     )
     max_tokens: int | None = Field(
         None,

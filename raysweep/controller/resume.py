@@ -39,13 +39,13 @@ CHANGEABLE = (
 _CHECKPOINT = re.compile(r"trial-(?P<trial>\d+)/(?P<examples>\d+)/")  # see raysweep.training.checkpoint
 _POINT = re.compile(r"trial-(?P<trial>\d+)-step-(?P<rung>\d+)")
 
-READ_BY_TRIALS = {
-    "sentences_artifact": "the data (data.train, data.dev or data.test) have",
-    "tokens_artifact": "the encoder (model) has",
-    "reference_artifact": "the reference encoder (reference) has",
-    "teacher_artifact": "the teacher (teacher) has",
+READ_BY_TRIALS: Mapping[str, Callable[[Prepared], Iterable[Any]]] = {
+    "the data (data.train, data.dev or data.test) have": lambda prepared: [prepared.sentences_artifact],
+    "the encoder (model) has": lambda prepared: prepared.tokens_artifacts.distinct,
+    "the reference encoder (reference) has": lambda prepared: prepared.reference_artifacts.distinct,
+    "the teacher (teacher) has": lambda prepared: [prepared.teacher_artifact],
 }
-"""The artifacts that all trials of a sweep read, in order of creation, with their inputs."""
+"""The inputs of the artifacts that all trials of a sweep read, in order of creation, with these artifacts."""
 
 
 @dataclass
@@ -143,9 +143,11 @@ class Resumed:
 
     def check_data(self, before: Prepared, prepared: Prepared) -> None:
         """Raise ``InputError`` if ``prepared`` differs from the artifacts that the sweep's trials read ``before``."""
-        for name, inputs in READ_BY_TRIALS.items():
-            names = [artifact and artifact.name for artifact in (getattr(before, name), getattr(prepared, name))]
-            if names[0] != names[1]:
+        for inputs, artifacts in READ_BY_TRIALS.items():
+            names_before, names = (
+                [artifact and artifact.name for artifact in artifacts(each)] for each in (before, prepared)
+            )
+            if names_before != names:
                 raise InputError(
                     f"{self.location}: {inputs} changed since this sweep ran; start a new one, with --warm-start "
                     f"{self.location} to learn from it"

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from raysweep.config.loss_spec import EXAMPLES, LossExamples
+from raysweep.config.sides import Sides
 from raysweep.data.artifacts import Artifact
 from raysweep.data.dataset import Sentences
 from raysweep.data.expert_scores import ExpertScores
@@ -27,8 +28,8 @@ class Prepared:
     model: dict[str, Any]  # the candidate encoder's EncoderConfig, as plain values
     model_identity: str
     sentences_artifact: Artifact
-    tokens_artifact: Artifact  # the candidate encoder's tokens
-    reference_artifact: Artifact  # unit embeddings under the reference encoder
+    tokens_artifacts: Sides[Artifact]  # the candidate encoder's tokens
+    reference_artifacts: Sides[Artifact]  # unit embeddings under the reference encoder
     examples_artifacts: dict[str, Artifact]  # keyed by example kind
     reference: dict[str, Any]  # the reference encoder's EncoderConfig
     reference_identity: str
@@ -45,8 +46,8 @@ class Prepared:
             *self.examples_artifacts.values(),
             *self.scores_artifacts.values(),
             self.sentences_artifact,
-            self.tokens_artifact,
-            self.reference_artifact,
+            *self.tokens_artifacts.distinct,
+            *self.reference_artifacts.distinct,
             *([self.teacher_artifact] if self.teacher_artifact else []),
         )
 
@@ -55,8 +56,8 @@ class Prepared:
         values = {
             "artifacts": self.sentences_artifact.location,
             "sentences": self.sentences_artifact.name,
-            "tokens": self.tokens_artifact.name,
-            "reference_embeddings": self.reference_artifact.name,
+            **_names_by_key("tokens", self.tokens_artifacts),
+            **_names_by_key("reference_embeddings", self.reference_artifacts),
             "examples": {kind: artifact.name for kind, artifact in self.examples_artifacts.items()},
             "scores": {split: artifact.name for split, artifact in self.scores_artifacts.items()},
             "model": self.model,
@@ -101,7 +102,8 @@ class Prepared:
         try:
             text = Path(path).read_text(encoding="utf-8")
             values = json.loads(text)
-            names = (values["sentences"], values["tokens"], values["reference_embeddings"])
+            tokens, embeddings = (_names_by_side(values, key) for key in ("tokens", "reference_embeddings"))
+            names = (values["sentences"], *tokens.distinct, *embeddings.distinct)
             names_of_examples = values["examples"]
             names_of_scores = values["scores"]
             name_of_teacher = values.get("teacher")
@@ -111,14 +113,13 @@ class Prepared:
                     raise InputError(f"{path}: the artifact is {name!r}; allowed: a name without slashes")
             is_moved = folder is not None and all(Artifact(folder, name).exists for name in names)
             place = folder if folder is not None and is_moved else values["artifacts"]
-            sentences, tokens, embeddings = (Artifact(place, name) for name in names)
             examples_artifacts = {kind: Artifact(place, name) for kind, name in names_of_examples.items()}
             return cls(
                 model=values["model"],
                 model_identity=values["model_identity"],
-                sentences_artifact=sentences,
-                tokens_artifact=tokens,
-                reference_artifact=embeddings,
+                sentences_artifact=Artifact(place, values["sentences"]),
+                tokens_artifacts=tokens.map(lambda name: Artifact(place, name)),
+                reference_artifacts=embeddings.map(lambda name: Artifact(place, name)),
                 examples_artifacts=examples_artifacts,
                 reference=values["reference"],
                 reference_identity=values["reference_identity"],
@@ -135,9 +136,9 @@ class Prepared:
         return Sentences(self.sentences_artifact.folder)
 
     @cached_property
-    def reference_embeddings(self) -> Rows:
+    def reference_embeddings(self) -> Sides[Rows]:
         """Return unit embeddings of all sentences under the reference encoder, float32 (sentences, width)."""
-        return open_array(self.reference_artifact.folder, "embeddings")
+        return self.reference_artifacts.map(lambda artifact: open_array(artifact.folder, "embeddings"))
 
     @cached_property
     def teacher_probabilities(self) -> Rows:
@@ -185,6 +186,19 @@ class Prepared:
         parameters = self.examples_artifacts[kind].parameters if kind in self.examples_artifacts else {}
         same_class, other_class = parameters.get("cosines", (1.0, 0.0))
         return same_class, other_class
+
+
+def _names_by_key(key: str, artifacts: Sides[Artifact]) -> dict[str, str]:
+    """Return the names of artifacts for the file: ``key``, and ``query_key`` if queries have another artifact."""
+    names = {key: artifacts.document.name}
+    if not artifacts.is_shared:
+        names[f"query_{key}"] = artifacts.query.name
+    return names
+
+
+def _names_by_side(values: dict[str, Any], key: str) -> Sides[str]:
+    name = values[key]
+    return Sides.merge(values.get(f"query_{key}", name), name)
 
 
 def _not_prepared(path: str | Path) -> InputError:

@@ -68,14 +68,16 @@ def load(
 
         bf16_weights.narrow(model)
         model.to(device)
-    prompt = source.prompt_of(config)
-    _check_template(model, config, prompt)
+    prompts = source.prompts_of(config).distinct
+    for prompt in prompts:
+        _check_template(model, config, prompt)
     traits = EncoderTraits.of(model)
     check_role(config, role, traits.limits)
     if config.max_tokens is not None:
         _limit_tokens(model, config, config.max_tokens, traits)
     if traits.embeds_tokens:
-        _check_agreement(model, config, prompt, traits.padding_side)
+        for prompt in prompts:
+            _check_agreement(model, config, prompt, traits.padding_side)
     return model.eval()
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from raysweep.config.sides import Side
 from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import encoder
 from raysweep.encoders import tokens as encoder_tokens
-from raysweep.encoders.locate import ModelSource, Side, locate, locate_same
+from raysweep.encoders.locate import ModelSource, locate, locate_same
 from raysweep.encoders.tokens import Tokens
 from raysweep.encoders.traits import EncoderTraits, Role, check_files, notes
 from raysweep.terminal import Advance, Display
@@ -76,7 +77,7 @@ class LoadedEncoder:
         return self.model.get_embedding_dimension()
 
     def tokenize(self, texts: Sequence[str]) -> Tokens:
-        """Return the token ids of the texts, each after the prompt."""
+        """Return the token ids of the texts, each after the prompt of documents."""
         return encoder_tokens.tokenize(self.model, texts, self.source.prompt_of(self.config))
 
     def count_truncated(self, texts: Sequence[str], tokens: Tokens) -> int:
@@ -94,6 +95,11 @@ class LoadedEncoder:
         is_truncated = longer.lengths(np.arange(len(longer))) > limit
         return int(is_truncated.sum())
 
+    @property
+    def is_symmetric(self) -> bool:
+        """Return whether queries and documents are embedded the same way."""
+        return not self.traits.has_router and self.source.prompts_of(self.config).is_shared
+
     def embed(self, tokens: Tokens) -> npt.NDArray[np.float32]:
         """Return the unit embeddings of all sentences in ``tokens``, (sentences, width).
 
@@ -107,7 +113,7 @@ class LoadedEncoder:
     def embed_texts(
         self, texts: Sequence[str], *, side: Side = "document", unit: bool = True, advance: Advance = no_progress
     ) -> npt.NDArray[np.float32]:
-        """Return the embeddings of texts, each after the prompt: fp32, (len(texts), width).
+        """Return the embeddings of texts, each after the prompt of its side: fp32, (len(texts), width).
 
         They are normalized unless ``unit`` is False. ``advance`` is called with the number of texts done.
 
@@ -129,9 +135,9 @@ class LoadedEncoder:
     ) -> npt.NDArray[np.float32]:
         """Return the embeddings of queries and then of a pool of documents, as :meth:`embed_texts` does.
 
-        A model without a Router embeds both in the same batches.
+        If both are embedded the same way, they share batches.
         """
-        if not self.traits.has_router:
+        if self.is_symmetric:
             return self.embed_texts([*queries, *pool], unit=unit, advance=advance)
         total = len(queries) + len(pool)
 

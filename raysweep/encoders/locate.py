@@ -7,9 +7,10 @@ import socket
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from raysweep.config import packages
+from raysweep.config.sides import Side, Sides
 from raysweep.config.sweep import EncoderConfig
 from raysweep.data import hub
 from raysweep.errors import InputError
@@ -25,9 +26,8 @@ MODEL_TYPE = "SentenceTransformer"  # in SETTINGS; the settings of other types a
 ROUTERS = ("Router", "Asym")  # class names of modules that embed queries and documents with different modules
 UNUSED_FILES = ["onnx/*", "openvino/*", "*.onnx", "*.h5", "*.msgpack", "*.ot", "*.tflite"]
 
-
-Side = Literal["query", "document"]
-"""The side of a retrieval that a text is on. Only models with a Router embed the two differently."""
+SIDE_PROMPTS: Sides[tuple[str, ...]] = Sides(("query",), ("document", "passage", "corpus"))
+"""The names of prompts that ``encode_query`` and ``encode_document`` look up, in this order."""
 
 
 @dataclass(frozen=True)
@@ -96,15 +96,41 @@ class ModelSource:
 
         It is that of ``encode``. For a model with a Router, it is that of ``encode_query`` or ``encode_document``.
         """
-        name, prompts = self.settings.get("default_prompt_name"), self.settings.get("prompts")
         if self.has_router:
-            name = side
-        prompt = prompts.get(name) if isinstance(prompts, dict) and isinstance(name, str) else None
+            return self._named_prompt(side)
+        return self._named_prompt(self.settings.get("default_prompt_name"))
+
+    def own_prompt_of(self, side: Side) -> str:
+        """Return the prompt that ``encode_query`` or ``encode_document`` puts before every sentence."""
+        names = [name for name in SIDE_PROMPTS.of(side) if name in self._prompts]
+        return self._named_prompt(names[0]) if names else self.own_prompt(side)
+
+    @property
+    def own_prompts(self) -> Sides[str]:
+        """Return the prompts of ``encode_query`` and ``encode_document``."""
+        return Sides.merge(self.own_prompt_of("query"), self.own_prompt_of("document"))
+
+    @property
+    def _prompts(self) -> dict[str, Any]:
+        prompts = self.settings.get("prompts")
+        return prompts if isinstance(prompts, dict) else {}
+
+    def _named_prompt(self, name: Any) -> str:
+        prompt = self._prompts.get(name) if isinstance(name, str) else None
         return prompt if isinstance(prompt, str) else ""
 
     def prompt_of(self, config: EncoderConfig, side: Side = "document") -> str:
-        """Return the text to prepend to every sentence: the configured prompt, or else the model's own."""
-        return self.own_prompt(side) if config.prompt is None else config.prompt
+        """Return the text to prepend to every sentence on a side: the configured prompt, or else the model's own."""
+        if config.prompt is None:
+            return self.own_prompt(side)
+        if isinstance(config.prompt, str):
+            return config.prompt
+        prompt = config.prompt.of(side)
+        return self.own_prompt_of(side) if prompt is None else prompt
+
+    def prompts_of(self, config: EncoderConfig) -> Sides[str]:
+        """Return the texts to prepend to queries and documents, as in :meth:`prompt_of`."""
+        return Sides.merge(self.prompt_of(config, "query"), self.prompt_of(config, "document"))
 
     @cached_property
     def modules(self) -> list[tuple[Path, str]]:

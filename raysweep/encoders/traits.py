@@ -139,6 +139,12 @@ def notes(config: EncoderConfig, role: Role, source: ModelSource) -> list[str]:
         is_causal = any(name.endswith("ForCausalLM") for name in source.architectures)
         pooling = "last-token" if is_causal else "mean"
         lines.append(f"model {config.name!r} is a checkpoint without pooling; {pooling} pooling is added")
+    own = source.own_prompts
+    if config.prompt is None and not source.has_router and {own.query, own.document} != {source.own_prompt()}:
+        lines.append(
+            f"model {config.name!r} has prompts for queries ({own.query!r}) and documents ({own.document!r}), which are not "
+            "used unless queries and documents are given prompts of their own"
+        )
     similarity = source.settings.get("similarity_fn_name")
     by_cosine = ("cosine", None) if role != "evaluated" else ("cosine", "dot", None)
     if similarity not in by_cosine:

@@ -60,8 +60,8 @@ class EvaluationSet:
             pool=pool,
             query_labels=np.asarray(sentences.labels[queries]),
             pool_labels=np.asarray(sentences.labels[pool]),
-            reference_queries=np.asarray(prepared.reference_embeddings[queries]),
-            reference_pool=np.asarray(prepared.reference_embeddings[pool]),
+            reference_queries=np.asarray(prepared.reference_embeddings.query[queries]),
+            reference_pool=np.asarray(prepared.reference_embeddings.document[pool]),
             k=config.k,
             rank_weights=config.rank_weights,
         )

@@ -23,22 +23,18 @@ is reported separately.
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from raysweep.config import matryoshka
 from raysweep.config.sweep import PointsConfig
-from raysweep.encoders.encoder import BatchContext, embed, embedding_width, no_context
-from raysweep.encoders.tokens import Tokens
+from raysweep.encoders.side_encoders import Encoders
 from raysweep.evaluation.evaluation_set import EvaluationSet, TrialDivergedError
 from raysweep.metrics import retrieval
 from raysweep.metrics.arrays import Float32Array, Float64Array
 from raysweep.results.types import PointKey
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 FloatArray = TypeVar("FloatArray", Float32Array, Float64Array)
 
@@ -81,20 +77,23 @@ def softmax(logits: FloatArray) -> FloatArray:
 class TunedEncoder:
     """A candidate encoder with its current weights, and the inputs for measuring its operating points.
 
-    ``head`` is the softmax head, under that loss. Within ``interpolated(a)``, the model has the weights
+    ``head`` is the softmax head, under that loss. Within ``interpolated(a)``, the encoders have the weights
     (1 - a) base + a tuned, which ``interpolate`` needs.
     """
 
-    model: "SentenceTransformer"
-    tokens: Tokens
+    encoders: Encoders
     head: Head | None = None
     interpolated: Callable[[float], AbstractContextManager[None]] | None = None
-    batch_context: BatchContext = no_context
+
+    @property
+    def width(self) -> int:
+        """Return the dimension of the embeddings."""
+        return self.encoders.query.width
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """Queries and pool under one encoder: unit embeddings, and class probabilities if the encoder has a head."""
+    """Queries and pool: unit embeddings, and class probabilities if there is a head."""
 
     queries: Float32Array
     pool: Float32Array
@@ -150,11 +149,11 @@ def width(key: PointKey, tuned: TunedEncoder, evaluation: EvaluationSet) -> int:
         return int(value)
     reference_width = int(evaluation.reference_queries.shape[1])
     if kind == "concat":
-        return reference_width + embedding_width(tuned.model)
+        return reference_width + tuned.width
     if kind in ("class_concat", LABELED):
         assert tuned.head is not None
         return reference_width + len(tuned.head.bias)
-    return embedding_width(tuned.model)
+    return tuned.width
 
 
 def encode(tuned: TunedEncoder, evaluation: EvaluationSet) -> Encoded:
@@ -163,8 +162,8 @@ def encode(tuned: TunedEncoder, evaluation: EvaluationSet) -> Encoded:
     Raises:
         TrialDivergedError: If an embedding is not finite.
     """
-    queries = embed(tuned.model, tuned.tokens, evaluation.queries, batch_context=tuned.batch_context)
-    pool = embed(tuned.model, tuned.tokens, evaluation.pool, batch_context=tuned.batch_context)
+    queries = tuned.encoders.query.embed(evaluation.queries)
+    pool = tuned.encoders.document.embed(evaluation.pool)
     if not (np.isfinite(queries).all() and np.isfinite(pool).all()):
         raise TrialDivergedError("the embeddings are not finite")
     return Encoded(queries, pool).under(tuned.head)

@@ -79,9 +79,9 @@ def score_files(
     """Return P and S of retrieval by ``model``, for each k and kind of rank weights.
 
     Retrieval uses cosine, or the inner product if the model's similarity function is ``dot``. Similarity is measured
-    under ``reference``, by default the model itself. Each sentence is preceded by the configured prompt, or else by
-    each model's default. A model with a Router embeds queries with ``encode_query`` and the pool with
-    ``encode_document``. All rows are kept, including duplicates and conflicting labels, to reproduce published values.
+    under ``reference``, by default the model itself. Each sentence is preceded by the configured prompt of queries or of
+    documents, or else by each model's default. A model with a Router embeds queries with ``encode_query`` and the pool
+    with ``encode_document``. All rows are kept, including duplicates and conflicting labels, to reproduce published values.
 
     Raises:
         InputError: Before anything is embedded, if an input is invalid.

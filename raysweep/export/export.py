@@ -14,6 +14,7 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from raysweep.config import packages
+from raysweep.config.sides import Side, Sides
 from raysweep.config.sweep import DataConfig, EncoderConfig
 from raysweep.data import demo
 from raysweep.data.prepared import Prepared
@@ -88,7 +89,8 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
         summary, member, encoders, data, pool_seed, replicate, hub_name, unmeasured, is_adapter=as_adapter
     )
     sentences = _sample_sentences(run)
-    expected = _Expected(sentences, embed(sentences), _similarity(chosen))
+    embeddings = encoders.prompts.map(lambda prompt: embed(sentences, prompt))
+    expected = _Expected(sentences, embeddings, _similarity(chosen))
     sources = (data.train,) if isinstance(data.train, str) else tuple(data.train)
     provenance = Provenance(run.location, chosen.name, encoders.model.name, sources, data.subset, data.text_column)
     _write(model, expected, provenance, facts, to)
@@ -113,10 +115,13 @@ def model_of(run: Folder, chosen: Point) -> "SentenceTransformer":
 
 
 class _PointModel(NamedTuple):
-    """The model of a point. ``embed`` embeds sentences with the encoders that the point was scored with."""
+    """The model of a point.
+
+    ``embed`` embeds sentences, each after a prompt, with the encoders that the point was scored with.
+    """
 
     model: "SentenceTransformer"
-    embed: Callable[[Sequence[str]], Embeddings]
+    embed: Callable[[Sequence[str], str], Embeddings]
 
 
 def _build(run: Folder, chosen: Point, encoders: RunEncoders, *, as_adapter: bool = False) -> _PointModel:
@@ -126,22 +131,21 @@ def _build(run: Folder, chosen: Point, encoders: RunEncoders, *, as_adapter: boo
     else:
         trainable.finish(_share(chosen))
     tuned = trainable.model
-    prompt = encoders.prompt
-    embed: Callable[[Sequence[str]], Embeddings]
+    embed: Callable[[Sequence[str], str], Embeddings]
     if chosen.kind in joined_encoder.KINDS:
         reference = _load_reference(encoders, chosen)
         model = joined_encoder.build(chosen.key, tuned, reference, head)
         model.prompts = tuned.prompts
-        embed = partial(_embed_joined, chosen.key, (tuned, reference), head, prompt)
+        embed = partial(_embed_joined, chosen.key, (tuned, reference), head)
     elif chosen.kind == "truncate":
         model = tuned
         model.truncate_dim = chosen.width
-        embed = partial(_embed_truncated, tuned, prompt, chosen.width)
+        embed = partial(_embed_truncated, tuned, chosen.width)
     else:
         model = tuned
-        embed = partial(encoder.embed_texts, tuned, prompt=prompt, unit=False)
+        embed = partial(encoder.embed_texts, tuned, unit=False)
     model.similarity_fn_name = _similarity(chosen)  # override the base model's setting
-    _set_prompt(model, prompt)
+    _set_prompts(model, encoders.prompts)
     return _PointModel(model, embed)
 
 
@@ -249,13 +253,14 @@ def _similarity(chosen: Point) -> Literal["cosine", "dot"]:
     return "dot" if chosen.kind in joined_encoder.BY_PRODUCT else "cosine"
 
 
-def _set_prompt(model: "SentenceTransformer", prompt: str) -> None:
-    """Make ``encode``, ``encode_query`` and ``encode_document`` use ``prompt``, and the same maximum length.
+def _set_prompts(model: "SentenceTransformer", prompts: Sides[str]) -> None:
+    """Make ``encode_query`` and ``encode_document`` use these prompts, and the same maximum length.
 
-    Prompts with other names remain those of the base model.
+    ``encode`` uses that of documents. Prompts with other names remain those of the base model.
     """
-    model.prompts = {**model.prompts, "query": prompt, "document": prompt}
-    model.default_prompt_name = "query" if prompt else None
+    model.prompts = {**model.prompts, "query": prompts.query, "document": prompts.document}
+    default = "query" if prompts.is_shared else "document"
+    model.default_prompt_name = default if prompts.document else None
     for module in model.modules():
         for name in ("query_expansion", "query_length", "document_length"):  # the setters require this order
             if hasattr(module, name):
@@ -289,8 +294,8 @@ def _embed_joined(
     key: PointKey,
     models: "tuple[SentenceTransformer, SentenceTransformer]",
     head: Head | None,
-    prompt: str,
     sentences: Sequence[str],
+    prompt: str,
 ) -> Embeddings:
     """Return the vectors (sentences, width) of a point that joins the tuned with the reference encoder.
 
@@ -308,7 +313,7 @@ def _embed_joined(
 
 
 def _embed_truncated(
-    model: "SentenceTransformer", prompt: str, width: int | None, sentences: Sequence[str]
+    model: "SentenceTransformer", width: int | None, sentences: Sequence[str], prompt: str
 ) -> Embeddings:
     """Return the first ``width`` coordinates of the vectors of sentences, (sentences, width)."""
     return encoder.embed_texts(model, sentences, prompt, unit=False)[:, :width]
@@ -321,15 +326,18 @@ def _join(first: Embeddings, second: Embeddings) -> Embeddings:
 
 @dataclass(frozen=True)
 class _Expected:
-    """The vectors of some sentences under the encoders that a point was scored with, and their similarity function."""
+    """The vectors of some sentences under the encoders that a point was scored with, and their similarity function.
+
+    ``embeddings`` has the vectors of the sentences as queries and as documents.
+    """
 
     sentences: Sequence[str]
-    embeddings: Embeddings
+    embeddings: Sides[Embeddings]
     similarity: Literal["cosine", "dot"]  # dot for vectors with class probabilities
 
-    def find_difference(self, embeddings: Embeddings) -> str:
-        """Return how vectors of the sentences differ from the expected ones; empty if they do not."""
-        expected = self.embeddings
+    def find_difference(self, embeddings: Embeddings, side: Side) -> str:
+        """Return how vectors of the sentences on a side differ from the expected ones; empty if they do not."""
+        expected = self.embeddings.of(side)
         if embeddings.shape != expected.shape:
             return f"returns vectors of width {embeddings.shape[-1]}; the scored ones have width {expected.shape[-1]}"
         allowed = MAX_DIFFERENCE_WITH_CLASSES if self.similarity == "dot" else MAX_DIFFERENCE
@@ -355,7 +363,7 @@ def _verify(folder: Path, expected: _Expected, to: Path) -> None:
         reason = " ".join(str(error).split())[:300]
         raise InputError(f"{to}: not written: the saved model cannot be loaded: {reason}") from None
     for name, vectors in embeddings.items():
-        difference = expected.find_difference(vectors)
+        difference = expected.find_difference(vectors, "query" if name == "encode_query" else "document")
         if difference:
             raise InputError(f"{to}: not written: {name} of the saved model {difference}")
     if model.similarity_fn_name != expected.similarity:

@@ -410,7 +410,7 @@ def _source_rows(facts: CardFacts, models: Mapping[str, BaseModel]) -> dict[str,
         "classes": ", ".join(facts.summary.results.info.label_names),
         "data": f"{sources}; fingerprint {encoders.data}",
         "base model": f"{models['base'].shown}, {encoders.model_identity.rpartition('/')[2]}",
-        "prompt": shown_prompt(encoders.prompt),
+        "prompt": shown_prompt(encoders.model.model_dump()["prompt"] or ""),
     }
     if "reference" in models:
         rows["reference encoder"] = models["reference"].shown

@@ -13,7 +13,8 @@ from typing import Any
 
 import yaml
 
-from raysweep.config.sweep import EncoderConfig
+from raysweep.config.sides import Sides
+from raysweep.config.sweep import EncoderConfig, Prompts
 from raysweep.encoders.locate import locate
 from raysweep.errors import InputError
 from raysweep.storage.folder import Folder
@@ -42,9 +43,12 @@ class RunEncoders:
     data: str
 
     @property
-    def prompt(self) -> str:
-        """Return the text that precedes every sentence that the tuned model embeds."""
-        return self.model.prompt or ""
+    def prompts(self) -> Sides[str]:
+        """Return the texts that precede queries and documents that the tuned model embeds."""
+        prompt = self.model.prompt
+        if isinstance(prompt, Prompts):
+            return Sides(prompt.query or "", prompt.document or "")
+        return Sides.same(prompt or "")
 
     @classmethod
     def of(cls, run: Folder) -> "RunEncoders":

@@ -8,9 +8,10 @@ import safetensors
 
 from raysweep.config import matryoshka
 from raysweep.config.losses import mined_kinds
+from raysweep.config.sides import Side, Sides
 from raysweep.config.space import Space
 from raysweep.config.space_parser import has_teacher
-from raysweep.config.sweep import DataConfig, EncoderConfig, SweepConfig
+from raysweep.config.sweep import DataConfig, EncoderConfig, Prompts, SweepConfig
 from raysweep.data import sources
 from raysweep.data.all_pairs import MAX_PAIRS
 from raysweep.data.artifacts import Artifact, Store
@@ -69,12 +70,14 @@ class EncodedStage(ArtifactStage):
     """Tokens and unit embeddings of all sentences under one encoder.
 
     Encoders that do not embed stored tokens have no tokens. ``role`` is the encoder's role with the most requirements.
+    An encoder with a Router embeds all sentences on the given side.
     """
 
     kind = "encoded"
     sentences: Artifact
     encoder: EncoderConfig
     role: Role
+    side: Side = "document"
 
 
 @dataclass(frozen=True)
@@ -248,7 +251,7 @@ class Plan:
 
         The encoder's tokens must have been built.
         """
-        names = self.prepared.tokens_artifact.summary["parameter_names"]
+        names = self.prepared.tokens_artifacts.document.summary["parameter_names"]
         model_type = locate(self.config.model).model_type
         check_structure(self.config, self.space, Structure(model_type, names))
 
@@ -277,18 +280,18 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
     kinds = mined_kinds(space.values("loss"))
     sentences = planner.joined(given) if kinds and config.examples.concatenated else given
     tokens = planner.tokens(sentences, kinds)
-    embeddings = planner.encoded(sentences, reference, "reference")
+    embeddings = planner.embeddings(sentences, reference)
     if config.examples.neighbors == "all":
         examples = planner.all_pairs(sentences, given, kinds)
     else:
         examples = planner.examples(sentences, kinds)
-    scores = planner.scores(sentences, examples, embeddings)
+    scores = planner.scores(sentences, examples, embeddings.document)
     prepared = Prepared(
         model=model.config.model_dump(),
         model_identity=model.identity,
         sentences_artifact=sentences,
-        tokens_artifact=tokens,
-        reference_artifact=embeddings,
+        tokens_artifacts=tokens,
+        reference_artifacts=embeddings,
         examples_artifacts=examples,
         reference=reference.config.model_dump(),
         reference_identity=reference.identity,
@@ -383,26 +386,42 @@ def _check_widths(config: SweepConfig, space: Space, source: ModelSource) -> Non
 
 
 class _Encoder(NamedTuple):
-    """An encoder as used: its configuration, with the prompt prepended to every sentence, its identity, and notes."""
+    """An encoder as used: its configuration, with the prompts prepended to sentences, its identity, and notes."""
 
     config: EncoderConfig
     identity: str
     notes: list[str]
+    has_router: bool
+    side: Side = "document"  # of an encoder with a Router
 
     @classmethod
     def of(cls, config: EncoderConfig, source: ModelSource) -> "_Encoder":
-        with_prompt = config.model_copy(update={"prompt": source.prompt_of(config)})
-        return cls(with_prompt, source.identity, notes(config, "tuned", source))
+        prompts = source.prompts_of(config)
+        prompt: str | Prompts = prompts.document
+        if not prompts.is_shared:
+            prompt = Prompts(query=prompts.query, document=prompts.document)
+        with_prompt = config.model_copy(update={"prompt": prompt})
+        return cls(with_prompt, source.identity, notes(config, "tuned", source), source.has_router)
+
+    def on(self, side: Side) -> "_Encoder":
+        """Return the encoder of one side, which has a single prompt."""
+        config = self.config
+        if isinstance(config.prompt, Prompts):
+            config = config.model_copy(update={"prompt": config.prompt.of(side)})
+        return self._replace(config=config, side=side if self.has_router else "document")
 
 
 def _tokenization(located: _Encoder) -> dict[str, Any]:
-    """Return the parameters that tokens depend on."""
+    """Return the parameters that the tokens of an encoder with a single prompt depend on."""
     encoder = located.config
-    return {"encoder": located.identity, "prompt": encoder.prompt, "max_tokens": encoder.max_tokens}
+    parameters = {"encoder": located.identity, "prompt": encoder.prompt, "max_tokens": encoder.max_tokens}
+    if located.side == "query":
+        parameters["side"] = "query"
+    return parameters
 
 
 def _encoding(located: _Encoder) -> dict[str, Any]:
-    """Return the parameters that embeddings depend on."""
+    """Return the parameters that the embeddings of an encoder with a single prompt depend on."""
     parameters = _tokenization(located)
     for name in ("precision", "weights"):
         value = getattr(located.config, name)
@@ -438,23 +457,35 @@ class _Planner:
         artifact, keyed = self._key("sentences", parameters, reads=[])
         return self._add(SentencesStage(artifact, keyed, data, pieces))
 
-    def tokens(self, sentences: Artifact, kinds: Sequence[str]) -> Artifact:
-        """Return the artifact with the model's tokens, and with its embeddings if R, mining or scoring needs them."""
-        model = self.encoders[self.config.model]
-        embedding = [self.encoders[self.config.reference_encoder]]
+    def tokens(self, sentences: Artifact, kinds: Sequence[str]) -> Sides[Artifact]:
+        """Return the artifacts with the model's tokens, and with its embeddings if R, mining or scoring needs them."""
+        reference = self.encoders[self.config.reference_encoder]
+        embedding = [reference.on("query"), reference.on("document")]
         if kinds and self.config.examples.are_nearest:
-            embedding.append(self.encoders[self.config.mining_encoder])
+            embedding.append(self.encoders[self.config.mining_encoder].on("document"))
         if "scored_pair" in kinds:
-            embedding += [self.encoders[expert] for expert in self.config.examples.experts]
-        if any(_encoding(model) == _encoding(other) for other in embedding):
-            return self.encoded(sentences, model, "tuned")
-        parameters = _tokenization(model)
-        artifact, keyed = self._key("tokens", parameters, reads=[sentences])
-        return self._add(TokensStage(artifact, keyed, sentences, model.config))
+            embedding += [self.encoders[expert].on("document") for expert in self.config.examples.experts]
+        encodings = [_encoding(encoder) for encoder in embedding]
+        model = self.encoders[self.config.model]
+
+        def tokens_of(side: Side) -> Artifact:
+            on_side = model.on(side)
+            if _encoding(on_side) in encodings:
+                return self.encoded(sentences, on_side, "tuned")
+            artifact, keyed = self._key("tokens", _tokenization(on_side), reads=[sentences])
+            return self._add(TokensStage(artifact, keyed, sentences, on_side.config))
+
+        documents = tokens_of("document")
+        return Sides.merge(tokens_of("query"), documents)
+
+    def embeddings(self, sentences: Artifact, reference: _Encoder) -> Sides[Artifact]:
+        """Return the artifacts with the reference encoder's embeddings."""
+        documents = self.encoded(sentences, reference.on("document"), "reference")
+        return Sides.merge(self.encoded(sentences, reference.on("query"), "reference"), documents)
 
     def encoded(self, sentences: Artifact, located: _Encoder, role: Role) -> Artifact:
         artifact, keyed = self._key("encoded", _encoding(located), reads=[sentences])
-        return self._add(EncodedStage(artifact, keyed, sentences, located.config, role))
+        return self._add(EncodedStage(artifact, keyed, sentences, located.config, role, located.side))
 
     def teacher(self, sentences: Artifact, teacher: Teacher) -> Artifact:
         parameters: dict[str, Any] = {
@@ -528,7 +559,9 @@ class _Planner:
         encoders = self.config.examples.experts
         if not encoders or "scored_pair" not in examples:
             return {}
-        experts = tuple(self.encoded(sentences, self.encoders[encoder], "expert") for encoder in encoders)
+        experts = tuple(
+            self.encoded(sentences, self.encoders[encoder].on("document"), "expert") for encoder in encoders
+        )
         artifacts = {}
         for split, source in (("train", examples["scored_pair"]), ("dev", reference)):
             names = [expert.name for expert in experts]
@@ -541,7 +574,7 @@ class _Planner:
         mining = self.config.examples
         if mining.neighbors == "random":
             return self._random_neighbors(sentences)
-        encoder = self.encoders[self.config.mining_encoder]
+        encoder = self.encoders[self.config.mining_encoder].on("document")
         encoded = self.encoded(sentences, encoder, "expert")
         parameters: dict[str, Any] = {
             "k": mining.k,

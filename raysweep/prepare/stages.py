@@ -190,7 +190,7 @@ class Coordinator:
         self._progress = StageProgress(num_rows, 0, "rows")
 
     def _encode(self, stage: EncodedStage) -> tuple[Summary, list[Report]]:
-        arguments = (stage.sentences, stage.encoder, stage.parameters["encoder"], stage.role)
+        arguments = (stage.sentences, stage.encoder, stage.parameters["encoder"], stage.role, stage.side)
         reports = self._embed(stage, self.encode_worker, arguments)
         return _summarize_encoder(reports), reports
 
@@ -225,7 +225,7 @@ class Coordinator:
         if size is not None:
             num_bytes = encoder_bytes(size.weights_bytes, width=size.width)
             request = self._with_memory(request, num_bytes)
-        arguments = (stage.sentences, stage.encoder, stage.parameters["encoder"], "tuned", request)
+        arguments = (stage.sentences, stage.encoder, stage.parameters["encoder"], "tuned", "document", request)
         job = ChunkedJob(TokenWorker, arguments, num_sentences, SENTENCES_PER_TOKEN_SHARD)
         at_start = StageProgress(0, num_sentences, "sentences")
         reports = self._store_missing(stage.artifact, job, request, at_start)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from raysweep.cluster.resources import Request
 from raysweep.config.loss_spec import ExampleKind
+from raysweep.config.sides import Side
 from raysweep.config.sweep import EncoderConfig
 from raysweep.data import examples
 from raysweep.data.artifacts import Artifact
@@ -70,12 +71,21 @@ class EncodeWorker:
     The first chunk's report also describes the encoder. Encoders that do not embed stored tokens return no tokens.
     """
 
-    def __init__(self, sentences: Artifact, config: EncoderConfig, identity: str, role: Role, request: Request) -> None:
+    def __init__(
+        self,
+        sentences: Artifact,
+        config: EncoderConfig,
+        identity: str,
+        role: Role,
+        side: Side,
+        request: Request,
+    ) -> None:
         self.sentences = Sentences(sentences.folder)
         self.config = config
         self.identity = identity
         self.role = role
         self.request = request
+        self.side = side
 
     @cached_property
     def model(self) -> LoadedEncoder:
@@ -91,7 +101,7 @@ class EncodeWorker:
         start, stop = row_range(chunk)
         texts = self.sentences.texts(np.arange(start, stop))
         if not self.model.traits.embeds_tokens:
-            return Shard({"embeddings": self.model.embed_texts(texts)}, self._facts(start, 0))
+            return Shard({"embeddings": self.model.embed_texts(texts, side=self.side)}, self._facts(start, 0))
         tokens = self.model.tokenize(texts)
         columns = {"embeddings": self.model.embed(tokens), "tokens": tokens.as_lists}
         facts = self._facts(start, len(tokens.flat))

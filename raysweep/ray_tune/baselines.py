@@ -139,7 +139,7 @@ class Baselines:
         if num_classes > probe.MAX_CLASSES:
             self.warn(f"baselines.probe: not scored; {num_classes:,} classes; allowed: at most {probe.MAX_CLASSES:,}")
             return
-        reference_embeddings = self.prepared.reference_embeddings
+        reference_embeddings = self.prepared.reference_embeddings.document
         _, dimension = reference_embeddings.shape
         max_sentences = probe.max_sentences(dimension, num_classes)
         train = sentences.ids("train")

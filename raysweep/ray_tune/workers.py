@@ -118,9 +118,9 @@ def needed_by_trial(prepared: Prepared, space: Space, cache_bytes: int) -> int:
     config = EncoderConfig(**prepared.model)
     source = locate_same(config, prepared.model_identity)
     encoder = EncoderSize.of(source.folder)
-    tokens = Tokens.open(prepared.tokens_artifact.folder)
-    num_tokens = int(tokens.offsets[-1])
-    tokens_per_sentence = num_tokens / max(1, len(tokens))
+    tokens = [Tokens.open(artifact.folder) for artifact in prepared.tokens_artifacts.distinct]
+    num_tokens = sum(int(of_side.offsets[-1]) for of_side in tokens)
+    tokens_per_sentence = num_tokens / max(1, sum(map(len, tokens)))
     trials = space.largest()
     sentences_per_batch = [_sentences_per_batch(prepared, trial) for trial in trials]
     max_sentences = max(sentences_per_batch)

@@ -15,7 +15,7 @@ from raysweep.report.summary import SPLITS, Area, Summary, TrialSummary
 from raysweep.report.texts import constraints_text, objective_formula
 from raysweep.results.account import Entry
 from raysweep.results.query_scores import PointName, name_of_point
-from raysweep.results.types import GuardScore, Mean, Point, Results
+from raysweep.results.types import GuardScore, Mean, Point, Prompt, Results
 from raysweep.results.views import varied_parameters
 from raysweep.uncertainty.differences import Difference
 from raysweep.uncertainty.front import FrontUncertainty, PointUncertainty
@@ -436,8 +436,10 @@ def _common_parameters(results: Results) -> str:
     return ", ".join(terms) or ABSENT
 
 
-def shown_prompt(prompt: str) -> str:
+def shown_prompt(prompt: Prompt) -> str:
     """Return a prompt in quotes, because it may end with a space."""
+    if isinstance(prompt, dict):
+        return ", ".join(f"{side}: {shown_prompt(text)}" for side, text in prompt.items())
     return repr(prompt) if prompt else "none"
 
 

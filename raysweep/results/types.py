@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from raysweep.metrics.scores import Goals, Pair, spec_of
 from raysweep.results.scores import Score, flatten, nest
@@ -21,6 +21,9 @@ BASELINES = ("probe", "setfit", "published")
 """Kinds of baseline points, made without trials, for comparison with fronts; see :mod:`raysweep.ray_tune.baselines`."""
 
 PointKey = tuple[str, float | None]  # kind and value of an operating point
+
+Prompt: TypeAlias = str | dict[str, str]
+"""The prefix of every sentence, or the prefixes of queries and documents, keyed by ``query`` and ``document``."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,8 @@ class RunInfo:
     constraints: Mapping[str, float] = field(default_factory=dict)  # minimum scores of a point, if set
     packages: Mapping[str, str] = field(default_factory=dict)  # package versions on the driver's machine, keyed by name
     guards: Mapping[str, float | None] = field(default_factory=dict)  # minimum score of front members, keyed by guard
-    prompt: str = ""  # prefix of every sentence embedded by the model
-    reference_prompt: str = ""  # the same for the reference encoder
+    prompt: Prompt = ""  # prefix of the sentences embedded by the model
+    reference_prompt: Prompt = ""  # the same for the reference encoder
     searched: tuple[str, ...] = ()  # parameters with more than one value in the space
     polarity: str = "polarity"  # score that the objective weighs as P
 

@@ -23,8 +23,8 @@ class Batch:
         targets: The targets stored with the examples, (batch,), or None for kinds without targets.
         ids: The sentence ids, (batch, columns).
         labels: The sentences' classes, (batch, columns).
-        read_reference: Reads the unit embeddings of sentence ids (batch,) under the reference encoder, (batch, width of
-            the reference encoder), on the device of ``columns``.
+        read_reference: Reads the unit embeddings of a column, by its number, under the reference encoder, (batch, width
+            of the reference encoder), on the device of ``columns``.
         read_teacher: Reads the class probabilities of sentence ids (batch,) under the teacher, (batch, classes), on the
             device of ``columns``; None without a teacher.
     """
@@ -33,13 +33,13 @@ class Batch:
     targets: Tensor | None
     ids: Ids
     labels: Tensor
-    read_reference: Callable[[Ids], Tensor]
+    read_reference: Callable[[int], Tensor]
     read_teacher: Callable[[Ids], Tensor] | None = None
 
     @cached_property
     def reference(self) -> list[Tensor]:
         """The reference encoder's unit embeddings of each column, read on first use."""
-        return [self.read_reference(column) for column in self.ids.T]
+        return [self.read_reference(column) for column in range(self.ids.shape[1])]
 
     @cached_property
     def teacher(self) -> Tensor:

@@ -3,10 +3,10 @@
 A batch embeds each distinct sentence once, in packs of length buckets.
 """
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from raysweep.config.loss_spec import LossExamples
 from raysweep.data.prepared import Prepared
-from raysweep.encoders import buckets, encoder, packed, precision
+from raysweep.encoders import buckets, encoder, packed
 from raysweep.encoders.encoder import BatchContext, no_context
 from raysweep.encoders.tokens import Tokens
 from raysweep.errors import InputError
@@ -162,16 +162,29 @@ def interleave_classes(
     return np.concatenate(order)
 
 
-class TrainedEncoder:
-    """The encoder that a trial trains, with the tokens of all sentences. Each trial has its own.
+class ColumnEncoder(Protocol):
+    """Encoder of the sentences in some columns of examples."""
 
-    With ``checkpoints``, blocks are recomputed in the backward pass.
+    def packs(self, ids: npt.NDArray[np.integer]) -> list[Pack]:
+        """Group distinct sentences into packs."""
+        ...
+
+    def embed(self, packs: Sequence[Pack]) -> list[Tensor]:
+        """Return the embeddings of each pack's sentences, (sentences, width)."""
+        ...
+
+
+class TrainedEncoder:
+    """The encoder that a trial trains, with the tokens of all sentences on one side. Each trial has its own.
+
+    With ``checkpoints``, blocks are recomputed in the backward pass. ``batch_context`` is the context of forward passes.
     """
 
     def __init__(
         self, model: "SentenceTransformer", tokens: Tokens, checkpoints: BlockCheckpoints | None = None
     ) -> None:
         self.model, self.tokens = model, tokens
+        self.batch_context: BatchContext = no_context
         self._checkpoints = checkpoints
         self._word_table = encoder.word_table(model)
         self._pad_id = encoder.pad_id(model)
@@ -184,8 +197,13 @@ class TrainedEncoder:
         packs = buckets.packs(by_length, lengths) if self._is_packable else [[bucket] for bucket in by_length]
         return [[ids[bucket] for bucket in pack] for pack in packs]
 
+    def embed(self, packs: Sequence[Pack]) -> list[Tensor]:
+        """Return the embeddings of each pack's sentences, (sentences, width), with gradients if enabled."""
+        with self._look_up_words(packs):
+            return [self._forward(pack) for pack in packs]
+
     @contextmanager
-    def look_up_words(self, packs: Iterable[Pack]) -> Iterator[None]:
+    def _look_up_words(self, packs: Iterable[Pack]) -> Iterator[None]:
         """Look up the distinct words of these sentences once; within the context, the model reads rows of the result.
 
         The word embedding table is half of a small encoder's parameters, and each lookup in it would create a gradient
@@ -217,9 +235,8 @@ class TrainedEncoder:
         finally:
             del table.forward
 
-    def forward(self, pack: Pack, batch_context: BatchContext) -> Tensor:
-        """Return the embeddings of a pack's sentences, (sentences, width)."""
-        context = batch_context(*pack)
+    def _forward(self, pack: Pack) -> Tensor:
+        context = self.batch_context(*pack)
         if self._checkpoints is not None:
             context = self._checkpoints.added_to(context)
         if len(pack) == 1:
@@ -227,35 +244,47 @@ class TrainedEncoder:
         return packed.forward(self.model, self.tokens, pack, context)
 
 
-def embed_columns(
-    trained: TrainedEncoder,
-    ids: npt.NDArray[np.integer],
-    batch_context: BatchContext = no_context,
-) -> list[Tensor]:
+def embed_columns(encoders: Sequence[ColumnEncoder], ids: npt.NDArray[np.integer]) -> list[Tensor]:
     """Embed a batch of examples with gradients and return one fp32 tensor (batch, width) per column of ``ids``.
 
-    ``ids`` is (batch, columns). Each distinct sentence is embedded once; the columns select rows of the result.
+    ``encoders`` has the encoder of each column of ``ids``, (batch, columns). Each encoder embeds the distinct sentences
+    of its columns once; the columns select rows of the result.
     """
-    batch = _Batch.of(trained, ids)
-    with trained.look_up_words(batch.packs):
-        embeddings = [trained.forward(pack, batch_context) for pack in batch.packs]
+    batch = _Batch.of(encoders, ids)
+    embeddings = [pack for part in batch.parts for pack in part.encoder.embed(part.packs)]
     return batch.columns(torch.cat(embeddings).float())
+
+
+class _Part(NamedTuple):
+    """The distinct sentences of the columns that have the same encoder, in packs."""
+
+    encoder: ColumnEncoder
+    packs: list[Pack]
 
 
 @dataclass(frozen=True)
 class _Batch:
-    """The distinct sentences of a batch in packs, and their row in the concatenated packs for each example."""
+    """The distinct sentences of a batch, and their row in the concatenated packs of all parts for each example."""
 
-    packs: list[Pack]
+    parts: list[_Part]
     rows: npt.NDArray[np.int64]  # (batch, columns)
 
     @classmethod
-    def of(cls, trained: TrainedEncoder, ids: npt.NDArray[np.integer]) -> "_Batch":
-        unique, inverse = np.unique(ids, return_inverse=True)
-        packs = trained.packs(unique)
-        ids_in_order = np.concatenate([bucket for pack in packs for bucket in pack])
-        row_of_sentence = np.argsort(ids_in_order)  # indexed by sorted distinct sentence
-        return cls(packs, row_of_sentence[inverse.reshape(ids.shape)])
+    def of(cls, encoders: Sequence[ColumnEncoder], ids: npt.NDArray[np.integer]) -> "_Batch":
+        parts = []
+        rows = np.empty(ids.shape, np.int64)
+        num_rows = 0
+        for column_encoder in dict.fromkeys(encoders):
+            is_own = [other is column_encoder for other in encoders]
+            own_ids = ids[:, is_own]
+            unique, inverse = np.unique(own_ids, return_inverse=True)
+            packs = column_encoder.packs(unique)
+            ids_in_order = np.concatenate([bucket for pack in packs for bucket in pack])
+            row_of_sentence = np.argsort(ids_in_order)  # indexed by sorted distinct sentence
+            rows[:, is_own] = num_rows + row_of_sentence[inverse.reshape(own_ids.shape)]
+            num_rows += len(unique)
+            parts.append(_Part(column_encoder, packs))
+        return cls(parts, rows)
 
     def columns(self, embeddings: Tensor) -> list[Tensor]:
         """Return one tensor (batch, width) per column, from embeddings in the order of the packs."""
@@ -273,41 +302,40 @@ class RecomputedBatch:
 
     def __init__(
         self,
-        trained: TrainedEncoder,
+        encoders: Sequence[ColumnEncoder],
         ids: npt.NDArray[np.integer],
         streams: RandomStreams,
-        arithmetic: str = "fp32",
-        batch_context: BatchContext = no_context,
+        precision_context: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self._trained = trained
         self._streams = streams
-        self._arithmetic = arithmetic
-        self._context = batch_context
-        self._batch = _Batch.of(trained, ids)
+        self._precision_context = precision_context
+        batch = _Batch.of(encoders, ids)
+        self._packs = [(part.encoder, pack) for part in batch.parts for pack in part.packs]
         self._positions = []  # of the random streams, before each pack
         embeddings = []
         with torch.no_grad():
-            for pack in self._batch.packs:
+            for column_encoder, pack in self._packs:
                 self._positions.append(streams.position())
-                embeddings.append(self._forward(pack))
+                embeddings.append(self._embed(column_encoder, pack))
         self._embeddings = torch.cat(embeddings).float().requires_grad_()
-        self.columns = self._batch.columns(self._embeddings)
+        self.columns = batch.columns(self._embeddings)
 
     def backward(self) -> None:
         """Accumulate the encoder's gradients."""
         gradient = self._embeddings.grad
         assert gradient is not None, "the loss has to go backward first"
         end = self._streams.position()
-        packs = self._batch.packs
-        pack_sizes = [sum(map(len, pack)) for pack in packs]
+        pack_sizes = [sum(map(len, pack)) for _, pack in self._packs]
         gradients = gradient.split(pack_sizes)
-        for pack, position, pack_gradient in zip(packs, self._positions, gradients, strict=True):
+        for (column_encoder, pack), position, pack_gradient in zip(
+            self._packs, self._positions, gradients, strict=True
+        ):
             self._streams.go_to(position)
-            embeddings = self._forward(pack).float()
+            embeddings = self._embed(column_encoder, pack).float()
             embeddings.backward(pack_gradient)
         self._streams.go_to(end)
 
-    def _forward(self, pack: Pack) -> Tensor:
-        device = self._trained.model.device.type
-        with precision.autocast(self._arithmetic, device), self._trained.look_up_words([pack]):
-            return self._trained.forward(pack, self._context)
+    def _embed(self, column_encoder: ColumnEncoder, pack: Pack) -> Tensor:
+        with self._precision_context():
+            (embeddings,) = column_encoder.embed([pack])
+        return embeddings

@@ -68,14 +68,15 @@ class Teacher:
         assert rung.trial is not None and rung.step is not None
         prepared = Prepared.read(run.fetch("prepared.json"))
         model = EncoderConfig(**prepared.model)
-        if locate(model).identity != prepared.model_identity:
+        source = locate(model)
+        if source.identity != prepared.model_identity:
             raise InputError(f"teacher.run is {config.run}, but its model {model.name!r} has changed since")
         return cls(
             run=config.run,
             trial=rung.trial,
             step=rung.step,
             label_names=results.info.label_names,
-            encoder=model,
+            encoder=model.model_copy(update={"prompt": source.prompt_of(model)}),  # softmax trains on documents
             identity=prepared.model_identity,
             trained_on=prepared.sentences_artifact.name,
             weights=_digest(run, rung.trial, rung.step),

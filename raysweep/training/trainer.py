@@ -11,24 +11,28 @@ import torch
 from torch import Tensor
 
 from raysweep.config import matryoshka
+from raysweep.config.loss_spec import EXAMPLES
 from raysweep.config.losses import find_loss
+from raysweep.config.sides import Sides
 from raysweep.config.soft_targets import SOFT_TARGETS
 from raysweep.config.trial import TrialConfig
 from raysweep.encoders import precision
-from raysweep.encoders.encoder import BatchContext, embedding_width, no_context
+from raysweep.encoders.encoder import BatchContext, embedding_width
+from raysweep.encoders.frozen_prefix import Prefix
 from raysweep.evaluation import operating_points
 from raysweep.evaluation.calibration import calibrated
 from raysweep.evaluation.evaluation_set import TrialDivergedError
-from raysweep.evaluation.operating_points import Encoded, Head
+from raysweep.evaluation.operating_points import Encoded, Head, TunedEncoder
+from raysweep.metrics.arrays import Float32Array
 from raysweep.training import batches, losses
 from raysweep.training.batch import Batch
-from raysweep.training.batches import ExampleOrder, Examples
+from raysweep.training.batches import ColumnEncoder, ExampleOrder, Examples
 from raysweep.training.block_checkpoints import BlockCheckpoints
 from raysweep.training.dropout import RandomStreams
 from raysweep.training.optimization import LearningRates, WeightAverage, build_optimizer
 from raysweep.training.progress import Progress
 from raysweep.training.validation import IdleRule, ValidationExamples, triplet_errors
-from raysweep.training.workbench import RungResult, Workbench
+from raysweep.training.workbench import NO_CONTEXTS, RungResult, Workbench
 
 
 class Training:
@@ -48,8 +52,10 @@ class Training:
         bench.start(config)
         self.model = bench.model
         self.device = bench.model.device
-        self.trained = batches.TrainedEncoder(bench.model, bench.tokens, self._make_checkpoints())
         self.specification = find_loss(config.loss)
+        self.sides = EXAMPLES[self.specification.examples].sides
+        checkpoints = self._make_checkpoints()
+        self.trained = bench.tokens.map(lambda tokens: batches.TrainedEncoder(bench.model, tokens, checkpoints))
         self.loss = self._build_loss()
         self.widths: tuple[int, ...] = ()
         if config.matryoshka is not None:
@@ -119,11 +125,18 @@ class Training:
         return parameters
 
     def set_precision(self, arithmetic: str) -> None:
-        """Train in ``fp32`` or ``bf16`` from now on, with a prefix cache in the same precision."""
+        """Train in ``fp32`` or ``bf16`` from now on, with prefix caches in the same precision."""
         self.precision = arithmetic
         num_examples = self.config.examples_per_rung * self.num_rungs
         num_reads = num_examples * self.order.num_columns
-        self.prefix = self.bench.prefix(self.config, arithmetic, num_reads)
+        self.use_prefixes(self.bench.prefixes(self.config, arithmetic, num_reads))
+
+    def use_prefixes(self, prefixes: Sides[Prefix] | None) -> None:
+        """Start forward passes from these caches of the frozen blocks' outputs from now on, or from tokens if None."""
+        self.prefixes = prefixes
+        contexts = self.batch_contexts
+        for trained, context in self.trained.zip(contexts).distinct:
+            trained.batch_context = context
 
     @property
     def rung_is_full(self) -> bool:
@@ -136,9 +149,14 @@ class Training:
         return time.perf_counter() - self.began
 
     @property
-    def batch_context(self) -> BatchContext:
-        """Return the context of forward passes: that of the prefix cache if there is one."""
-        return no_context if self.prefix is None else self.prefix.replayed
+    def batch_contexts(self) -> Sides[BatchContext]:
+        """Return the contexts of forward passes: those of the prefix caches if there are any."""
+        return NO_CONTEXTS if self.prefixes is None else self.prefixes.map(lambda prefix: prefix.replayed)
+
+    @property
+    def column_encoders(self) -> list[ColumnEncoder]:
+        """Return the encoder of each column of the examples."""
+        return [self.trained.of(side) for side in self.sides]
 
     def step(self) -> None:
         """Take one optimizer step over ``accumulation_steps`` batches, or fewer at the end of a rung."""
@@ -199,7 +217,7 @@ class Training:
             (loss / num_batches).backward()
             return loss.detach()
         passes = [
-            batches.RecomputedBatch(self.trained, ids, self.streams, self.precision, self.batch_context)
+            batches.RecomputedBatch(self.column_encoders, ids, self.streams, self._autocast)
             for _ in range(self._num_passes)
         ]
         loss = self._loss_of_passes([batch.columns for batch in passes], ids, targets)
@@ -220,9 +238,12 @@ class Training:
 
         ``ids`` are (batch, columns), ``targets`` (batch,) or None.
         """
-        with precision.autocast(self.precision, self.device.type):
-            passes = [batches.embed_columns(self.trained, ids, self.batch_context) for _ in range(self._num_passes)]
+        with self._autocast():
+            passes = [batches.embed_columns(self.column_encoders, ids) for _ in range(self._num_passes)]
         return self._loss_of_passes(passes, ids, targets)
+
+    def _autocast(self) -> torch.autocast:
+        return precision.autocast(self.precision, self.device.type)
 
     @property
     def _num_passes(self) -> int:
@@ -264,12 +285,17 @@ class Training:
     ) -> Batch:
         """Return embeddings of examples as a batch; ``ids`` (batch, columns) and ``targets`` (batch,) describe them."""
         prepared = self.bench.prepared
+
+        def read_reference(column: int) -> Tensor:
+            embeddings = prepared.reference_embeddings.of(self.sides[column])
+            return self._on_device(np.asarray(embeddings[ids[:, column]]))
+
         return Batch(
             columns=columns,
             targets=None if targets is None else self._on_device(targets),
             ids=ids,
             labels=self._on_device(np.asarray(prepared.sentences.labels[ids])),
-            read_reference=lambda column: self._on_device(np.asarray(prepared.reference_embeddings[column])),
+            read_reference=read_reference,
             read_teacher=lambda column: self._on_device(np.asarray(prepared.teacher_probabilities[column])),
         )
 
@@ -302,11 +328,10 @@ class Training:
             )
         self.show_average(shown=True)
         self.bench.head = self.head()
-        # A bf16 cache is for training only.
-        context = self.batch_context if self.precision == "fp32" else no_context
-        encoded = operating_points.encode(self.bench.tuned(context), self.bench.dev)
+        tuned = self._tuned()
+        encoded = operating_points.encode(tuned, self.bench.dev)
         encoded = self._calibrate(encoded)
-        tuned = self.bench.tuned(context)
+        tuned = self._tuned()
         grid, has_head = self.bench.evaluation.points, tuned.head is not None
         keys = operating_points.wanted(grid, has_head=has_head)
         labeled_keys = operating_points.wanted_labeled(grid, has_head=has_head)
@@ -327,6 +352,10 @@ class Training:
             stop=stop,
             calibration=self.bench.calibration(self.bench.dev, encoded),
         )
+
+    def _tuned(self) -> TunedEncoder:
+        # A bf16 cache is for training only.
+        return self.bench.tuned(self.batch_contexts if self.precision == "fp32" else NO_CONTEXTS)
 
     def _calibrate(self, encoded: Encoded) -> Encoded:
         """Calibrate the temperature of the workbench's head if configured, and update the class probabilities.
@@ -361,20 +390,29 @@ class Training:
             examples if self._per_class is None else examples.interleaved(self._per_class, self.bench.dev.query_labels)
         )
 
+    def _dev_embeddings(self, encoded: Encoded) -> Sides[Float32Array]:
+        """Return the unit embeddings of dev's sentences as queries and as documents."""
+        encoders = self._tuned().encoders
+        if encoders.is_shared:
+            return Sides.same(encoded.queries)
+        return Sides(encoded.queries, encoders.document.embed(self.bench.dev.queries))
+
     def _validate(self, encoded: Encoded) -> tuple[float, int]:
         """Return the loss over validation examples and the number of errors.
 
         Errors are misclassified queries under a softmax head, otherwise triplets in the wrong order.
         """
         examples = self._validation_examples
-        embeddings = self._on_device(encoded.queries)
+        embeddings = self._dev_embeddings(encoded)
+        on_device = embeddings.map(self._on_device)
         # A loss over the classes of a batch needs time and memory that grow with the cube of its size.
         num_at_once = len(examples.rows) if self._per_class is None else self.config.batch_size
         losses_of_parts, sizes = [], []
         for start in range(0, len(examples.rows), num_at_once):
             part = slice(start, start + num_at_once)
             rows = examples.rows[part]
-            columns = [embeddings[self._on_device(positions)] for positions in rows.T]
+            positions = self._on_device(rows)
+            columns = [on_device.of(side)[positions[:, column]] for column, side in enumerate(self.sides)]
             targets = None if examples.targets is None else examples.targets[part]
             with torch.no_grad():
                 loss_of_part = self.own_loss(self.make_batch(columns, self.bench.dev.queries[rows], targets))
@@ -382,7 +420,7 @@ class Training:
             sizes.append(len(rows))
         loss = losses_of_parts[0] if len(sizes) == 1 else float(np.average(losses_of_parts, weights=sizes))
         if encoded.query_classes is None:
-            return loss, triplet_errors(encoded.queries, examples.triplets)
+            return loss, triplet_errors(embeddings, examples.triplets)
         predicted = encoded.query_classes.argmax(axis=1)
         num_errors = (predicted != self.bench.dev.query_labels).sum()
         return loss, int(num_errors)
@@ -395,8 +433,7 @@ def measure_peak_bytes(bench: Workbench, configs: Iterable[TrialConfig], *, reco
     The bench must be on a GPU.
     """
     device = bench.model.device
-    every_sentence = np.arange(len(bench.tokens))
-    lengths = bench.tokens.lengths(every_sentence)
+    lengths = np.max([tokens.lengths(np.arange(len(tokens))) for tokens in bench.tokens.distinct], axis=0)
     longest_first = np.argsort(-lengths, kind="stable")
     torch.cuda.reset_peak_memory_stats(device)
     for config in configs:

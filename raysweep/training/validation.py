@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from raysweep.config.loss_spec import LossExamples
+from raysweep.config.loss_spec import EXAMPLES, LossExamples
+from raysweep.config.sides import Sides
 from raysweep.data import dev_examples
 from raysweep.data.prepared import Prepared
 from raysweep.training.batches import interleave_classes
@@ -32,7 +33,7 @@ class ValidationExamples:
         ``cosines`` are the targets of scored pairs, for the same class and for different classes.
         """
         labels = np.asarray(prepared.sentences.labels[queries])
-        vectors = np.asarray(prepared.reference_embeddings[queries])
+        vectors = np.asarray(prepared.reference_embeddings.document[queries])
         neighbors = dev_examples.find_neighbors(vectors, labels)
         triplets, _ = dev_examples.draw("triplet", neighbors)
         if kind == "labeled_sentence":
@@ -55,9 +56,10 @@ class ValidationExamples:
         return ValidationExamples(self.rows[order], targets, self.triplets)
 
 
-def triplet_errors(embeddings: npt.NDArray[np.float32], triplets: npt.NDArray[np.integer]) -> int:
+def triplet_errors(embeddings: Sides[npt.NDArray[np.float32]], triplets: npt.NDArray[np.integer]) -> int:
     """Return how many triplets (m, 3), rows of unit embeddings, have a negative at least as near as the positive."""
-    anchor, positive, negative = (embeddings[triplets[:, column]] for column in range(3))
+    sides = EXAMPLES["triplet"].sides
+    anchor, positive, negative = (embeddings.of(side)[rows] for side, rows in zip(sides, triplets.T, strict=True))
     negative_cosine = (anchor * negative).sum(axis=1)
     positive_cosine = (anchor * positive).sum(axis=1)
     return int((negative_cosine >= positive_cosine).sum())

@@ -4,12 +4,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from raysweep.config.sides import Sides
 from raysweep.config.sweep import EncoderConfig, EvaluationConfig
 from raysweep.config.trial import TrialConfig
+from raysweep.data.artifacts import Artifact
 from raysweep.data.prepared import Prepared
 from raysweep.encoders import encoder
 from raysweep.encoders.encoder import BatchContext, no_context
 from raysweep.encoders.locate import locate_same
+from raysweep.encoders.side_encoders import Encoders, TokenEncoder
 from raysweep.encoders.tokens import Tokens, excluded_prompt_length
 from raysweep.evaluation import operating_points
 from raysweep.evaluation.calibration import calibration_of
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 # A trial uses the prefix cache if it reads at least 1 / MAX_SENTENCES_PER_READ of all sentences. A process runs several
 # trials, so the cache pays off before one trial has read everything.
 MAX_SENTENCES_PER_READ = 4
+
+NO_CONTEXTS: Sides[BatchContext] = Sides.same(no_context)
 
 
 @dataclass(frozen=True)
@@ -88,9 +93,15 @@ class Workbench:
         self.dropouts = Dropouts(model, model.device.type)
         self.trainable = Trainable(model)
         self.structure = self.trainable.structure
-        prompt_length = excluded_prompt_length(model, source.prompt_of(config))
-        self.tokens = Tokens.open(self.prepared.tokens_artifact.folder, prompt_length)
-        self._prefix: Prefix | None = None  # of the last trial with a cache
+        self.tokens = self._open_tokens(source.prompts_of(config))
+        self._prefixes: Sides[Prefix] | None = None  # of the last trial with a cache
+
+    def _open_tokens(self, prompts: Sides[str]) -> Sides[Tokens]:
+        def open_tokens(source: tuple[Artifact, str]) -> Tokens:
+            artifact, prompt = source
+            return Tokens.open(artifact.folder, excluded_prompt_length(self.model, prompt))
+
+        return self.prepared.tokens_artifacts.zip(prompts).map(open_tokens)
 
     @cached_property
     def dev(self) -> EvaluationSet:
@@ -122,8 +133,8 @@ class Workbench:
         frozen_modules = self.structure.frozen_modules(self.dropouts.names, config.freezing)
         self.dropouts.set(config.dropout, off=() if config.frozen_dropout else frozen_modules)
 
-    def prefix(self, config: TrialConfig, arithmetic: str, num_reads: int) -> "Prefix | None":
-        """Return the cache of the frozen blocks' outputs, reusing the last trial's if it has the same blocks.
+    def prefixes(self, config: TrialConfig, arithmetic: str, num_reads: int) -> "Sides[Prefix] | None":
+        """Return the caches of the frozen blocks' outputs, reusing the last trial's if they have the same blocks.
 
         Return None if nothing can be cached, or if the trial reads too few sentences (``num_reads``, with repetition)
         for computing whole groups of them to pay off.
@@ -132,7 +143,8 @@ class Workbench:
 
         from raysweep.encoders.frozen_prefix import Prefix
 
-        reads_enough = MAX_SENTENCES_PER_READ * num_reads >= len(self.tokens)
+        num_sentences = sum(map(len, self.tokens.distinct))
+        reads_enough = MAX_SENTENCES_PER_READ * num_reads >= num_sentences
         if config.frozen_dropout or not self.cache_bytes or not reads_enough:
             return None
         modules = [name for name, _ in self.model.named_modules()]
@@ -140,15 +152,21 @@ class Workbench:
         if names is None:
             return None
         dtype = torch.bfloat16 if arithmetic == "bf16" else torch.float32
-        if self._prefix is not None and self._prefix.is_of(names, dtype):
-            return self._prefix
-        self._prefix = None  # free its memory before allocating more
-        self._prefix = Prefix(self.model, names, self.tokens, self.cache_bytes, dtype)
-        return self._prefix
+        if self._prefixes is not None and self._prefixes.document.is_of(names, dtype):
+            return self._prefixes
+        self._prefixes = None  # free its memory before allocating more
+        max_bytes = self.cache_bytes // len(self.tokens.distinct)
+        self._prefixes = self.tokens.map(lambda tokens: Prefix(self.model, names, tokens, max_bytes, dtype))
+        return self._prefixes
 
-    def tuned(self, batch_context: BatchContext = no_context) -> TunedEncoder:
+    def encoders(self, batch_contexts: Sides[BatchContext] = NO_CONTEXTS) -> Encoders:
+        """Return the encoders of queries and documents with the model's current weights."""
+        sources = self.tokens.zip(batch_contexts)
+        return sources.map(lambda source: TokenEncoder(self.model, *source))
+
+    def tuned(self, batch_contexts: Sides[BatchContext] = NO_CONTEXTS) -> TunedEncoder:
         """Return the encoder with its current weights and head, for measuring its operating points."""
-        return TunedEncoder(self.model, self.tokens, self.head, self.trainable.interpolated, batch_context)
+        return TunedEncoder(self.encoders(batch_contexts), self.head, self.trainable.interpolated)
 
     def encode(self, evaluation: EvaluationSet) -> Encoded:
         """Encode queries and pool with the weights loaded by :meth:`reset`."""

@@ -28,7 +28,7 @@ class WithOtherReference(Training):
 
     def make_batch(self, columns: Any, ids: Any, targets: Any) -> Batch:
         batch = super().make_batch(columns, ids, targets)
-        return dataclasses.replace(batch, read_reference=lambda ids: batch.read_reference(ids[::-1].copy()))
+        return dataclasses.replace(batch, read_reference=lambda column: batch.read_reference(column).flip(0))
 
 
 def random_batch(name: str, num_examples: int = 12, width: int = 8, seed: int = 0, dtype: Any = torch.float64) -> Batch:
@@ -51,7 +51,7 @@ def random_batch(name: str, num_examples: int = 12, width: int = 8, seed: int = 
         targets=None if targets is None else torch.from_numpy(targets),
         ids=ids,
         labels=torch.from_numpy(labels % 3),
-        read_reference=lambda column: torch.nn.functional.normalize(reference[column[0] // num_examples]),
+        read_reference=lambda column: torch.nn.functional.normalize(reference[column]),
         read_teacher=lambda column: teacher[column],
     )
 

@@ -7,6 +7,7 @@ import yaml
 
 from raysweep.config import sweep as configuration
 from raysweep.config.document import Document
+from raysweep.config.sides import Sides
 from raysweep.config.sweep import EncoderConfig
 from raysweep.data.artifacts import Artifact
 from raysweep.data.prepared import Prepared
@@ -27,7 +28,9 @@ def write_minimal_run(folder: Path, encoder: EncoderConfig, weights: TrainedWeig
     identity = locate(encoder).identity
     missing = Artifact(str(folder / "artifacts"), "missing")
     model = encoder.model_dump()
-    Prepared(model, identity, missing, missing, missing, {}, model, identity).save(folder / "prepared.json")
+    Prepared(model, identity, missing, Sides.same(missing), Sides.same(missing), {}, model, identity).save(
+        folder / "prepared.json"
+    )
     document = Document.read(SPACES / "smoke.yaml")
     document.override("model", encoder.name)
     settings = configuration.parse(document).model_dump(mode="json")

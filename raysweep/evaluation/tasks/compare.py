@@ -17,12 +17,12 @@ from unicodedata import normalize
 import numpy as np
 
 from raysweep.config import packages
-from raysweep.config.sweep import EncoderConfig
+from raysweep.config.sides import Side
+from raysweep.config.sweep import EncoderConfig, Prompts
 from raysweep.data import files, sources
 from raysweep.data.scored_pairs import ScoredPairs
 from raysweep.encoders import encoder
 from raysweep.encoders.loaded import LoadedEncoder, locate_evaluated
-from raysweep.encoders.locate import Side
 from raysweep.encoders.provenance import Provenance
 from raysweep.errors import InputError
 from raysweep.evaluation.tasks import tasks
@@ -38,12 +38,12 @@ _NOT_ASCII = re.compile("[^a-z0-9]+")
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a comparison. ``prompt`` precedes every sentence; None means each model's default."""
+    """Settings of a comparison. ``prompt`` precedes sentences; None means each model's default."""
 
     columns: Columns = field(default_factory=Columns)
     num_folds: int = 10
     seed: int = 0
-    prompt: str | None = None
+    prompt: str | Prompts | None = None
     precision: Literal["fp32", "bf16"] = "fp32"
 
 
@@ -53,7 +53,7 @@ class Embedded:
 
     ``rows`` maps sentences to rows. ``by_inner_product`` is True if the model compares sentences by inner product
     instead of cosine. ``as_queries`` has the embeddings of ``encode_query`` in the same rows, and ``embeddings`` those
-    of ``encode_document``; they are the same array unless the model has a Router.
+    of ``encode_document``; they are the same array unless the model has a Router or different prompts for the two.
     """
 
     embeddings: Float32Array
@@ -72,7 +72,7 @@ class Embedded:
         with display.stage(f"transfer: {config.name}") as advance:
             loaded = LoadedEncoder.load(config, device=encoder.best_device())
             embeddings = as_queries = loaded.embed_texts(list(rows), unit=False, advance=advance)
-            if loaded.traits.has_router:
+            if not loaded.is_symmetric:
                 as_queries = loaded.embed_texts(list(rows), side="query", unit=False, advance=advance)
         by_inner_product = loaded.traits.similarity == "dot"
         return cls(embeddings, rows, by_inner_product, as_queries)
@@ -85,7 +85,7 @@ class Embedded:
     def similarities(self, first: Sequence[str], second: Sequence[str]) -> Values:
         """Return the cosines, or inner products, of pairs of first and second sentences, float64 (pairs,).
 
-        To a model with a Router, the first sentence is a query and the second a document.
+        The first sentence is a query and the second a document.
         """
         left = self.of_sentences(first, "query").astype(np.float64)
         right = self.of_sentences(second).astype(np.float64)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from raysweep.config.load import load, parse_overrides
+from raysweep.config.sweep import Prompts
 from raysweep.errors import InputError
 from support.sweep_files import MINIMAL, read
 
@@ -92,3 +93,24 @@ def test_limits_that_no_neighbor_meets_and_repeated_widths_are_rejected(tmp_path
     read(tmp_path, MINIMAL, examples__min_similarity="0.5", examples__max_similarity="0.5")
     with pytest.raises(InputError, match=r"truncate is \[192, 192\]; allowed: different widths"):
         read(tmp_path, MINIMAL, evaluation__points__truncate="[192, 192]")
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [("model.prompt.query", "query: "), ("model.prompt.document", "'passage: '")],
+        [("model.prompt", "{query: 'query: ', document: 'passage: '}")],
+    ],
+)
+def test_prompts_of_queries_and_documents(file: Path, overrides: list[tuple[str, str]]) -> None:
+    config = load(file, [("model", "demo"), *overrides]).config
+    assert config.model.prompt == Prompts(query="query: ", document="passage: ")
+
+
+@pytest.mark.parametrize("text", ["{query: 5}", "[a]", "{queries: 'query: '}", "5"])
+def test_other_prompts_are_rejected(file: Path, text: str) -> None:
+    file.write_text(file.read_text().replace("model: demo", f"model: {{name: demo, prompt: {text}}}"))
+    with pytest.raises(
+        InputError, match=r"sweep.yaml: line \d+: model.prompt is .*; allowed: a text, or a mapping of query"
+    ):
+        load(file)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from raysweep.config.load import LoadedSweep
+from raysweep.config.sides import Sides
 from raysweep.config.space import Choices, Fixed, Parameter, Range, Space
 from raysweep.config.sweep import BaselinesConfig
 from raysweep.controller.resume import Resumed, RunState, check_space, load_resumed, read_state
@@ -177,7 +178,9 @@ def test_run_is_read_again_after_waiting_for_its_lease(server: S3Server, tmp_pat
 
 def prepared_in(artifacts: Path, data: str = "sentences-1") -> Prepared:
     sentences, encoded = Artifact(str(artifacts), data), Artifact(str(artifacts), "encoded-1")
-    return Prepared({}, "", sentences, encoded, encoded, {}, reference={}, reference_identity="")
+    return Prepared(
+        {}, "", sentences, Sides.same(encoded), Sides.same(encoded), {}, reference={}, reference_identity=""
+    )
 
 
 def test_moved_run_uses_artifacts_next_to_it(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def stock_columns(model: Any) -> list[torch.Tensor]:
 
 
 def own_columns(model: Any) -> list[torch.Tensor]:
-    return embed_columns(TrainedEncoder(model, tokenize(model, TEXTS)), IDS)
+    return embed_columns([TrainedEncoder(model, tokenize(model, TEXTS))] * IDS.shape[1], IDS)
 
 
 def gradients(model: Any, columns: list[torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -108,7 +108,7 @@ def test_gradients_of_every_loss_equal_those_of_the_stock_forward_pass(model: An
         targets = torch.from_numpy(CLASSES) if num_columns == 1 else TARGETS_OF_PAIRS[schema.targets]
         labels = torch.from_numpy(CLASSES[ids])
         own_batch, stock_batch = (
-            Batch(columns[:num_columns], targets, ids, labels, lambda sentences: REFERENCE[sentences])
+            Batch(columns[:num_columns], targets, ids, labels, lambda column: REFERENCE[ids[:, column]])
             for columns in (own, stock)
         )
         module: Any = build(name, loss.defaults, model, width=own[0].shape[1], num_labels=3)
@@ -222,7 +222,7 @@ def kept_bytes(model: Any, checkpoints: BlockCheckpoints | None) -> tuple[int, d
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        columns = embed_columns(TrainedEncoder(model, tokenize(model, TEXTS), checkpoints), IDS)
+        columns = embed_columns([TrainedEncoder(model, tokenize(model, TEXTS), checkpoints)] * IDS.shape[1], IDS)
         num_bytes = sum(kept.values())
     return num_bytes, gradients(model, columns)
 

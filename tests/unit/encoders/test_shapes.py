@@ -74,7 +74,7 @@ def test_gradients_equal_those_of_the_stock_forward_pass(loaded: LoadedEncoder) 
     stock = [model.preprocess([TEXTS[i] for i in column], prompt=prompt) for column in IDS.T]
     expected = gradients([model(features)["sentence_embedding"] for features in stock])
     trained = TrainedEncoder(model, tokenize(model, TEXTS, prompt))
-    computed = gradients(embed_columns(trained, IDS))
+    computed = gradients(embed_columns([trained] * IDS.shape[1], IDS))
     assert computed.keys() == expected.keys()
     for name, gradient in expected.items():
         assert (computed[name] - gradient).abs().max() <= 1e-4 * gradient.abs().max() + 1e-7, name
@@ -96,7 +96,7 @@ def test_prompts_are_left_out_of_packed_passes(tmp_path: Path, demo_package: Mod
     (pack,) = trained.packs(np.arange(len(TEXTS)))
     assert len(pack) > 1
     with torch.no_grad():
-        (column,) = embed_columns(trained, np.arange(len(TEXTS))[:, None])
+        (column,) = embed_columns([trained], np.arange(len(TEXTS))[:, None])
     library = SentenceTransformer(folder, device="cpu")
     np.testing.assert_allclose(column.numpy(), library.encode(TEXTS), atol=1e-5)
     assert np.abs(library.encode(TEXTS) - library.encode([prompt + text for text in TEXTS], prompt="")).max() > 0.01

@@ -24,7 +24,7 @@ def test_reading_has_sentences_and_cosines_by_rank(dev: EvaluationSet, tiny_prep
     name = (3, 1, "plain", None)
     reading = dev.reading({REFERENCE: dev.reference_scores, name: dev.score(*other)})
     assert reading.names == (REFERENCE, name)
-    embeddings = np.asarray(tiny_prepared.reference_embeddings[np.arange(len(tiny_prepared.sentences))])
+    embeddings = np.asarray(tiny_prepared.reference_embeddings.document[np.arange(len(tiny_prepared.sentences))])
     for row, (queries, pool) in enumerate([(dev.reference_queries, dev.reference_pool), other]):
         nearest = np.argsort(-(queries @ pool.T), axis=1, kind="stable")[:, :8]
         ids = dev.pool[nearest]

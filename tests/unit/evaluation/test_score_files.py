@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from raysweep.config.sweep import EncoderConfig
+from raysweep.config.sweep import EncoderConfig, Prompts
 from raysweep.data import demo
 from raysweep.errors import InputError
 from raysweep.evaluation import score_files
@@ -84,6 +84,26 @@ def test_models_are_scored_with_their_own_prompts(
         assert row["similarity_mean"] == pytest.approx(100 * cosines.mean(), abs=1e-3)
         same = train.stars.to_numpy()[nearest] == test.stars.to_numpy()[:, None]
         assert row["polarity_mean"] == pytest.approx(100 * same.mean(), abs=1e-3)
+
+
+def test_queries_and_documents_have_prompts_of_their_own(files: tuple[Path, Path], tiny_encoder: str) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    prompts = {"query": "query: ", "document": "passage: "}
+    train, test = (pd.read_csv(path) for path in files)
+    (row,) = score_files.score_files(
+        EncoderConfig(name=tiny_encoder, prompt=Prompts(**prompts)),
+        None,
+        score_files.LabeledFiles(*map(str, files), text_column="review", label_column="stars"),
+        score_files.RetrievalSettings([5], ["uniform"], num_pool=len(train)),
+        ListDisplay(),
+    )
+    model = SentenceTransformer(tiny_encoder, prompts=prompts, device="cpu")
+    cosines = model.encode_query(list(test.review)) @ model.encode_document(list(train.review)).T
+    nearest = np.argsort(-cosines, axis=1, kind="stable")[:, :5]
+    same = train.stars.to_numpy()[nearest] == test.stars.to_numpy()[:, None]
+    assert row["polarity_mean"] == pytest.approx(100 * same.mean(), abs=1e-3)
+    assert row["similarity_mean"] == pytest.approx(100 * np.take_along_axis(cosines, nearest, axis=1).mean(), abs=1e-3)
 
 
 def test_scores_equal_an_independent_computation(files: tuple[Path, Path]) -> None:

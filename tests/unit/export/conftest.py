@@ -1,6 +1,7 @@
 """A run with a point of every kind, for tests of the export."""
 
 import dataclasses
+import json
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -82,6 +83,16 @@ def prompted_run(
         return _write_run(folder, encoder)
 
     return write
+
+
+@pytest.fixture(scope="package")
+def prompts_run(
+    tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType
+) -> tuple[Path, Prepared, EvaluationSet]:
+    """Return the same run with different prompts for queries and documents."""
+    folder = tmp_path_factory.mktemp("prompts")
+    prompts = {"query": "query: ", "document": "passage: "}
+    return _write_run(folder, json.dumps({"name": _varied_encoder(folder, demo_package), "prompt": prompts}))
 
 
 @pytest.fixture(scope="package")

@@ -11,10 +11,14 @@ from sentence_transformers import SentenceTransformer
 from raysweep.data.prepared import Prepared
 from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.export.export import export
+from raysweep.report.summary import summary_of
 from raysweep.results.ledger import point_name
+from raysweep.storage.folder import as_folder
 from support.encoders import write_with_prompts
 
 Run = tuple[Path, Prepared, EvaluationSet]
+
+PROMPTS = {"query": "query: ", "document": "passage: "}
 
 TEXTS = ["a warm room", "Cold soup, and a spoon of it for everybody who had come late"]
 
@@ -47,6 +51,27 @@ def test_all_methods_put_the_prompt_of_the_sweep(
         trained = load_file(folder / "points" / point_name(0, 1) / "trained.safetensors")
         base.load_state_dict({**base.state_dict(), **trained})
         np.testing.assert_allclose(model.encode(TEXTS), base.encode(TEXTS), atol=1e-5)
+
+
+@pytest.mark.parametrize("point", ["0:1", "0:1:class_concat=1", "1:1:concat=0.3"])
+def test_prompts_of_queries_and_documents_reproduce_the_scores(
+    prompts_run: Run, tmp_path: Path, all_on_the_front: None, point: str
+) -> None:
+    folder, prepared, dev = prompts_run
+    export(folder, point, tmp_path / "model")
+    model = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    base = SentenceTransformer(prepared.model["name"], prompts=PROMPTS, device="cpu")
+    queries, pool = (prepared.sentences.texts(ids) for ids in (dev.queries, dev.pool))
+    products = model.similarity(model.encode_query(queries), model.encode_document(pool)).numpy()
+    reference = base.similarity(base.encode_query(queries), base.encode_document(pool)).numpy()
+    nearest = np.argsort(-products, axis=1, kind="stable")[:, : dev.k]
+    same = dev.pool_labels[nearest] == dev.query_labels[:, None]
+    cosines = np.take_along_axis(reference, nearest, axis=1)
+    member = next(member.dev for member in summary_of(as_folder(folder)).members if member.dev.name == point)
+    assert member.polarity == pytest.approx(same.mean(), abs=1e-4)
+    assert member.similarity == pytest.approx(cosines.mean(), abs=1e-4)
+    np.testing.assert_array_equal(model.encode(TEXTS), model.encode_document(TEXTS))
+    assert "| prompt | query: 'query: ', document: 'passage: ' |" in (tmp_path / "model" / "README.md").read_text()
 
 
 def test_lengths_by_task_are_not_exported(

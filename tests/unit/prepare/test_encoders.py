@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from raysweep.config.sides import Sides
 from raysweep.config.sweep import EncoderConfig, EvaluationConfig
 from raysweep.data.prepared import Prepared
 from raysweep.encoders import encoder
@@ -53,8 +54,8 @@ def test_embeddings_match_the_models_encode(tiny_encoder: str, tmp_path: Path, k
     texts = prepared.sentences.texts(np.arange(20))
     library = SentenceTransformer(model, device="cpu")
     expected = library.encode(texts, normalize_embeddings=True)
-    np.testing.assert_allclose(np.asarray(prepared.reference_embeddings)[:], expected, atol=1e-5)
-    tokens = Tokens.open(prepared.tokens_artifact.folder)
+    np.testing.assert_allclose(np.asarray(prepared.reference_embeddings.document)[:], expected, atol=1e-5)
+    tokens = Tokens.open(prepared.tokens_artifacts.document.folder)
     trained = encoder.embed(library, tokens, np.arange(20))
     np.testing.assert_allclose(trained, expected, atol=1e-5)
     own = {"default": "query: "}.get(kind, "")
@@ -67,8 +68,29 @@ def test_artifact_keys_include_the_prompt(tiny_encoder: str, tmp_path: Path) -> 
         {}, {"prompt": "query: "}, {"prompt": ""}
     ))  # fmt: skip
     assert own == same
-    assert own.tokens_artifact != without.tokens_artifact
+    assert own.tokens_artifacts.document != without.tokens_artifacts.document
     assert own.examples_artifacts != without.examples_artifacts
+
+
+def test_prompts_of_sides_have_artifacts_of_their_own(tiny_encoder: str, tmp_path: Path) -> None:
+    """Equal prompts are one prompt, and each side has the artifact of its prompt."""
+    both, query, document, equal = (prepare(tmp_path, model=json.dumps({"name": tiny_encoder, "prompt": prompt})) for prompt in (
+        {"query": "q: ", "document": "d: "}, "q: ", "d: ", {"query": "d: ", "document": "d: "}
+    ))  # fmt: skip
+    assert equal == document
+    assert both.tokens_artifacts == Sides(query.tokens_artifacts.query, document.tokens_artifacts.document)
+    assert both.reference_artifacts == both.tokens_artifacts
+    assert both.examples_artifacts == document.examples_artifacts
+    assert both.model["prompt"] == {"query": "q: ", "document": "d: "}
+    both.save(tmp_path / "prepared.json")
+    assert Prepared.open(tmp_path / "prepared.json") == both
+    texts = both.sentences.texts(np.arange(20))
+    model = SentenceTransformer(tiny_encoder, prompts={"query": "q: ", "document": "d: "}, device="cpu")
+    for rows, encode in (
+        (both.reference_embeddings.query, model.encode_query),
+        (both.reference_embeddings.document, model.encode_document),
+    ):
+        np.testing.assert_allclose(np.asarray(rows)[:], encode(texts), atol=1e-5)
 
 
 @pytest.mark.parametrize("key", ["model", "reference", "examples.encoder"])
@@ -133,7 +155,7 @@ def test_untunable_encoder_is_rejected_but_can_be_a_reference(tiny_encoder: str,
     prepared = prepare(tmp_path, model=tiny_encoder, reference=str(shorter))
     texts = prepared.sentences.texts(np.arange(20))
     expected = SentenceTransformer(str(shorter), device="cpu").encode(texts, normalize_embeddings=True)
-    np.testing.assert_allclose(np.asarray(prepared.reference_embeddings)[:], expected, atol=1e-5)
+    np.testing.assert_allclose(np.asarray(prepared.reference_embeddings.document)[:], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", REJECTED)
@@ -151,15 +173,18 @@ def test_kinds_without_roles_are_rejected_before_preparing(
 def test_frozen_kinds_are_references_but_not_tuned(
     demo_package: ModuleType, tiny_encoder: str, tmp_path: Path, write: Callable[..., str]
 ) -> None:
-    """Static embeddings, and a Router, which embeds every sentence as a document."""
+    """Static embeddings, and a Router, which embeds queries and documents with different modules."""
     frozen = write(tmp_path / "frozen", Path(demo_package.get_model_path()))
     with pytest.raises(InputError, match="cannot be tuned: "):
         prepare(tmp_path, model=frozen)
     prepared = prepare(tmp_path, model=tiny_encoder, reference=frozen, examples__encoder=frozen)
     texts = prepared.sentences.texts(np.arange(20))
-    expected = SentenceTransformer(frozen, device="cpu").encode_document(texts, normalize_embeddings=True)
-    np.testing.assert_allclose(np.asarray(prepared.reference_embeddings)[:], expected, atol=1e-5)
-    assert prepared.reference["prompt"] == ("passage: " if write is write_router else "")
+    library = SentenceTransformer(frozen, device="cpu")
+    expected = library.encode_document(texts, normalize_embeddings=True)
+    np.testing.assert_allclose(np.asarray(prepared.reference_embeddings.document)[:], expected, atol=1e-5)
+    expected = library.encode_query(texts, normalize_embeddings=True)
+    np.testing.assert_allclose(np.asarray(prepared.reference_embeddings.query)[:], expected, atol=1e-5)
+    assert prepared.reference_artifacts.is_shared == (write is write_static)
     assert prepared.model["prompt"] == ""
 
 
@@ -178,18 +203,18 @@ def test_only_tokens_of_a_tuned_encoder_are_prepared(
     (other / "changed.txt").write_text("another identity")
     prepared = prepare(tmp_path, model=str(other), reference=tiny_encoder)
     assert embedded == [tiny_encoder]
-    artifact = prepared.tokens_artifact
+    artifact = prepared.tokens_artifacts.document
     assert artifact.name.startswith("tokens-")
     assert {path.suffix for path in artifact.folder.iterdir()} == {".arrow", ".json"}
     alone = prepare(tmp_path, model=str(other))
-    assert alone.tokens_artifact == alone.reference_artifact
+    assert alone.tokens_artifacts.document == alone.reference_artifacts.document
     for key in ("parameter_names", "width", "num_tokens"):
-        assert artifact.summary[key] == alone.tokens_artifact.summary[key]
-    tokens, same = (Tokens.open(item.folder) for item in (artifact, alone.tokens_artifact))
+        assert artifact.summary[key] == alone.tokens_artifacts.document.summary[key]
+    tokens, same = (Tokens.open(item.folder) for item in (artifact, alone.tokens_artifacts.document))
     np.testing.assert_array_equal(tokens.flat, same.flat)
     np.testing.assert_array_equal(tokens.offsets, same.offsets)
     mined = prepare(tmp_path, model=str(other), reference=tiny_encoder, examples__encoder=str(other))
-    assert mined.tokens_artifact == alone.tokens_artifact
+    assert mined.tokens_artifacts.document == alone.tokens_artifacts.document
 
 
 def test_weights_that_are_not_finite_are_found_while_tokenizing(tiny_encoder: str, tmp_path: Path) -> None:
@@ -203,9 +228,9 @@ def test_a_prompt_excluded_from_pooling_is_embedded_and_trained(tmp_path: Path, 
     prepared = prepare(tmp_path, model=model)
     texts = prepared.sentences.texts(np.arange(20))
     expected = SentenceTransformer(model, device="cpu").encode(texts, normalize_embeddings=True)
-    np.testing.assert_allclose(np.asarray(prepared.reference_embeddings)[:], expected, atol=1e-5)
+    np.testing.assert_allclose(np.asarray(prepared.reference_embeddings.document)[:], expected, atol=1e-5)
     bench = Workbench(prepared, EvaluationConfig(k=2))
-    trained = encoder.embed(bench.model, bench.tokens, np.arange(20))
+    trained = encoder.embed(bench.model, bench.tokens.document, np.arange(20))
     np.testing.assert_allclose(trained, expected, atol=1e-5)
 
 

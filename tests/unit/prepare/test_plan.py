@@ -79,7 +79,11 @@ def test_settings_that_change_no_data_keep_the_keys(tmp_path: Path) -> None:
         "examples triplet",
     ]
     assert sweep_plan.prepared.sentences_artifact.name == sentences
-    assert sweep_plan.prepared.tokens_artifact.name == sweep_plan.prepared.reference_artifact.name == encoded
+    assert (
+        sweep_plan.prepared.tokens_artifacts.document.name
+        == sweep_plan.prepared.reference_artifacts.document.name
+        == encoded
+    )
     assert {kind: artifact.name for kind, artifact in sweep_plan.prepared.examples_artifacts.items()} == {
         "scored_pair": scored,
         "triplet": triplets,

@@ -74,7 +74,7 @@ def test_probe_is_fitted_on_train_and_scored_at_each_value(
     ]
     sentences = tiny_prepared.sentences
     train = sentences.ids("train")
-    embeddings = np.asarray(tiny_prepared.reference_embeddings[train])
+    embeddings = np.asarray(tiny_prepared.reference_embeddings.document[train])
     regression = LogisticRegression(max_iter=1000).fit(embeddings, sentences.labels[train])
     temperature = 1.0
     if calibrate:

@@ -187,7 +187,7 @@ def test_recomputed_activations_give_the_same_gradient(
         training.recomputes = recomputes
         training.model.train()
         ids, targets = training.order.take(40)
-        assert len(training.trained.packs(np.unique(ids))) > 1
+        assert len(training.trained.document.packs(np.unique(ids))) > 1
         value = training.add_gradient(ids, targets, 2)
         gradients.append(
             {name: parameter.grad for name, parameter in training.parameters.items() if parameter.grad is not None}
@@ -213,7 +213,7 @@ def word_table(bench: Workbench) -> torch.nn.Embedding:
 def compute_loss(trained: TrainedEncoder, ids: Any) -> torch.Tensor:
     """Return a function of the embeddings whose gradient differs between them."""
     trained.model.eval()  # no dropout
-    (embeddings,) = batches.embed_columns(trained, ids[:, None])
+    (embeddings,) = batches.embed_columns([trained], ids[:, None])
     weights = torch.linspace(-1, 1, embeddings.shape[1])
     return (embeddings * weights).square().sum()
 
@@ -222,7 +222,7 @@ def plain_gradient(bench: Workbench, ids_of_batches: Any, monkeypatch: pytest.Mo
     """Return the table's gradient if the model looks words up by itself."""
     with monkeypatch.context() as patch:
         patch.setattr(encoder, "word_table", lambda model: None)
-        trained = TrainedEncoder(bench.model, bench.tokens)
+        trained = TrainedEncoder(bench.model, bench.tokens.document)
     bench.model.zero_grad()
     for ids in ids_of_batches:
         compute_loss(trained, ids).backward()
@@ -237,10 +237,10 @@ def test_word_table_has_the_gradient_of_the_plain_lookup(
     """For steps of one or two batches, after steps with other words."""
     tiny_bench.reset()
     weight = word_table(tiny_bench).weight
-    trained = TrainedEncoder(tiny_bench.model, tiny_bench.tokens)
+    trained = TrainedEncoder(tiny_bench.model, tiny_bench.tokens.document)
     rng = np.random.default_rng(0)
     for num_batches in (1, 2, 1):
-        ids_of_batches = [rng.choice(len(tiny_bench.tokens), 6, replace=False) for _ in range(num_batches)]
+        ids_of_batches = [rng.choice(len(tiny_bench.tokens.document), 6, replace=False) for _ in range(num_batches)]
         expected = plain_gradient(tiny_bench, ids_of_batches, monkeypatch)
         tiny_bench.model.zero_grad(set_to_none=True)
         for ids in ids_of_batches:

@@ -42,7 +42,7 @@ def test_the_documented_loss_trains_from_its_file(
         embeddings = [training.model.encode(column, convert_to_numpy=True, show_progress_bar=False) for column in texts]
         value = float(training.batch_loss(ids, targets))
     units = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in embeddings]
-    base = [tiny_bench.prepared.reference_embeddings[column] for column in ids.T]
+    base = [tiny_bench.prepared.reference_embeddings.document[column] for column in ids.T]
 
     def differences(rows: list[np.ndarray]) -> np.ndarray:
         return np.asarray((rows[0] * rows[2]).sum(1) - (rows[0] * rows[1]).sum(1))

@@ -252,7 +252,7 @@ def make_batch(columns, targets, classes=None, reference=REFERENCE):
         targets=None if targets is None else torch.from_numpy(targets),
         ids=ids.T,
         labels=torch.from_numpy(np.asarray(classes).T),
-        read_reference=lambda column: units[column[0] // num_examples],
+        read_reference=lambda column: units[column],
         read_teacher=lambda column: torch.from_numpy(TEACHER[column]),
     )
 

@@ -229,8 +229,8 @@ def test_rungs_are_scored_with_the_average_and_training_continues_without_it(
         for name, weight in training.parameters.items():
             expected = weighted_mean([step[name] for step in history[:num_steps]], AVERAGE_DECAY)
             np.testing.assert_allclose(weight.detach(), expected, atol=1e-6, err_msg=name)
-        shown = encoder.embed(training.model, tiny_bench.tokens, tiny_bench.dev.queries)
-        pool = encoder.embed(training.model, tiny_bench.tokens, tiny_bench.dev.pool)
+        shown = encoder.embed(training.model, tiny_bench.tokens.document, tiny_bench.dev.queries)
+        pool = encoder.embed(training.model, tiny_bench.tokens.document, tiny_bench.dev.pool)
         assert rung.polarity == pytest.approx(tiny_bench.dev.score(shown, pool).mean("polarity"))
         head = training.head()
         assert head is not None and tiny_bench.head is not None and rung.calibration is not None

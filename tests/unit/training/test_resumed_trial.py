@@ -195,7 +195,11 @@ def test_next_trial_on_the_same_workbench_is_unaffected(new_bench: Any, tmp_path
     config = CONFIGS["softmax, adamax, emb+B0"]
     bench = new_bench()
     next(iter(train_rungs(other, bench, tmp_path)))
-    assert Training(config, bench, SEED, NUM_RUNGS).prefix is Training(other, bench, SEED, NUM_RUNGS).prefix is not None
+    assert (
+        Training(config, bench, SEED, NUM_RUNGS).prefixes
+        is Training(other, bench, SEED, NUM_RUNGS).prefixes
+        is not None
+    )
     resumed = train_rungs(other, bench, tmp_path)
     next(iter(resumed))
     assert read_bits(train_rungs(config, bench)) == read_bits(train_rungs(config, new_bench()))

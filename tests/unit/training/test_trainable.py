@@ -185,7 +185,7 @@ def test_merged_and_interpolated_weights(bench: Workbench) -> None:
 
 def test_packed_pass_and_no_prefix_cache_with_an_adapter(bench: Workbench) -> None:
     training = Training(LORA, bench, seed=0, num_rungs=1)
-    assert training.prefix is None
+    assert training.prefixes is None
     assert packed.is_packable(bench.model)
 
 

@@ -159,7 +159,9 @@ def check(
     theirs, model = train_with_stock_trainer(ours, head, folder, optimizer)
     assert ours.losses == pytest.approx(theirs, rel=1e-4)
     assert len({f"{value:.4g}" for value in theirs}) > steps / 2, "the losses change"
-    embeddings = [encoder.embed(trained, bench.tokens, bench.dev.queries[:20]) for trained in (ours.model, model)]
+    embeddings = [
+        encoder.embed(trained, bench.tokens.document, bench.dev.queries[:20]) for trained in (ours.model, model)
+    ]
     np.testing.assert_allclose(*embeddings, atol=atol)  # the losses do not show the last step
 
 
@@ -248,8 +250,8 @@ def test_retention_term_is_the_mean_squared_change_of_cosines(loss: str, tiny_be
         exact(loss=loss, retention_weight=0.5, examples_per_rung=80, learning_rate=2e-3), tiny_bench
     ).run()
     ids, targets = training.batches[0]
-    tuned = np.stack([encoder.embed(training.model, tiny_bench.tokens, column) for column in ids.T])
-    base = np.stack([tiny_bench.prepared.reference_embeddings[column[::-1]] for column in ids.T])
+    tuned = np.stack([encoder.embed(training.model, tiny_bench.tokens.document, column) for column in ids.T])
+    base = np.stack([tiny_bench.prepared.reference_embeddings.document[column[::-1]] for column in ids.T])
     squares = []
     for row in range(len(ids)):
         pairs = [((0, row), (column, row)) for column in range(1, ids.shape[1])] or [
@@ -336,7 +338,7 @@ def test_consistency_term_of_two_passes_with_different_masks(tiny_bench: Workben
     with torch.no_grad():
         loss = float(training.batch_loss(ids, targets))
         training.streams.go_to(before)
-        passes = [batches.embed_columns(training.trained, ids)[0] for _ in range(2)]
+        passes = [batches.embed_columns(training.column_encoders, ids)[0] for _ in range(2)]
         head = training.loss.head
         logits = [head(torch.nn.functional.normalize(rows) * rows.shape[1] ** 0.5) for rows in passes]
     assert targets is not None

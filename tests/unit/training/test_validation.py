@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raysweep.config.sides import Sides
 from raysweep.data.dev_examples import NUM_NEIGHBORS
 from raysweep.training.trial import rungs
 from raysweep.training.validation import IdleRule, ValidationExamples, triplet_errors
@@ -23,11 +24,11 @@ def make_prepared(num: int = 40, seed: int = 0) -> Any:
     vectors = rng.normal(size=(2 * num, 6)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     labels = rng.integers(0, 3, 2 * num)
-    return SimpleNamespace(sentences=SimpleNamespace(labels=labels), reference_embeddings=vectors)
+    return SimpleNamespace(sentences=SimpleNamespace(labels=labels), reference_embeddings=Sides.same(vectors))
 
 
 def nearest(prepared: Any, queries: np.ndarray, anchor: int, same: bool) -> set[int]:
-    labels, vectors = prepared.sentences.labels[queries], prepared.reference_embeddings[queries]
+    labels, vectors = prepared.sentences.labels[queries], prepared.reference_embeddings.document[queries]
     others = [i for i in range(len(queries)) if i != anchor and (labels[i] == labels[anchor]) == same]
     return set(sorted(others, key=lambda i: -float(vectors[i] @ vectors[anchor]))[:NUM_NEIGHBORS])
 
@@ -61,7 +62,7 @@ def test_targets_of_pairs_and_labels_of_labeled_sentences() -> None:
 def test_triplet_errors_count_negatives_at_least_as_near() -> None:
     vectors = np.array([[1, 0], [0.8, 0.6], [0.6, 0.8], [0.8, 0.6]], np.float32)
     triplets = np.array([[0, 1, 2], [0, 2, 1], [0, 1, 3]])
-    assert triplet_errors(vectors, triplets) == 2
+    assert triplet_errors(Sides.same(vectors), triplets) == 2
 
 
 def test_rung_improves_only_if_loss_and_errors_both_decrease() -> None:

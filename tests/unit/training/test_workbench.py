@@ -33,17 +33,19 @@ def test_non_finite_embeddings_are_rejected(tiny_bench: Workbench) -> None:
 
 
 def test_pickled_artifacts_are_small(tiny_bench: Workbench) -> None:
-    assert len(tiny_bench.prepared.sentences) == len(tiny_bench.prepared.reference_embeddings)  # opened here
+    assert len(tiny_bench.prepared.sentences) == len(tiny_bench.prepared.reference_embeddings.document)  # opened here
     pickled = pickle.dumps(tiny_bench.prepared)
     assert len(pickled) < 5000
-    assert len(pickle.loads(pickled).reference_embeddings) == len(tiny_bench.prepared.reference_embeddings)
+    assert len(pickle.loads(pickled).reference_embeddings.document) == len(
+        tiny_bench.prepared.reference_embeddings.document
+    )
 
 
 def losses_and_similarities(prepared: Prepared, cache_bytes: int) -> tuple[list[float], list[float]]:
     """Return the losses and similarities of two rungs."""
     bench = Workbench(prepared, EVALUATION, cache_bytes=cache_bytes)
     config = trial(freezing="emb+B0-1", learning_rate=1e-3, examples_per_rung=80)
-    assert (Training(config, bench, 3, 2).prefix is None) == (cache_bytes == 0)
+    assert (Training(config, bench, 3, 2).prefixes is None) == (cache_bytes == 0)
     results = list(rungs(config, bench, seed=3, num_rungs=2))
     return [rung.loss for rung in results], [rung.similarity for rung in results]
 
@@ -60,7 +62,7 @@ def test_prefix_cache_does_not_change_training(tiny_prepared: Prepared, cache_by
 def test_frozen_dropout_disables_the_prefix_cache(tiny_prepared: Prepared) -> None:
     bench = Workbench(tiny_prepared, EVALUATION)
     config = trial(freezing="emb+B0", examples_per_rung=700)
-    assert Training(config, bench, 0, 1).prefix is not None
-    assert Training(config.model_copy(update={"frozen_dropout": True}), bench, 0, 1).prefix is None
+    assert Training(config, bench, 0, 1).prefixes is not None
+    assert Training(config.model_copy(update={"frozen_dropout": True}), bench, 0, 1).prefixes is None
     for level in ("none", "emb", "emb+B0aio"):
-        assert Training(config.model_copy(update={"freezing": level}), bench, 0, 1).prefix is None
+        assert Training(config.model_copy(update={"freezing": level}), bench, 0, 1).prefixes is None

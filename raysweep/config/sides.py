@@ -1,0 +1,54 @@
+"""The two sides of a retrieval, and values for both."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+Side = Literal["query", "document"]
+"""The side of a retrieval that a sentence is on. Anchors of examples are queries; what is retrieved is a document."""
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(frozen=True)
+class Sides(Generic[T]):
+    """A value for queries and a value for documents; one and the same object if they do not differ."""
+
+    query: T
+    document: T
+
+    @classmethod
+    def same(cls, value: T) -> "Sides[T]":
+        """Return sides that share a value."""
+        return cls(value, value)
+
+    @classmethod
+    def merge(cls, query: T, document: T) -> "Sides[T]":
+        """Return sides that share one object if the values are equal."""
+        return cls(document if query == document else query, document)
+
+    @property
+    def is_shared(self) -> bool:
+        """Return whether both sides are one object."""
+        return self.query is self.document
+
+    @property
+    def distinct(self) -> tuple[T, ...]:
+        """Return the distinct objects, that of documents first."""
+        return (self.document,) if self.is_shared else (self.document, self.query)
+
+    def of(self, side: Side) -> T:
+        """Return the value of a side."""
+        return self.query if side == "query" else self.document
+
+    def map(self, function: Callable[[T], U]) -> "Sides[U]":
+        """Return the function's results for both values; a shared value is passed once, and its result is shared."""
+        document = function(self.document)
+        return Sides(document if self.is_shared else function(self.query), document)
+
+    def zip(self, other: "Sides[U]") -> "Sides[tuple[T, U]]":
+        """Return the pairs of both sides' values, shared if both values are."""
+        documents = (self.document, other.document)
+        is_shared = self.is_shared and other.is_shared
+        return Sides(documents if is_shared else (self.query, other.query), documents)

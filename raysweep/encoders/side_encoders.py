@@ -1,0 +1,47 @@
+"""The encoders of queries and documents, which are usually one model."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from raysweep.config.sides import Sides
+from raysweep.encoders.encoder import BatchContext, embed, embedding_width, no_context
+from raysweep.encoders.tokens import Tokens
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+class SideEncoder(Protocol):
+    """Encoder of the sentences on one side, which are named by their ids."""
+
+    @property
+    def width(self) -> int:
+        """Return the dimension of the embeddings."""
+        ...
+
+    def embed(self, ids: npt.NDArray[np.integer]) -> npt.NDArray[np.float32]:
+        """Return the unit embeddings of sentences, (len(ids), width)."""
+        ...
+
+
+Encoders: TypeAlias = Sides[SideEncoder]
+"""The encoders of queries and documents. Their embeddings are compared with each other, so they have the same width."""
+
+
+@dataclass(frozen=True)
+class TokenEncoder:
+    """A model with its current weights, which embeds stored tokens in fp32, without gradients or dropout."""
+
+    model: "SentenceTransformer"
+    tokens: Tokens
+    batch_context: BatchContext = no_context
+
+    @property
+    def width(self) -> int:
+        return embedding_width(self.model)
+
+    def embed(self, ids: npt.NDArray[np.integer]) -> npt.NDArray[np.float32]:
+        return embed(self.model, self.tokens, ids, batch_context=self.batch_context)
