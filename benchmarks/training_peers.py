@@ -22,7 +22,7 @@ from raysweep.config.sweep import EncoderConfig, EvaluationConfig
 from raysweep.config.trial import TrialConfig, trial_config
 from raysweep.data.prepared import Prepared
 from raysweep.encoders import adapter, encoder
-from raysweep.encoders.side_encoders import TokenEncoder
+from raysweep.encoders.side_encoders import Encoders, StoredEncoder, TokenEncoder
 from raysweep.encoders.structure import Structure
 from raysweep.encoders.tokens import Tokens
 from raysweep.evaluation import operating_points
@@ -50,6 +50,7 @@ class Task:
     warm_up: int  # untimed examples beforehand
     per_turn: int  # batches; a multiple of them
     adapter: str = "none"  # or lora, with the default rank and targets
+    tower: str = "both"  # or query
 
     @classmethod
     def of(cls, prepared: Prepared, examples: int, **settings: Any) -> "Task":
@@ -71,6 +72,7 @@ class Task:
                 "freezing": self.freezing,
                 "precision": self.precision,
                 "adapter": self.adapter,
+                "tower": self.tower,
             }
         )
 
@@ -201,7 +203,10 @@ def _measure(task: Task, model: SentenceTransformer) -> Scores | None:
     if not len(task.prepared.sentences.ids("test")):
         return None
     tokens = Tokens.open(task.prepared.tokens_artifacts.document.folder)
-    tuned = TunedEncoder(Sides.same(TokenEncoder(model, tokens)))
+    encoders: Encoders = Sides.same(TokenEncoder(model, tokens))
+    if task.tower == "query":
+        encoders = Sides(encoders.query, StoredEncoder(task.prepared.reference_embeddings.document))
+    tuned = TunedEncoder(encoders)
     test = EvaluationSet.of(task.prepared, "test", EvaluationConfig())
     scores = operating_points.measure(tuned, test, [("plain", None)])
     return scores["plain", None]

@@ -8,7 +8,7 @@ timed. A rate is the median over turns. Then the same code scores each result on
 
 A frozen trial of raysweep is measured twice: ``no cache`` is a short one on its own, which runs the frozen blocks for each
 batch; with ``cache filled`` its process has run them for these sentences before, as a sweep's has once its trials have read
-the data: the most the cache can give.
+the data: the most the cache can give. ``tower query`` trains only the encoder of anchors, on the same triplets.
 
 Peak memory is the peer's own process's resident peak (VmHWM), from its start to the end of training.
 """
@@ -16,6 +16,7 @@ Peak memory is the peer's own process's resident peak (VmHWM), from its start to
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,7 @@ def _run(arguments: argparse.Namespace, temporary: Path, machine: Mapping[str, A
         figures["rows"][freezing] = {peer.name: _figures(peer, compared[0]) for peer in compared}
     _add_ratios(figures, automatic)
     print(f"\nratio: {figures['ratio']:.2f} ({' over '.join(figures['ratio_of'])})")
+    print(f"tower query over tower both: {figures['ratio_query']:.2f}")
     if FROZEN in figures["rows"]:
         print(f"frozen: {figures['ratio_frozen']:.2f}, with its cache filled {figures['ratio_frozen_cached']:.2f}")
     if arguments.trials_per_gpu:
@@ -134,6 +136,7 @@ def _compare(tasks: Mapping[str, Any], patient: bool) -> tuple[list[Peer], str]:
     for precision, task in tasks.items():
         if task.freezing == "none":
             made.append(Peer(f"ours {precision}", training_peers.ours, task))
+            made.append(Peer(f"ours {precision}, tower query", training_peers.ours, replace(task, tower="query")))
         else:
             made.append(Peer(f"ours {precision}, no cache", training_peers.ours, task))
             made.append(Peer(f"ours {precision}, cache filled", training_peers.ours, task, True))
@@ -184,6 +187,7 @@ def _add_ratios(figures: dict[str, Any], automatic: str) -> None:
     auto = f"ours {automatic}"
     figures["ratio"] = over("none", auto, "stock fp32")
     figures["ratio_of"] = [f"{auto} (auto), nothing frozen", "stock trainer fp32"]
+    figures["ratio_query"] = over("none", f"{auto}, tower query", auto)
     figures["ratio_frozen"] = over(FROZEN, f"{auto}, no cache", "stock fp32")
     figures["ratio_frozen_cached"] = over(FROZEN, f"{auto}, cache filled", "stock fp32")
     for precision in ("fp32", "bf16"):

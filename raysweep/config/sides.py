@@ -7,26 +7,29 @@ from typing import Generic, Literal, TypeVar
 Side = Literal["query", "document"]
 """The side of a retrieval that a sentence is on. Anchors of examples are queries; what is retrieved is a document."""
 
-T = TypeVar("T")
+Tower = Literal["both", "query"]
+"""Which sides a trial tunes: ``both``, or only that of queries, while documents keep the reference's embeddings."""
+
+T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
 
 
 @dataclass(frozen=True)
-class Sides(Generic[T]):
+class Sides(Generic[T_co]):
     """A value for queries and a value for documents; one and the same object if they do not differ."""
 
-    query: T
-    document: T
+    query: T_co
+    document: T_co
 
-    @classmethod
-    def same(cls, value: T) -> "Sides[T]":
+    @staticmethod
+    def same(value: U) -> "Sides[U]":
         """Return sides that share a value."""
-        return cls(value, value)
+        return Sides(value, value)
 
-    @classmethod
-    def merge(cls, query: T, document: T) -> "Sides[T]":
+    @staticmethod
+    def merge(query: U, document: U) -> "Sides[U]":
         """Return sides that share one object if the values are equal."""
-        return cls(document if query == document else query, document)
+        return Sides(document if query == document else query, document)
 
     @property
     def is_shared(self) -> bool:
@@ -34,20 +37,20 @@ class Sides(Generic[T]):
         return self.query is self.document
 
     @property
-    def distinct(self) -> tuple[T, ...]:
+    def distinct(self) -> tuple[T_co, ...]:
         """Return the distinct objects, that of documents first."""
         return (self.document,) if self.is_shared else (self.document, self.query)
 
-    def of(self, side: Side) -> T:
+    def of(self, side: Side) -> T_co:
         """Return the value of a side."""
         return self.query if side == "query" else self.document
 
-    def map(self, function: Callable[[T], U]) -> "Sides[U]":
+    def map(self, function: Callable[[T_co], U]) -> "Sides[U]":
         """Return the function's results for both values; a shared value is passed once, and its result is shared."""
         document = function(self.document)
         return Sides(document if self.is_shared else function(self.query), document)
 
-    def zip(self, other: "Sides[U]") -> "Sides[tuple[T, U]]":
+    def zip(self, other: "Sides[U]") -> "Sides[tuple[T_co, U]]":
         """Return the pairs of both sides' values, shared if both values are."""
         documents = (self.document, other.document)
         is_shared = self.is_shared and other.is_shared

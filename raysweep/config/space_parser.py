@@ -26,7 +26,15 @@ from raysweep.config.space import (
 )
 from raysweep.config.strict import allowed_values
 from raysweep.config.sweep import HALVING, SweepConfig
-from raysweep.config.trial import OFF, SHARED_PARAMETERS, TrialConfig, find_checked_loss, trial_config
+from raysweep.config.trial import (
+    OFF,
+    SHARED_PARAMETERS,
+    WITHOUT_DOCUMENTS,
+    TrialConfig,
+    find_checked_loss,
+    has_documents,
+    trial_config,
+)
 from raysweep.errors import InputError
 
 
@@ -45,6 +53,7 @@ def parse(document: Document, config: SweepConfig) -> Space:
     _check_losses(document, parameters)
     _check_freezing_with_adapter(document, parameters)
     _check_groups(document, parameters)
+    _check_tower(document, config, parameters)
     for values in branches(parameters):
         if values.get("learning_rate") is None:
             conditions = [f"{name} is {value}" for name, value in values.items()]
@@ -295,6 +304,21 @@ def _check_groups(document: Document, parameters: Parameters) -> None:
         place = ("space",) if "examples_per_class" in parameters else ("space", "loss", CHOICES, loss)
         problem = f"is {group}; allowed: at most half of batch_size ({batch}), {why}"
         raise document.error((*place, "examples_per_class"), problem)
+
+
+def _check_tower(document: Document, config: SweepConfig, parameters: Parameters) -> None:
+    """Raise if the tower ``query`` meets a loss without documents, or a reference with other weights than the model's."""
+    for branch in branches(parameters):
+        if "query" not in (values_of(parameters, "tower") if "tower" in branch else []):
+            continue
+        if not has_documents(branch["loss"]):
+            problem = f"is query, but the loss {branch['loss']} {WITHOUT_DOCUMENTS}; allowed: both"
+            raise document.error(("space", "tower"), problem)
+        ignored = {"prompt", "precision"}
+        reference, model = (encoder.model_dump(exclude=ignored) for encoder in (config.reference_encoder, config.model))
+        if reference != model:
+            allowed = "allowed with space.tower query: the model itself, at most with another prompt"
+            raise document.error(("reference",), f"is {reference['name']!r}; {allowed}")
 
 
 def _check_loss_parameter(document: Document, path: KeyPath, loss: str, values: list[Any]) -> None:

@@ -156,6 +156,10 @@ class EncoderConfig(StrictModel):
         "that are not trained in half the memory",
     )
 
+    def prompt_on(self, side: Side) -> str | None:
+        """Return the configured prompt of a side; None is the model's own."""
+        return self.prompt.of(side) if isinstance(self.prompt, Prompts) else self.prompt
+
 
 Encoder = Annotated[EncoderConfig, BeforeValidator(lambda value: {"name": value} if isinstance(value, str) else value)]
 
@@ -280,6 +284,11 @@ class PointsConfig(StrictModel):
         [0.1, 0.3, 1.0],
         description="weights of the inner product of class probabilities, added to the reference's cosine; only "
         "trials with the loss softmax have these points",
+    )
+    query_concat: Grid = Field(
+        [0.1, 0.3, 1.0, 3.0],
+        description="weights of the cosine of the tuned query with the reference's document, added to the reference's "
+        "cosine; trials with tower query have these points and the tuned query's own, and no others",
     )
     interpolate: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
         [],

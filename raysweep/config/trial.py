@@ -10,8 +10,9 @@ from raysweep.config.adapter import DEFAULTS as ADAPTER_DEFAULTS
 from raysweep.config.adapter import PARAMETERS as ADAPTER_PARAMETERS
 from raysweep.config.adapter import Lora, adapter_defaults
 from raysweep.config.document import KeyPath, dotted, join_key, unknown_key
-from raysweep.config.loss_spec import LossSpec, Value
+from raysweep.config.loss_spec import EXAMPLES, LossSpec, Value
 from raysweep.config.losses import LOSS_PARAMETERS, LOSSES, find_loss
+from raysweep.config.sides import Tower
 from raysweep.config.strict import StrictModel, explain
 from raysweep.errors import InputError
 
@@ -61,6 +62,11 @@ class TrialConfig(StrictModel):
     weight_decay: float = Field(0.01, ge=0, description="weight decay of the optimizer; published values reach 100")
     max_gradient_norm: float = Field(
         1.0, gt=0, description="maximum gradient norm, to which larger gradients are scaled down"
+    )
+    tower: Tower = Field(
+        "both",
+        description="query tunes only the encoder of queries and of anchors; documents keep the reference's embeddings, so "
+        "stored indexes stay valid; both tunes one encoder of queries and documents",
     )
     freezing: str = Field(
         "none",
@@ -157,6 +163,12 @@ class TrialConfig(StrictModel):
         return self
 
     @model_validator(mode="after")
+    def _check_tower(self) -> "TrialConfig":
+        if self.tower == "query" and not has_documents(self.loss):
+            raise ValueError(f"tower is query, but the loss {self.loss} {WITHOUT_DOCUMENTS}; allowed: both")
+        return self
+
+    @model_validator(mode="after")
     def _check_freezing(self) -> "TrialConfig":
         freezing.check_level(self.freezing)
         return self
@@ -206,11 +218,9 @@ class TrialConfig(StrictModel):
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """Return the values of :attr:`flat` that a ledger records: those that are not None, and no adapter ``none``."""
+        """Return the values of :attr:`flat` that a ledger records: those that are not None, nor the usual structure."""
         values = {name: value for name, value in self.flat.items() if value is not None}
-        if self.adapter == "none":
-            del values["adapter"]
-        return values
+        return {name: value for name, value in values.items() if (name, value) not in _USUAL}
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -240,6 +250,16 @@ class TrialConfig(StrictModel):
         ratio = self.batch_size * self.accumulation_steps / self.base_batch_size
         powers = {"none": 0.0, "linear": 1.0, "square_root": 0.5}
         return float(self.learning_rate * ratio ** powers[self.learning_rate_rule])
+
+
+_USUAL = {("adapter", "none"), ("tower", "both")}
+
+WITHOUT_DOCUMENTS = "compares no anchors with documents"
+
+
+def has_documents(loss: str) -> bool:
+    """Return whether a loss compares anchors with documents, as losses over pairs and triplets do."""
+    return "query" in EXAMPLES[find_loss(loss).examples].sides
 
 
 OFF = {name: spec.off for loss in LOSSES.values() for name, spec in loss.parameters.items() if spec.off is not None}

@@ -68,7 +68,17 @@ def _find_unused(config: SweepConfig, space: Space) -> Iterator[_Unused]:
             yield _Unused(("evaluation", "points", kind), ("space", "loss"), "no loss of the space is softmax")
     if not has_teacher(space):
         yield _Unused(("teacher",), ("space", "targets"), "no trial of the space has targets: teacher")
+    yield from _find_unused_points(space)
     yield from _find_unused_of_examples(config, space)
+
+
+def _find_unused_points(space: Space) -> Iterator[_Unused]:
+    """Yield the kinds of operating points that no trial's tower has."""
+    kinds_by_tower = {"query": ["query_concat"], "both": ["concat", "interpolate", "truncate"]}
+    for tower, kinds in kinds_by_tower.items():
+        if tower not in _possible_values(space, "tower"):
+            for kind in kinds:
+                yield _Unused(("evaluation", "points", kind), ("space", "tower"), f"no trial has tower {tower}")
 
 
 def _find_unused_of_examples(config: SweepConfig, space: Space) -> Iterator[_Unused]:

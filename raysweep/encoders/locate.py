@@ -123,9 +123,7 @@ class ModelSource:
         """Return the text to prepend to every sentence on a side: the configured prompt, or else the model's own."""
         if config.prompt is None:
             return self.own_prompt(side)
-        if isinstance(config.prompt, str):
-            return config.prompt
-        prompt = config.prompt.of(side)
+        prompt = config.prompt_on(side)
         return self.own_prompt_of(side) if prompt is None else prompt
 
     def prompts_of(self, config: EncoderConfig) -> Sides[str]:

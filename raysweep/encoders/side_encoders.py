@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from raysweep.config.sides import Sides
+from raysweep.data.shards import Rows
 from raysweep.encoders.encoder import BatchContext, embed, embedding_width, no_context
 from raysweep.encoders.tokens import Tokens
 
@@ -45,3 +46,17 @@ class TokenEncoder:
 
     def embed(self, ids: npt.NDArray[np.integer]) -> npt.NDArray[np.float32]:
         return embed(self.model, self.tokens, ids, batch_context=self.batch_context)
+
+
+@dataclass(frozen=True)
+class StoredEncoder:
+    """Stored unit embeddings of all sentences, (sentences, width), which nothing computes again."""
+
+    embeddings: Rows
+
+    @property
+    def width(self) -> int:
+        return int(self.embeddings.shape[1])
+
+    def embed(self, ids: npt.NDArray[np.integer]) -> npt.NDArray[np.float32]:
+        return np.asarray(self.embeddings[ids])

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from raysweep.config import packages
+from raysweep.config.sides import Side
 from raysweep.config.sweep import EncoderConfig
 from raysweep.data import relation_sources
 from raysweep.data.relation_sources import RelationSettings
 from raysweep.data.relations import Integers, Relations
 from raysweep.encoders import encoder
 from raysweep.encoders.loaded import LoadedEncoder, locate_evaluated
-from raysweep.encoders.locate import Side
 from raysweep.metrics.arrays import Float32Array, Float64Array
 from raysweep.metrics.closeness import GEOMETRIES, Geometry, closeness
 from raysweep.metrics.ranking import RANKING_MEASURES, ErrorCounts, Ranking, count_errors

@@ -13,14 +13,18 @@ point                retrieval score                    embedding               
 ``truncate(d)``      cosine of the first d coordinates  the first d coordinates of e_M    d
 ``labeled(g)``      cos_R + g p(query)[label]          query [e_R; sqrt(g) p],           d_R + classes
                                                         sentence [e_R; sqrt(g) one-hot]
+``query``            cos(e_M(query), e_R(sentence))     query e_M, sentence e_R           d_R
+``query_concat(g)``  cos_R + g cos(e_M(query),          query e_R + g e_M, sentence e_R   d_R
+                     e_R(sentence))
 ==================== ================================== ================================= ===============
 
 e_a is the embedding under the weights (1 - a) base + a tuned. Only ``interpolate`` encodes queries and pool again; the
 other points reuse the encodings of ``plain``. ``labeled`` uses the labels of the pool, which no encoder knows, so it
-is reported separately.
+is reported separately. Trials with the tower ``query`` have the last two points and no others: their documents keep
+the embeddings of the reference encoder.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -29,12 +33,13 @@ import numpy as np
 import numpy.typing as npt
 
 from raysweep.config import matryoshka
+from raysweep.config.sides import Tower
 from raysweep.config.sweep import PointsConfig
 from raysweep.encoders.side_encoders import Encoders
 from raysweep.evaluation.evaluation_set import EvaluationSet, TrialDivergedError
 from raysweep.metrics import retrieval
 from raysweep.metrics.arrays import Float32Array, Float64Array
-from raysweep.results.types import PointKey
+from raysweep.results.types import QUERY_KINDS, PointKey
 
 FloatArray = TypeVar("FloatArray", Float32Array, Float64Array)
 
@@ -130,8 +135,18 @@ def wanted_labeled(grid: PointsConfig, *, has_head: bool) -> list[PointKey]:
     return [(LABELED, value) for value in grid.labeled] if has_head else []
 
 
-def wanted(grid: PointsConfig, *, has_head: bool) -> list[PointKey]:
-    """Return the plain point and the grid's points that an encoder with or without a softmax head supports."""
+QUERY, QUERY_CONCAT = QUERY_KINDS
+
+
+def tower_of(keys: Iterable[PointKey]) -> Tower:
+    """Return the tower of a trial with these points."""
+    return "query" if any(kind in QUERY_KINDS for kind, _ in keys) else "both"
+
+
+def wanted(grid: PointsConfig, *, has_head: bool, tower: Tower = "both") -> list[PointKey]:
+    """Return the tuned encoder's own point and the grid's points for trials with or without a softmax head."""
+    if tower == "query":
+        return [(QUERY, None), *((QUERY_CONCAT, value) for value in grid.query_concat)]
     keys: list[PointKey] = [("plain", None)]
     keys += [("concat", value) for value in grid.concat]
     if has_head:
@@ -148,6 +163,8 @@ def width(key: PointKey, tuned: TunedEncoder, evaluation: EvaluationSet) -> int:
         assert value is not None
         return int(value)
     reference_width = int(evaluation.reference_queries.shape[1])
+    if kind in QUERY_KINDS:
+        return reference_width
     if kind == "concat":
         return reference_width + tuned.width
     if kind in ("class_concat", LABELED):
@@ -235,9 +252,10 @@ class _Products:
     def retrieve(self, keys: Sequence[PointKey], k: int) -> dict[PointKey, npt.NDArray[np.int64]]:
         """Return the positions (queries, k) in the pool that each operating point retrieves."""
         retrieved: dict[PointKey, npt.NDArray[np.int64]] = {}
-        if ("plain", None) in keys:
-            retrieved["plain", None] = retrieval.top_k(self.tuned, k)
-        for kind in ("concat", "class_concat", LABELED):
+        for kind in ("plain", QUERY):
+            if (kind, None) in keys:
+                retrieved[kind, None] = retrieval.top_k(self.tuned, k)
+        for kind in ("concat", QUERY_CONCAT, "class_concat", LABELED):
             values = [value for key_kind, value in keys if key_kind == kind and value is not None]
             if not values:
                 continue
@@ -249,7 +267,7 @@ class _Products:
 
     def _added_term(self, kind: str) -> Float32Array:
         """Return the term that a point of this kind adds to cos_R, before multiplication by its value."""
-        if kind == "concat":
+        if kind in ("concat", QUERY_CONCAT):
             return self.tuned
         assert self.query_classes is not None and self.pool_classes is not None
         if kind == LABELED:

@@ -23,7 +23,7 @@ from raysweep.encoders.locate import locate
 from raysweep.encoders.provenance import Provenance
 from raysweep.errors import InputError
 from raysweep.evaluation.operating_points import LABELED, Head
-from raysweep.export import joined_encoder, model_card
+from raysweep.export import joined_encoder, model_card, query_encoder
 from raysweep.export.model_card import CARD, CardFacts
 from raysweep.export.run_encoders import BaseModel, RunEncoders
 from raysweep.report.front import Member
@@ -33,7 +33,7 @@ from raysweep.results.events import TrialStarted
 from raysweep.results.ledger import load_events, point_folder
 from raysweep.results.settings_file import NAME as SETTINGS
 from raysweep.results.settings_file import read_settings
-from raysweep.results.types import Point, PointKey
+from raysweep.results.types import QUERY_KINDS, Point, PointKey
 from raysweep.storage.folder import Folder, as_folder
 from raysweep.storage.location import is_uri
 from raysweep.training.trainable import Trainable, TrainedWeights
@@ -89,7 +89,7 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
         summary, member, encoders, data, pool_seed, replicate, hub_name, unmeasured, is_adapter=as_adapter
     )
     sentences = _sample_sentences(run)
-    embeddings = encoders.prompts.map(lambda prompt: embed(sentences, prompt))
+    embeddings = embed.map(lambda embed_side: embed_side(sentences))
     expected = _Expected(sentences, embeddings, _similarity(chosen))
     sources = (data.train,) if isinstance(data.train, str) else tuple(data.train)
     provenance = Provenance(run.location, chosen.name, encoders.model.name, sources, data.subset, data.text_column)
@@ -117,11 +117,11 @@ def model_of(run: Folder, chosen: Point) -> "SentenceTransformer":
 class _PointModel(NamedTuple):
     """The model of a point.
 
-    ``embed`` embeds sentences, each after a prompt, with the encoders that the point was scored with.
+    ``embed`` embeds sentences as queries and as documents with the encoders that the point was scored with.
     """
 
     model: "SentenceTransformer"
-    embed: Callable[[Sequence[str], str], Embeddings]
+    embed: Sides[Callable[[Sequence[str]], Embeddings]]
 
 
 def _build(run: Folder, chosen: Point, encoders: RunEncoders, *, as_adapter: bool = False) -> _PointModel:
@@ -131,6 +131,8 @@ def _build(run: Folder, chosen: Point, encoders: RunEncoders, *, as_adapter: boo
     else:
         trainable.finish(_share(chosen))
     tuned = trainable.model
+    if chosen.kind in QUERY_KINDS:
+        return _build_query_encoder(chosen, tuned, encoders)
     embed: Callable[[Sequence[str], str], Embeddings]
     if chosen.kind in joined_encoder.KINDS:
         reference = _load_reference(encoders, chosen)
@@ -146,12 +148,28 @@ def _build(run: Folder, chosen: Point, encoders: RunEncoders, *, as_adapter: boo
         embed = partial(encoder.embed_texts, tuned, unit=False)
     model.similarity_fn_name = _similarity(chosen)  # override the base model's setting
     _set_prompts(model, encoders.prompts)
-    return _PointModel(model, embed)
+    return _PointModel(model, encoders.prompts.map(lambda prompt: partial(embed, prompt=prompt)))
+
+
+def _build_query_encoder(chosen: Point, tuned: "SentenceTransformer", encoders: RunEncoders) -> _PointModel:
+    """Build the model of a trial that tuned only the encoder of queries."""
+    reference = _load(encoders.reference, encoders.reference_identity, "reference")
+    prompts = Sides(encoders.prompts.query, encoders.reference_prompts.document)
+    embed_query = partial(encoder.embed_texts, tuned, prompt=prompts.query)
+    if chosen.value is not None:
+        if encoders.reference_prompts.query != prompts.query:
+            raise InputError(f"{chosen.name} cannot be exported: the reference encoder has another prompt for queries")
+        embed_query = partial(_embed_sum, chosen.value, (tuned, reference), prompt=prompts.query)
+    model = query_encoder.build(chosen.key, tuned, reference)
+    model.prompts = tuned.prompts
+    _set_prompts(model, prompts)
+    embed_document = partial(encoder.embed_texts, reference, prompt=prompts.document)
+    return _PointModel(model, Sides(embed_query, embed_document))
 
 
 def _keep_adapter(trainable: Trainable, chosen: Point, encoders: RunEncoders) -> None:
     """Prepare the model for saving only its adapter, which names the base model; raise InputError if it has none."""
-    if chosen.kind in joined_encoder.KINDS:
+    if chosen.kind in (*joined_encoder.KINDS, *QUERY_KINDS):
         raise InputError(f"--adapter: {chosen.name} joins two encoders; allowed: plain and interpolated points")
     if trainable.lora is None:
         raise InputError(
@@ -310,6 +328,16 @@ def _embed_joined(
         assert head is not None
         return _join(weight * head.probabilities(tuned), reference)
     return _join(weight * tuned, reference) / np.float32((1 + value) ** 0.5)
+
+
+def _embed_sum(
+    value: float, models: "tuple[SentenceTransformer, SentenceTransformer]", sentences: Sequence[str], prompt: str
+) -> Embeddings:
+    """Return e_R + value * e_M of sentences, scaled to unit length: (sentences, width)."""
+    tuned, reference = (encoder.embed_texts(model, sentences, prompt) for model in models)
+    sums = reference + np.float32(value) * tuned
+    embeddings: Embeddings = sums / np.linalg.norm(sums, axis=1, keepdims=True)
+    return embeddings
 
 
 def _embed_truncated(

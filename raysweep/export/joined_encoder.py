@@ -49,9 +49,7 @@ def build(
     _check_same_tokens(key, tuned, reference)
     own_width = encoder.embedding_width(tuned)
     reference_width = encoder.embedding_width(reference)
-    modules: list[nn.Module] = list(tuned.children())
-    if not isinstance(modules[-1], Normalize):
-        modules.append(Normalize())
+    modules = unit_modules(tuned)
     if kind == "concat":
         first_width = own_width
         modules.append(_unchanged(own_width))
@@ -66,6 +64,37 @@ def build(
         modules.append(Normalize())
         return SentenceTransformer(modules=modules, similarity_fn_name="cosine", device="cpu")
     return SentenceTransformer(modules=modules, similarity_fn_name="dot", device="cpu")
+
+
+def unit_modules(model: "SentenceTransformer") -> list[nn.Module]:
+    """Return a model's modules, and one that scales embeddings to unit length unless the last one does."""
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
+    modules: list[nn.Module] = list(model.children())
+    return modules if isinstance(modules[-1], Normalize) else [*modules, Normalize()]
+
+
+def sum_modules(key: PointKey, tuned: "SentenceTransformer", reference: "SentenceTransformer") -> list[nn.Module]:
+    """Return modules that embed sentences as e_R + value * e_M, scaled to unit length.
+
+    Raises:
+        InputError: If the encoders do not read the same tokens, or the second does not use mean pooling.
+    """
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+
+    _, value = key
+    assert value is not None
+    _check_same_tokens(key, tuned, reference)
+    width = encoder.embedding_width(reference)
+    weights = torch.cat([value * torch.eye(width), torch.eye(width)], dim=1)
+    return [
+        *unit_modules(tuned),
+        _unchanged(width),
+        *_token_tower(key, reference),
+        Pooling(width, pooling_mode=("cls", "mean")),
+        _linear(weights, torch.zeros(width), nn.Identity()),
+        Normalize(),
+    ]
 
 
 def _check_same_tokens(key: PointKey, tuned: "SentenceTransformer", reference: "SentenceTransformer") -> None:

@@ -21,7 +21,7 @@ from raysweep.config.loss_spec import LossSpec
 from raysweep.config.losses import find_loss
 from raysweep.config.sweep import DataConfig
 from raysweep.config.trial import TrialConfig, trial_config
-from raysweep.evaluation.operating_points import LABELED
+from raysweep.evaluation.operating_points import LABELED, QUERY, QUERY_CONCAT
 from raysweep.export.joined_encoder import BY_PRODUCT, KINDS
 from raysweep.export.run_encoders import BaseModel, RunEncoders, joint_license
 from raysweep.report.figures import front_figure
@@ -56,6 +56,10 @@ _JOINED = {
     "the inner product of the two is cos_R + g·p(the sentence's label). Lengths differ, so do not normalize. Without those "
     "labels it is a model of the kind class_concat, with other scores. The two encoders are joined by modules of "
     "sentence-transformers 6.",
+    QUERY: "`encode_query` is tuned, and `encode_document` is the reference encoder: embeddings of documents that it "
+    "computed before stay valid.",
+    QUERY_CONCAT: "`encode_query` returns e_R + g·e_M, scaled to unit length, of e_M under the tuned encoder and e_R under "
+    "the reference encoder, which is `encode_document`: embeddings of documents that it computed before stay valid.",
     "interpolate": "Its weights are between those of the base model and the tuned ones.",
     "truncate": "Each embedding consists of the first coordinates of the tuned encoder's embedding.",
 }

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from raysweep.config.sides import Sides
-from raysweep.config.sweep import EncoderConfig, Prompts
+from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders.locate import locate
 from raysweep.errors import InputError
 from raysweep.storage.folder import Folder
@@ -45,10 +45,12 @@ class RunEncoders:
     @property
     def prompts(self) -> Sides[str]:
         """Return the texts that precede queries and documents that the tuned model embeds."""
-        prompt = self.model.prompt
-        if isinstance(prompt, Prompts):
-            return Sides(prompt.query or "", prompt.document or "")
-        return Sides.same(prompt or "")
+        return _prompts_of(self.model)
+
+    @property
+    def reference_prompts(self) -> Sides[str]:
+        """Return the texts that precede queries and documents that the reference encoder embeds."""
+        return _prompts_of(self.reference)
 
     @classmethod
     def of(cls, run: Folder) -> "RunEncoders":
@@ -68,6 +70,11 @@ class RunEncoders:
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise InputError(f"{run.location}/prepared.json: missing or damaged") from None
+
+
+def _prompts_of(config: EncoderConfig) -> Sides[str]:
+    """Return the prompts of an encoder as recorded, which has at least one."""
+    return Sides.merge(config.prompt_on("query") or "", config.prompt_on("document") or "")
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from raysweep.replay.recording_files import as_objects, check_columns, is_index,
 from raysweep.report.summary import summarize
 from raysweep.results.reader import load
 from raysweep.results.settings_file import read_settings
-from raysweep.results.types import BASELINES, Point, Results, RunInfo, ScoredSplit, key_name
+from raysweep.results.types import BASELINES, OWN_KINDS, Point, Results, RunInfo, ScoredSplit, key_name
 from raysweep.results.views import averaged
 from raysweep.storage.folder import Folder
 
@@ -87,7 +87,7 @@ def _run_points(results: Results, splits: Collection[ScoredSplit]) -> Iterator[S
     configs = {trial.trial: trial.config for trial in results.trials}
     points: dict[int, list[ScoredPoint]] = {trial: [] for trial in configs}
     for point in averaged(results):
-        if point.split not in splits or point.kind != "plain" or point.trial is None or point.step is None:
+        if point.split not in splits or point.kind not in OWN_KINDS or point.trial is None or point.step is None:
             continue
         config = configs[point.trial]
         values = {name: plain(value) for name, value in config.items() if value is not None}

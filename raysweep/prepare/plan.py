@@ -405,9 +405,7 @@ class _Encoder(NamedTuple):
 
     def on(self, side: Side) -> "_Encoder":
         """Return the encoder of one side, which has a single prompt."""
-        config = self.config
-        if isinstance(config.prompt, Prompts):
-            config = config.model_copy(update={"prompt": config.prompt.of(side)})
+        config = self.config.model_copy(update={"prompt": self.config.prompt_on(side)})
         return self._replace(config=config, side=side if self.has_router else "document")
 
 
@@ -490,7 +488,7 @@ class _Planner:
     def teacher(self, sentences: Artifact, teacher: Teacher) -> Artifact:
         parameters: dict[str, Any] = {
             "encoder": teacher.identity,
-            "prompt": teacher.encoder.prompt,
+            "prompt": teacher.encoder.prompt_on("document"),
             "max_tokens": teacher.encoder.max_tokens,
             "weights": teacher.weights,
             "trained_on": teacher.trained_on,

@@ -20,7 +20,7 @@ from raysweep.encoders.locate import locate_same
 from raysweep.encoders.size import FP32_BYTES, EncoderSize
 from raysweep.encoders.tokens import Tokens
 from raysweep.errors import InputError, exception_line
-from raysweep.evaluation.operating_points import wanted_labeled
+from raysweep.evaluation.operating_points import tower_of, wanted_labeled
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.retrieval import Scores
 from raysweep.results.ledger import point_folder
@@ -216,7 +216,7 @@ def score_on_test(bench: Workbench, run: Folder, rung: FrontRung) -> ScoredRung:
     trial, step = rung.trial, rung.step
     name = point_folder(trial, step)
     weights, head = read_point(run.fetch(name))
-    bench.reset(weights, head)
+    bench.reset(weights, head, tower_of(rung.keys))
     encoded = bench.encode(bench.test)
     scores = bench.measure(bench.test, rung.keys, encoded)
     labeled_keys = wanted_labeled(bench.evaluation.points, has_head=head is not None)

@@ -12,7 +12,7 @@ from raysweep.report.statuses import STATUS_STYLES, standing
 from raysweep.report.style import FAINT, INK, PALETTE, STYLE, add_legend, png
 from raysweep.report.summary import Summary, TrialSummary
 from raysweep.report.tables import kind_name
-from raysweep.results.types import Point, ScoredSplit
+from raysweep.results.types import OWN_KINDS, Point, ScoredSplit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 
 Colors = Mapping[str, str]  # keyed by loss
 
-KIND_MARKERS = {"plain": "o", "concat": "s", "class_concat": "^", "interpolate": "v", "truncate": "D"}
+KIND_MARKERS = {
+    "plain": "o",
+    "concat": "s",
+    "class_concat": "^",
+    "interpolate": "v",
+    "truncate": "D",
+    "query": "P",
+    "query_concat": "X",
+}
 OTHER_KIND = "h"
 
 MAX_JOINED = 20  # trajectories; more would hide each other
@@ -192,7 +200,7 @@ def _draw_trajectories(axis: "Axes", summary: Summary, colors: Colors) -> None:
 
     plain_points = defaultdict(list)  # keyed by trial
     for point in summary.results.points:
-        if point.split == "dev" and point.kind == "plain":
+        if point.split == "dev" and point.kind in OWN_KINDS:
             plain_points[point.trial].append(point)
     evaluated = [trial for trial in summary.trials if trial.best]
     ranked = sorted(evaluated, key=lambda trial: (trial.is_feasible, trial.objective), reverse=True)

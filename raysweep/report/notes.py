@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from raysweep.report.summary import Summary, missing_intervals
 from raysweep.report.texts import limits_text
 from raysweep.results.query_scores import name_of_point
-from raysweep.results.types import Results, ScoredSplit, TrialStatus
+from raysweep.results.types import QUERY_KINDS, Results, ScoredSplit, TrialStatus
 from raysweep.results.views import resume_options
 
 _ENDINGS = {"interrupted": "was interrupted", "budget": "ended at its budget", "plateau": "ended on a plateau"}
@@ -17,6 +17,7 @@ def notes(summary: Summary) -> list[str]:
         *ending_notes(summary.results),
         *(f"The {name} are missing: {why}." for name, why in summary.damage.items()),
         *_on_constraints(summary),
+        *_on_documents(summary),
         *_on_test_scores(summary),
         *_on_missing_results(summary),
         *_on_failures(summary.results),
@@ -64,6 +65,19 @@ def _on_constraints(summary: Summary) -> Iterator[str]:
             f"{num_missing} of the {num_members} front members miss the constraints ({limits}). They are neither the knee "
             "nor the best point, and do not count for hypervolumes."
         )
+
+
+def _on_documents(summary: Summary) -> Iterator[str]:
+    """Yield which front members need documents to be embedded again, if any do not."""
+    num_members = len(summary.members)
+    num_of_queries = sum(member.dev.kind in QUERY_KINDS for member in summary.members)
+    if not num_of_queries:
+        return
+    text = f"{num_of_queries} of the {num_members} front members tune only queries (query, query_concat): nothing has to be"
+    text += " embedded again, and indexes of the reference encoder's embeddings stay valid."
+    if num_of_queries < num_members:
+        text += " All other members require embedding every document again."
+    yield text
 
 
 def _on_test_scores(summary: Summary) -> Iterator[str]:

@@ -20,6 +20,12 @@ ScoredSplit = Literal["dev", "test"]
 BASELINES = ("probe", "setfit", "published")
 """Kinds of baseline points, made without trials, for comparison with fronts; see :mod:`raysweep.ray_tune.baselines`."""
 
+OWN_KINDS = ("plain", "query")
+"""Kinds of the point that retrieves by the tuned encoder itself. Each rung has one."""
+
+QUERY_KINDS = ("query", "query_concat")
+"""Kinds of points whose documents keep the reference encoder's embeddings, so that stored indexes stay valid."""
+
 PointKey = tuple[str, float | None]  # kind and value of an operating point
 
 Prompt: TypeAlias = str | dict[str, str]

@@ -33,7 +33,7 @@ from raysweep.results.events import (
 from raysweep.results.ledger import load_events
 from raysweep.results.reader import load
 from raysweep.results.settings_file import read_settings
-from raysweep.results.types import Point, RunInfo, ScoredSplit, TrialStatus
+from raysweep.results.types import OWN_KINDS, Point, RunInfo, ScoredSplit, TrialStatus
 from raysweep.storage.folder import Folder
 from raysweep.trackers.opening import Destination, check_trackers, tracker_openers
 from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
@@ -229,9 +229,9 @@ class SweepEvents:
             metrics |= _scores(best)
             metrics["objective"] = self._info.objective(best)
         for point in rung.points:
-            if point.kind == "plain":
+            if point.kind in OWN_KINDS:
                 for name, score in _scores(point).items():
-                    metrics[f"plain/{name}"] = score
+                    metrics[f"{point.kind}/{name}"] = score
         return metrics
 
     def finish(self, on_progress: Callable[[], None] = lambda: None) -> None:

@@ -17,6 +17,7 @@ from raysweep.config.loss_spec import LossExamples
 from raysweep.data.prepared import Prepared
 from raysweep.encoders import buckets, encoder, packed
 from raysweep.encoders.encoder import BatchContext, no_context
+from raysweep.encoders.side_encoders import StoredEncoder
 from raysweep.encoders.tokens import Tokens
 from raysweep.errors import InputError
 from raysweep.training.block_checkpoints import BlockCheckpoints
@@ -244,6 +245,21 @@ class TrainedEncoder:
         return packed.forward(self.model, self.tokens, pack, context)
 
 
+class StoredColumns:
+    """Columns whose stored embeddings are read instead of computed; no gradient flows to them."""
+
+    def __init__(self, stored: StoredEncoder, device: torch.device) -> None:
+        self.stored, self.device = stored, device
+
+    def packs(self, ids: npt.NDArray[np.integer]) -> list[Pack]:
+        """Return all sentences in one pack."""
+        return [[ids]]
+
+    def embed(self, packs: Sequence[Pack]) -> list[Tensor]:
+        """Return the stored embeddings of each pack's sentences, (sentences, width), without gradients."""
+        return [torch.from_numpy(self.stored.embed(np.concatenate(pack))).to(self.device) for pack in packs]
+
+
 def embed_columns(encoders: Sequence[ColumnEncoder], ids: npt.NDArray[np.integer]) -> list[Tensor]:
     """Embed a batch of examples with gradients and return one fp32 tensor (batch, width) per column of ``ids``.
 
@@ -332,7 +348,8 @@ class RecomputedBatch:
         ):
             self._streams.go_to(position)
             embeddings = self._embed(column_encoder, pack).float()
-            embeddings.backward(pack_gradient)
+            if embeddings.requires_grad:
+                embeddings.backward(pack_gradient)
         self._streams.go_to(end)
 
     def _embed(self, column_encoder: ColumnEncoder, pack: Pack) -> Tensor:

@@ -68,15 +68,14 @@ class Teacher:
         assert rung.trial is not None and rung.step is not None
         prepared = Prepared.read(run.fetch("prepared.json"))
         model = EncoderConfig(**prepared.model)
-        source = locate(model)
-        if source.identity != prepared.model_identity:
+        if locate(model).identity != prepared.model_identity:
             raise InputError(f"teacher.run is {config.run}, but its model {model.name!r} has changed since")
         return cls(
             run=config.run,
             trial=rung.trial,
             step=rung.step,
             label_names=results.info.label_names,
-            encoder=model.model_copy(update={"prompt": source.prompt_of(model)}),  # softmax trains on documents
+            encoder=model,
             identity=prepared.model_identity,
             trained_on=prepared.sentences_artifact.name,
             weights=_digest(run, rung.trial, rung.step),
@@ -137,7 +136,7 @@ class LoadedTeacher:
 
     def probabilities(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return the class probabilities of texts, each after the prompt, (texts, classes)."""
-        prompt = self.config.prompt or ""
+        prompt = self.config.prompt_on("document") or ""  # losses over labeled sentences train on documents
         embeddings = encoder.embed_texts(self.model, texts, prompt, arithmetic=self.config.precision)
         return self.head.probabilities(encoder.finite(embeddings, self.config)).astype(np.float32, copy=False)
 

@@ -26,7 +26,7 @@ from raysweep.evaluation.operating_points import Encoded, Head, TunedEncoder
 from raysweep.metrics.arrays import Float32Array
 from raysweep.training import batches, losses
 from raysweep.training.batch import Batch
-from raysweep.training.batches import ColumnEncoder, ExampleOrder, Examples
+from raysweep.training.batches import ColumnEncoder, ExampleOrder, Examples, StoredColumns, TrainedEncoder
 from raysweep.training.block_checkpoints import BlockCheckpoints
 from raysweep.training.dropout import RandomStreams
 from raysweep.training.optimization import LearningRates, WeightAverage, build_optimizer
@@ -55,7 +55,8 @@ class Training:
         self.specification = find_loss(config.loss)
         self.sides = EXAMPLES[self.specification.examples].sides
         checkpoints = self._make_checkpoints()
-        self.trained = bench.tokens.map(lambda tokens: batches.TrainedEncoder(bench.model, tokens, checkpoints))
+        self.trained = bench.tokens.map(lambda tokens: TrainedEncoder(bench.model, tokens, checkpoints))
+        self.column_encoders = self._choose_column_encoders()
         self.loss = self._build_loss()
         self.widths: tuple[int, ...] = ()
         if config.matryoshka is not None:
@@ -76,6 +77,13 @@ class Training:
 
     def _make_checkpoints(self) -> BlockCheckpoints | None:
         return BlockCheckpoints(self.model, self.bench.dropouts) if self.bench.checkpoints_blocks else None
+
+    def _choose_column_encoders(self) -> list[ColumnEncoder]:
+        """Return the encoder of each column of the examples."""
+        encoders: Sides[ColumnEncoder] = self.trained
+        if self.config.tower == "query":
+            encoders = Sides(self.trained.query, StoredColumns(self.bench.stored_documents, self.device))
+        return [encoders.of(side) for side in self.sides]
 
     def _build_loss(self) -> Any:
         loss: Any = losses.build(
@@ -128,7 +136,8 @@ class Training:
         """Train in ``fp32`` or ``bf16`` from now on, with prefix caches in the same precision."""
         self.precision = arithmetic
         num_examples = self.config.examples_per_rung * self.num_rungs
-        num_reads = num_examples * self.order.num_columns
+        num_columns = sum(isinstance(encoder, TrainedEncoder) for encoder in self.column_encoders)
+        num_reads = num_examples * num_columns
         self.use_prefixes(self.bench.prefixes(self.config, arithmetic, num_reads))
 
     def use_prefixes(self, prefixes: Sides[Prefix] | None) -> None:
@@ -152,11 +161,6 @@ class Training:
     def batch_contexts(self) -> Sides[BatchContext]:
         """Return the contexts of forward passes: those of the prefix caches if there are any."""
         return NO_CONTEXTS if self.prefixes is None else self.prefixes.map(lambda prefix: prefix.replayed)
-
-    @property
-    def column_encoders(self) -> list[ColumnEncoder]:
-        """Return the encoder of each column of the examples."""
-        return [self.trained.of(side) for side in self.sides]
 
     def step(self) -> None:
         """Take one optimizer step over ``accumulation_steps`` batches, or fewer at the end of a rung."""
@@ -333,7 +337,7 @@ class Training:
         encoded = self._calibrate(encoded)
         tuned = self._tuned()
         grid, has_head = self.bench.evaluation.points, tuned.head is not None
-        keys = operating_points.wanted(grid, has_head=has_head)
+        keys = operating_points.wanted(grid, has_head=has_head, tower=self.config.tower)
         labeled_keys = operating_points.wanted_labeled(grid, has_head=has_head)
         scores = operating_points.measure(tuned, self.bench.dev, [*keys, *labeled_keys], encoded)
         stop = None

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from raysweep.config.sides import Sides
+from raysweep.config.sides import Sides, Tower
 from raysweep.config.sweep import EncoderConfig, EvaluationConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.data.artifacts import Artifact
@@ -12,7 +12,7 @@ from raysweep.data.prepared import Prepared
 from raysweep.encoders import encoder
 from raysweep.encoders.encoder import BatchContext, no_context
 from raysweep.encoders.locate import locate_same
-from raysweep.encoders.side_encoders import Encoders, TokenEncoder
+from raysweep.encoders.side_encoders import Encoders, StoredEncoder, TokenEncoder
 from raysweep.encoders.tokens import Tokens, excluded_prompt_length
 from raysweep.evaluation import operating_points
 from raysweep.evaluation.calibration import calibration_of
@@ -38,9 +38,9 @@ class RungResult:
     """One evaluation of a trial.
 
     ``loss`` is the mean over the rung's batches; ``seconds`` is the time since the trial began, excluding pauses.
-    ``points`` holds per-query scores of every operating point, the plain one first. ``stop`` is the reason why the
-    trial stops by its own rule, or None. ``calibration`` is that of the softmax head on dev, or None without a head.
-    ``labeled`` holds the scores of the points that use the pool's labels.
+    ``points`` holds per-query scores of every operating point, that of the tuned encoder itself first. ``stop`` is the
+    reason why the trial stops by its own rule, or None. ``calibration`` is that of the softmax head on dev, or None
+    without a head. ``labeled`` holds the scores of the points that use the pool's labels.
     """
 
     step: int
@@ -55,17 +55,17 @@ class RungResult:
 
     @property
     def scores(self) -> retrieval.Scores:
-        """Return the scores of the plain point, the tuned encoder itself."""
-        return self.points["plain", None]
+        """Return the scores of the first point, the tuned encoder itself."""
+        return next(iter(self.points.values()))
 
     @property
     def polarity(self) -> float:
-        """Return the plain point's P, in [0, 1]."""
+        """Return the first point's P, in [0, 1]."""
         return self.scores.mean("polarity")
 
     @property
     def similarity(self) -> float:
-        """Return the plain point's S."""
+        """Return the first point's S."""
         return self.scores.mean("similarity")
 
 
@@ -82,6 +82,7 @@ class Workbench:
     cache_bytes: int = 2 << 30
     checkpoints_blocks: bool = False
     head: Head | None = field(default=None, init=False)  # of the model's current trial
+    tower: Tower = field(default="both", init=False)  # of the same trial
 
     def __post_init__(self) -> None:
         from raysweep.training.dropout import Dropouts
@@ -118,18 +119,18 @@ class Workbench:
         """Return the split whose readings a report shows: test, or dev for runs without a test split."""
         return "test" if len(self.prepared.sentences.ids("test")) else "dev"
 
-    def reset(self, weights: TrainedWeights | None = None, head: Head | None = None) -> None:
-        """Restore the base weights, then load ``weights`` and ``head``, if given."""
+    def reset(self, weights: TrainedWeights | None = None, head: Head | None = None, tower: Tower = "both") -> None:
+        """Restore the base weights, then load ``weights`` and ``head``, if given, of a trial with this tower."""
         if weights is None:
             self.trainable.reset()
         else:
             self.trainable.load(weights)
-        self.head = head
+        self.head, self.tower = head, tower
 
     def start(self, config: TrialConfig) -> None:
         """Restore the base weights, and make trainable what the trial trains, with its dropout."""
         self.trainable.start(config)
-        self.head = None
+        self.head, self.tower = None, config.tower
         frozen_modules = self.structure.frozen_modules(self.dropouts.names, config.freezing)
         self.dropouts.set(config.dropout, off=() if config.frozen_dropout else frozen_modules)
 
@@ -162,7 +163,13 @@ class Workbench:
     def encoders(self, batch_contexts: Sides[BatchContext] = NO_CONTEXTS) -> Encoders:
         """Return the encoders of queries and documents with the model's current weights."""
         sources = self.tokens.zip(batch_contexts)
-        return sources.map(lambda source: TokenEncoder(self.model, *source))
+        tuned = sources.map(lambda source: TokenEncoder(self.model, *source))
+        return tuned if self.tower == "both" else Sides(tuned.query, self.stored_documents)
+
+    @cached_property
+    def stored_documents(self) -> StoredEncoder:
+        """Return the reference's embeddings of documents, which trials with the tower ``query`` do not change."""
+        return StoredEncoder(self.prepared.reference_embeddings.document)
 
     def tuned(self, batch_contexts: Sides[BatchContext] = NO_CONTEXTS) -> TunedEncoder:
         """Return the encoder with its current weights and head, for measuring its operating points."""

@@ -108,7 +108,7 @@ def test_gradients_of_every_loss_equal_those_of_the_stock_forward_pass(model: An
         targets = torch.from_numpy(CLASSES) if num_columns == 1 else TARGETS_OF_PAIRS[schema.targets]
         labels = torch.from_numpy(CLASSES[ids])
         own_batch, stock_batch = (
-            Batch(columns[:num_columns], targets, ids, labels, lambda column: REFERENCE[ids[:, column]])
+            Batch(columns[:num_columns], targets, ids, labels, lambda column, ids=ids: REFERENCE[ids[:, column]])
             for columns in (own, stock)
         )
         module: Any = build(name, loss.defaults, model, width=own[0].shape[1], num_labels=3)

@@ -96,14 +96,28 @@ def prompts_run(
 
 
 @pytest.fixture(scope="package")
+def query_run(
+    tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType
+) -> tuple[Path, Prepared, EvaluationSet]:
+    """Return the same run with two prompts, whose triplet trial tuned only the encoder of queries."""
+    folder = tmp_path_factory.mktemp("queries")
+    prompts = {"query": "query: ", "document": "passage: "}
+    model = json.dumps({"name": _varied_encoder(folder, demo_package), "prompt": prompts})
+    return _write_run(folder, model, tower="query")
+
+
+@pytest.fixture(scope="package")
 def write_run() -> Callable[..., tuple[Path, Prepared, EvaluationSet]]:
     return _write_run
 
 
 def _write_run(
-    folder: Path, encoder: str, parameters: Mapping[str, object] = MappingProxyType({})
+    folder: Path, encoder: str, parameters: Mapping[str, object] = MappingProxyType({}), tower: str = "both"
 ) -> tuple[Path, Prepared, EvaluationSet]:
-    """Write the run that :func:`run` describes, with an encoder and the ``parameters`` of both trials."""
+    """Write the run that :func:`run` describes, with an encoder and the ``parameters`` of both trials.
+
+    The triplet trial has the given tower.
+    """
     (folder / "points").mkdir()
     document = Document.read(SPACES / "smoke.yaml")
     document.override("data.train", str(with_three_classes(folder)))
@@ -129,7 +143,8 @@ def _write_run(
     for number, loss in enumerate(("softmax", "triplet")):
         values = {"loss": loss, "learning_rate": 3e-3, "examples_per_rung": 96, "batch_size": 16, "precision": "fp32"}
         average = {"average_decay": 0.7} if loss == "softmax" else {}
-        trial = trial_config({**values, **average, **parameters})
+        towers = {"tower": tower} if loss == "triplet" else {}
+        trial = trial_config({**values, **average, **towers, **parameters})
         ledger.append(TrialStarted(trial=number, config=trial.recorded, num_rungs=1))
         (result,) = engine.rungs(trial, bench, seed=number, num_rungs=1)
         save_point(folder / "points" / point_name(number, 1), bench.trainable.trained(), bench.head)

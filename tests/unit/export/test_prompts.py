@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
 from raysweep.data.prepared import Prepared
+from raysweep.errors import InputError
 from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.export.export import export
 from raysweep.report.summary import summary_of
@@ -53,13 +54,11 @@ def test_all_methods_put_the_prompt_of_the_sweep(
         np.testing.assert_allclose(model.encode(TEXTS), base.encode(TEXTS), atol=1e-5)
 
 
-@pytest.mark.parametrize("point", ["0:1", "0:1:class_concat=1", "1:1:concat=0.3"])
-def test_prompts_of_queries_and_documents_reproduce_the_scores(
-    prompts_run: Run, tmp_path: Path, all_on_the_front: None, point: str
-) -> None:
-    folder, prepared, dev = prompts_run
-    export(folder, point, tmp_path / "model")
-    model = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+def check_scores(run: Run, point: str, to: Path) -> SentenceTransformer:
+    """Check that ``encode_query`` and ``encode_document`` of an exported point reproduce its scores; return the model."""
+    folder, prepared, dev = run
+    export(folder, point, to)
+    model = SentenceTransformer(str(to), device="cpu")
     base = SentenceTransformer(prepared.model["name"], prompts=PROMPTS, device="cpu")
     queries, pool = (prepared.sentences.texts(ids) for ids in (dev.queries, dev.pool))
     products = model.similarity(model.encode_query(queries), model.encode_document(pool)).numpy()
@@ -68,10 +67,30 @@ def test_prompts_of_queries_and_documents_reproduce_the_scores(
     same = dev.pool_labels[nearest] == dev.query_labels[:, None]
     cosines = np.take_along_axis(reference, nearest, axis=1)
     member = next(member.dev for member in summary_of(as_folder(folder)).members if member.dev.name == point)
-    assert member.polarity == pytest.approx(same.mean(), abs=1e-4)
-    assert member.similarity == pytest.approx(cosines.mean(), abs=1e-4)
+    assert member["polarity"] == pytest.approx(same.mean(), abs=1e-4)
+    assert member["similarity"] == pytest.approx(cosines.mean(), abs=1e-4)
     np.testing.assert_array_equal(model.encode(TEXTS), model.encode_document(TEXTS))
+    return model
+
+
+@pytest.mark.parametrize("point", ["0:1", "0:1:class_concat=1", "1:1:concat=0.3"])
+def test_prompts_of_queries_and_documents_reproduce_the_scores(
+    prompts_run: Run, tmp_path: Path, all_on_the_front: None, point: str
+) -> None:
+    check_scores(prompts_run, point, tmp_path / "model")
     assert "| prompt | query: 'query: ', document: 'passage: ' |" in (tmp_path / "model" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("point", ["1:1:query", "1:1:query_concat=0.3"])
+def test_query_encoders_leave_documents_as_they_are(
+    query_run: Run, tmp_path: Path, all_on_the_front: None, point: str
+) -> None:
+    model = check_scores(query_run, point, tmp_path / "model")
+    base = SentenceTransformer(query_run[1].model["name"], prompts=PROMPTS, device="cpu")
+    np.testing.assert_allclose(model.encode_document(TEXTS), base.encode_document(TEXTS), atol=1e-6)
+    assert np.abs(model.encode_query(TEXTS) - base.encode_query(TEXTS)).max() > 1e-3
+    with pytest.raises(InputError, match="--adapter: "):
+        export(query_run[0], point, tmp_path / "adapter", as_adapter=True)
 
 
 def test_lengths_by_task_are_not_exported(

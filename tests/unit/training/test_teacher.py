@@ -84,7 +84,7 @@ def test_probabilities_are_those_of_the_best_stored_rung(run: Path, tiny_bench: 
     prepared = prepare_here(student.config, student.space)
     assert prepared.teacher_artifact != tiny_bench.prepared.teacher_artifact
     probabilities = np.asarray(prepared.teacher_probabilities[:])
-    embeddings = np.asarray(tiny_bench.prepared.reference_embeddings[:]).astype(np.float64)
+    embeddings = np.asarray(tiny_bench.prepared.reference_embeddings.document[:]).astype(np.float64)
     head = HEADS[1, 1]
     logits = 8 * embeddings @ head.weight.T.astype(np.float64) + head.bias  # 8 is the root of the width
     powers = np.exp(logits)

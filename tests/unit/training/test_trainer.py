@@ -277,7 +277,7 @@ def test_retention_term_accepts_any_width_and_length() -> None:
 
     ids = np.arange(3)[None].repeat(5, axis=0)
     batch = Batch(
-        [*torch.from_numpy(tuned)], None, ids, torch.zeros(5, 3), lambda ids: torch.from_numpy(frozen)[ids[0]]
+        [*torch.from_numpy(tuned)], None, ids, torch.zeros(5, 3), lambda column: torch.from_numpy(frozen)[column]
     )
     term = criterion.retention_term(batch)
     assert float(term) == pytest.approx(((cosines(tuned) - cosines(frozen)) ** 2).mean())
