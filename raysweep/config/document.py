@@ -204,7 +204,9 @@ class Document:
     def error(self, path: Sequence[str | int], message: str) -> InputError:
         """Return an InputError that names the origin of ``path``: file and line, or the command line."""
         keys = tuple(path)
-        if self.is_overridden(keys):
+        section = keys[:-1]
+        is_of_override = section not in self.lines and any(path[: len(section)] == section for path in self.overridden)
+        if self.is_overridden(keys) or (section and is_of_override):
             return InputError(join_key(f"--{dotted(keys)}", message))
         place = self.source
         for length in range(len(keys), 0, -1):

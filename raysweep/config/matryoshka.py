@@ -35,7 +35,7 @@ def widths(text: str, full: int) -> tuple[int, ...]:
         return tuple(result)
     shorter = sorted(map(int, text.split(",")), reverse=True)
     if shorter[0] >= full:
-        raise InputError(f"matryoshka is {text!r}; allowed: widths below {full}, the width of the embeddings")
+        raise InputError(f"space.matryoshka is {text!r}; allowed: widths below {full}, the width of the embeddings")
     return (full, *shorter)
 
 

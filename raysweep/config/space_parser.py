@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from raysweep.config import loss_spec
+from raysweep.config import loss_spec, matryoshka
 from raysweep.config.adapter import PARAMETERS as ADAPTER_PARAMETERS
 from raysweep.config.document import CHOICES, Document, KeyPath, unknown_key
 from raysweep.config.losses import LOSSES, TEACHER, find_loss
@@ -24,7 +24,7 @@ from raysweep.config.space import (
     names_of,
     values_of,
 )
-from raysweep.config.strict import allowed_values
+from raysweep.config.strict import allowed_values, shown
 from raysweep.config.sweep import HALVING, SweepConfig
 from raysweep.config.trial import (
     OFF,
@@ -61,7 +61,11 @@ def parse(document: Document, config: SweepConfig) -> Space:
         try:
             trial_config(values)
         except InputError as error:
-            raise document.error(("space",), str(error)) from None
+            name, _, problem = str(error).partition(" ")
+            is_own = name in parameters and problem.startswith("is ")
+            raise (
+                document.error(("space", name), problem) if is_own else document.error(("space",), str(error))
+            ) from None
     space = Space(parameters)
     if config.sampler == "grid":
         _check_grid(document, ("space",), parameters)
@@ -148,6 +152,11 @@ class _Reader:
             raise self.document.error(path, problem)
         if not isinstance(value, dict):
             return Fixed(self._checked(path, name, value))
+        if list(value.values()) == [None]:  # from a colon at the end of a value, as in my_losses:
+            problem = f"is a mapping with the key {next(iter(value))!r} and no value"
+            raise self.document.error(
+                path, f"{problem}; allowed: a value, a range {{low, high, log}}, or {{choices: ...}}"
+            )
         if CHOICES in value:
             _only(self.document, path, value, (CHOICES,))
             return self._choices((*path, CHOICES), name, value[CHOICES])
@@ -212,7 +221,7 @@ class _Reader:
             if first["type"] == "value_error":  # our own messages name the parameter and its value
                 problem = first["msg"].removeprefix("Value error, ")
             else:
-                problem = f"is {value!r}; allowed: {allowed_values(first['msg'])}"
+                problem = f"is {shown(value)}; allowed: {_TEXTS.get(name) or allowed_values(first['msg'])}"
             raise self.document.error(path, problem) from None
         return value
 
@@ -243,6 +252,13 @@ def _only(document: Document, path: KeyPath, value: Mapping[str, Any], allowed: 
             is_fraction = key.isdecimal() and value[key] is None  # from a decimal comma, as in 0,5
             hint = "; write decimals with a point, as in 0.5" if is_fraction else ""
             raise document.error((*path, key), unknown_key(key, allowed) + hint)
+
+
+_TEXTS = {
+    "loss": f"{', '.join(LOSSES)}, or an import path, package.module:Class",
+    "matryoshka": f"{' or '.join(matryoshka.FORMS)}, as text; on the command line, \"'192'\" is one width",
+}
+"""The allowed values of parameters that are texts."""
 
 
 _PROBE = {"loss": "margin_mse", "learning_rate": 1e-5}  # a valid trial to which any parameter can be added

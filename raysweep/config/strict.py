@@ -1,5 +1,6 @@
 """Strict, frozen base model for configuration, and readable messages for validation errors."""
 
+import json
 from typing import Any, get_origin
 
 from pydantic import BaseModel, ConfigDict
@@ -28,10 +29,17 @@ def explain(error: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str
             return "is missing"
         case "model_type" | "model_attributes_type":
             keys = ", ".join(_fields(path, model))
-            return f"is {value!r}; allowed: a mapping of {keys}"
+            return f"is {shown(value)}; allowed: a mapping of {keys}"
+        case "list_type":
+            return f"is {shown(value)}; allowed: a list, such as [{shown(value)}]"
         case "value_error":
             return str(error["ctx"]["error"])
-    return f"is {value!r}; allowed: {allowed_values(error['msg'])}"
+    return f"is {shown(value)}; allowed: {allowed_values(error['msg'])}"
+
+
+def shown(value: Any) -> str:
+    """Return a value for a message, with null, true and false as in YAML."""
+    return json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
 
 
 def allowed_values(message: str) -> str:

@@ -114,3 +114,20 @@ def test_other_prompts_are_rejected(file: Path, text: str) -> None:
         InputError, match=r"sweep.yaml: line \d+: model.prompt is .*; allowed: a text, or a mapping of query"
     ):
         load(file)
+
+
+    ("key", "value", "message"),
+    [
+        ("space.loss", "3", r"^--space.loss is 3; allowed: triplet, .*package.module:Class"),
+        ("space.loss", "null", r"^--space.loss is null; allowed: triplet"),
+        ("space.loss", "mine:", r"^--space.loss is a mapping with the key 'mine'"),
+        ("space.matryoshka", "192", r"^--space.matryoshka is 192; allowed: halves or .*'192'"),
+        ("space.lora_rank", "4", r"^--space.lora_rank is 4, but adapter is none"),
+        ("space.batch_size", "true", r"^--space.batch_size is true"),
+        ("reference.prompt", "x", r"^--reference.name is missing"),
+        ("evaluation.points.truncate", "192", r"truncate is 192; allowed: a list, such as \[192\]"),
+    ],
+)
+def test_wrong_override_is_reported_as_it_is_typed(file: Path, key: str, value: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        load(file, [(key, value)])
