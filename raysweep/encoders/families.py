@@ -55,7 +55,7 @@ _GATED_OUTPUT = r"mlp\.down_proj\."
 _GATED_INTERMEDIATE = r"mlp\.(gate_proj|up_proj|gate_up_proj)\."
 
 FAMILIES = {
-    "BERT": Family(
+    "BERT, ERNIE": Family(
         ("bert", "ernie"),
         _TABLES,
         r"embeddings\.",
@@ -156,7 +156,7 @@ FAMILIES = {
         embedding_modules="embeddings",
     ),
     # Block 0 also returns the bias of relative positions, which the other blocks add to their attention.
-    "T5": Family(
+    "T5, mT5, umT5": Family(
         ("t5", "mt5", "umt5"),
         r"(shared|embed_tokens|encoder\.block\.\d+\.layer\.0\.SelfAttention\.relative_attention_bias)\.",
         r"(shared|embed_tokens)\.",
@@ -169,7 +169,7 @@ FAMILIES = {
         embedding_modules="shared|embed_tokens",
         caches_prefix=False,
     ),
-    "Llama, Mistral, Qwen, EuroBERT, Phi": Family(
+    "Llama, Mistral, Qwen2, Qwen3, EuroBERT, Phi-3": Family(
         ("llama", "mistral", "qwen2", "qwen3", "eurobert", "phi3"),
         r"embed_tokens\.",
         r"embed_tokens\.",
@@ -181,7 +181,7 @@ FAMILIES = {
         ),
         embedding_modules="embed_tokens",
     ),
-    "Gemma": Family(
+    "Gemma 2, Gemma 3": Family(
         ("gemma2", "gemma3_text"),
         r"embed_tokens\.",
         r"embed_tokens\.",

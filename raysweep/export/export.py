@@ -170,7 +170,9 @@ def _build_query_encoder(chosen: Point, tuned: "SentenceTransformer", encoders: 
 def _keep_adapter(trainable: Trainable, chosen: Point, encoders: RunEncoders) -> None:
     """Prepare the model for saving only its adapter, which names the base model; raise InputError if it has none."""
     if chosen.kind in (*joined_encoder.KINDS, *QUERY_KINDS):
-        raise InputError(f"--adapter: {chosen.name} joins two encoders; allowed: plain and interpolated points")
+        raise InputError(
+            f"--adapter: {chosen.name} joins two encoders; allowed: plain, interpolated and truncated points"
+        )
     if trainable.lora is None:
         raise InputError(
             f"--adapter: trial {chosen.trial} has no adapter (adapter is none); allowed: points of trials with lora"

@@ -116,6 +116,7 @@ def test_other_prompts_are_rejected(file: Path, text: str) -> None:
         load(file)
 
 
+@pytest.mark.parametrize(
     ("key", "value", "message"),
     [
         ("space.loss", "3", r"^--space.loss is 3; allowed: triplet, .*package.module:Class"),
