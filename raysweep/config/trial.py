@@ -1,6 +1,6 @@
 """The configuration of one trial: a point of the space, with everything that its training needs."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
@@ -218,9 +218,13 @@ class TrialConfig(StrictModel):
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """Return the values of :attr:`flat` that a ledger records: those that are not None, nor the usual structure."""
+        """Return the values of :attr:`flat` that a ledger records: those that are neither None nor usual."""
+        return self.record(searched=())
+
+    def record(self, searched: Collection[str]) -> dict[str, Any]:
+        """Return :attr:`recorded` and the usual values of the parameters that a space names."""
         values = {name: value for name, value in self.flat.items() if value is not None}
-        return {name: value for name, value in values.items() if (name, value) not in _USUAL}
+        return {name: value for name, value in values.items() if name in searched or (name, value) not in _USUAL}
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -252,7 +256,14 @@ class TrialConfig(StrictModel):
         return float(self.learning_rate * ratio ** powers[self.learning_rate_rule])
 
 
-_USUAL = {("adapter", "none"), ("tower", "both")}
+_USUAL = {
+    ("adapter", "none"),
+    ("tower", "both"),
+    ("targets", "hard"),
+    ("targets", "labels"),
+    ("teacher_temperature", 1.0),
+    ("teacher_weight", 1.0),
+}
 
 WITHOUT_DOCUMENTS = "compares no anchors with documents"
 

@@ -212,7 +212,7 @@ class Sweep:
             self.display.line(f"trial {number}: started (requested by {describe_origin(trial.origin)})")
         event = TrialStarted(
             trial=number,
-            config=config.recorded,
+            config=config.record(searched=trial.values),
             num_rungs=self.progress.num_rungs[number],
             replicate_of=original,
             run=None if original is None else trial.run,

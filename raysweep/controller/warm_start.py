@@ -112,8 +112,8 @@ def _finished_rungs(run: Results) -> Iterator[tuple[Trial, list[Rung]]]:
 def _contains(space: Space, trial: Trial) -> bool:
     """Return whether a configuration is in the space, including the parameters that the space leaves at their default."""
     try:
-        suggester = space.suggest_fixed(trial.config)
         old = trial_config(dict(trial.config))
+        suggester = space.suggest_fixed(old.flat)
     except ValueError:
         return False
     return trial_config(space.draw(suggester)) == old

@@ -8,7 +8,7 @@ from raysweep.config import space_parser
 from raysweep.config import sweep as configuration
 from raysweep.config.adapter import Lora
 from raysweep.config.document import Document
-from raysweep.config.space import Space
+from raysweep.config.space import Space, branches
 from raysweep.config.trial import trial_config
 from raysweep.errors import InputError
 from support.paths import SPACES
@@ -33,6 +33,8 @@ def test_defaults_of_an_adapter() -> None:
 
 
 def test_seeds_depend_only_on_values_that_differ_from_the_defaults() -> None:
+    assert "adapter" not in trial_config(PLAIN).recorded
+    assert trial_config(PLAIN).record(searched=["adapter"])["adapter"] == "none"
     assert trial_config(PLAIN).identity == PLAIN == trial_config({**PLAIN, "adapter": "none"}).identity
     lora = {**PLAIN, "adapter": "lora"}
     assert trial_config(lora).identity == lora == trial_config({**lora, "lora_rank": 8, "lora_dropout": 0}).identity
@@ -83,3 +85,11 @@ def test_space_over_adapters() -> None:
 def test_combinations_without_effect_are_rejected(adapter: str, overrides: dict[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         space_of(adapter, **overrides)
+
+
+def test_searched_adapters_are_recorded() -> None:
+    space = space_of("{choices: [none, lora]}")
+    for adapter in ("none", "lora"):
+        values = next(branch for branch in branches(space.parameters) if branch["adapter"] == adapter)
+        recorded = trial_config(values).record(searched=values)
+        assert space.suggest_fixed(recorded).params["adapter"] == adapter
