@@ -214,5 +214,6 @@ def test_interpolation_restores_the_tuned_weights(tiny_prepared: Any) -> None:
 def test_values_of_points_are_numbers_that_stored_scores_accept() -> None:
     grid = PointsConfig(interpolate=[0.5], truncate=[16])
     names = [(0, 1, *key) for key in operating_points.wanted(grid, has_head=True)]
-    packed = PackedScores.pack(names, np.zeros((len(names), 3)), np.zeros((len(names), 3)))
+    zeros = np.zeros((len(names), 3))
+    packed = PackedScores.pack(names, {"polarity": zeros, "similarity": zeros})
     assert PackedScores.read(packed.content()).names == tuple(names)

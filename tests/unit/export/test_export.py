@@ -91,7 +91,7 @@ def test_labeled_point_reproduces_its_scores_with_the_code_of_its_card(
     differences = [abs(point["similarity"] - stored["similarity"]) for point in load(folder).points]
     assert min(differences) > 3e-4, "another point has the same scores"
     assert "There are no intervals" in card
-    with pytest.raises(InputError, match=r"--point 1:1:labeled=0.2: not on the front; allowed: .*0:1:labeled=0.2"):
+    with pytest.raises(InputError, match=r"--point 1:1:labeled=0.2: not on the front; allowed: .*0:1:class_concat=0.1"):
         export(folder, "1:1:labeled=0.2", tmp_path / "other")
 
 

@@ -24,6 +24,7 @@ PREPARED = {
     **dict.fromkeys(("sentences", "tokens", "reference_embeddings"), "sentences-1"),
     "artifacts": "artifacts",
     "examples": {},
+    "scores": {},
     "model": {"name": "demo"},
     "model_identity": "a",
     "reference": {"name": "demo"},
