@@ -1,4 +1,4 @@
-"""Noise of quantities computed from several points at once, such as a hypervolume: resamples and intervals.
+"""Noise in quantities computed from several points at once, such as a hypervolume: resamples and intervals.
 
 The area of a front is a sum of maxima, so noise increases it on average: of two equal points, the luckier one counts. A
 percentile interval contains this bias twice. Here the bootstrap estimate of the bias is subtracted, and also counts as
@@ -29,7 +29,7 @@ class SeedSamples:
     degrees: float
 
     def variance(self, functional: Functional, means: Float64Array) -> Variance:
-        """Return the variance due to seeds of a functional of points with these means (points, 2)."""
+        """Return the variance, due to seeds, of a function of points with these means (points, 2)."""
         values = functional(means + self.deviations)
         return Variance(float(values.var(ddof=1)), self.degrees)
 
