@@ -130,6 +130,7 @@ def test_every_example_has_a_test() -> None:
         "custom_sampler.py",
         "custom_loss.py",
         "optuna_study.py",
+        "static_expert.py",
         *NEED_A_RUN,
     }
     assert {path.name for path in EXAMPLES.glob("*.py")} == tested
