@@ -62,7 +62,7 @@ def configuration_page() -> str:
     """Return the page of all keys of a sweep's file, with type, range, default and meaning."""
     schema = SweepConfig.model_json_schema()
     parts = [
-        "# A sweep's file",
+        "# The sweep file",
         "This page lists every key of the YAML file and is generated from the models that validate it. "
         "Any key can be overridden on the command line by its dotted path, such as `--budget.trials 40`. "
         "[A search space of your own](../guides/custom-space.md) shows how the parts fit together.",
@@ -181,7 +181,7 @@ def spaces_page() -> str:
     parts = [
         "# Shipped spaces",
         "`raysweep run NAME` runs any of these, and `raysweep validate NAME` prints the space it searches. Each is a YAML "
-        "file in `search_spaces/`. [A sweep's file](configuration.md) lists all keys and the defaults of omitted ones.",
+        "file in `search_spaces/`. [The sweep file](configuration.md) lists all keys and the defaults of omitted ones.",
     ]
     for path in sorted((ROOT / "search_spaces").glob("*.yaml")):
         parts.append(f"## {path.stem}\n\n```yaml\n{path.read_text(encoding='utf-8').strip()}\n```")

@@ -20,7 +20,7 @@ ENDED = (TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED)
 
 
 class RequestHandler:
-    """A handler of requests. ``new_requests`` returns unhandled requests, and ``queue`` takes the answers."""
+    """A request handler. ``new_requests`` returns unhandled requests, and ``queue`` takes the answers."""
 
     def __init__(self, sweep: Sweep, queue: RequestQueue, new_requests: Callable[[], Iterable[QueuedRequest]]) -> None:
         self._sweep, self._queue, self._new_requests = sweep, queue, new_requests
@@ -94,14 +94,14 @@ class RequestHandler:
         num_running = len(self._sweep.assignments)
         match request.action:
             case "pause":
-                return f"sweep paused (trials that finish their rung first: {num_running})"
+                return f"sweep paused (trials still finishing their rung: {num_running})"
             case "resume":
                 return "sweep resumed" if self._sweep.steering.is_paused else "sweep was not paused"
             case "workers":
                 return f"maximum number of concurrent trials set to {request.workers} (running: {num_running})"
             case "stop-trial":
                 if request.trial in self._sweep.assignments:
-                    return f"trial {request.trial} stops at its next report"
+                    return f"trial {request.trial} will stop at its next report"
                 return f"trial {request.trial} stopped"
             case "try":
                 values = ", ".join(f"{name} {value}" for name, value in (request.config or {}).items())
@@ -163,7 +163,7 @@ class RequestHandler:
         scheduler = sweep.scheduler
         has_ended_early = sweep.cause is not None or sweep.given_up is not None
         if sweep.is_over or has_ended_early or scheduler.on_plateau:
-            return "--try: the search is over, so no trial starts"
+            return "--try: the search is over, so no more trials will start"
         num_left = scheduler.num_trials - scheduler.num_started - len(scheduler.requested)
         if num_left > 0:
             return None

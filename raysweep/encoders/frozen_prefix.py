@@ -60,7 +60,7 @@ class CacheLayout:
 
 
 class Prefix:
-    """Hidden states after the frozen blocks, under the base model's weights, which no trial changes.
+    """Hidden states after the frozen blocks, computed with the base model's weights, which no trial changes.
 
     Sentences are computed in fixed groups of similar length; a complete group is computed when one of its sentences is
     first needed. The last bits of a sum depend on the shape of its batch, so fixed groups make the results independent
@@ -176,7 +176,7 @@ class Prefix:
             for hook in hooks:
                 hook.remove()
             self._model.train(was_training)
-        raise AssertionError("the encoder's forward pass never came to the block after the prefix")
+        raise AssertionError("the encoder's forward pass never reached the block after the prefix")
 
     @contextmanager
     def replayed(self, *batches: npt.NDArray[np.integer]) -> Iterator[None]:

@@ -58,7 +58,7 @@ class Session:
         return len(self.prepared.sentences.ids("test")) > 0
 
     def readings_writer(self, run: Folder) -> ReadingsWriter:
-        """Return the writer of the sentences that the front's members retrieve."""
+        """Return the writer that records the sentences retrieved by the front's members."""
         config = self.config
         return ReadingsWriter(
             run, self.prepared, self._shown_split, config.seed, config.report.texts, self.display.warn
@@ -67,8 +67,8 @@ class Session:
     def begin(self, older: Sequence[Results] = (), place: str | None = None) -> Sweep:
         """Create the run's folder, record the run's settings and return the new sweep.
 
-        The sweep learns from the ``older`` runs. The folder gets a new name, or is the one at ``place``, where an
-        earlier attempt may have stopped before its sweep started.
+        The sweep learns from the ``older`` runs. The folder gets a new name unless ``place`` is given; an earlier
+        attempt may have stopped there before its sweep started.
         """
         run = _new_run(self.config, self.display) if place is None else _run_at(place, self.display)
         ledger = Ledger(run, self.display.warn)

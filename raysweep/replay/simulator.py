@@ -24,7 +24,7 @@ from raysweep.search.stopping.policies import make_early_stopper
 
 
 class Peer(Protocol):
-    """Interface of a search: raysweep's own scheduler, or another library behind the same calls."""
+    """Interface of a search: raysweep's own scheduler, or another library wrapped in the same methods."""
 
     def ask(self) -> tuple[int, Mapping[str, Any]] | None:
         """Return a trial to start or resume and its configuration; None if no trial can run now."""
@@ -47,7 +47,7 @@ class Peer(Protocol):
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """The settings of a raysweep search, named as in a sweep's file."""
+    """The settings of a raysweep search, named as in a sweep file."""
 
     sampler: str
     policy: Policy
@@ -213,7 +213,7 @@ class FreeTrials:
 
     A distance is a sum over parameters. A numeric parameter contributes the difference of the values (of their
     logarithms if the range is wide), any other parameter 0 or 1. Each contribution is divided by its mean over pairs of
-    recorded configurations, so that numeric and categorical parameters weigh the same. If only one of the two
+    recorded configurations, so that numeric and categorical parameters carry equal weight. If only one of the two
     configurations has the parameter, the difference is the maximum.
     """
 
@@ -246,7 +246,7 @@ class FreeTrials:
 class _NumberColumn:
     """A numeric parameter.
 
-    ``places``, shape (trials,), are the positions of the values within their range; NaN for trials without one.
+    ``places``, shape (trials,), are the positions of the values within their range; NaN for trials without a value.
     """
 
     scale: Scale
@@ -279,7 +279,7 @@ _Column = _NumberColumn | _ChoiceColumn
 
 
 def _column(values: Sequence[Scalar]) -> _Column:
-    """Return the column of one parameter from its values in all recorded trials, None for trials without one."""
+    """Return the column of one parameter, given its values in all recorded trials (None for trials without a value)."""
     present = [value for value in values if value is not None]
     scale = infer_scale(present)
     if scale is None:

@@ -12,7 +12,7 @@ from raysweep.results.types import Point
 def probe_sentences(summary: Summary) -> list[str]:
     """Return a sentence for each split on which both the front and the probe are scored.
 
-    It states how many of the probe's points the front dominates, and the best of them.
+    It states how many of the probe's points the front dominates, and names the probe's best point.
     """
     sentences = []
     goals = summary.goals
@@ -30,7 +30,7 @@ def probe_sentences(summary: Summary) -> list[str]:
         sentences.append(
             f"On {split}, the front dominates {probes.num_dominated} of the {probes.num_points} points of the probe, and "
             f"its hypervolume is {front_area}, compared with {probe_area} for the probe. "
-            f"Its best point by the objective on dev is {best_name} with {best_scores}; {dominated}."
+            f"The best probe by the objective on dev is {best_name} with {best_scores}; {dominated}."
         )
     return sentences
 

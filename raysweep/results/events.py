@@ -135,7 +135,7 @@ class RungFinished(Event):
 
     ``stop`` is the trial's own reason to end here, if any. ``node`` is the node it ran on. ``may_begin`` is True if
     trials were still left to start; early stopping depends on it. ``cost`` is the trial's cost so far. ``calibration``
-    is that of a softmax head on dev, and ``labeled`` are points that use the pool's labels.
+    is the calibration of a softmax head on dev, and ``labeled`` contains the points that use the pool's labels.
     """
 
     kind = "rung"
@@ -223,7 +223,7 @@ class TrialContinued(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialEnded(Event):
-    """A trial ended for good. ``traceback`` is that of the exception, if one was raised."""
+    """A trial ended for good. ``traceback`` is the traceback of the exception, if one was raised."""
 
     kind = "end"
 
@@ -263,8 +263,8 @@ class ReplicatesAveraged(Event):
 class PointsScored(Event):
     """Operating points outside rungs were scored: the reference, the oracle, the baselines, or front members on test.
 
-    For front members, ``calibration`` is that of their rung's softmax head on test, and ``labeled`` are the rung's points
-    that use the pool's labels.
+    For front members, ``calibration`` is the calibration of their rung's softmax head on test, and ``labeled``
+    contains the rung's points that use the pool's labels.
     """
 
     kind = "points"
@@ -311,7 +311,7 @@ class NodesCounted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class StageBegan(Event):
-    """A stage after the search started. It yields ``count`` scores: of rungs on test, or of front members by guards.
+    """A post-search stage started. It yields ``count`` scores, either of rungs on test or of front members on guards.
 
     The event is only used to display progress.
     """
@@ -344,7 +344,7 @@ class SweepSteered(Event):
         needed_keys = {"workers": "workers", "stop-trial": "trial", "try": "config"}
         needed_key = needed_keys.get(event.action)
         if needed_key is not None and getattr(event, needed_key) is None:
-            raise ValueError(f"{needed_key} is missing, which action {event.action} needs")
+            raise ValueError(f"{needed_key} is missing; action {event.action} requires it")
         _check_plain(event.config or {})
         return event
 

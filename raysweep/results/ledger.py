@@ -84,7 +84,7 @@ class Ledger:
     def lost(self) -> str | None:
         """Return the reason why this process lost the ledger to another one, or None."""
         lost = None if self._log is None else self._log.lost
-        return None if lost is None else f"{ledger_location(self.run)}: {lost}; the sweep stops"
+        return None if lost is None else f"{ledger_location(self.run)}: {lost}; stopping the sweep"
 
     def append(self, event: Event) -> None:
         """Append an event durably.
@@ -112,8 +112,8 @@ class Ledger:
                 self._log.note({"number": number})
         except OSError as error:
             self.failure = self.lost or (
-                f"{ledger_location(self.run)}: an event cannot be written: {error.strerror}; the sweep stops. To resume it: "
-                f"raysweep run --resume {self.run.location}"
+                f"{ledger_location(self.run)}: an event cannot be written: {error.strerror}; stopping the sweep. "
+                f"To resume it: raysweep run --resume {self.run.location}"
             )
             raise InputError(self.failure) from None
         self.on_append(event)
@@ -135,7 +135,7 @@ def ledger_location(run: Folder) -> str:
 
 
 def load_events(place: Path | Folder) -> list[Event]:
-    """Return the events of the run at a place, which may be running.
+    """Return the events of the run at ``place``; the run may still be in progress.
 
     Raises:
         FileNotFoundError: If the ledger is missing.
@@ -159,7 +159,7 @@ def read_events(path: Path) -> Iterator[Event]:
     """Yield the events of a ledger. An incomplete last line, left by a killed driver, is ignored.
 
     Raises:
-        InputError: If a line is not an event or is out of place, with its number and the reason.
+        InputError: If a line is not an event or is out of place; the message gives the line number and the reason.
     """
     return _parse(path.read_bytes(), path)
 

@@ -80,12 +80,13 @@ class UpperConfidenceBound:
 class FrontImprovement:
     """The expected increase of the joint front's hypervolume above a reference point, at the largest budget seen.
 
-    P and S have a Gaussian process each. A trial with several points is represented by those that are farthest in a few
-    directions, one output each. Running trials count as if they had reached their predictions.
+    P and S each have their own Gaussian process. A trial with several points is represented by those that are farthest
+    in a few directions, with one model output per direction. Running trials count as if they had reached their
+    predictions.
     """
 
     num_startup_trials = 4
-    starts_in_middle = True  # authors of ranges tend to expect good values in the middle
+    starts_in_middle = True  # users who define ranges tend to expect good values in the middle
 
     def __init__(self, num_axes: int, reference_point: Pair) -> None:
         self._reference_point = reference_point
@@ -248,7 +249,7 @@ def as_array(codes: Collection[Code], num_axes: int) -> Float64Array:
 def _standardize(values: Float64Array) -> Float64Array:
     """Return the standardized square roots of the values' distances above the lowest, with outliers clipped.
 
-    Square roots, because many values are poor and few are good, and because an area grows with its side's square.
+    Square roots, because many values are poor and few are good, and because an area grows with the square of its side.
     """
     largest = np.abs(values).max() or 1.0
     clipped = _clip_outliers(values / largest)  # the division avoids overflow

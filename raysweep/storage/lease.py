@@ -1,6 +1,6 @@
 """Leases: exclusive rights to change what is stored under a URI, which expire unless their holders renew them.
 
-A turn is such a right for work on a folder, local or in a bucket, that several processes would duplicate.
+A turn is an exclusive right to do work on a folder, local or in a bucket, that several processes would otherwise duplicate.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from raysweep.storage.folder import BucketFolder, Folder
 
 SECONDS = 120.0  # duration of a lease, counted from its arrival at the store
 USUAL_ATTEMPT_SECONDS = 60.0  # leases are proportionally longer if attempts at a request may take longer than this
-MAX_SECONDS = 86_400.0  # longer durations in a stored lease count as damaged
+MAX_SECONDS = 86_400.0  # a stored lease with a longer duration is treated as damaged
 RENEW_SECONDS = 20.0
 NOTICE_SECONDS = 5.0  # within which a holder stops after it finds that its lease was taken over
 TURN_SECONDS = 30.0  # the longest that others wait for a turn whose holder was killed
@@ -47,7 +47,7 @@ class Lease:
 
     For other processes, it expires by the store's clock. For its holder it expires no later than that, because the
     holder counts from before the renewal request. ``note`` is the progress recorded in the lease, such as the ledger's
-    position; None if it was damaged.
+    position, or None if the lease was damaged.
     """
 
     bucket: Bucket
@@ -68,7 +68,7 @@ class Lease:
     def acquire(self, say: Callable[[str], None], *, take_over: bool = False) -> dict[str, Any] | None:
         """Acquire the lease, and return the last holder's note, or None if the lease was damaged.
 
-        If another process holds the lease, wait until it expires, and report the holder and the time. With
+        If another process holds the lease, report the holder and the expiry time, and wait until the lease expires. With
         ``take_over``, take the lease away from the holder, which then stops.
         """
         last_note: dict[str, Any] | None = {}
@@ -160,7 +160,7 @@ class Lease:
             ):
                 raise self._problem
             if not is_reported:
-                say(f"{self.bucket.uri}: the lease cannot be renewed at the moment; writes wait")
+                say(f"{self.bucket.uri}: the lease cannot be renewed at the moment; writes are on hold")
                 is_reported = True
             time.sleep(0.2)
 
@@ -174,7 +174,7 @@ class Lease:
         return None if self._lost_to is None else f"taken over by {self._lost_to}"
 
     def release(self) -> None:
-        """Release the lease for others at once. Does nothing if it was lost."""
+        """Release the lease so that others can acquire it immediately. Does nothing if it was lost."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -206,7 +206,8 @@ class Lease:
                 if lease.get("session") != self.session:
                     self._lose_to(str(lease.get("holder")))
                     return
-                self._tag = stored.tag  # from an earlier renewal whose response was lost; the next renewal counts
+                # From an earlier renewal whose response was lost; the next one extends the lease.
+                self._tag = stored.tag
                 return
         except StorageError as error:
             self._problem = error  # renewal is retried, and ensure blocks writes once the lease has expired
@@ -244,7 +245,7 @@ def read_note(bucket: Bucket, name: str) -> dict[str, Any] | None:
 def is_live(bucket: Bucket, name: str) -> bool:
     """Return whether a process holds a lease, or held it so recently that it may still hold it.
 
-    This compares with the local clock and writes nothing.
+    This compares the expiry time with the local clock and writes nothing.
     """
     try:
         stored = bucket.read_version(name)
@@ -278,11 +279,11 @@ def _parse(stored: Stored) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def turn(folder: Folder, name: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Wait for the exclusive turn to change ``name`` in a folder, and hold it in this context.
+    """Wait for an exclusive turn to change ``name`` in a folder, and hold it for the duration of the context.
 
-    One process does the work, and the others wait and then find it done. The work must tolerate being done twice, because
-    a process that loses its store for too long loses its turn. ``say`` is called with a message about the current holder
-    while waiting.
+    One process does the work, and the others wait and then find it done. The work must tolerate being done twice,
+    because a process that cannot reach its store for too long loses its turn. ``say`` is called with a message about
+    the current holder while waiting.
     """
     if isinstance(folder, BucketFolder):
         lock = folder.object_name(f"building/{name}.json")

@@ -35,7 +35,7 @@ class LineLog(Protocol):
         """Return why this process no longer holds the log, or None if no other process has taken over."""
 
     def open(self) -> bytes:
-        """Acquire the log for this process and return its content. The lines do not change.
+        """Acquire the log for this process and return its content. Existing lines are left unchanged.
 
         Raises:
             InputError: If another process holds the log.
@@ -51,7 +51,7 @@ class LineLog(Protocol):
         """Move a truncated line, found in place of line ``number``, to ``NAME.unfinished``."""
 
     def note(self, values: dict[str, Any]) -> None:
-        """Record the progress of the work, which the next process that opens the log reads as ``noted``."""
+        """Record the progress of the work; the next process that opens the log reads it as ``noted``."""
 
     def close(self) -> None:
         """Release the log for other processes."""
@@ -102,7 +102,7 @@ def read_log_after(folder: Folder, name: str, known: bytes) -> bytes:
 
 
 def read_noted(folder: Folder) -> dict[str, Any] | None:
-    """Return the note of the folder's log so far, like :attr:`LineLog.noted`. The log is not acquired."""
+    """Return the current note of the folder's log, like :attr:`LineLog.noted`. The log is not acquired."""
     return read_note(folder.bucket, folder.object_name(LEASE)) if isinstance(folder, BucketFolder) else {}
 
 
@@ -131,7 +131,7 @@ def is_held(folder: Folder, name: str) -> bool | None:
 
 
 def _complete_lines(content: bytes) -> bytes:
-    """Return the content without a truncated last line, which never counts if more lines follow."""
+    """Return the content without its truncated last line, if any; such a line never counts once more lines follow it."""
     return content[: content.rfind(b"\n") + 1]
 
 
@@ -255,7 +255,7 @@ class LineObjects:
             self._folder.bucket.create(name, line)
         except FileExistsError:
             # The existing line belongs to another process. It is not replaced, because more of its lines may follow.
-            reason = "another process, which had this run before, has written one in its place"
+            reason = "another process, which previously held this run, has already written a line in its place"
             raise StorageError(errno.EEXIST, reason, location.join(self._folder.bucket.uri, name)) from None
         self._ensure_held()  # a line written after the log was taken over must have no effect
 

@@ -57,7 +57,7 @@ def _lock(path: Path) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # deliberately left open
         with contextlib.suppress(OSError):  # without file locks, nothing is ever removed as a leftover
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with contextlib.suppress(FileNotFoundError):  # another process may have removed it as a leftover in between
+        with contextlib.suppress(FileNotFoundError):  # another process may have removed it in the meantime
             locked = os.fstat(descriptor)
             if locked.st_ino == path.stat().st_ino:
                 return

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from raysweep.encoders.traits import dropout_sites
 
-_STEPS = 1 << 16  # masks compare 16 random bits per element, so a rate is met to within 1 / 131072
+_STEPS = 1 << 16  # masks compare 16 random bits per element, so a rate is accurate to within 1 / 131072
 
 
 class Generator:
@@ -48,8 +48,8 @@ class FastDropout(nn.Dropout):
 class Dropouts:
     """The dropout of an encoder. On a CPU, its layers are replaced by :class:`FastDropout`; weights are unchanged.
 
-    Attention modules with a rate instead of a layer, such as T5's, are included, as are the identities that ModernBERT
-    has instead of layers of rate 0.
+    Attention modules with a rate instead of a layer, such as T5's, are included, as are the identity modules that
+    ModernBERT uses in place of dropout layers with rate 0.
     """
 
     def __init__(self, model: nn.Module, device: str) -> None:

@@ -5,7 +5,7 @@ to P; the test here includes the design effect of sentences that share a query. 
 share of the n k retrieved sentences that have the query's label. The k sentences of a query are correlated, so they
 carry less information than k independent ones. Notation:
 
-    p, n, k   P of a row, its queries, and the sentences retrieved for each
+    p, n, k   P of a row, its number of queries, and the number of sentences retrieved for each
     s^2       variance of P over queries
     D         design effect (Kish, "Survey Sampling", 1965, chapter 5): s^2 over the binomial variance p (1 - p) / k
     p_0       P over the sentences of both rows together

@@ -36,7 +36,7 @@ def member_table(summary: Summary) -> str:
 
 
 def member_values(member: Member, index: int, summary: Summary) -> Json:
-    """Return the values of one front member; ``index`` is that of its point among the shown points."""
+    """Return the values of one front member; ``index`` is the index of its point among the points shown."""
     point = member.dev
     folder = re.sub("[:/=]", "-", f"{summary.results.info.name}-{point.name}")
     command = export_command(summary, point.name, folder)
@@ -95,7 +95,7 @@ def _missed(name: str, score: float, minimum: float) -> str:
 
 
 def _intervals(member: Member, front: FrontUncertainty | None, keys: Mapping[str, str], goals: Goals) -> Json:
-    """Return intervals of a member's scores on the split of ``front``, and its stability.
+    """Return a member's stability and the intervals of its scores, both on the split of ``front``.
 
     The result is empty if per-query scores are not stored.
     """

@@ -45,7 +45,7 @@ NUM_LATEST = 12  # latest trials, from which the gain of a new one is estimated
 NUM_STARTED_FIRST = 3  # trials started before any resumes
 
 
-NUM_LARGEST = 32  # trials with the largest area; their fronts represent all fronts in the gain of a new trial
+NUM_LARGEST = 32  # trials with the largest area; their fronts stand in for all fronts in a new trial's gain
 
 
 class _Peers(NamedTuple):
@@ -64,7 +64,7 @@ class _Peers(NamedTuple):
 
 @dataclass
 class _Trial:
-    """A trial and its learning curve; a new trial is running."""
+    """A trial and its learning curve; a new trial starts out as running."""
 
     curve: LearningCurve = field(default_factory=LearningCurve)
     is_running: bool = True
@@ -156,7 +156,7 @@ class Growth:
     """The ``growth`` policy; see the module docstring.
 
     Args:
-        reference_point: Lower corner of hypervolumes, possibly raised by constraints.
+        reference_point: Lower corner used to compute hypervolumes, possibly raised by constraints.
         origin: P and S of an untrained trial, or None if unknown.
         wider: Reference point used until a point is above ``reference_point``.
     """
@@ -170,13 +170,13 @@ class Growth:
         self._worst_good: dict[_Peers, tuple[float, int]] = {}  # rank of the worst good trial
         self._by_area = Ranking()  # places of trials, ranked by their own area
         self._places: dict[int, int] = {}  # keyed by trial: its place in the order of first rungs
-        self._can_start = True  # whether a new trial could start at the last rung
+        self._can_start = True  # whether a new trial could start when the latest rung was recorded
         self._expected_gains: dict[bool, dict[int, float]] = {}  # keyed by whether a new trial may start
         self._expected_gain_of_new: float | None = None
 
     @property
     def reference_point(self) -> Pair:
-        """The current lower corner of hypervolumes."""
+        """The lower corner currently used to compute hypervolumes."""
         return self._front.reference_point
 
     def expected_gains(self, can_start: bool) -> dict[int, float]:
@@ -199,7 +199,7 @@ class Growth:
     def next_to_resume(self, can_start: bool) -> int | None:
         if can_start and len(self._trials) < NUM_STARTED_FIRST:
             return None
-        if not self._forecaster.has_learned:  # no trial has completed two rungs, as predictions require
+        if not self._forecaster.has_learned:  # no trial has completed two rungs, which predictions require
             if can_start and self._trials.running:
                 return None
             resumable = self._resumable(can_start)
@@ -268,7 +268,7 @@ class Growth:
         candidates = sorted(last_gains, key=lambda number: (-last_gains[number], number))
         num_unknown = sum(map(math.isinf, last_gains.values()))
         num_enough = NUM_CANDIDATES + num_unknown
-        # If no trial is running or may start, the search ends unless a trial is worth resuming: check until one is.
+        # If no trial is running or may start, the search ends unless a trial is worth resuming: check until one is found.
         must_check_all = not can_start and not self._trials.has_running
         # The front as it will be if all running trials reach their predictions.
         next_points = [np.empty((0, 2))]

@@ -15,7 +15,7 @@ class Prediction:
     """The predicted points (points, 2) of a curve at each of its remaining rungs."""
 
     points: list[Float64Array]
-    num_rates_learned: int  # number of rates that the prediction is based on; outdated once more are learned
+    num_rates_learned: int  # rates the prediction is based on; it is outdated when more have been learned
 
 
 @dataclass
@@ -32,7 +32,7 @@ class LearningCurve:
 
 
 class RateModel:
-    """Movement of trials' points per example after one budget: on average, and relative to their movement before it."""
+    """Per-example movement of trials' points after a given budget, on average and relative to their movement before it."""
 
     def __init__(self) -> None:
         self._sum = np.zeros(2)
@@ -76,7 +76,7 @@ class Forecaster:
 
     @property
     def has_learned(self) -> bool:
-        """Whether any trial has continued from one rung to another, as predictions require."""
+        """Whether any trial has continued from one rung to another, which predictions require."""
         return bool(self._rate_models)
 
     def add_rung(self, curve: LearningCurve, examples_seen: int, points: Float64Array) -> None:
@@ -90,7 +90,7 @@ class Forecaster:
         curve.prediction = None
 
     def _learn_rate(self, curve: LearningCurve, examples_seen: int, points: Float64Array) -> Float64Array | None:
-        """Return the movement of a curve's points per example since its last rung, or None if the points differ."""
+        """Return the movement per example of a curve's points since its last rung, or None if their number differs."""
         last_points = curve.points[-1]
         if last_points.shape != points.shape:
             return None

@@ -80,7 +80,7 @@ def test_pause_starts_no_trial_and_running_trials_finish_their_rung(tmp_path: Pa
     driver = Driver.begin(tmp_path)
     number = driver.next()
     assert not driver.rung(number, 1)
-    assert "finish their rung first: 1" in driver.done("pause")
+    assert "still finishing their rung: 1" in driver.done("pause")
     assert driver.sweep.assign() is None
     assert not driver.sweep.record_progress(number, WITHIN), "the current rung finishes"
     assert driver.rung(number, 2)
@@ -184,7 +184,7 @@ def test_running_trial_stops_at_its_next_report(tmp_path: Path) -> None:
         driver.rung(done, step)
     driver.sweep.release(done)
     for number in (running, between, lost):
-        assert driver.done("stop-trial", trial=number) == f"trial {number} stops at its next report"
+        assert driver.done("stop-trial", trial=number) == f"trial {number} will stop at its next report"
     assert driver.sweep.record_progress(running, WITHIN)
     driver.sweep.release(running)
     assert driver.rung(between, 1)
