@@ -20,6 +20,7 @@ from raysweep.data.relation_sources import RelationSettings
 from raysweep.data.relations import Integers, Relations
 from raysweep.encoders import encoder
 from raysweep.encoders.loaded import LoadedEncoder, locate_evaluated
+from raysweep.errors import InputError
 from raysweep.metrics.arrays import Float32Array, Float64Array
 from raysweep.metrics.closeness import GEOMETRIES, Geometry, closeness
 from raysweep.metrics.ranking import RANKING_MEASURES, ErrorCounts, Ranking, count_errors
@@ -77,6 +78,10 @@ class DataMeasures:
     base: Mapping[Geometry, Measured] = field(default_factory=dict)
 
     @property
+    def is_retrieval(self) -> bool:
+        return self.relations.kind == "retrieval"
+
+    @property
     def ranking(self) -> Ranking:
         return self.tuned["cosine"].ranking
 
@@ -97,7 +102,8 @@ def measure(
     """Measure an encoder, and optionally the base encoder that it was tuned from, on each source.
 
     Raises:
-        InputError: Before anything is embedded, if a source or an encoder cannot be read.
+        InputError: Before anything is embedded, if a source or an encoder cannot be read, or if no query or group of a
+            source has both positives and negatives.
     """
     needs = [*packages.needs_of_encoder("MODEL", model.config), *packages.needs_of_sources("--data", sources)]
     if base is not None:
@@ -109,17 +115,27 @@ def measure(
     all_relations: list[Relations] = []
     for source in sources:
         all_relations += relation_sources.read(source, settings)
+    for relations in all_relations:
+        _check_groups(relations)
     measured = [_measure_all(measured_encoder, all_relations, display) for measured_encoder in encoders]
     of_base = measured[1] if base is not None else [{} for _ in all_relations]
     results = [DataMeasures(*values) for values in zip(all_relations, measured[0], of_base, strict=True)]
     for result in results:
         if skipped := result.skipped_groups:
-            unit = "queries" if result.relations.kind == "retrieval" else "groups"
+            unit = "queries" if result.is_retrieval else "groups"
             display.warn(
                 f"{result.relations.name}: {len(skipped)} {unit} without positives or negatives, such as {skipped[0]!r}, "
                 "are not measured"
             )
     return results
+
+
+def _check_groups(relations: Relations) -> None:
+    groups, is_positive = relations.group, relations.is_positive
+    if len(np.intersect1d(groups[is_positive], groups[~is_positive])):
+        return
+    unit = "query" if relations.kind == "retrieval" else "group"
+    raise InputError(f"{relations.name}: no {unit} has positives and negatives; allowed: at least one {unit} with both")
 
 
 @dataclass(frozen=True)

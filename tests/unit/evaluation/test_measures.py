@@ -192,3 +192,12 @@ def test_invalid_options(arguments, problem, folder):
 def test_missing_file(folder):
     with pytest.raises(InputError, match=r"none\.jsonl: no such file"):
         measured("demo", folder / "none.jsonl")
+
+
+def test_data_without_a_measurable_group(tmp_path):
+    queries = [{"query": "a", "positives": ["b"], "negatives": []}, {"query": "c", "positives": [], "negatives": ["d"]}]
+    pairs = [{"text1": "a", "text2": "b", "label": n, "half": "ab"[n]} for n in (0, 1)]
+    for name, rows in (("queries.jsonl", queries), ("pairs.jsonl", pairs)):
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+        with pytest.raises(InputError, match=rf"^{name}: .*positives and negatives"):
+            measured("demo", tmp_path / name, settings=HALVES)
