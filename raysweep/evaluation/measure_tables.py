@@ -14,8 +14,6 @@ from raysweep.uncertainty.changes import Change, Verdict, ZTest
 MIN_TESTED = 20
 """Minimum number of positives, and of negatives, for a test of a pair file or of one of its groups."""
 
-_UNITS = {"retrieval": "queries", "pairs": "groups", "scored_pairs": "groups"}
-
 
 @dataclass(frozen=True)
 class Row:
@@ -56,10 +54,8 @@ def rows_of(measures: DataMeasures, seed: int) -> list[Row]:
     rows: list[Row] = []
     for geometry in GEOMETRIES:
         tuned, base = measures.tuned[geometry], measures.base.get(geometry)
-        is_retrieval = measures.relations.kind == "retrieval"
-        rows += (
-            _retrieval_rows(geometry, tuned, base, seed) if is_retrieval else _pair_rows(geometry, tuned, base, seed)
-        )
+        make_rows = _retrieval_rows if measures.is_retrieval else _pair_rows
+        rows += make_rows(geometry, tuned, base, seed)
     return rows
 
 
@@ -109,17 +105,22 @@ def title(measures: DataMeasures) -> str:
     """Return a line that describes the data, such as ``dev.jsonl: retrieval, 65 queries, 4,394 pairs compared``."""
     ranking, relations = measures.ranking, measures.relations
     num_groups = len(ranking.groups)
+    num_skipped = len(measures.skipped_groups)
     num_pairs = measures.tuned["cosine"].errors.num_pairs
-    parts = [relations.kind, f"{num_groups:,} {_UNITS[relations.kind]}"]
-    if relations.kind != "retrieval":
-        num_positives, num_negatives = ranking.num_positives.sum(), ranking.num_negatives.sum()
-        groups = [] if num_groups == 1 else [f"{num_groups:,} groups"]
-        parts = [relations.kind, *groups, f"{num_positives:,} positives, {num_negatives:,} negatives"]
-    if measures.skipped_groups:
-        parts.append(f"{len(measures.skipped_groups):,} skipped")
+    parts: list[str] = [relations.kind]
+    if measures.is_retrieval:
+        parts.append(f"{num_groups:,} queries")
+    else:
+        if num_groups > 1:
+            parts.append(f"{num_groups:,} groups")
+        parts.append(f"{ranking.num_positives.sum():,} positives")
+        parts.append(f"{ranking.num_negatives.sum():,} negatives")
+    if num_skipped:
+        parts.append(f"{num_skipped:,} skipped")
     if relations.num_left_out:
         parts.append(f"{relations.num_left_out:,} rows left out")
-    return f"{relations.name}: {', '.join(parts)}; {num_pairs:,} (positive, negative) pairs"
+    listed = ", ".join(parts)
+    return f"{relations.name}: {listed}; {num_pairs:,} (positive, negative) pairs"
 
 
 def table(rows: Sequence[Row]) -> TextTable:
@@ -127,12 +128,14 @@ def table(rows: Sequence[Row]) -> TextTable:
     if rows[0].base is None:
         values: dict[str, list[str]] = {}
         for row in rows:
-            values.setdefault(row.measure, []).append(f"{100 * row.value:.2f}")
-        cells = [(measure, *shown) for measure, shown in values.items()]
+            shown = f"{100 * row.value:.2f}"
+            values.setdefault(row.measure, []).append(shown)
+        cells = [(measure, *shown_values) for measure, shown_values in values.items()]
         return TextTable(("measure", *GEOMETRIES), tuple(cells), frozenset({"measure"}))
     columns = ("measure", "by", "base", "model", "I", "difference", "95% interval", "verdict", "Z", "by Z")
-    text = frozenset({"measure", "by", "95% interval", "verdict", "by Z"})
-    return TextTable(columns, tuple(map(_compared_cells, rows)), text)
+    text_columns = frozenset({"measure", "by", "95% interval", "verdict", "by Z"})
+    compared_cells = map(_compared_cells, rows)
+    return TextTable(columns, tuple(compared_cells), text_columns)
 
 
 def _compared_cells(row: Row) -> tuple[str, ...]:
