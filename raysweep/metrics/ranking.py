@@ -29,14 +29,13 @@ Integers = NDArray[np.int64]
 class Ranking:
     """The candidates of all measured groups, ranked; sorted by group, then by rank.
 
-    ``groups`` (measured,) holds the numbers of the measured groups, ascending. ``num_skipped`` counts the others.
-    ``num_positives`` and ``num_negatives`` (measured,) count their candidates. For each candidate (candidates,),
-    ``group`` is a position in ``groups``, ``rank`` counts from 1, and ``positives_so_far`` counts the positives of its
-    group up to and including its rank.
+    ``groups`` (measured,) holds the numbers of the measured groups, ascending. ``num_positives`` and
+    ``num_negatives`` (measured,) count their candidates. For each candidate (candidates,), ``group`` is a position in
+    ``groups``, ``rank`` counts from 1, and ``positives_so_far`` counts the positives of its group up to and including
+    its rank.
     """
 
     groups: Integers
-    num_skipped: int
     num_positives: Integers
     num_negatives: Integers
     group: Integers
@@ -70,7 +69,6 @@ class Ranking:
         positives_before = np.cumsum(positives) - positives
         return cls(
             groups=groups,
-            num_skipped=num_groups - len(groups),
             num_positives=positives,
             num_negatives=num_negatives[groups],
             group=sorted_groups,
