@@ -41,7 +41,6 @@ class ZTest:
     """A two-sided, pooled two-proportion z-test: ``z`` is positive if the share rises."""
 
     z: float
-    p_value: float
 
     @property
     def is_significant(self) -> bool:
@@ -56,16 +55,13 @@ def z_test(before: float, after: float, num_pairs: int) -> ZTest:
     """
     pooled = (before + after) / 2
     variance = 2 * pooled * (1 - pooled) / num_pairs
-    z = (after - before) / math.sqrt(variance) if variance > 0 else 0.0
-    one_sided = float(ndtr(-abs(z)))
-    return ZTest(z, 2 * one_sided)
+    return ZTest((after - before) / math.sqrt(variance) if variance > 0 else 0.0)
 
 
 @dataclass(frozen=True)
 class Change:
-    """The difference ``estimate`` (after minus before) of a measure, with its 95% interval."""
+    """The 95% interval of a measure's difference (after minus before)."""
 
-    estimate: float
     interval: Interval
 
     @property
@@ -74,7 +70,7 @@ class Change:
         return not self.interval.contains(0.0)
 
     @classmethod
-    def of_resamples(cls, estimate: float, differences: Float64Array, num_units: int) -> "Change":
+    def of_resamples(cls, differences: Float64Array, num_units: int) -> "Change":
         """Return the change with the expanded percentile interval of ``differences`` (resamples,).
 
         The plain percentile interval is too narrow if few units are resampled. The expanded one (Hesterberg, "What
@@ -82,11 +78,11 @@ class Change:
         than a normal one with the biased variance. With one unit, nothing is known.
         """
         if num_units < 2:
-            return cls(estimate, EVERYTHING)
+            return cls(EVERYTHING)
         num_errors = math.sqrt(num_units / (num_units - 1)) * t_quantile(num_units - 1, LEVEL)
         tail = float(ndtr(-num_errors))
         low, high = np.quantile(differences, [tail, 1 - tail])
-        return cls(estimate, Interval(float(low), float(high)))
+        return cls(Interval(float(low), float(high)))
 
 
 def verdict(difference: float, *, is_significant: bool, lower_is_better: bool) -> Verdict:
@@ -101,7 +97,7 @@ def bootstrap_means(before: Float64Array, after: Float64Array, seed: int, count:
     differences = after - before
     resamples = Resamples(len(differences), seed, count)
     means = resamples.means(differences[None, None])
-    return Change.of_resamples(float(differences.mean()), means.ravel(), len(differences))
+    return Change.of_resamples(means.ravel(), len(differences))
 
 
 def bootstrap_over_pairs(before: ErrorCounts, after: ErrorCounts, seed: int, count: int = RESAMPLES) -> Change:
@@ -111,7 +107,7 @@ def bootstrap_over_pairs(before: ErrorCounts, after: ErrorCounts, seed: int, cou
     resamples = Resamples(len(pairs), seed, count)
     means = resamples.means(np.stack([errors, pairs])[None])
     mean_errors, mean_pairs = means[:, 0].T
-    return Change.of_resamples(after.over_pairs - before.over_pairs, mean_errors / mean_pairs, len(pairs))
+    return Change.of_resamples(mean_errors / mean_pairs, len(pairs))
 
 
 def bootstrap_pair_file(
@@ -128,25 +124,23 @@ def bootstrap_pair_file(
         seed: Seed of the resamples.
         count: Number of resamples.
     """
-    rankings = [_rank_file(closeness, is_positive) for closeness in (before, after)]
-    estimates = [_weighted_pnd(is_positive[order], np.ones((1, len(order)))) for order in rankings]
+    # The order of :class:`raysweep.metrics.ranking.Ranking`.
+    order_before = np.lexsort((is_positive, -before))
+    order_after = np.lexsort((is_positive, -after))
     differences = []
     for weights in _draw_weights(is_positive, seed, count):
-        first, second = (_weighted_pnd(is_positive[order], weights[:, order]) for order in rankings)
-        differences.append(second - first)
-    first_estimate, second_estimate = (float(estimate[0]) for estimate in estimates)
+        shares_before = _weighted_pnd(is_positive, weights, order_before)
+        shares_after = _weighted_pnd(is_positive, weights, order_after)
+        differences.append(shares_after - shares_before)
     num_positives = int(is_positive.sum())
-    num_rarest = min(num_positives, len(is_positive) - num_positives)
-    return Change.of_resamples(second_estimate - first_estimate, np.concatenate(differences), num_rarest)
+    num_negatives = len(is_positive) - num_positives
+    return Change.of_resamples(np.concatenate(differences), min(num_positives, num_negatives))
 
 
-def _rank_file(closeness: Float64Array, is_positive: Flags) -> Integers:
-    """Return the labeled pairs in the order of :class:`raysweep.metrics.ranking.Ranking`."""
-    return np.lexsort((is_positive, -closeness))
-
-
-def _weighted_pnd(is_positive: Flags, weights: Float64Array) -> Float64Array:
-    """Return the PND (resamples,) of ranked pairs that occur ``weights`` (resamples, pairs) times."""
+def _weighted_pnd(is_positive: Flags, weights: Float64Array, order: Integers) -> Float64Array:
+    """Return the PND (resamples,) of pairs in this order (pairs,) that occur ``weights`` (resamples, pairs) times."""
+    is_positive = is_positive[order]
+    weights = weights[:, order]
     positive_weights = weights[:, is_positive]
     negative_weights = np.where(is_positive, 0.0, weights)
     negatives_above = np.cumsum(negative_weights, axis=1)
