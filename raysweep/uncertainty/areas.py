@@ -31,8 +31,9 @@ class FrontArea:
     goals: Goals = GOALS
 
     def __call__(self, points: Float64Array) -> Float64Array:
-        begin = reference_points(points[:, self.reference], self.goals)
-        return hypervolumes(points[:, list(self.rows)], begin)
+        counted = points[:, list(self.rows)]
+        begins = reference_points(points[:, self.reference], self.goals)
+        return hypervolumes(counted, begins)
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,14 @@ class HullArea:
     goals: Goals = GOALS
 
     def __call__(self, points: Float64Array) -> Float64Array:
-        begins = reference_points(points[:, self.reference], self.goals)
         hulls = points[:, list(self.rows)]
-        areas = _areas_of_concave(hulls - begins[:, None])
+        begins = reference_points(points[:, self.reference], self.goals)
+        above_begins = hulls - begins[:, None]
+        areas = _areas_of_concave(above_begins)
         is_cut = np.any(begins < self.least, axis=1)  # a constraint requires more than the reference point
-        others = np.isnan(areas) | is_cut
-        for index in np.flatnonzero(others).tolist():
+        is_other = np.isnan(areas) | is_cut
+        others = np.flatnonzero(is_other)
+        for index in others.tolist():
             areas[index] = hull_area(hulls[index], begins[index], self.least)
         return areas
 
@@ -63,10 +66,12 @@ def _areas_of_concave(points: Float64Array) -> Float64Array:
     """
     polarity, similarity = points[..., 0], points[..., 1]
     widths = np.diff(polarity, axis=1)
-    height_sums = similarity[:, :-1] + similarity[:, 1:]
-    mean_heights = height_sums / 2
-    left_of_hull = points[:, 0].prod(axis=-1)
-    areas = left_of_hull + np.sum(widths * mean_heights, axis=1)
+    left_heights, right_heights = similarity[:, :-1], similarity[:, 1:]
+    mean_heights = (left_heights + right_heights) / 2
+    strips = widths * mean_heights
+    first_points = points[:, 0]
+    left_of_hull = first_points.prod(axis=-1)
+    areas = left_of_hull + np.sum(strips, axis=1)
     is_above = np.all(points >= -_TINY, axis=(1, 2))
     is_concave = is_above & _falls_and_turns_right(points)
     return np.where(is_concave, areas, np.nan)
@@ -79,9 +84,11 @@ def _falls_and_turns_right(points: Float64Array) -> NDArray[np.bool_]:
     is_rightward = widths >= -_TINY
     is_downward = drops <= _TINY
     is_falling = np.all(is_rightward & is_downward, axis=1)
-    down_after = widths[:, :-1] * drops[:, 1:]
-    down_before = drops[:, :-1] * widths[:, 1:]
-    turns = down_after - down_before  # cross products of successive steps, positive if the line turns left
+    first_widths, next_widths = widths[:, :-1], widths[:, 1:]
+    first_drops, next_drops = drops[:, :-1], drops[:, 1:]
+    turns = (
+        first_widths * next_drops - first_drops * next_widths
+    )  # cross products of successive steps, positive if the line turns left
     is_steeper = np.all(turns <= _TINY, axis=1)
     is_concave: NDArray[np.bool_] = is_falling & is_steeper
     return is_concave

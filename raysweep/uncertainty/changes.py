@@ -159,5 +159,6 @@ def _draw_weights(is_positive: Flags, seed: int, count: int) -> Iterator[Float64
         weights = np.empty((num_rows, len(is_positive)))
         for mask in (is_positive, ~is_positive):
             num_pairs = int(mask.sum())
-            weights[:, mask] = rng.multinomial(num_pairs, np.full(num_pairs, 1 / num_pairs), size=num_rows)
+            chances = np.full(num_pairs, 1 / num_pairs)
+            weights[:, mask] = rng.multinomial(num_pairs, chances, size=num_rows)
         yield weights

@@ -193,8 +193,8 @@ def _score_intervals(front: FrontQueryScores) -> dict[PointName, ScoreIntervals]
             ratios = interval.of_ratios(similarity, reference_similarity)
             retentions = [ratio.within(-np.inf, 1) for ratio in ratios]
         block_intervals = map(ScoreIntervals, polarities, similarities, retentions)
-        clipped = [point_intervals.within(front.goals) for point_intervals in block_intervals]
-        intervals |= zip(names, clipped, strict=True)
+        for name, point_intervals in zip(names, block_intervals, strict=True):
+            intervals[name] = point_intervals.within(front.goals)
     return intervals
 
 

@@ -32,12 +32,13 @@ def dominated(members: Float64Array, others: Float64Array) -> NDArray[np.bool_]:
     is_dominated = np.empty(members.shape[:2], dtype=np.bool_)
     for index in range(members.shape[1]):
         member = members[:, index, None]  # (resamples, 1, 2)
-        polarity, similarity = member[..., 0], member[..., 1]
+        above = member + _ROUNDING
+        below = member - _ROUNDING
         # In place, because there are many others.
-        dominates = polarities > polarity + _ROUNDING
-        dominates |= similarities > similarity + _ROUNDING
-        dominates &= polarities >= polarity - _ROUNDING
-        dominates &= similarities >= similarity - _ROUNDING
+        dominates = polarities > above[..., 0]
+        dominates |= similarities > above[..., 1]
+        dominates &= polarities >= below[..., 0]
+        dominates &= similarities >= below[..., 1]
         is_dominated[:, index] = dominates.any(axis=1)
     return is_dominated
 
@@ -50,12 +51,14 @@ def hypervolumes(points: Float64Array, references: Float64Array) -> Float64Array
     above = points - references[:, None, :]
     adds_nothing = np.any(above <= 0, axis=-1)
     above[adds_nothing] = 0.0
-    order = np.argsort(-above[..., 0], axis=-1)
-    in_order = np.take_along_axis(above, order[..., None], axis=1)
-    polarity, similarity = in_order[..., 0], in_order[..., 1]
-    best_so_far = np.maximum.accumulate(similarity, axis=-1)
+    polarity, similarity = above[..., 0], above[..., 1]
+    order = np.argsort(-polarity, axis=-1)
+    widths = np.take_along_axis(polarity, order, axis=-1)
+    heights = np.take_along_axis(similarity, order, axis=-1)
+    best_so_far = np.maximum.accumulate(heights, axis=-1)
     rises = np.diff(best_so_far, axis=-1, prepend=0.0)
-    areas: Float64Array = np.sum(polarity * rises, axis=-1)
+    strips = widths * rises
+    areas: Float64Array = np.sum(strips, axis=-1)
     return areas
 
 
