@@ -188,8 +188,10 @@ class PackedScores:
     def pack_points(cls, scores: Mapping[PointName, Mapping[str, Float64Array]]) -> "PackedScores":
         """Pack the scores that all points have, each (queries,)."""
         by_point = list(scores.values())
-        common = [name for name in by_point[0] if all(name in named for named in by_point)]
-        stacked = {name: np.stack([named[name] for named in by_point]) for name in common}
+        stacked = {}
+        for name in by_point[0]:
+            if all(name in named for named in by_point):
+                stacked[name] = np.stack([named[name] for named in by_point])
         return cls.pack(list(scores), stacked)
 
     @classmethod
@@ -207,7 +209,8 @@ class PackedScores:
 
     def content(self) -> bytes:
         """Return the content of a file with these scores."""
-        arrays: dict[str, npt.NDArray[Any]] = {"names": np.frombuffer(json.dumps(self.names).encode(), np.uint8)}
+        names = json.dumps(self.names).encode()
+        arrays: dict[str, npt.NDArray[Any]] = {"names": np.frombuffer(names, np.uint8)}
         for name, packed in self.named.items():
             arrays[name] = packed.codes
             if packed.values is not None:
@@ -248,17 +251,19 @@ def join_scores(parts: Sequence[PackedScores]) -> PackedScores:
 
     The result has the scores that all files have.
     """
-    common = [name for name in parts[0].named if all(name in part.named for part in parts)]
-    rows: dict[PointName, tuple[int, int]] = {}  # part and row of each point
+    parts_and_rows: dict[PointName, tuple[int, int]] = {}
     for number, part in enumerate(parts):
         for row, point in enumerate(part.names):
-            rows[point] = number, row
+            parts_and_rows[point] = number, row
     named = {}
-    for name in common:
-        arrays = _with_common_values([part.named[name] for part in parts])
-        codes = np.stack([arrays[number].codes[row] for number, row in rows.values()])
-        named[name] = PackedArray(codes, arrays[0].values)
-    return PackedScores(tuple(rows), named)
+    for score in parts[0].named:
+        own_arrays = [part.named[score] for part in parts if score in part.named]
+        if len(own_arrays) < len(parts):
+            continue
+        arrays = _with_common_values(own_arrays)
+        codes = [arrays[number].codes[row] for number, row in parts_and_rows.values()]
+        named[score] = PackedArray(np.stack(codes), arrays[0].values)
+    return PackedScores(tuple(parts_and_rows), named)
 
 
 def _with_common_values(arrays: Sequence[PackedArray]) -> Sequence[PackedArray]:

@@ -34,14 +34,17 @@ def nest(values: Mapping[str, Any], fields: Collection[str], deviation: str = "s
 
     Scores without a mean are left out. Values are not checked.
     """
-    others = {name: value for name, value in values.items() if name not in fields and value is not None}
     suffix = f"_{deviation}"
-    deviations = {name.removesuffix(suffix): value for name, value in others.items() if name.endswith(suffix)}
+    nested: dict[str, Any] = {}
     scores = {}
-    for name, value in others.items():
-        if not name.endswith(suffix):
-            scores[name] = {"mean": value, "std": deviations.get(name)}
-    return {**{name: value for name, value in values.items() if name in fields}, "scores": scores}
+    for name, value in values.items():
+        if name in fields:
+            nested[name] = value
+        elif value is not None and not name.endswith(suffix):
+            std = values.get(name + suffix)
+            scores[name] = {"mean": value, "std": std}
+    nested["scores"] = scores
+    return nested
 
 
 def with_ratios(scores: Scores, reference: Mapping[str, float]) -> dict[str, Score]:
@@ -56,13 +59,12 @@ def with_ratios(scores: Scores, reference: Mapping[str, float]) -> dict[str, Sco
 
 def with_means(scores: Scores, means: Scores) -> dict[str, Score]:
     """Return the scores with other means, the same standard deviations, and ratios changed in proportion."""
-    replaced = {
-        name: dataclasses.replace(score, mean=means[name].mean) for name, score in scores.items() if name in means
-    }
-    changed = {**scores, **replaced}
+    changed = {**scores}
     for name, score in scores.items():
         numerator = spec_of(name).relative_to
-        if numerator is not None and numerator in means and name not in means:
+        if name in means:
+            changed[name] = dataclasses.replace(score, mean=means[name].mean)
+        elif numerator is not None and numerator in means:
             before = scores[numerator].mean
             ratio_of_numerator = score.mean / before if before else 0.0
             changed[name] = Score(ratio_of_numerator * means[numerator].mean)
