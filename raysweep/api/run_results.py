@@ -171,11 +171,15 @@ class RunResults:
         point = member.dev
         encoder = {name: getattr(point, name) for name in ENCODER}
         marks = {name: getattr(member, name) for name in MARKS}
-        scores = dict.fromkeys([*STANDARD, *self._summary.score_names])
-        on_dev = {f"dev_{score}": _score(point, score) for score in scores}
-        on_test = {f"test_{score}": _score(member.test, score) for score in scores}
+        names = dict.fromkeys([*STANDARD, *self._summary.score_names])
+        scores = {}
+        for split, point_on_split in (("dev", point), ("test", member.test)):
+            for name in names:
+                column = f"{split}_{name}"
+                scores[column] = _score(point_on_split, name)
         config = next(trial.config for trial in self._stored.trials if trial.trial == point.trial)
-        return {"point": point.name, **encoder, **marks, **on_dev, **on_test, **_prefixed(config)}
+        parameters = _prefixed(config)
+        return {"point": point.name, **encoder, **marks, **scores, **parameters}
 
 
 def _score(point: Point | None, name: str) -> float:

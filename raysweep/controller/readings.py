@@ -142,9 +142,11 @@ def most_different(ids: npt.NDArray[np.integer], seed: int) -> list[int]:
     num_points, num_queries, k = ids.shape
     ids_by_query = ids.transpose(1, 0, 2).reshape(num_queries, num_points * k)
     sorted_ids = np.sort(ids_by_query, axis=1)
-    num_distinct = 1 + np.count_nonzero(np.diff(sorted_ids, axis=1), axis=1)
+    steps = np.diff(sorted_ids, axis=1)
+    num_distinct = 1 + np.count_nonzero(steps, axis=1)
     seeds = np.random.SeedSequence(seed, spawn_key=_SHOWN)
-    tie_breakers = np.random.default_rng(seeds).random(num_queries)
+    rng = np.random.default_rng(seeds)
+    tie_breakers = rng.random(num_queries)
     order = np.lexsort((tie_breakers, -num_distinct))
     shown: list[int] = order[:MAX_SHOWN].tolist()
     return shown

@@ -198,8 +198,9 @@ def measure(
         TrialDivergedError: If an embedding is not finite.
     """
     scores: dict[PointKey, retrieval.Scores] = {}
-    direct = [key for key in keys if key[0] not in ("interpolate", "truncate")]
-    if encoded is None and any(key[0] != "interpolate" for key in keys):
+    direct = [(kind, value) for kind, value in keys if kind not in ("interpolate", "truncate")]
+    needs_encoded = any(kind != "interpolate" for kind, _ in keys)
+    if encoded is None and needs_encoded:
         encoded = encode(tuned, evaluation)
     if encoded is not None and direct:
         scores |= score_encoded(encoded, evaluation, direct)
@@ -209,7 +210,8 @@ def measure(
         elif kind == "truncate":
             assert encoded is not None and value is not None
             truncated = encoded.truncated(int(value))
-            scores[kind, value] = score_encoded(truncated, evaluation, [("plain", None)])["plain", None]
+            truncated_scores = score_encoded(truncated, evaluation, [("plain", None)])
+            scores[kind, value] = truncated_scores["plain", None]
     return {key: scores[key] for key in keys}
 
 

@@ -228,7 +228,8 @@ def _embed(
         loaded = LoadedEncoder.load(config, device=encoder.best_device())
         is_normalized = unit or loaded.traits.similarity != "dot"
         embeddings = loaded.embed_retrieval(queries, pool, unit=is_normalized, advance=advance)
-    own_prompts = dict.fromkeys([loaded.source.own_prompt("query"), loaded.source.own_prompt("document")])
+    source = loaded.source
+    own_prompts = dict.fromkeys([source.own_prompt("query"), source.own_prompt("document")])
     if config.prompt is None and any(own_prompts):
         shown = ", ".join(map(repr, own_prompts))
         display.line(f"evaluate: {name}: prompt {shown} (the model's own)")

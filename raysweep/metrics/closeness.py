@@ -32,13 +32,15 @@ def closeness(
         pairs: Row numbers in ``queries`` and in ``documents``, (pairs,) each.
     """
     query_rows, document_rows = pairs
-    numbers = query_rows.astype(np.int64) * len(documents) + document_rows
+    num_documents = len(documents)
+    numbers = query_rows.astype(np.int64) * num_documents + document_rows
     distinct, which = np.unique(numbers, return_inverse=True)
-    values = np.empty(len(distinct))
+    num_distinct = len(distinct)
+    values = np.empty(num_distinct)
     compare = _cosines if geometry == "cosine" else _negative_distances
-    for start in range(0, len(distinct), PAIRS_PER_BLOCK):
+    for start in range(0, num_distinct, PAIRS_PER_BLOCK):
         block = slice(start, start + PAIRS_PER_BLOCK)
-        rows, columns = np.divmod(distinct[block], len(documents))
+        rows, columns = np.divmod(distinct[block], num_documents)
         left = queries[rows].astype(np.float64)
         right = documents[columns].astype(np.float64)
         values[block] = compare(left, right)

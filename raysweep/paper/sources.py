@@ -87,12 +87,17 @@ def _run_points(results: Results, splits: Collection[ScoredSplit]) -> Iterator[S
     configs = {trial.trial: trial.config for trial in results.trials}
     points: dict[int, list[ScoredPoint]] = {trial: [] for trial in configs}
     for point in averaged(results):
-        if point.split not in splits or point.kind not in OWN_KINDS or point.trial is None or point.step is None:
+        trial, step = point.trial, point.step
+        if trial is None or step is None:
             continue
-        config = configs[point.trial]
+        is_shown = point.split in splits and point.kind in OWN_KINDS
+        if not is_shown:
+            continue
+        config = configs[trial]
         values = {name: plain(value) for name, value in config.items() if value is not None}
         scores = _point_scores(point, results.info)
-        points[point.trial].append(ScoredPoint(values, point.step, point.split, scores))
+        scored = ScoredPoint(values, step, point.split, scores)
+        points[trial].append(scored)
     return itertools.chain.from_iterable(points.values())
 
 

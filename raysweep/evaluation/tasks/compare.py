@@ -68,12 +68,13 @@ class Embedded:
         Raises:
             InputError: If the encoder cannot be loaded, or an embedding is not finite.
         """
-        rows = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
+        distinct = list(dict.fromkeys(sentences))
+        rows = {sentence: row for row, sentence in enumerate(distinct)}
         with display.stage(f"transfer: {config.name}") as advance:
             loaded = LoadedEncoder.load(config, device=encoder.best_device())
-            embeddings = as_queries = loaded.embed_texts(list(rows), unit=False, advance=advance)
+            embeddings = as_queries = loaded.embed_texts(distinct, unit=False, advance=advance)
             if not loaded.is_symmetric:
-                as_queries = loaded.embed_texts(list(rows), side="query", unit=False, advance=advance)
+                as_queries = loaded.embed_texts(distinct, side="query", unit=False, advance=advance)
         by_inner_product = loaded.traits.similarity == "dot"
         return cls(embeddings, rows, by_inner_product, as_queries)
 
