@@ -144,9 +144,8 @@ class Resumed:
     def check_data(self, before: Prepared, prepared: Prepared) -> None:
         """Raise ``InputError`` if ``prepared`` differs from the artifacts that the sweep's trials read ``before``."""
         for inputs, artifacts in READ_BY_TRIALS.items():
-            names_before, names = (
-                [artifact and artifact.name for artifact in artifacts(each)] for each in (before, prepared)
-            )
+            names_before = [artifact and artifact.name for artifact in artifacts(before)]
+            names = [artifact and artifact.name for artifact in artifacts(prepared)]
             if names_before != names:
                 raise InputError(
                     f"{self.location}: {inputs} changed since this sweep ran; start a new one, with --warm-start "

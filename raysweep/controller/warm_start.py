@@ -4,10 +4,9 @@ Scores are rescaled from the old reference encoder to the new one: P keeps its r
 P and 1, and S its ratio to the reference's S. Older trials outside the new space are skipped.
 """
 
-import functools
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -72,19 +71,17 @@ def gather(runs: Sequence[Results], space: Space, reference: Pair, goals: Goals 
     num_left_out = 0
     for run in runs:
         old_reference = _reference_scores(run, goals)
-        averaged_points = averaged(run)
-        points_on_dev = [point for point in averaged_points if point.split == "dev" and point.has(goals)]
+        pairs: defaultdict[tuple[int | None, int | None], list[Pair]] = defaultdict(list)  # keyed by trial and step
+        for point in averaged(run):
+            if point.split == "dev" and point.has(goals):
+                rescaled = _rescale(point.pair(goals), old_reference, reference)
+                pairs[point.trial, point.step].append(rescaled)
         for trial, rungs in _finished_rungs(run):
             if not _contains(space, trial):
                 num_left_out += 1
                 continue
-            points = [point for point in points_on_dev if point.trial == trial.trial]
-            rescale = functools.partial(_rescale, old_reference=old_reference, new_reference=reference)
-            pairs_by_step: defaultdict[int | None, list[Pair]] = defaultdict(list)
-            for point in points:
-                pair = point.pair(goals)
-                pairs_by_step[point.step].append(rescale(pair))
-            observation = _make_observation(trial, rungs, pairs_by_step)
+            pairs_by_rung = [pairs[trial.trial, rung.step] for rung in rungs]
+            observation = _make_observation(trial, rungs, pairs_by_rung)
             observations.append(observation)
     first = _choose_first(observations, goals.reference_point(reference))
     return WarmStart(observations, first, num_left_out)
@@ -119,14 +116,12 @@ def _contains(space: Space, trial: Trial) -> bool:
     return trial_config(space.draw(suggester)) == old
 
 
-def _make_observation(
-    trial: Trial, rungs: Iterable[Rung], pairs_by_step: Mapping[int | None, Sequence[Pair]]
-) -> Observation:
-    """Return an observation of a trial, given P and S of its points on dev, rescaled to the new reference encoder."""
+def _make_observation(trial: Trial, rungs: Sequence[Rung], pairs_by_rung: Sequence[Sequence[Pair]]) -> Observation:
+    """Return an observation of a trial, given P and S of each rung's points, rescaled to the new reference encoder."""
     front: tuple[Pair, ...] = ()
     fronts = {}
-    for rung in rungs:
-        front = front_of([*front, *pairs_by_step.get(rung.step, ())])
+    for rung, pairs in zip(rungs, pairs_by_rung, strict=True):
+        front = front_of([*front, *pairs])
         fronts[rung.examples_seen] = front
     is_completed = trial.status == TrialStatus.COMPLETED
     status = TrialStatus.COMPLETED if is_completed else TrialStatus.STOPPED
