@@ -249,12 +249,13 @@ def _have_same_constraints(sides: Sequence[Side]) -> bool:
 
 def _reference_points(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> dict[ScoredSplit, Pair]:
     """Return the reference point on each split, from the first run that stores the reference encoder's scores."""
+    goals = sides[0].summary.goals
     points = {}
     for split in splits:
         references = [side.summary.references[split] for side in sides if split in side.summary.references]
         if references:
-            goals = sides[0].summary.goals
-            points[split] = goals.reference_point(references[0].pair(goals))
+            first_pair = references[0].pair(goals)
+            points[split] = goals.reference_point(first_pair)
     return points
 
 

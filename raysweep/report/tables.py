@@ -25,7 +25,7 @@ MISSES = "misses"  # mark of front members that do not meet the constraints
 
 
 def show(score: float, digits: int = 1) -> str:
-    """Format a score in [0, 1]: x100, one decimal."""
+    """Format a score in [0, 1]: x100, with ``digits`` decimals."""
     return f"{100 * score:.{digits}f}"
 
 
@@ -359,7 +359,9 @@ def mean_table(summary: Summary) -> TextTable:
         mean = means[name]
         row = identity_cells(point)
         row += [*score_cells(point, goals), str(mean.runs)]
-        row += [f"{show(mean.scores[goal].mean)} ± {show(mean.scores[goal].std or 0.0)}" for goal in goals]
+        for goal in goals:
+            deviation = mean.scores[goal].std or 0.0
+            row.append(f"{show(mean[goal])} ± {show(deviation)}")
         if replicated:
             row += _interval_cells(replicated.get(name), goals)
         rows.append(tuple(row))

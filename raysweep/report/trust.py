@@ -66,15 +66,16 @@ def _knee_sentence(summary: Summary, split: ScoredSplit) -> str:
     points = [member.dev for member in summary.members]
     names = {name_of_point(point): point.name for point in points}
     region = [(names[name], front.members[name].knee_share) for name in front.knee_region]
-    if len(region) == 1:
+    num_members = len(region)
+    if num_members == 1:
         name, share = region[0]
         return f"On {split}, the knee is {name} in {share:.0%} of the resamples."
     texts = [f"{name} ({share:.0%})" for name, share in region[:MAX_NAMES]]
-    num_others = len(region) - len(texts)
+    num_others = num_members - len(texts)
     if num_others:
         texts.append(f"{num_others} more")
     listed = ", ".join(texts)
-    return f"On {split}, the knee is one of {len(region)} members, by share of resamples: {listed}."
+    return f"On {split}, the knee is one of {num_members} members, by share of resamples: {listed}."
 
 
 def _drop_sentence(score: str, drop: Drop) -> str:

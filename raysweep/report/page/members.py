@@ -19,8 +19,6 @@ from raysweep.uncertainty.interval import Interval
 
 TITLE = "Front members"
 
-INTERVAL_KEYS = ("p", "s", "r")  # of the scores that may have intervals
-
 
 def member_table(summary: Summary) -> str:
     """Return the table, sorted by decreasing S on dev; headings of guard columns include the limits."""
@@ -103,7 +101,7 @@ def _intervals(member: Member, front: FrontUncertainty | None, keys: Mapping[str
     if front is None or uncertainty is None:
         return {}
     named = uncertainty.named(goals)
-    bounds = {key: _ends(named[name]) if name in named else None for key, name in keys.items() if key in INTERVAL_KEYS}
+    bounds = {key: _ends(named.get(keys[key])) for key in ("p", "s", "r")}
     return {
         "level": front.level,
         **bounds,
@@ -112,5 +110,5 @@ def _intervals(member: Member, front: FrontUncertainty | None, keys: Mapping[str
     }
 
 
-def _ends(interval: Interval) -> list[float | None]:
-    return [scaled(interval.low), scaled(interval.high)]
+def _ends(interval: Interval | None) -> list[float | None] | None:
+    return None if interval is None else [scaled(interval.low), scaled(interval.high)]

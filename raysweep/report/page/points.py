@@ -69,8 +69,9 @@ class ShownPoints:
         num_stored = len(stored)
         if num_stored <= MAX_POINTS:
             return cls(tuple(stored), num_stored)
-        required_ids = {id(member.dev) for member in summary.members}
-        required_ids |= {id(trial.best) for trial in summary.trials}
+        on_front = [member.dev for member in summary.members]
+        best_of_trials = [trial.best for trial in summary.trials]
+        required_ids = {id(point) for point in (*on_front, *best_of_trials)}
         indices = {index for index, point in enumerate(stored) if id(point) in required_ids}
         num_others = max(0, MAX_POINTS - len(indices))
         evenly_spaced = np.linspace(0, num_stored - 1, num_others, dtype=np.int64)
@@ -82,26 +83,27 @@ class ShownPoints:
     def indices(self) -> dict[Point, int]:
         return {point: index for index, point in enumerate(self.points)}
 
-    def columns(self, score_keys: Mapping[str, str]) -> Json:
-        """Return each field as a list; ``kind`` is an index into ``kinds``."""
+    def columns(self, keys: Mapping[str, str]) -> Json:
+        """Return each field as a list, scores by the ``keys`` of the page; ``kind`` is an index into ``kinds``."""
         points = self.points
         point_by_key = {point.key: point for point in points}
-        keys = sorted(point_by_key, key=lambda key: (key[0], key[1] or 0.0))
+        point_keys = sorted(point_by_key, key=lambda key: (key[0], key[1] or 0.0))
         kinds = []
         kind_indices = {}
-        for index, key in enumerate(keys):
-            point = point_by_key[key]
+        for index, point_key in enumerate(point_keys):
+            point = point_by_key[point_key]
             kind = {"kind": point.kind, "name": kind_name(point)}
             kinds.append(kind)
-            kind_indices[key] = index
+            kind_indices[point_key] = index
         kinds_of_points = [kind_indices[point.key] for point in points]
+        scores = {key: [scaled(point.get(name)) for point in points] for key, name in keys.items()}
         return {
             "stored": self.num_stored,
             "kinds": kinds,
             "trial": [point.trial for point in points],
             "step": [point.step for point in points],
             "kind": kinds_of_points,
-            **{key: [scaled(point.get(name)) for point in points] for key, name in score_keys.items()},
+            **scores,
         }
 
 
