@@ -112,6 +112,11 @@ class Goals(NamedTuple):
         """The scores of short tables: P, S, and the ratio of S to the reference encoder's if it has a name."""
         return (self.p, self.s) if self.ratio is None else (self.p, self.s, self.ratio)
 
+    @property
+    def written_scores(self) -> list[str]:
+        """The scores of every front that is written as JSON: polarity, similarity and retention, and the two goals."""
+        return list(dict.fromkeys(["polarity", "similarity", "retention", *self]))
+
     def reference_point(self, reference: Pair) -> Pair:
         """Return the lower corner of hypervolumes, given the scores of the reference encoder."""
         p, s = reference

@@ -209,7 +209,7 @@ class Candidate:
         """The fields that every point has, and its configuration."""
         point = self.dev
         return {
-            **{name: point.get(name) for name in dict.fromkeys([*STANDARD, *point.scores])},
+            **_scores(point),
             "objective": self.objective,
             "width": point.width,
             "trial": point.trial,
@@ -384,17 +384,25 @@ def candidates_as_json(
     return objects
 
 
+def _scores(point: Point) -> dict[str, float | None]:
+    """Return the standard scores of a point, None if unknown, and its others."""
+    return {name: point.get(name) for name in dict.fromkeys([*STANDARD, *point.scores])}
+
+
 def _scores_as_json(summary: Summary, point: Point | None) -> dict[str, Any] | None:
     if point is None:
         return None
-    scores: dict[str, Any] = {name: point.get(name) for name in dict.fromkeys([*STANDARD, *point.scores])}
+    scores = _scores(point)
     intervals = summary.intervals_of(point)
     if intervals is None:
-        return {**scores, "intervals": None, "why_no_intervals": why_no_intervals_of(summary, point)}
+        why = why_no_intervals_of(summary, point)
+        return {**scores, "intervals": None, "why_no_intervals": why}
     bounds: dict[str, list[float] | None] = {}
-    for name in dict.fromkeys(["polarity", "similarity", "retention", *summary.goals]):
+    for name in summary.goals.written_scores:
         interval = intervals.get(name)
-        bounds[name] = [interval.low, interval.high] if interval is not None and interval.is_finite else None
+        bounds[name] = None
+        if interval is not None and interval.is_finite:
+            bounds[name] = [interval.low, interval.high]
     return {**scores, "intervals": {"level": LEVEL, **bounds}}
 
 

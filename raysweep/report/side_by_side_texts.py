@@ -160,11 +160,12 @@ def _run_as_json(comparison: SideBySide, number: int) -> dict[str, Any]:
     results = side.summary.results
     areas = {split: areas[number] if side.front.members else None for split, areas in comparison.areas.items()}
     fronts = {}
-    names = dict.fromkeys(["polarity", "similarity", "retention", *comparison.goals])
     for split in comparison.splits:
-        fronts[split] = [
-            {"point": point.name, **{name: point.get(name) for name in names}} for point in side.front.on(split)
-        ]
+        points = []
+        for point in side.front.on(split):
+            scores = {name: point.get(name) for name in comparison.goals.written_scores}
+            points.append({"point": point.name, **scores})
+        fronts[split] = points
     return {
         "label": side.label,
         "run": results.folder,

@@ -99,7 +99,7 @@ def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> di
             row["money"] = None
         trials.append(row)
     members = []
-    scores = dict.fromkeys(["polarity", "similarity", "retention", *summary.goals, *extras])
+    scores = dict.fromkeys([*summary.goals.written_scores, *extras])
     names = ("trial", "step", "kind", "value", "split", *scores)
     for split in SPLITS:
         for member in summary.members:
