@@ -24,7 +24,7 @@ from raysweep.config.space import (
     names_of,
     values_of,
 )
-from raysweep.config.strict import allowed_values, shown
+from raysweep.config.strict import explain, shown
 from raysweep.config.sweep import HALVING, SweepConfig
 from raysweep.config.trial import (
     OFF,
@@ -218,10 +218,9 @@ class _Reader:
                 TrialConfig.model_validate({**_PROBE, **required, name: value})
         except ValidationError as error:
             first = error.errors()[0]
-            if first["type"] == "value_error":  # our own messages name the parameter and its value
-                problem = first["msg"].removeprefix("Value error, ")
-            else:
-                problem = f"is {shown(value)}; allowed: {_TEXTS.get(name) or allowed_values(first['msg'])}"
+            problem = explain(dict(first), (name,), TrialConfig)
+            if name in _TEXTS and first["type"] != "value_error":
+                problem = f"is {shown(value)}; allowed: {_TEXTS[name]}"
             raise self.document.error(path, problem) from None
         return value
 

@@ -8,6 +8,9 @@ from pydantic import BaseModel, ConfigDict
 from raysweep.config.document import KeyPath, unknown_key
 
 
+_BOUNDS = {"ge": "greater than or equal to", "gt": "greater than", "le": "less than or equal to", "lt": "less than"}
+
+
 class StrictModel(BaseModel):
     """Strict and immutable base model: no unknown keys, no silent conversions except int to float."""
 
@@ -34,6 +37,9 @@ def explain(error: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str
             return f"is {shown(value)}; allowed: a list, such as [{shown(value)}]"
         case "value_error":
             return str(error["ctx"]["error"])
+        case "greater_than" | "greater_than_equal" | "less_than" | "less_than_equal":
+            bounds = _bounds(path, model)  # the message names only the one that the value exceeds
+            return f"is {shown(value)}; allowed: {bounds or allowed_values(error['msg'])}"
     return f"is {shown(value)}; allowed: {allowed_values(error['msg'])}"
 
 
@@ -48,8 +54,26 @@ def allowed_values(message: str) -> str:
     return allowed.removeprefix("be ").removeprefix("have ") or message
 
 
+def _bounds(path: KeyPath, model: type[BaseModel]) -> str:
+    """Return all bounds of a number at a path in words; empty if they are those of a list's items."""
+    *section, key = path
+    constraints: list[Any] = []
+    for owner in _models_at(tuple(section), model):
+        if key in owner.model_fields:
+            constraints += owner.model_fields[str(key)].metadata
+    bounds = []
+    for name, words in _BOUNDS.items():
+        bounds += [f"{words} {getattr(limit, name)}" for limit in constraints if hasattr(limit, name)]
+    return ", ".join(bounds)
+
+
 def _fields(path: KeyPath, model: type[BaseModel]) -> list[str]:
     """Return the keys that are allowed at a path within a model."""
+    return [name for inner in _models_at(path, model) for name in inner.model_fields]
+
+
+def _models_at(path: KeyPath, model: type[BaseModel]) -> list[type[BaseModel]]:
+    """Return the models whose keys are allowed at a path within a model."""
     models: list[type[BaseModel]] = [model]
     is_name = False
     for key in path:
@@ -62,7 +86,7 @@ def _fields(path: KeyPath, model: type[BaseModel]) -> list[str]:
         models = []
         for annotation in annotations:
             models += _models(annotation)
-    return [name for model in models for name in model.model_fields]
+    return models
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:

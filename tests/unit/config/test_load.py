@@ -124,6 +124,8 @@ def test_other_prompts_are_rejected(file: Path, text: str) -> None:
         ("space.loss", "mine:", r"^--space.loss is a mapping with the key 'mine'"),
         ("space.matryoshka", "192", r"^--space.matryoshka is 192; allowed: halves or .*'192'"),
         ("space.lora_rank", "4", r"^--space.lora_rank is 4, but adapter is none"),
+        ("space.lora_rank", "0", r"^--space.lora_rank is 0; allowed: .* 1, .* 1024"),
+        ("examples.k", "0", r"^--examples.k is 0; allowed: .* 1, .* 1024"),
         ("space.batch_size", "true", r"^--space.batch_size is true"),
         ("reference.prompt", "x", r"^--reference.name is missing"),
         ("evaluation.points.truncate", "192", r"truncate is 192; allowed: a list, such as \[192\]"),
