@@ -46,7 +46,7 @@ def main() -> None:
     except InputError as error:
         message = str(error)
     except USAGE_ERROR as error:
-        message = " ".join(error.format_message().split())
+        message = _usage_message(error)
     except OSError as error:
         from raysweep.storage.failure import file_problem
 
@@ -57,6 +57,19 @@ def main() -> None:
     if message:  # empty if the help was printed because there were no arguments
         typer.echo(f"error: {message}", err=True)
     sys.exit(2)
+
+
+def _usage_message(error: Any) -> str:
+    from pydantic import ValidationError
+
+    from raysweep.config.strict import allowed_values
+
+    cause = error.__cause__
+    if isinstance(cause, ValidationError) and error.param is not None:  # of an option's type or bounds
+        first = cause.errors()[0]
+        allowed, _, _ = allowed_values(first["msg"]).partition(", unable to parse")
+        return f"{error.param.opts[0]} is {first['input']}; allowed: {allowed}"
+    return " ".join(error.format_message().split())
 
 
 if __name__ == "__main__":

@@ -176,6 +176,13 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (2, "error: No space left on device\n")
 
 
+@pytest.mark.parametrize("value", ["0", "x"])
+def test_wrong_numbers_of_trials_are_reported_like_those_of_a_file(tmp_path: Path, value: str) -> None:
+    done = raysweep_here(tmp_path, "run", "smoke", "--trials", value)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: --trials is {value}; allowed: ")
+
+
 def test_the_version_is_printed() -> None:
     assert CliRunner().invoke(commands.app, ["--version"]).output == f"raysweep {__version__}\n"
 
