@@ -29,10 +29,8 @@ from raysweep.config.sweep import HALVING, SweepConfig
 from raysweep.config.trial import (
     OFF,
     SHARED_PARAMETERS,
-    WITHOUT_DOCUMENTS,
     TrialConfig,
     find_checked_loss,
-    has_documents,
     trial_config,
 )
 from raysweep.errors import InputError
@@ -54,7 +52,7 @@ def parse(document: Document, config: SweepConfig) -> Space:
     _check_freezing_with_adapter(document, parameters)
     _check_groups(document, parameters)
     _check_tower(document, config, parameters)
-    for values in branches(parameters):
+    for values in branches(parameters, ("tower",)):
         if values.get("learning_rate") is None:
             conditions = [f"{name} is {value}" for name, value in values.items()]
             raise document.error(("space",), f"learning_rate is missing if {', '.join(conditions)}")
@@ -62,10 +60,9 @@ def parse(document: Document, config: SweepConfig) -> Space:
             trial_config(values)
         except InputError as error:
             name, _, problem = str(error).partition(" ")
-            is_own = name in parameters and problem.startswith("is ")
-            raise (
-                document.error(("space", name), problem) if is_own else document.error(("space",), str(error))
-            ) from None
+            if name in parameters and problem.startswith("is "):
+                raise document.error(("space", name), problem) from None
+            raise document.error(("space",), str(error)) from None
     space = Space(parameters)
     if config.sampler == "grid":
         _check_grid(document, ("space",), parameters)
@@ -276,14 +273,15 @@ def _check_losses(document: Document, parameters: Parameters) -> None:
 
     A parameter that a loss lacks may have its value without effect.
     """
-    shared = {name: parameter for name, parameter in parameters.items() if name not in SHARED_PARAMETERS}
     losses = parameters["loss"]
     for loss in values_of(parameters, "loss"):
         children = losses.options[loss] if isinstance(losses, Choices) else {}
-        for name, parameter in {**shared, **children}.items():
-            if name not in SHARED_PARAMETERS:
-                place = ("loss", CHOICES, loss, name) if name in children else (name,)
-                _check_loss_parameter(document, ("space", *place), loss, values_of({name: parameter}, name))
+        for name, parameter in {**parameters, **children}.items():
+            if name in SHARED_PARAMETERS:
+                continue
+            place = ("space", "loss", CHOICES, loss) if name in children else ("space",)
+            values = values_of({name: parameter}, name)
+            _check_loss_parameter(document, (*place, name), loss, values)
 
 
 def _check_freezing_with_adapter(document: Document, parameters: Parameters) -> None:
@@ -322,18 +320,14 @@ def _check_groups(document: Document, parameters: Parameters) -> None:
 
 
 def _check_tower(document: Document, config: SweepConfig, parameters: Parameters) -> None:
-    """Raise if the tower ``query`` meets a loss without documents, or a reference with other weights than the model's."""
-    for branch in branches(parameters):
-        if "query" not in (values_of(parameters, "tower") if "tower" in branch else []):
-            continue
-        if not has_documents(branch["loss"]):
-            problem = f"is query, but the loss {branch['loss']} {WITHOUT_DOCUMENTS}; allowed: both"
-            raise document.error(("space", "tower"), problem)
-        ignored = {"prompt", "precision"}
-        reference, model = (encoder.model_dump(exclude=ignored) for encoder in (config.reference_encoder, config.model))
-        if reference != model:
-            allowed = "allowed with space.tower query: the model itself, at most with another prompt"
-            raise document.error(("reference",), f"is {reference['name']!r}; {allowed}")
+    """Raise if trials may have the tower ``query``, but the reference has other weights than the model."""
+    if "query" not in values_of(parameters, "tower"):
+        return
+    ignored = {"prompt", "precision"}
+    reference, model = (encoder.model_dump(exclude=ignored) for encoder in (config.reference_encoder, config.model))
+    if reference != model:
+        allowed = "allowed with space.tower query: the model itself, at most with another prompt"
+        raise document.error(("reference",), f"is {reference['name']!r}; {allowed}")
 
 
 def _check_loss_parameter(document: Document, path: KeyPath, loss: str, values: list[Any]) -> None:

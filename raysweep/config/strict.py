@@ -7,7 +7,6 @@ from pydantic import BaseModel, ConfigDict
 
 from raysweep.config.document import KeyPath, unknown_key
 
-
 _BOUNDS = {"ge": "greater than or equal to", "gt": "greater than", "le": "less than or equal to", "lt": "less than"}
 
 

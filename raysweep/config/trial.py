@@ -165,7 +165,9 @@ class TrialConfig(StrictModel):
     @model_validator(mode="after")
     def _check_tower(self) -> "TrialConfig":
         if self.tower == "query" and not has_documents(self.loss):
-            raise ValueError(f"tower is query, but the loss {self.loss} {WITHOUT_DOCUMENTS}; allowed: both")
+            raise ValueError(
+                f"tower is query, but the loss {self.loss} compares no anchors with documents; allowed: both"
+            )
         return self
 
     @model_validator(mode="after")
@@ -264,8 +266,6 @@ _USUAL = {
     ("teacher_temperature", 1.0),
     ("teacher_weight", 1.0),
 }
-
-WITHOUT_DOCUMENTS = "compares no anchors with documents"
 
 
 def has_documents(loss: str) -> bool:
