@@ -255,9 +255,7 @@ def _load_reference(encoders: RunEncoders, chosen: Point) -> "SentenceTransforme
     model, reference = encoders.model, encoders.reference
     if (reference.prompt, reference.max_tokens) != (model.prompt, model.max_tokens):
         raise InputError(f"{chosen.name} cannot be exported: the reference encoder has another prompt or max_tokens")
-    loaded = _load(reference, encoders.reference_identity, "reference")
-    bf16_weights.widen(loaded)
-    return loaded
+    return _load(reference, encoders.reference_identity, "reference")
 
 
 def _load(config: EncoderConfig, identity: str, role: Literal["tuned", "reference"]) -> "SentenceTransformer":
@@ -265,7 +263,10 @@ def _load(config: EncoderConfig, identity: str, role: Literal["tuned", "referenc
     if source.identity != identity:
         reason = "its frozen weights are needed" if role == "tuned" else "the point includes it"
         raise InputError(f"model {config.name!r} has changed since the run; {reason}")
-    return encoder.load(config, role=role, source=source)
+    model = encoder.load(config, role=role, source=source)
+    if role == "reference":
+        bf16_weights.widen(model)  # as Trainable.finish does with the tuned one
+    return model
 
 
 def _similarity(chosen: Point) -> Literal["cosine", "dot"]:

@@ -1,10 +1,12 @@
 """All methods of an exported model use the prompt that its point was scored with."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
@@ -91,6 +93,18 @@ def test_query_encoders_leave_documents_as_they_are(
     assert np.abs(model.encode_query(TEXTS) - base.encode_query(TEXTS)).max() > 1e-3
     with pytest.raises(InputError, match="--adapter: "):
         export(query_run[0], point, tmp_path / "adapter", as_adapter=True)
+
+
+def test_documents_of_query_encoders_with_bf16_weights_are_exported_in_fp32(
+    tmp_path: Path, tiny_encoder: str, write_run: Callable[..., Run], all_on_the_front: None
+) -> None:
+    model = json.dumps({"name": tiny_encoder, "weights": "bf16"})
+    folder, *_ = write_run(tmp_path, model, {"freezing": "emb+B0"}, tower="query")
+    for point in ("1:1:query", "1:1:query_concat=0.3"):
+        export(folder, point, tmp_path / point)
+        tensors = [load_file(file) for file in (tmp_path / point).rglob("model.safetensors")]
+        assert len(tensors) > 1
+        assert {tensor.dtype for by_name in tensors for tensor in by_name.values()} == {torch.float32}
 
 
 def test_lengths_by_task_are_not_exported(
