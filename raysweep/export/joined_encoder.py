@@ -42,27 +42,19 @@ def build(
         InputError: If the encoders do not read the same tokens, or the second does not use mean pooling.
     """
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+    from sentence_transformers.sentence_transformer.modules import Normalize
 
     kind, value = key
     assert value is not None
-    _check_same_tokens(key, tuned, reference)
-    own_width = encoder.embedding_width(tuned)
     reference_width = encoder.embedding_width(reference)
-    modules = unit_modules(tuned)
     if kind == "concat":
-        first_width = own_width
-        modules.append(_unchanged(own_width))
-    else:
-        assert head is not None
-        first_width = len(head.bias)
-        modules.append(_classifier(head))
-    modules += _token_tower(key, reference)
-    modules.append(Pooling(reference_width, pooling_mode=("cls", "mean")))
-    modules.append(_weighting(value, first_width, reference_width))
-    if kind == "concat":
-        modules.append(Normalize())
+        own_width = encoder.embedding_width(tuned)
+        modules = _joined_modules(key, tuned, _unchanged(own_width), reference)
+        modules += [_weighting(value, own_width, reference_width), Normalize()]
         return SentenceTransformer(modules=modules, similarity_fn_name="cosine", device="cpu")
+    assert head is not None
+    modules = _joined_modules(key, tuned, _classifier(head), reference)
+    modules.append(_weighting(value, len(head.bias), reference_width))
     return SentenceTransformer(modules=modules, similarity_fn_name="dot", device="cpu")
 
 
@@ -80,21 +72,25 @@ def sum_modules(key: PointKey, tuned: "SentenceTransformer", reference: "Sentenc
     Raises:
         InputError: If the encoders do not read the same tokens, or the second does not use mean pooling.
     """
-    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+    from sentence_transformers.sentence_transformer.modules import Normalize
 
     _, value = key
     assert value is not None
-    _check_same_tokens(key, tuned, reference)
     width = encoder.embedding_width(reference)
     weights = torch.cat([value * torch.eye(width), torch.eye(width)], dim=1)
-    return [
-        *unit_modules(tuned),
-        _unchanged(width),
-        *_token_tower(key, reference),
-        Pooling(width, pooling_mode=("cls", "mean")),
-        _linear(weights, torch.zeros(width), nn.Identity()),
-        Normalize(),
-    ]
+    addition = _linear(weights, torch.zeros(width), nn.Identity())
+    return [*_joined_modules(key, tuned, _unchanged(width), reference), addition, Normalize()]
+
+
+def _joined_modules(
+    key: PointKey, tuned: "SentenceTransformer", first: nn.Module, reference: "SentenceTransformer"
+) -> list[nn.Module]:
+    """Return modules that concatenate what ``first`` makes of tuned unit embeddings with reference embeddings."""
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    _check_same_tokens(key, tuned, reference)
+    concatenation = Pooling(encoder.embedding_width(reference), pooling_mode=("cls", "mean"))
+    return [*unit_modules(tuned), first, *_token_tower(key, reference), concatenation]
 
 
 def _check_same_tokens(key: PointKey, tuned: "SentenceTransformer", reference: "SentenceTransformer") -> None:
