@@ -344,11 +344,13 @@ def _intervals_sentence(facts: CardFacts) -> str:
 def _reference_sentence(summary: Summary) -> str:
     """Return the sentence with P and S of R, on the splits that have them."""
     info = summary.results.info
+    first_heading, second_heading = info.goals.headings
     terms = []
     for split, point in summary.references.items():
-        sizes = f"{info.num_queries[split]:,} queries, {info.num_pool[split]:,} sentences to retrieve from"
-        pair = zip(info.goals.headings, point.pair(info.goals), strict=True)
-        scores = ", ".join(f"{heading} {score:.5f}" for heading, score in pair)
+        first, second = point.pair(info.goals)
+        num_queries, num_pool = info.num_queries[split], info.num_pool[split]
+        sizes = f"{num_queries:,} queries, {num_pool:,} sentences to retrieve from"
+        scores = f"{first_heading} {first:.5f}, {second_heading} {second:.5f}"
         terms.append(f"{scores} on {split} ({sizes})")
     return f"The reference encoder itself: {'; '.join(terms)}." if terms else ""
 
