@@ -91,8 +91,7 @@ def prompts_run(
 ) -> tuple[Path, Prepared, EvaluationSet]:
     """Return the same run with different prompts for queries and documents."""
     folder = tmp_path_factory.mktemp("prompts")
-    prompts = {"query": "query: ", "document": "passage: "}
-    return _write_run(folder, json.dumps({"name": _varied_encoder(folder, demo_package), "prompt": prompts}))
+    return _write_run(folder, _with_two_prompts(folder, demo_package))
 
 
 @pytest.fixture(scope="package")
@@ -101,9 +100,13 @@ def query_run(
 ) -> tuple[Path, Prepared, EvaluationSet]:
     """Return the same run with two prompts, whose triplet trial tuned only the encoder of queries."""
     folder = tmp_path_factory.mktemp("queries")
+    return _write_run(folder, _with_two_prompts(folder, demo_package), tower="query")
+
+
+def _with_two_prompts(folder: Path, demo_package: ModuleType) -> str:
+    """Save the encoder of :func:`run` and return the setting that gives it different prompts."""
     prompts = {"query": "query: ", "document": "passage: "}
-    model = json.dumps({"name": _varied_encoder(folder, demo_package), "prompt": prompts})
-    return _write_run(folder, model, tower="query")
+    return json.dumps({"name": _varied_encoder(folder, demo_package), "prompt": prompts})
 
 
 @pytest.fixture(scope="package")
