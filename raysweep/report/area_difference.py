@@ -110,10 +110,10 @@ def difference(front: CountedFront, other: CountedFront, level: float) -> AreaDi
         return AreaDifference(front.split, front.label, other.label, estimate, None, why_none)
     noise, num_first = _noise_with_seeds(front, other) or _noise_of_queries(front, other)
     at_reference = len(noise.means) - 1
-    gain = Gain(
-        FrontArea(range(num_first), at_reference),
-        FrontArea(range(num_first, at_reference), at_reference),
-    )
+    goals = front.summary.goals
+    area = FrontArea(range(num_first), at_reference, goals)
+    other_area = FrontArea(range(num_first, at_reference), at_reference, goals)
+    gain = Gain(area, other_area)
     return AreaDifference(
         split=front.split,
         label=front.label,

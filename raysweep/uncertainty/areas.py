@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.hull import hull_area
-from raysweep.metrics.scores import GOALS, Goals, Pair
+from raysweep.metrics.scores import Goals, Pair
 from raysweep.uncertainty.many_fronts import hypervolumes
 
 _TINY = 1e-12  # tolerance for rounding
@@ -16,7 +16,7 @@ _TINY = 1e-12  # tolerance for rounding
 NO_CONSTRAINTS: Pair = (0.0, -1.0)
 
 
-def reference_points(reference: Float64Array, goals: Goals = GOALS) -> Float64Array:
+def reference_points(reference: Float64Array, goals: Goals) -> Float64Array:
     """Return the reference points (resamples, 2) of hypervolumes, given P and S of the reference encoder."""
     points: Float64Array = reference * np.array(goals.reference_point((1.0, 1.0)))
     return points
@@ -28,7 +28,7 @@ class FrontArea:
 
     rows: Sequence[int]
     reference: int
-    goals: Goals = GOALS
+    goals: Goals
 
     def __call__(self, points: Float64Array) -> Float64Array:
         counted = points[:, list(self.rows)]
@@ -42,8 +42,8 @@ class HullArea:
 
     rows: Sequence[int]
     reference: int
+    goals: Goals
     least: Pair = NO_CONSTRAINTS
-    goals: Goals = GOALS
 
     def __call__(self, points: Float64Array) -> Float64Array:
         hulls = points[:, list(self.rows)]

@@ -288,7 +288,7 @@ def _areas(
     hypervolume = noise.interval(area).within(0.0, np.inf)
     share = floor = None
     if compared.oracle:
-        limit = HullArea(compared.oracle, reference, front.least, front.goals)
+        limit = HullArea(compared.oracle, reference, front.goals, front.least)
         share_of_limit = Share(area, limit)
         share = noise.interval(share_of_limit).within(0.0, np.inf)
     if compared.floor:

@@ -16,8 +16,10 @@ from raysweep.errors import InputError
 from raysweep.metrics import retrieval
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.measures import Retrieved
+from raysweep.metrics.pareto import hypervolume
 from raysweep.metrics.scores import SCORES, Goals, Pair, ScoreSpec
 from raysweep.report import write
+from raysweep.report.area_difference import CountedFront, difference
 from raysweep.report.summary import summary_of
 from raysweep.results.events import PointsScored
 from raysweep.results.ledger import Ledger, read_events
@@ -26,6 +28,7 @@ from raysweep.results.reader import load
 from raysweep.results.scores import Score
 from raysweep.results.types import Point
 from raysweep.storage.folder import LocalFolder
+from raysweep.uncertainty.interval import LEVEL
 from support import sweeps
 from support.ledgers import INFO, start_session
 from support.points import make_scores
@@ -109,6 +112,20 @@ def run_of(folder: Path, similarity: str) -> list[Point]:
     resumed.finish("completed", "")
     resumed.ledger.close()
     return [point for point in load(folder).points if point.trial is not None]
+
+
+def test_the_interval_of_a_difference_uses_its_reference_point(tmp_path: Path) -> None:
+    """All points and the reference have the same noise, so every resample has the same difference."""
+    run_of(tmp_path, "recall")
+    summary = summary_of(LocalFolder(tmp_path))
+    start = summary.areas["dev"].reference_point
+    fronts = []
+    for points in (summary.front.on("dev"), summary.front.on("dev")[:1]):
+        area = hypervolume([point.pair(summary.goals) for point in points], start)
+        fronts.append(CountedFront("run", summary, "dev", points, area))
+    counted = difference(*fronts, LEVEL)
+    assert counted.interval is not None and counted.estimate > 0
+    assert (counted.interval.low, counted.interval.high) == pytest.approx((counted.estimate, counted.estimate))
 
 
 def expected_front(points: Sequence[Point], goals: Goals) -> set[Pair]:

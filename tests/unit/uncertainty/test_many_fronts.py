@@ -8,6 +8,7 @@ from hypothesis.extra.numpy import arrays
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.hull import hull_area
 from raysweep.metrics.pareto import hypervolume, knee, non_dominated
+from raysweep.metrics.scores import GOALS
 from raysweep.uncertainty.areas import FrontArea, Gain, HullArea, Share
 from raysweep.uncertainty.many_fronts import hypervolumes, knees, memberships
 
@@ -47,7 +48,7 @@ def test_areas_begin_at_the_reference_of_their_resample(
     begin = polarity, similarity / 2
     front = np.array([hypervolume(row, begin) for row in points])
     hull = np.array([hull_area(row, begin, (least, 0.0)) for row in points])
-    of_front, of_hull = FrontArea(rows, 0), HullArea(rows, 0, (least, 0.0))
+    of_front, of_hull = FrontArea(rows, 0, GOALS), HullArea(rows, 0, GOALS, (least, 0.0))
     np.testing.assert_allclose(of_front(everything), front, atol=1e-12)
     np.testing.assert_allclose(of_hull(everything), hull, atol=1e-11)
     np.testing.assert_allclose(Share(of_front, of_hull)(everything) * hull, front * (hull > 0), atol=1e-11)
@@ -61,5 +62,5 @@ def test_oracle_is_its_own_hull() -> None:
     repeated = np.concatenate([oracle, oracle[-1:]])  # large bonuses retrieve the same sentences
     points = np.concatenate([[[0.6, 0.5]], repeated])[None]
     expected = hull_area(oracle, (0.6, 0.25))
-    assert HullArea(range(1, 14), 0)(points) == [expected]
-    assert HullArea(range(13, 0, -1), 0)(points) == [expected]  # descending, so without the shortcut
+    assert HullArea(range(1, 14), 0, GOALS)(points) == [expected]
+    assert HullArea(range(13, 0, -1), 0, GOALS)(points) == [expected]  # descending, so without the shortcut
