@@ -43,17 +43,19 @@ LABELS = 2
 class ArtifactStage:
     """One artifact to build, with the parameters that its key hashes and its manifest stores.
 
-    Subclasses add the stage's inputs.
+    Subclasses add the stage's inputs. ``varies_by`` names the parameter that distinguishes stages of a kind of which a
+    sweep may have several.
     """
 
     kind: ClassVar[str]
+    varies_by: ClassVar[str | None] = None
     artifact: Artifact
     parameters: Mapping[str, Any]
 
     @property
     def name(self) -> str:
         """Return the stage's name for messages."""
-        return self.kind
+        return f"{self.kind} {self.parameters[self.varies_by]}" if self.varies_by else self.kind
 
 
 @dataclass(frozen=True)
@@ -111,15 +113,11 @@ class ExamplesOfKind(ArtifactStage):
     """Training examples of one kind."""
 
     kind = "examples"
+    varies_by = "example_kind"
 
     @property
     def example_kind(self) -> str:
         return str(self.parameters["example_kind"])
-
-    @property
-    def name(self) -> str:
-        """Return the name with the kind of example, since a sweep has one such stage per kind."""
-        return f"{self.kind} {self.example_kind}"
 
 
 @dataclass(frozen=True)
@@ -158,6 +156,7 @@ class ScoresStage(ArtifactStage):
     """
 
     kind = "scores"
+    varies_by = "split"
     sentences: Artifact
     experts: tuple[Artifact, ...]
     source: Artifact
@@ -165,11 +164,6 @@ class ScoresStage(ArtifactStage):
     @property
     def split(self) -> str:
         return str(self.parameters["split"])
-
-    @property
-    def name(self) -> str:
-        """Return the name with the split, since a sweep has one such stage for each of two splits."""
-        return f"{self.kind} {self.split}"
 
 
 @dataclass(frozen=True)
