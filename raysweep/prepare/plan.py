@@ -500,19 +500,11 @@ class _Planner:
         neighbors = self._neighbors(sentences)
         artifacts = {}
         for kind in kinds:
-            parameters: dict[str, Any] = {
-                "example_kind": kind,
-                "target": mining.target,
-                "seed": self.config.seed,
-            }
-            if mining.anchors_per_class:
-                parameters["anchors_per_class"] = mining.anchors_per_class
+            parameters = self._example_parameters(kind)
             if kind != "positive_pair" and mining.max_similarity is not None:
                 parameters["max_similarity"] = mining.max_similarity
             if kind == "triplet" and mining.relative_margin is not None:
                 parameters["relative_margin"] = mining.relative_margin
-            if kind == "scored_pair":
-                parameters["cosines"] = [mining.same_class_cosine, mining.other_class_cosine]
             artifact, keyed = self._key("examples", parameters, reads=[sentences, neighbors])
             artifacts[kind] = self._add(ExamplesStage(artifact, keyed, sentences, neighbors))
         return artifacts
@@ -525,21 +517,20 @@ class _Planner:
 
     def all_pairs(self, sentences: Artifact, given: Artifact, kinds: Sequence[str]) -> dict[str, Artifact]:
         """Return the example artifacts from every ordered pair of the same class, keyed by kind."""
-        mining = self.config.examples
         artifacts = {}
         for kind in kinds:
-            parameters: dict[str, Any] = {
-                "example_kind": kind,
-                "target": mining.target,
-                "mode": "all",
-                **self._sample(),
-            }
-            parameters["seed"] = self.config.seed
-            if kind == "scored_pair":
-                parameters["cosines"] = [mining.same_class_cosine, mining.other_class_cosine]
+            parameters = {**self._example_parameters(kind), "mode": "all"}
             artifact, keyed = self._key("examples", parameters, reads=[sentences])
             artifacts[kind] = self._add(AllPairsStage(artifact, keyed, sentences, given))
         return artifacts
+
+    def _example_parameters(self, kind: str) -> dict[str, Any]:
+        """Return the parameters of examples of one kind that do not depend on where their pairs come from."""
+        mining = self.config.examples
+        parameters = {"example_kind": kind, "target": mining.target, "seed": self.config.seed, **self._sample()}
+        if kind == "scored_pair":
+            parameters["cosines"] = [mining.same_class_cosine, mining.other_class_cosine]
+        return parameters
 
     def _sample(self) -> dict[str, Any]:
         """Return the parameters that the choice of anchors depends on."""
@@ -554,9 +545,9 @@ class _Planner:
         experts = tuple(
             self.encoded(sentences, self.encoders[encoder].on("document"), "expert") for encoder in encoders
         )
+        names = [expert.name for expert in experts]
         artifacts = {}
         for split, source in (("train", examples["scored_pair"]), ("dev", reference)):
-            names = [expert.name for expert in experts]
             parameters = {"split": split, "experts": names, "source": source.name}
             artifact, keyed = self._key("scores", parameters, reads=[sentences, source, *experts])
             artifacts[split] = self._add(ScoresStage(artifact, keyed, sentences, experts, source))
@@ -580,9 +571,7 @@ class _Planner:
 
     def _random_neighbors(self, sentences: Artifact) -> Artifact:
         mining = self.config.examples
-        parameters: dict[str, Any] = {"k": mining.k, "mode": "random", "seed": self.config.seed}
-        if mining.anchors_per_class:
-            parameters["anchors_per_class"] = mining.anchors_per_class
+        parameters = {"k": mining.k, "mode": "random", "seed": self.config.seed, **self._sample()}
         artifact, keyed = self._key("neighbors", parameters, reads=[sentences])
         return self._add(RandomNeighborsStage(artifact, keyed, sentences))
 
