@@ -499,20 +499,25 @@ def write_joined(given: Sentences, pairs: npt.NDArray[np.integer], artifact: Art
 
     ``pairs`` (m, 2) are ids of sentences of the same class. The concatenations belong to no split.
     """
+    num_pairs = len(pairs)
     texts = given.texts(np.arange(len(given)))
-    first, second = (given.texts(column) for column in pairs.T)
-    texts += [f"{one} {other}" for one, other in zip(first, second, strict=True)]
-    labels = np.concatenate([given.labels, given.labels[pairs[:, 0]]])
-    splits = np.concatenate([given.splits, np.full(len(pairs), NO_SPLIT, np.int8)])
-    shards = ShardSet(artifact, -(-len(texts) // ROWS_PER_SHARD))
-    reports = []
-    for number in range(shards.count):
-        part = slice(number * ROWS_PER_SHARD, (number + 1) * ROWS_PER_SHARD)
-        columns = {"text": pa.array(texts[part], pa.string()), "label": labels[part]}
-        reports.append(shards.write(number, Shard(columns, {})))
+    texts += [f"{texts[first]} {texts[second]}" for first, second in pairs.tolist()]
+    labels_of_pairs = given.labels[pairs[:, 0]]
+    splits_of_pairs = np.full(num_pairs, NO_SPLIT, np.int8)
     first_group = int(given.duplicate_groups.max()) + 1
-    new_groups = np.arange(first_group, first_group + len(pairs), dtype=np.int32)
-    groups = np.concatenate([given.duplicate_groups, new_groups])
+    groups_of_pairs = np.arange(first_group, first_group + num_pairs, dtype=np.int32)
+    labels = np.concatenate([given.labels, labels_of_pairs])
+    splits = np.concatenate([given.splits, splits_of_pairs])
+    groups = np.concatenate([given.duplicate_groups, groups_of_pairs])
+    num_shards = -(-len(texts) // ROWS_PER_SHARD)
+    shards = ShardSet(artifact, num_shards)
+    reports = []
+    for number in range(num_shards):
+        start = number * ROWS_PER_SHARD
+        rows = slice(start, start + ROWS_PER_SHARD)
+        column = pa.array(texts[rows], pa.string())
+        shard = Shard({"text": column, "label": labels[rows]}, {})
+        reports.append(shards.write(number, shard))
     _save(artifact, _DatasetRows(labels, splits), groups, given.summary)
     return reports
 
