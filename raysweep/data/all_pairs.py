@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from raysweep.config.loss_spec import ExampleKind
 from raysweep.data.dataset import Sentences
+from raysweep.data.equal_rows import rows_by_value
 from raysweep.data.random_neighbors import sample_anchors
 
 MAX_PAIRS = 1_000_000  # ordered pairs that are listed in memory
@@ -33,14 +34,15 @@ class AllPairs:
             is_anchor = sample_anchors(np.asarray(sentences.labels[ids]), per_class, seed)
             ids = ids[is_anchor]
         labels = np.asarray(sentences.labels[ids])
-        by_label = np.argsort(labels, kind="stable")
-        ids, labels = ids[by_label], labels[by_label]
-        ends_of_classes = np.flatnonzero(np.diff(labels)) + 1
-        pairs = [
-            np.stack([np.repeat(members, len(members)), np.tile(members, len(members))], axis=1)
-            for members in np.split(ids, ends_of_classes)
-        ]
-        return cls(ids, labels, np.concatenate(pairs))
+        classes = rows_by_value(labels)
+        by_label = np.concatenate(classes)
+        pairs = []
+        for rows in classes:
+            members = ids[rows]
+            first = np.repeat(members, len(members))
+            second = np.tile(members, len(members))
+            pairs.append(np.stack([first, second], axis=1))
+        return cls(ids[by_label], labels[by_label], np.concatenate(pairs))
 
     def positives(self, first_joined: int | None) -> Ids:
         """Return pairs of the same class, (m, 2), or (3 m, 2) with joined sentences.
@@ -62,13 +64,14 @@ class AllPairs:
         Positives with the same first sentence get different negatives, repeated if there are too few. ``labels`` are those
         of all sentences. At least two classes must exist.
         """
-        others = {label: self.ids[self.labels != label] for label in np.unique(self.labels).tolist()}
-        by_anchor = np.argsort(positives[:, 0], kind="stable")
-        ends_of_anchors = np.flatnonzero(np.diff(positives[by_anchor, 0])) + 1
+        classes = np.unique(self.labels).tolist()
+        others = {label: self.ids[self.labels != label] for label in classes}
+        anchors = positives[:, 0]
         negatives = np.empty(len(positives), np.int64)
-        for rows in np.split(by_anchor, ends_of_anchors):
-            anchor = positives[rows[0], 0]
-            shuffled = rng.permutation(others[int(labels[anchor])])
+        for rows in rows_by_value(anchors):
+            anchor = anchors[rows[0]]
+            label = int(labels[anchor])
+            shuffled = rng.permutation(others[label])
             negatives[rows] = np.resize(shuffled, len(rows))
         return negatives
 
@@ -101,7 +104,8 @@ def draw(  # noqa: PLR0913 (those of raysweep.data.examples.draw, and the joined
     if kind == "triplet":
         return np.column_stack([positives, negatives]).astype(np.int32), None
     num_negatives = min(len(negatives), target // 2)
-    negative_pairs = np.column_stack([positives[:, 0], negatives])[:num_negatives]
-    same, other = cosines if kind == "scored_pair" else (1.0, 0.0)
-    targets = np.repeat(np.array([same, other], np.float32), [len(positives), num_negatives])
-    return np.concatenate([positives, negative_pairs]).astype(np.int32), targets
+    negative_pairs = np.column_stack([positives[:, 0], negatives])
+    pairs = np.concatenate([positives, negative_pairs[:num_negatives]])
+    same_and_other = np.array(cosines if kind == "scored_pair" else (1.0, 0.0), np.float32)
+    targets = np.repeat(same_and_other, [len(positives), num_negatives])
+    return pairs.astype(np.int32), targets

@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from raysweep.data.artifacts import damaged
+from raysweep.data.equal_rows import rows_by_value
 from raysweep.data.shards import OpenShards, open_npy
 
 Split = Literal["train", "dev", "test"]
@@ -103,9 +104,7 @@ class Texts:
         numbers = np.searchsorted(self._starts, requested, side="right") - 1
         texts = np.empty(len(requested), object)
         # pyarrow's take on a chunked column copies all chunks first, so take from each column separately.
-        by_column = np.argsort(numbers, kind="stable")
-        ends_of_columns = np.flatnonzero(np.diff(numbers[by_column])) + 1
-        for positions in np.split(by_column, ends_of_columns):
+        for positions in rows_by_value(numbers):
             number = numbers[positions[0]]
             rows = requested[positions] - self._starts[number]
             column = self._columns[number].take(pa.array(rows))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from raysweep.data.equal_rows import rows_by_value
 from raysweep.data.examples import pick_distinct
 from raysweep.data.neighbors import Neighbors
 
@@ -16,9 +17,7 @@ def sample_anchors(labels: NDArray[np.integer], per_class: int, seed: int) -> ND
     stream = np.random.SeedSequence(seed, spawn_key=_ANCHOR_STREAM)
     rng = np.random.default_rng(stream)
     is_anchor = np.zeros(len(labels), bool)
-    by_label = np.argsort(labels, kind="stable")
-    ends_of_classes = np.flatnonzero(np.diff(labels[by_label])) + 1
-    for rows in np.split(by_label, ends_of_classes):
+    for rows in rows_by_value(labels):
         count = min(per_class, len(rows))
         anchors = rng.choice(rows, count, replace=False)
         is_anchor[anchors] = True
