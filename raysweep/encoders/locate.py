@@ -89,7 +89,7 @@ class ModelSource:
     @property
     def has_router(self) -> bool:
         """Return whether the model embeds queries and documents with different modules."""
-        return any(module_type.rpartition(".")[2] in ROUTERS for _, module_type in self.modules)
+        return any(name in ROUTERS for _, name in self.modules)
 
     def own_prompt(self, side: Side = "document") -> str:
         """Return the prompt that the model puts before every sentence by itself; "" for most models.
@@ -132,11 +132,11 @@ class ModelSource:
 
     @cached_property
     def modules(self) -> list[tuple[Path, str]]:
-        """Return the folder and type of each module. A plain transformer has one module, without a type."""
+        """Return the folder and class name of each module. A plain transformer has one module, without a name."""
         path = self.folder / MODULES
         modules = _read_json(path) if path.is_file() else [{"path": "", "type": ""}]
         try:
-            return [(self.folder / module["path"], str(module["type"])) for module in modules]
+            return [(self.folder / module["path"], str(module["type"]).rpartition(".")[2]) for module in modules]
         except (TypeError, KeyError):
             raise _damaged(path, "is not a list of modules") from None
 

@@ -43,8 +43,7 @@ _SAME_WIDTH = {"Normalize", "Dropout", "LayerNorm"}  # modules that keep the wid
 def embedding_width(source: ModelSource) -> int | None:
     """Return the width of an encoder's embeddings, which pooling and Dense modules set; None if the files do not show it."""
     width = source.transformer_config.get("hidden_size")
-    for folder, module_type in source.modules[1:]:
-        name = module_type.rpartition(".")[2]
+    for folder, name in source.modules[1:]:
         if name in _SAME_WIDTH:
             continue
         try:

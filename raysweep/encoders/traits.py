@@ -94,7 +94,7 @@ def limits_of_files(source: ModelSource) -> list[Limit]:
         limits.append(_LIMITS_BY_TYPE[library_type])
     elif library_type != MODEL_TYPE:
         limits.append(Limit(f"model_type is {library_type!r} in its {SETTINGS}"))
-    names = [module_type.rpartition(".")[2] for _, module_type in source.modules]
+    names = [name for _, name in source.modules]
     limits += [_LIMITS_BY_MODULE[name] for name in names if name in _LIMITS_BY_MODULE]
     if names and _WITHOUT_POOLING.issuperset(names) and source.transformer_output != "sentence_embedding":
         limits.append(UNPOOLED)
