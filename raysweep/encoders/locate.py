@@ -155,19 +155,20 @@ class ModelSource:
     @cached_property
     def transformer_config(self) -> dict[str, Any]:
         """Return the content of the transformer's ``config.json``; empty if it is missing."""
-        folder = self.modules[0][0] if self.modules else self.folder
-        path = folder / "config.json"
-        config = _read_json(path) if path.is_file() else {}
-        return config if isinstance(config, dict) else {}
+        return self._read_transformer("config.json")
 
     @property
     def transformer_output(self) -> str:
         """Return the name of the transformer's output, ``token_embeddings`` unless its settings name another."""
-        folder = self.modules[0][0] if self.modules else self.folder
-        path = folder / TRANSFORMER_SETTINGS
-        settings = _read_json(path) if path.is_file() else {}
-        name = settings.get("module_output_name") if isinstance(settings, dict) else None
+        name = self._read_transformer(TRANSFORMER_SETTINGS).get("module_output_name")
         return name if isinstance(name, str) else "token_embeddings"
+
+    def _read_transformer(self, name: str) -> dict[str, Any]:
+        """Return the content of a JSON file of the transformer; empty if it is missing or not an object."""
+        folder = self.modules[0][0] if self.modules else self.folder
+        path = folder / name
+        content = _read_json(path) if path.is_file() else {}
+        return content if isinstance(content, dict) else {}
 
     @property
     def has_adapter(self) -> bool:
