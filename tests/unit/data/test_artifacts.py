@@ -75,7 +75,7 @@ def test_recent_unfinished_artifacts_are_kept(store: Store) -> None:
     assert {path.name for path in store.root.path.iterdir()} == {"smoke.prepared.json", *OTHERS}
 
 
-@pytest.mark.parametrize("kind", ["sentences", "tokens", "encoded", "neighbors", "examples", "scores"])
+@pytest.mark.parametrize("kind", ["sentences", "tokens", "encoded", "neighbors", "examples", "scores", "teacher"])
 def test_every_kind_of_artifact_is_listed(kind: str, tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     artifact = store.artifact(kind, {})
