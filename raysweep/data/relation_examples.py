@@ -33,11 +33,15 @@ def draw_triplets(relations: Relations, target: int, seed: int, pairing: Pairing
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
     groups, numbers = examples.pick_distinct(counts, quotas, rng)
     positives, negatives = np.divmod(numbers, num_negatives[groups])
-    positive_pairs = positive_rows[positive_starts[groups] + positives]
-    negative_pairs = negative_rows[negative_starts[groups] + negatives]
+    first_positives = positive_starts[groups]
+    first_negatives = negative_starts[groups]
+    positive_pairs = positive_rows[first_positives + positives]
+    negative_pairs = negative_rows[first_negatives + negatives]
     queries = relations.first[positive_pairs]
-    columns = (queries, relations.second[positive_pairs], relations.second[negative_pairs])
-    return np.stack(columns, axis=1).astype(np.int32)
+    positive_documents = relations.second[positive_pairs]
+    negative_documents = relations.second[negative_pairs]
+    triplets = np.stack([queries, positive_documents, negative_documents], axis=1)
+    return triplets.astype(np.int32)
 
 
 def _rows_by_group(relations: Relations, mask: NDArray[np.bool_]) -> tuple[Integers, Integers, Integers]:

@@ -103,12 +103,14 @@ def _recognize(piece: sources.Piece, columns: RelationColumns) -> Kind:
         return "scored_pairs"
     present = sources.column_names(piece)
     needed = {kind: columns.of_kind(kind, present) for kind in KINDS}
-    recognized = [kind for kind, names in needed.items() if set(names) <= set(present)]
+    recognized = [kind for kind, names in needed.items() if set(names).issubset(present)]
     if len(recognized) == 1:
         return recognized[0]
+    kinds = " and of ".join(recognized)
+    problem = f"are those of {kinds}" if recognized else "are of no known kind"
     listed = ", ".join(map(repr, present)) or "none"
-    allowed = "; ".join(f"{kind} ({', '.join(names)})" for kind, names in needed.items())
-    problem = f"are those of {' and of '.join(recognized)}" if recognized else "are of no known kind"
+    allowed_kinds = [f"{kind} ({', '.join(names)})" for kind, names in needed.items()]
+    allowed = "; ".join(allowed_kinds)
     raise InputError(f"{piece.name}: the columns {problem}: {listed}; allowed: the columns of one kind, {allowed}")
 
 
@@ -184,10 +186,12 @@ def _labeled_pairs(piece: sources.Piece, columns: RelationColumns) -> Iterator[_
     for labels, first, second, *groups in sources.read_values(piece, names):
         batch = sources.make_batch(piece.name, first_row, first, labels, (first_column, columns.label))
         sources.check_texts(piece.name, first_row, second, second_column)
-        for offset, texts in enumerate(zip(first, second, strict=True)):
-            place = f"{piece.name}: row {first_row + offset}"
-            group = scored_pairs.read_group(place, columns.groups, [values[offset] for values in groups])
-            yield _LabeledPair(*texts, batch.labels[offset], group)
+        rows = zip(first, second, batch.labels, *groups, strict=True)
+        for row, values in enumerate(rows, first_row):
+            place = f"{piece.name}: row {row}"
+            first_text, second_text, label, *group_values = values
+            group = scored_pairs.read_group(place, columns.groups, group_values)
+            yield _LabeledPair(first_text, second_text, label, group)
         first_row += len(first)
 
 
@@ -198,9 +202,8 @@ def _find_positive_label(name: str, counts: Counter[str], settings: RelationSett
     if len(occurring) == 1 and len(counts) > 1:
         return occurring[0]
     place = f"{name}: column {settings.columns.label!r}"
-    listed = ", ".join(map(repr, sorted(counts)[: sources.MAX_SHOWN])) or "none"
-    if len(counts) > sources.MAX_SHOWN:
-        listed += f" and {len(counts) - sources.MAX_SHOWN} more"
+    labels = list(map(repr, sorted(counts)))
+    listed = sources.shown(labels) or "none"
     raise InputError(
         f"{place} has the labels {listed}; allowed: the label of positive pairs ({' or '.join(candidates)}) and at least "
         "one other; kind scored_pairs if they are scores"

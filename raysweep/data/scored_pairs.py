@@ -166,7 +166,8 @@ def _rows(piece: sources.Piece, columns: PairColumns) -> Iterator[_Pair]:
     for scores, first, second, *groups in sources.read_values(piece, columns.names):
         sources.check_texts(piece.name, first_row, first, columns.first)
         sources.check_texts(piece.name, first_row, second, columns.second)
-        for row, values in enumerate(zip(scores, first, second, *groups, strict=True), first_row):
+        rows = zip(scores, first, second, *groups, strict=True)
+        for row, values in enumerate(rows, first_row):
             place = f"{piece.name}: row {row}"
             score, first_text, second_text, *group_values = values
             group = read_group(place, columns.groups, group_values)

@@ -392,7 +392,8 @@ class Coordinator:
         embeddings = [open_array(expert.folder, "embeddings") for expert in stage.experts]
         scores = ExpertScores.of(pairs, labels, embeddings)
         self._progress = StageProgress(len(pairs), len(pairs), "pairs")
-        shard = Shard({"ids": pairs, **scores.columns}, {"num_active": scores.num_active})
+        columns = {"ids": pairs, **scores.columns}
+        shard = Shard(columns, {"num_active": scores.num_active})
         return [ShardSet(stage.artifact, 1).write(0, shard)]
 
     def _store_missing(

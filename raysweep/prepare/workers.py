@@ -101,7 +101,8 @@ class EncodeWorker:
         start, stop = row_range(chunk)
         texts = self.sentences.texts(np.arange(start, stop))
         if not self.model.traits.embeds_tokens:
-            return Shard({"embeddings": self.model.embed_texts(texts, side=self.side)}, self._facts(start, 0))
+            embeddings = self.model.embed_texts(texts, side=self.side)
+            return Shard({"embeddings": embeddings}, self._facts(start, 0))
         tokens = self.model.tokenize(texts)
         columns = {"embeddings": self.model.embed(tokens), "tokens": tokens.as_lists}
         facts = self._facts(start, len(tokens.flat))
