@@ -402,6 +402,11 @@ class _Encoder(NamedTuple):
         config = self.config.model_copy(update={"prompt": self.config.prompt_on(side)})
         return self._replace(config=config, side=side if self.has_router else "document")
 
+    @property
+    def sides(self) -> "Sides[_Encoder]":
+        """Return the encoders of queries and documents."""
+        return Sides.merge(self.on("query"), self.on("document"))
+
 
 def _tokenization(located: _Encoder) -> dict[str, Any]:
     """Return the parameters that the tokens of an encoder with a single prompt depend on."""
@@ -452,28 +457,24 @@ class _Planner:
     def tokens(self, sentences: Artifact, kinds: Sequence[str]) -> Sides[Artifact]:
         """Return the artifacts with the model's tokens, and with its embeddings if R, mining or scoring needs them."""
         reference = self.encoders[self.config.reference_encoder]
-        embedding = [reference.on("query"), reference.on("document")]
+        embedding = [*reference.sides.distinct]
         if kinds and self.config.examples.are_nearest:
             embedding.append(self.encoders[self.config.mining_encoder].on("document"))
         if "scored_pair" in kinds:
             embedding += [self.encoders[expert].on("document") for expert in self.config.examples.experts]
         encodings = [_encoding(encoder) for encoder in embedding]
-        model = self.encoders[self.config.model]
 
-        def tokens_of(side: Side) -> Artifact:
-            on_side = model.on(side)
-            if _encoding(on_side) in encodings:
-                return self.encoded(sentences, on_side, "tuned")
-            artifact, keyed = self._key("tokens", _tokenization(on_side), reads=[sentences])
-            return self._add(TokensStage(artifact, keyed, sentences, on_side.config))
+        def tokens_of(model: _Encoder) -> Artifact:
+            if _encoding(model) in encodings:
+                return self.encoded(sentences, model, "tuned")
+            artifact, keyed = self._key("tokens", _tokenization(model), reads=[sentences])
+            return self._add(TokensStage(artifact, keyed, sentences, model.config))
 
-        documents = tokens_of("document")
-        return Sides.merge(tokens_of("query"), documents)
+        return self.encoders[self.config.model].sides.map(tokens_of)
 
     def embeddings(self, sentences: Artifact, reference: _Encoder) -> Sides[Artifact]:
         """Return the artifacts with the reference encoder's embeddings."""
-        documents = self.encoded(sentences, reference.on("document"), "reference")
-        return Sides.merge(self.encoded(sentences, reference.on("query"), "reference"), documents)
+        return reference.sides.map(lambda encoder: self.encoded(sentences, encoder, "reference"))
 
     def encoded(self, sentences: Artifact, located: _Encoder, role: Role) -> Artifact:
         artifact, keyed = self._key("encoded", _encoding(located), reads=[sentences])
