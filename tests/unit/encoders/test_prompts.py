@@ -25,7 +25,7 @@ def test_embeddings_equal_encode_with_prompts(tiny_encoder: str, tmp_path: Path,
     model = SentenceTransformer(folder, device="cpu")
     expected = model.encode(TEXTS) if prompt is None else model.encode([prompt + text for text in TEXTS], prompt="")
     config = EncoderConfig(name=folder, prompt=prompt)
-    loaded = LoadedEncoder.load(config, locate(config).identity)
+    loaded = LoadedEncoder.load(config, identity=locate(config).identity)
     np.testing.assert_allclose(loaded.embed(loaded.tokenize(TEXTS)), expected, atol=1e-5)
 
 
