@@ -7,13 +7,6 @@ from raysweep.results.account import Account, sentence
 from raysweep.results.bill import Bill, bill_text
 from raysweep.results.types import Results, RunInfo
 
-HYPERVOLUME_TEXT = (
-    "The area that the front dominates above the given point, which is P of the reference encoder R and half of its S on "
-    "the same split, for scores x100. The oracle front is the limit that no encoder can exceed; its area includes the "
-    "chords between its points. The share is the front's area divided by the oracle's. The test split measures the front "
-    "that was chosen on dev. Points that miss a constraint of the sweep do not count."
-)
-
 MEANS_TEXT = (
     "Front members whose configuration was trained more than once, with different seeds: P and S of the member, and the "
     "means over the runs ± one standard deviation, all on dev. A member above its mean was partly lucky."
@@ -80,6 +73,22 @@ BILL_TEXT = (
     "The bill covers the time in which raysweep ran, including prepare. It excludes nodes that were up before or after, "
     "disks, IP addresses and network traffic."
 )
+
+
+def hypervolume_text(goals: Goals) -> str:
+    """Return the explanation of hypervolumes."""
+    p, s = goals.headings
+    factors = []
+    for goal in goals:
+        share = spec_of(goal).reference_share
+        factors.append({1.0: "", 0.5: "half of "}.get(share, f"{share:g} times "))
+    of_p, of_s = factors
+    return (
+        f"The area that the front dominates above the given point, which is {of_p}{p} of the reference encoder R and {of_s}"
+        f"its {s} on the same split, for scores x100. The oracle front is the limit that no encoder can exceed; its area "
+        "includes the chords between its points. The share is the front's area divided by the oracle's. The test split "
+        "measures the front that was chosen on dev. Points that miss a constraint of the sweep do not count."
+    )
 
 
 def front_title(goals: Goals) -> str:

@@ -8,9 +8,9 @@ from raysweep.report.texts import (
     AREA_BIAS_TEXT,
     AREA_QUERIES_TEXT,
     AREA_SEEDS_TEXT,
-    HYPERVOLUME_TEXT,
     MEANS_TEXT,
     REPLICATED_TEXT,
+    hypervolume_text,
 )
 from raysweep.results.query_scores import name_of_point
 from raysweep.results.types import ScoredSplit
@@ -23,11 +23,12 @@ MAX_NAMES = 5  # members of the knee region listed by name
 
 def area_text(summary: Summary) -> str:
     """Return the explanation of the hypervolume table."""
+    text = hypervolume_text(summary.goals)
     if not summary.uncertainty:
-        return HYPERVOLUME_TEXT
+        return text
     has_seeds = all(front.has_seeds for front in summary.uncertainty.values())
     intervals = AREA_SEEDS_TEXT if has_seeds else AREA_QUERIES_TEXT
-    return f"{HYPERVOLUME_TEXT} {intervals} {AREA_BIAS_TEXT}"
+    return f"{text} {intervals} {AREA_BIAS_TEXT}"
 
 
 def means_text(summary: Summary) -> str:
