@@ -34,6 +34,7 @@ from benchmarks.simulated_scores import Encoders, Queries, Setting, limits, tria
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.hull import hull_area
 from raysweep.metrics.pareto import hypervolume, non_dominated
+from raysweep.metrics.scores import GOALS
 from raysweep.results.types import ScoredSplit
 from raysweep.uncertainty import configurations, front, selection
 from raysweep.uncertainty.configurations import Replicated, Scored, SeedNoise, Trained
@@ -196,7 +197,7 @@ def _play_runs(setting: Setting, runs: int, rng: np.random.Generator, measured: 
     truth = np.concatenate([encoders.over_seeds(moves.logits), untrained.truth])
     num = len(scores)
     noise = SeedNoise(replicated)
-    means = [mean for one in configurations.intervals(replicated, limit_scores[0], noise) for mean in one]
+    means = [mean for one in configurations.intervals(replicated, limit_scores[0], noise, GOALS) for mean in one]
     measured["P"] += _covers([mean.polarity for mean in means], truth[:num, 0])
     measured["S"] += _covers([mean.similarity for mean in means], truth[:num, 1])
     retentions = [mean.retention for mean in means if mean.retention is not None]

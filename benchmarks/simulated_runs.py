@@ -9,6 +9,7 @@ from benchmarks.simulated_scores import Setting
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.objective import Objective
 from raysweep.metrics.pareto import non_dominated
+from raysweep.metrics.scores import GOALS
 from raysweep.report.certainty import REFERENCE, Certainty, certainty_of
 from raysweep.report.front import Front, Member
 from raysweep.results.query_scores import PointName, QueryScores
@@ -73,7 +74,7 @@ class SimulatedRun:
         limits = self.limits[split]
         oracle: list[PointName] = [(None, None, "oracle", float(row)) for row in range(len(limits) - 1)]
         scores = np.concatenate([limits, np.stack(of_trials)])
-        return QueryScores(split, (REFERENCE, *oracle, *names), scores)
+        return QueryScores(split, (REFERENCE, *oracle, *names), scores, GOALS)
 
 
 def certainty(run: SimulatedRun, *, with_replicates: bool = True) -> tuple[Certainty, list[PointName]]:

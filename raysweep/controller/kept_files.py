@@ -18,7 +18,7 @@ import numpy as np
 
 from raysweep.errors import InputError
 from raysweep.metrics.pareto import dominated_by, hypervolume
-from raysweep.metrics.scores import GOALS, Goals, Pair
+from raysweep.metrics.scores import Goals, Pair
 from raysweep.results.ledger import checkpoint_folder, point_name
 from raysweep.results.query_scores import (
     FOLDER,
@@ -54,7 +54,7 @@ class WeightStore:
     ``limit`` bounds the total size in bytes of the weights and the run's other files, which callers pass as ``others``.
     """
 
-    def __init__(self, run: Folder, limit: int, goals: Goals = GOALS) -> None:
+    def __init__(self, run: Folder, limit: int, goals: Goals) -> None:
         self._run = run
         self._limit = limit
         self._goals = goals
@@ -143,7 +143,7 @@ class _RungScores:
 class KeptScores:
     """The per-query scores that a run keeps, and their files. ``num_queries`` is the number of queries of dev."""
 
-    def __init__(self, run: Folder, num_queries: int, goals: Goals = GOALS) -> None:
+    def __init__(self, run: Folder, num_queries: int, goals: Goals) -> None:
         self._run = run
         self._num_queries = num_queries
         self._goals = goals

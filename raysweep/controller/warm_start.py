@@ -17,7 +17,7 @@ from raysweep.config.trial import trial_config
 from raysweep.errors import InputError
 from raysweep.metrics.objective import front_of
 from raysweep.metrics.pareto import hypervolume
-from raysweep.metrics.scores import GOALS, Goals, Pair
+from raysweep.metrics.scores import Goals, Pair
 from raysweep.results.types import Results, Rung, Trial, TrialStatus
 from raysweep.results.views import averaged
 from raysweep.search.proposer import Proposer
@@ -59,7 +59,7 @@ class WarmStart:
         )
 
 
-def gather(runs: Sequence[Results], space: Space, reference: Pair, goals: Goals = GOALS) -> WarmStart:
+def gather(runs: Sequence[Results], space: Space, reference: Pair, goals: Goals) -> WarmStart:
     """Collect the observations for a sweep over ``space`` whose reference encoder scores ``reference`` (P, S) on dev.
 
     P and S are the scores that are the ``goals`` of the new sweep.

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from raysweep.errors import DamagedError, InputError
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.pareto import dominated_by
-from raysweep.metrics.scores import GOALS, SCORES, Goals, spec_of
+from raysweep.metrics.scores import SCORES, Goals, spec_of
 from raysweep.results.ledger import point_name
 from raysweep.results.types import Point, Results, ScoredSplit
 from raysweep.results.views import front_points
@@ -86,7 +86,7 @@ class QueryScores:
     split: ScoredSplit
     names: tuple[PointName, ...]
     scores: Float64Array
-    goals: Goals = GOALS
+    goals: Goals
 
     @cached_property
     def _rows(self) -> dict[PointName, int]:

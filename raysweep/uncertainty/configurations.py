@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from raysweep.metrics.arrays import Float64Array
-from raysweep.metrics.scores import GOALS, Goals
+from raysweep.metrics.scores import Goals
 from raysweep.uncertainty import interval, seeds
 from raysweep.uncertainty.interval import Interval, ScoreIntervals
 from raysweep.uncertainty.noise import Noise, SeedSamples
@@ -143,7 +143,7 @@ def _pooled(configurations: Sequence[Replicated], key: Hashable | None) -> list[
 
 
 def intervals(
-    configurations: Sequence[Replicated], reference: Float64Array | None, noise: SeedNoise, goals: Goals = GOALS
+    configurations: Sequence[Replicated], reference: Float64Array | None, noise: SeedNoise, goals: Goals
 ) -> list[list[ScoreIntervals]]:
     """Return the intervals of each configuration's points over queries and seeds.
 

@@ -14,6 +14,7 @@ from raysweep.controller import kept_files
 from raysweep.controller.kept_files import KeptScores
 from raysweep.controller.sweep import Sweep
 from raysweep.metrics.pareto import non_dominated
+from raysweep.metrics.scores import GOALS
 from raysweep.results.ledger import Ledger, read_events
 from raysweep.results.query_scores import PackedScores, PointName, name_of_point, rung_file
 from raysweep.results.types import Point, point_of
@@ -109,13 +110,13 @@ def test_kept_points_match_brute_force_after_each_rung_and_resume(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = LocalFolder(Path(folder))
-        kept_scores = KeptScores(run, NUM_QUERIES)
+        kept_scores = KeptScores(run, NUM_QUERIES, GOALS)
         seen: list[Point] = []
         for number, points in enumerate(made(rungs)):
             write_rung(run, points)
             seen += points
             if number == killed_after:  # between the ledger's event and what follows from it
-                kept_scores = KeptScores(run, NUM_QUERIES)
+                kept_scores = KeptScores(run, NUM_QUERIES, GOALS)
                 kept_scores.restore(seen, front_of(seen), ORIGINALS)
             else:
                 trial = points[0].trial
@@ -142,7 +143,7 @@ def invented(num_rungs: int, seed: int = 0) -> list[list[Point]]:
 
 def session(run: Folder, rungs: Sequence[list[Point]], before: Sequence[Point] = ()) -> KeptScores:
     """Report rungs one after the other, after restoring the earlier ones."""
-    kept_scores = KeptScores(run, NUM_QUERIES)
+    kept_scores = KeptScores(run, NUM_QUERIES, GOALS)
     if before:
         kept_scores.restore(before, front_of(before), ORIGINALS)
     seen = list(before)
@@ -199,7 +200,7 @@ def test_kill_while_packing_loses_and_duplicates_nothing(tmp_path: Path, monkeyp
         session(run.whole, rungs[:10]).pack(no_warning)
         assert set(stored(run.whole)) == kept_by_definition(half)
         kept_scores = session(run.whole, rungs[10:], half)
-        dying = KeptScores(run, NUM_QUERIES)
+        dying = KeptScores(run, NUM_QUERIES, GOALS)
         dying.restore(whole, front_of(whole), ORIGINALS)
         try:
             dying.pack(no_warning)

@@ -7,6 +7,7 @@ import pytest
 
 from raysweep.controller.kept_files import WeightStore
 from raysweep.metrics.pareto import hypervolume
+from raysweep.metrics.scores import GOALS
 from raysweep.results.ledger import checkpoint_folder, point_name
 from raysweep.results.types import Point
 from raysweep.storage.folder import LocalFolder
@@ -38,7 +39,7 @@ def steps(folder: Path) -> set[int]:
 
 def test_only_dominated_reported_rungs_are_removed(tmp_path: Path) -> None:
     folder = fill(tmp_path)
-    store = WeightStore(LocalFolder(folder.parent), 10**9)
+    store = WeightStore(LocalFolder(folder.parent), 10**9, GOALS)
     front = [point for point in points() if point.step in (2, 4)]
     reported = [point for point in points() if point.step != 3]
     store.keep_only(front, among=reported)
@@ -54,7 +55,7 @@ def test_only_dominated_reported_rungs_are_removed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("room", [1, 2, 3, 4])
 def test_shrink_minimizes_the_lost_hypervolume(room: int, tmp_path: Path) -> None:
     folder = fill(tmp_path)
-    lost = WeightStore(LocalFolder(folder.parent), room * 1000).shrink(points(), 0)
+    lost = WeightStore(LocalFolder(folder.parent), room * 1000, GOALS).shrink(points(), 0)
     assert len(steps(folder)) == room
     assert {point.step for point in lost} == set(FRONT) - steps(folder)
     if room == 3:  # the one whose loss costs least, by trying all
@@ -66,9 +67,9 @@ def test_shrink_minimizes_the_lost_hypervolume(room: int, tmp_path: Path) -> Non
 
 def test_other_files_count_toward_the_limit_and_one_rung_is_kept(tmp_path: Path) -> None:
     folder = fill(tmp_path)
-    WeightStore(LocalFolder(folder.parent), 4000).shrink(points(), 2000)
+    WeightStore(LocalFolder(folder.parent), 4000, GOALS).shrink(points(), 2000)
     assert len(steps(folder)) == 2
-    WeightStore(LocalFolder(folder.parent), 1).shrink(points(), 2000)
+    WeightStore(LocalFolder(folder.parent), 1, GOALS).shrink(points(), 2000)
     assert len(steps(folder)) == 1
 
 
@@ -77,7 +78,7 @@ def test_checkpoint_bytes_of_given_trials(tmp_path: Path) -> None:
         place = tmp_path / checkpoint_folder(number) / "000000064"
         place.mkdir(parents=True)
         (place / "tensors").write_bytes(bytes(size))
-    store = WeightStore(LocalFolder(tmp_path), 1)
+    store = WeightStore(LocalFolder(tmp_path), 1, GOALS)
     assert [store.checkpoint_bytes(trials) for trials in ([], [7], [70, 10007], [8, 70])] == [0, 2000, 340, 300]
 
 
@@ -85,6 +86,6 @@ def test_shrink_is_independent_of_the_order_of_points(tmp_path: Path) -> None:
     left = set()
     for number, order in enumerate(itertools.permutations(points()[::2])):
         folder = fill(tmp_path / str(number))
-        WeightStore(LocalFolder(folder.parent), 2000).shrink(list(order), 0)
+        WeightStore(LocalFolder(folder.parent), 2000, GOALS).shrink(list(order), 0)
         left.add(frozenset(steps(folder)))
     assert len(left) == 1

@@ -18,7 +18,7 @@ from raysweep.controller.resume import load_resumed
 from raysweep.controller.sweep import Sweep
 from raysweep.errors import InputError
 from raysweep.metrics.pareto import hypervolume
-from raysweep.metrics.scores import Pair
+from raysweep.metrics.scores import GOALS, Pair
 from raysweep.replay import recording_files
 from raysweep.report import write
 from raysweep.report.summary import summarize
@@ -478,7 +478,7 @@ def test_tables_and_warm_starts_use_means_once_per_configuration(tmp_path: Path)
     ledger = Ledger(tmp_path)
     ledger.append(PointsScored.from_json({"points": [{**reference, **scores}]}))
     ledger.close()
-    lesson = warm_start.gather([load(tmp_path)], space, REFERENCE)
+    lesson = warm_start.gather([load(tmp_path)], space, REFERENCE, GOALS)
     assert len(lesson.observations) == 12
     assert config.replicates.runs == 3
 

@@ -8,6 +8,7 @@ import pytest
 from raysweep.config.trial import TrialConfig
 from raysweep.controller import warm_start
 from raysweep.errors import InputError
+from raysweep.metrics.scores import GOALS
 from raysweep.results.events import PointsScored
 from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
@@ -29,7 +30,7 @@ def store_reference_scores(run: Path) -> None:
 def lesson(tmp_path: Path) -> warm_start.WarmStart:
     play(make(tmp_path / "run", early_stopping__policy="none")[0])
     store_reference_scores(tmp_path / "run")
-    return warm_start.gather([load(tmp_path / "run")], settings(tmp_path)[1], REFERENCE)
+    return warm_start.gather([load(tmp_path / "run")], settings(tmp_path)[1], REFERENCE, GOALS)
 
 
 def test_warm_start_round_trips(lesson: warm_start.WarmStart, tmp_path: Path) -> None:
@@ -40,7 +41,7 @@ def test_warm_start_round_trips(lesson: warm_start.WarmStart, tmp_path: Path) ->
 
 
 def test_scores_are_rescaled_to_the_new_reference(lesson: warm_start.WarmStart, tmp_path: Path) -> None:
-    better = warm_start.gather([load(tmp_path / "run")], settings(tmp_path)[1], (0.8, 0.94))
+    better = warm_start.gather([load(tmp_path / "run")], settings(tmp_path)[1], (0.8, 0.94), GOALS)
     for before, after in zip(lesson.observations, better.observations, strict=True):
         for seen, front in before.fronts.items():
             expected = [(0.8 + (p - 0.6) * 0.5, 2 * s) for p, s in front]
@@ -51,7 +52,7 @@ def test_trials_that_differ_in_a_default_are_skipped(tmp_path: Path) -> None:
     play(make(tmp_path / "run", early_stopping__policy="none", space__weight_decay="{choices: [0.01, 0.3]}")[0])
     store_reference_scores(tmp_path / "run")
     run = load(tmp_path / "run")
-    gathered = warm_start.gather([run], settings(tmp_path)[1], REFERENCE)
+    gathered = warm_start.gather([run], settings(tmp_path)[1], REFERENCE, GOALS)
     alike = [trial for trial in run.trials if trial.config["weight_decay"] == 0.01]
     assert TrialConfig.model_fields["weight_decay"].default == 0.01 and 0 < len(alike) < 12
     assert [dict(observation.values) for observation in gathered.observations] == [

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from raysweep.metrics.scores import GOALS
 from raysweep.uncertainty import interval, seeds
 from raysweep.uncertainty.configurations import Replicated, Scored, SeedNoise, Trained, intervals, noise_of
 from raysweep.uncertainty.differences import holm, paired
@@ -121,7 +122,7 @@ def test_single_run_uses_the_noise_of_other_configurations() -> None:
     assert variance.degrees == 12 and variance.value == pytest.approx((0.5 / 20) ** 2, rel=0.9)
     assert noise.of("another", 0).seeds.degrees == 12
     reference = np.full((2, 200), 0.5)
-    by_configuration = intervals([*repeated, alone], reference, noise)
+    by_configuration = intervals([*repeated, alone], reference, noise, GOALS)
     narrow, wide = by_configuration[0][0], by_configuration[-1][0]
     assert wide.polarity.half_width > 1.3 * narrow.polarity.half_width
     assert wide.retention is not None and wide.retention.half_width > 0
