@@ -91,7 +91,8 @@ def inspect_class(path: str) -> LossSpec:
 
 def _check_method(path: str, loss: type) -> None:
     """Raise InputError unless the method that computes the loss can be called with raysweep's arguments."""
-    method, arguments = next(item for item in METHODS.items() if callable(getattr(loss, item[0], None)))
+    method = next(name for name in METHODS if callable(getattr(loss, name, None)))
+    arguments = METHODS[method]
     attribute = inspect.getattr_static(loss, method)
     bound = attribute.__get__(object(), loss) if hasattr(attribute, "__get__") else attribute
     try:

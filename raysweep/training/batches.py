@@ -147,12 +147,14 @@ def interleave_classes(
     """
     groups: dict[int, list[npt.NDArray[np.int64]]] = {}
     for label in np.unique(labels):
-        shuffled = rng.permutation(np.flatnonzero(labels == label))
+        positions = np.flatnonzero(labels == label)
+        shuffled = rng.permutation(positions)
         cuts = range(per_class, len(shuffled), per_class)
-        groups[int(label)] = [group for group in np.split(shuffled, cuts) if len(group) >= 2]
+        of_class = np.split(shuffled, cuts)
+        groups[int(label)] = [group for group in of_class if len(group) >= 2]
     order: list[npt.NDArray[np.int64]] = []
     last = None  # the class of the last group
-    num_rounds = sorted(map(len, groups.values()))[-2]  # afterwards, only one class has groups left
+    *_, num_rounds, _ = sorted(map(len, groups.values()))  # afterwards, only one class has groups left
     for number in range(num_rounds):
         in_round = [label for label, of_class in groups.items() if len(of_class) > number]
         in_round = rng.permutation(in_round).tolist()

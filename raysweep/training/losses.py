@@ -139,8 +139,8 @@ class OtherClassNegativesLoss(nn.Module):
         if self.partition_mode == "joint" and len(matrices) > 1:
             matrices = [torch.cat(matrices, dim=1)]
         own_positives = torch.arange(len(anchors), device=anchors.device)
-        first, *others = [nn.functional.cross_entropy(matrix, own_positives) for matrix in matrices]
-        return torch.stack([first, *others]).mean() if others else first
+        losses = [nn.functional.cross_entropy(matrix, own_positives) for matrix in matrices]
+        return torch.stack(losses).mean()
 
     def _scores(self, sides: Mapping[str, "_Side"], direction: str) -> Tensor:
         """Return the scaled cosines of a direction, (batch, contrasted sentences), -inf for those left out.
@@ -154,9 +154,11 @@ class OtherClassNegativesLoss(nn.Module):
         scores = self.scale * rows.embeddings @ others.embeddings.T
         is_left_out = rows.labels[:, None] == others.labels
         if from_name != to_name:
-            return scores.masked_fill(is_left_out.fill_diagonal_(False), -torch.inf)
-        own_example = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
-        is_left_out |= own_example.repeat(1, scores.shape[1] // len(scores))
+            is_left_out.fill_diagonal_(False)
+        else:
+            num_rows, num_others = scores.shape
+            own_example = torch.eye(num_rows, dtype=torch.bool, device=scores.device)
+            is_left_out |= own_example.repeat(1, num_others // num_rows)
         return scores.masked_fill(is_left_out, -torch.inf)
 
 
@@ -196,8 +198,9 @@ class GuidedLoss(nn.Module):
             if number == 0:
                 is_left_out.fill_diagonal_(False)
             scores.append(matrix.masked_fill(is_left_out, -torch.inf))
-        own_positives = torch.arange(len(batch.ids), device=scores[0].device)
-        return nn.functional.cross_entropy(torch.cat(scores, dim=1) / self.temperature, own_positives)
+        all_scores = torch.cat(scores, dim=1)
+        own_positives = torch.arange(len(all_scores), device=all_scores.device)
+        return nn.functional.cross_entropy(all_scores / self.temperature, own_positives)
 
 
 def _contrasted(columns: Sequence[Tensor]) -> list[Tensor]:
@@ -226,16 +229,17 @@ def build(
         InputError: If a parameter is out of range, or if the class cannot be imported in this process.
     """
     loss = find_loss(name)
-    checked = {
-        key: parameter.check(f"{key} of the loss {name}", values[key]) for key, parameter in loss.parameters.items()
-    }
+    checked: dict[str, Value] = {}
+    for key, parameter in loss.parameters.items():
+        checked[key] = parameter.check(f"{key} of the loss {name}", values[key])
     loss_class = import_object(loss.class_path_of(checked))
     arguments = loss.arguments(checked)
     for keyword, path in loss.constants.items():
         arguments[keyword] = import_object(path)
     accepted = inspect.signature(loss_class).parameters
-    supplied = dict(zip(SUPPLIED, (width, num_labels), strict=True))
-    arguments |= {keyword: value for keyword, value in supplied.items() if keyword in accepted}
+    for keyword, value in zip(SUPPLIED, (width, num_labels), strict=True):
+        if keyword in accepted:
+            arguments[keyword] = value
     module: nn.Module = loss_class(model, **arguments)
     return module if hasattr(module, "compute_loss") else EmbeddingLoss(module, loss.targets)
 

@@ -54,7 +54,7 @@ class Training:
         self.device = bench.model.device
         self.specification = find_loss(config.loss)
         self.sides = EXAMPLES[self.specification.examples].sides
-        checkpoints = self._make_checkpoints()
+        checkpoints = BlockCheckpoints(bench.model, bench.dropouts) if bench.checkpoints_blocks else None
         self.trained = bench.tokens.map(lambda tokens: TrainedEncoder(bench.model, tokens, checkpoints))
         self.column_encoders = self._choose_column_encoders()
         self.loss = self._build_loss()
@@ -74,9 +74,6 @@ class Training:
         self.streams = RandomStreams(bench.dropouts, self.device)
         self.recomputes = False  # whether activations are recomputed, for example after running out of memory
         self.loss_sum = torch.zeros((), device=self.device)  # of the rung's batches
-
-    def _make_checkpoints(self) -> BlockCheckpoints | None:
-        return BlockCheckpoints(self.model, self.bench.dropouts) if self.bench.checkpoints_blocks else None
 
     def _choose_column_encoders(self) -> list[ColumnEncoder]:
         """Return the encoder of each column of the examples."""
@@ -390,9 +387,9 @@ class Training:
         examples = ValidationExamples.of(prepared, kind, queries, prepared.target_cosines(kind))
         if self._soft_targets:
             examples = examples.with_soft_targets(prepared, self._soft_targets, queries)
-        return (
-            examples if self._per_class is None else examples.interleaved(self._per_class, self.bench.dev.query_labels)
-        )
+        if self._per_class is not None:
+            examples = examples.interleaved(self._per_class, self.bench.dev.query_labels)
+        return examples
 
     def _dev_embeddings(self, encoded: Encoded) -> Sides[Float32Array]:
         """Return the unit embeddings of dev's sentences as queries and as documents."""
@@ -418,16 +415,17 @@ class Training:
             positions = self._on_device(rows)
             columns = [on_device.of(side)[positions[:, column]] for column, side in enumerate(self.sides)]
             targets = None if examples.targets is None else examples.targets[part]
+            batch = self.make_batch(columns, self.bench.dev.queries[rows], targets)
             with torch.no_grad():
-                loss_of_part = self.own_loss(self.make_batch(columns, self.bench.dev.queries[rows], targets))
+                loss_of_part = self.own_loss(batch)
             losses_of_parts.append(float(loss_of_part))
             sizes.append(len(rows))
         loss = losses_of_parts[0] if len(sizes) == 1 else float(np.average(losses_of_parts, weights=sizes))
         if encoded.query_classes is None:
             return loss, triplet_errors(embeddings, examples.triplets)
         predicted = encoded.query_classes.argmax(axis=1)
-        num_errors = (predicted != self.bench.dev.query_labels).sum()
-        return loss, int(num_errors)
+        is_wrong = predicted != self.bench.dev.query_labels
+        return loss, int(is_wrong.sum())
 
 
 def measure_peak_bytes(bench: Workbench, configs: Iterable[TrialConfig], *, recomputes: bool = False) -> int:
