@@ -17,6 +17,7 @@ from raysweep.training.trial import rungs
 from raysweep.training.validation import ValidationExamples
 from raysweep.training.workbench import Workbench
 from support.encoders import prepare_demo, trial
+from support.resumed_trial import check_resumed_trial
 
 PROMPTS = {"query": "query: ", "document": "some longer passage: "}
 EVALUATION = EvaluationConfig(k=4, num_pool=80, points=PointsConfig(concat=[0.3], interpolate=[0.5]))
@@ -132,11 +133,4 @@ def test_cached_states_change_nothing(prepared: Prepared, bench: Workbench) -> N
 
 
 def test_resumed_trial_is_the_same_to_the_bit(bench: Workbench, tmp_path: Path) -> None:
-    config = trial(loss="multiple_negatives", learning_rate=1e-3, dropout=0.1)
-    uninterrupted = list(rungs(config, bench, seed=3, num_rungs=2))
-    next(iter(rungs(config, bench, seed=3, num_rungs=2, checkpoints=tmp_path)))
-    bench.reset()
-    resumed = list(rungs(config, bench, seed=3, num_rungs=2, checkpoints=tmp_path))
-    assert [rung.loss for rung in resumed] == [rung.loss for rung in uninterrupted]
-    for key, scores in uninterrupted[-1].points.items():
-        np.testing.assert_array_equal(resumed[-1].points[key]["similarity"], scores["similarity"])
+    check_resumed_trial(trial(loss="multiple_negatives", learning_rate=1e-3, dropout=0.1), bench, tmp_path)

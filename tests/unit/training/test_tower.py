@@ -18,6 +18,7 @@ from raysweep.training.trainer import Training
 from raysweep.training.trial import rungs
 from raysweep.training.workbench import Workbench
 from support.encoders import prepare_demo, trial
+from support.resumed_trial import check_resumed_trial
 from support.sweep_files import MINIMAL, read
 
 EVALUATION = EvaluationConfig(k=4, num_pool=80, points=PointsConfig(query_concat=[0.5, 2]))
@@ -96,14 +97,7 @@ def test_scores_equal_brute_force(bench: Workbench, tmp_path: Path) -> None:
 
 
 def test_resumed_trial_is_the_same_to_the_bit(bench: Workbench, tmp_path: Path) -> None:
-    config = trial(tower="query", learning_rate=1e-3, idle_rungs=3)
-    uninterrupted = list(rungs(config, bench, seed=3, num_rungs=2))
-    next(iter(rungs(config, bench, seed=3, num_rungs=2, checkpoints=tmp_path)))
-    bench.reset()
-    resumed = list(rungs(config, bench, seed=3, num_rungs=2, checkpoints=tmp_path))
-    assert [rung.loss for rung in resumed] == [rung.loss for rung in uninterrupted]
-    for key, scores in uninterrupted[-1].points.items():
-        np.testing.assert_array_equal(resumed[-1].points[key]["similarity"], scores["similarity"])
+    check_resumed_trial(trial(tower="query", learning_rate=1e-3, idle_rungs=3), bench, tmp_path)
 
 
 def test_tower_both_is_neither_recorded_nor_part_of_the_seed() -> None:
