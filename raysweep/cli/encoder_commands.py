@@ -25,6 +25,15 @@ from raysweep.output import TextTable, print_table
 if TYPE_CHECKING:
     from raysweep.data.relation_sources import Thresholds
 
+PRECISIONS: tuple[Literal["fp32", "bf16"], ...] = ("fp32", "bf16")
+
+PrecisionOfAll = Annotated[str, typer.Option(help="Precision of the encoders: fp32, or bf16 (autocast).")]
+
+PromptOfAll = Annotated[
+    str | None,
+    typer.Option(help="Text added before every sentence, or '' for none; each model's default if not given."),
+]
+
 app = typer.Typer()
 
 
@@ -80,7 +89,7 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
     all_weights: tuple[RankWeights, ...] = get_args(RankWeights)
     weights = check_all_of("--rank-weights", rank_weights, all_weights)
     check_one_of("--format", format, FORMATS)
-    checked_precision: Literal["fp32", "bf16"] = check_one_of("--precision", precision, ("fp32", "bf16"))
+    checked_precision = check_one_of("--precision", precision, PRECISIONS)
     prompts = check_prompts(prompt, prompt_query, prompt_document)
     if to is not None:
         from raysweep.paper.write import check_writable
@@ -147,17 +156,14 @@ def transfer(  # noqa: PLR0913 (the options of a command)
     pair_columns: Annotated[
         str, typer.Option(metavar="FIRST,SECOND", help="Columns of the sentences of pairs.")
     ] = "sentence1,sentence2",
-    prompt: Annotated[
-        str | None,
-        typer.Option(help="Text added before every sentence, or '' for none; each model's default if not given."),
-    ] = None,
+    prompt: PromptOfAll = None,
     prompt_query: Annotated[
         str | None, typer.Option(help="Text added before the first sentence of a pair, instead of --prompt.")
     ] = None,
     prompt_document: Annotated[
         str | None, typer.Option(help="Text added before every other sentence, instead of --prompt.")
     ] = None,
-    precision: Annotated[str, typer.Option(help="Precision of the encoders: fp32, or bf16 (autocast).")] = "fp32",
+    precision: PrecisionOfAll = "fp32",
     format: Annotated[str, typer.Option(help="Output format: table, json or csv.")] = "table",
 ) -> None:
     """Compare frozen encoders on other tasks, without tuning them.
@@ -172,11 +178,9 @@ def transfer(  # noqa: PLR0913 (the options of a command)
         for value in values:
             check_not_empty(flag, value)
     check_one_of("--format", format, (*FORMATS, "csv"))
-    checked_precision: Literal["fp32", "bf16"] = check_one_of("--precision", precision, ("fp32", "bf16"))
+    checked_precision = check_one_of("--precision", precision, PRECISIONS)
     prompts = check_prompts(prompt, prompt_query, prompt_document)
-    first, _, second = pair_columns.partition(",")
-    if not (first and second) or "," in second:
-        raise InputError(f"--pair-columns is {pair_columns!r}; allowed: FIRST,SECOND")
+    first, second = parse_names("--pair-columns", pair_columns, "FIRST,SECOND")
     from raysweep.data.scored_pairs import PairColumns
     from raysweep.evaluation.tasks import figures
     from raysweep.evaluation.tasks.compare import Settings, compare
@@ -245,15 +249,12 @@ def measure(  # noqa: PLR0913 (the options of a command)
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the bootstrap.")] = 0,
-    prompt: Annotated[
-        str | None,
-        typer.Option(help="Text added before every sentence, or '' for none; each model's default if not given."),
-    ] = None,
+    prompt: PromptOfAll = None,
     query_prompt: Annotated[
         str | None,
         typer.Option(help="Text added before queries and first sentences of pairs; that of --prompt if not given."),
     ] = None,
-    precision: Annotated[str, typer.Option(help="Precision of the encoders: fp32, or bf16 (autocast).")] = "fp32",
+    precision: PrecisionOfAll = "fp32",
     format: Annotated[str, typer.Option(help="Output format: table or json.")] = "table",
 ) -> None:
     """Measure an encoder on retrieval data and pair files: PND, MRR, MAP, P@1, nDCG@10 and mAP@10, x100.
@@ -270,11 +271,11 @@ def measure(  # noqa: PLR0913 (the options of a command)
         for value in values:
             check_not_empty(flag, value)
     check_one_of("--format", format, FORMATS)
-    checked_precision: Literal["fp32", "bf16"] = check_one_of("--precision", precision, ("fp32", "bf16"))
-    query, positives, negatives = parse_names("--retrieval-columns", retrieval_columns, 3)
+    checked_precision = check_one_of("--precision", precision, PRECISIONS)
+    query, positives, negatives = parse_names("--retrieval-columns", retrieval_columns, "QUERY,POSITIVES,NEGATIVES")
     pair = None
     if pair_columns is not None:
-        first, second = parse_names("--pair-columns", pair_columns, 2)
+        first, second = parse_names("--pair-columns", pair_columns, "FIRST,SECOND")
         pair = (first, second)
     groups = () if group_columns is None else parse_names("--group-columns", group_columns)
     settings = RelationSettings(
@@ -285,12 +286,14 @@ def measure(  # noqa: PLR0913 (the options of a command)
     )
     from raysweep.evaluation import measure_tables, measures
 
-    encoders = []
-    for name in (model, base):
-        config = EncoderConfig(name=name or model, prompt=prompt, precision=checked_precision)
-        encoders.append(measures.MeasuredEncoder(config, query_prompt))
+    def with_prompts(name: str) -> measures.MeasuredEncoder:
+        config = EncoderConfig(name=name, prompt=prompt, precision=checked_precision)
+        return measures.MeasuredEncoder(config, query_prompt)
+
+    encoder = with_prompts(model)
+    base_encoder = None if base is None else with_prompts(base)
     with working() as (display, _):
-        results = measures.measure(encoders[0], encoders[1] if base else None, data, settings, display)
+        results = measures.measure(encoder, base_encoder, data, settings, display)
     rows_by_data = [measure_tables.rows_of(result, seed) for result in results]
     if format == "json":
         print_json([measure_tables.as_json(*values) for values in zip(results, rows_by_data, strict=True)])

@@ -95,12 +95,12 @@ def check_one_of(flag: str, text: str, allowed: Sequence[Choice]) -> Choice:
     raise InputError(f"{flag} is {text!r}; allowed: {', '.join(allowed)}")
 
 
-def parse_names(flag: str, text: str, count: int | None = None) -> tuple[str, ...]:
-    """Split column names at their commas; raise InputError unless there are ``count`` different, non-empty ones."""
+def parse_names(flag: str, text: str, form: str = "COLUMN,...") -> tuple[str, ...]:
+    """Split column names at their commas; raise InputError unless all differ and there are as many as in ``form``."""
     names = tuple(text.split(","))
-    if "" in names or len(set(names)) != len(names) or count not in (None, len(names)):
-        number = "" if count is None else f"{count} "
-        raise InputError(f"{flag} is {text!r}; allowed: {number}different column names, separated by commas")
+    has_form = form.endswith("...") or len(names) == len(form.split(","))
+    if "" in names or len(set(names)) != len(names) or not has_form:
+        raise InputError(f"{flag} is {text!r}; allowed: {form} (all different)")
     return names
 
 
