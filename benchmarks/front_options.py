@@ -281,7 +281,7 @@ class _Limit:
         from raysweep.metrics.oracle import oracle_scores
 
         scores = evaluation.reference_scores
-        begin = float(scores["polarity"].mean()), float(scores["similarity"].mean()) / 2
+        begin = scores.mean("polarity"), scores.mean("similarity") / 2
         cosines = evaluation.reference_queries @ evaluation.reference_pool.T
         same_label = evaluation.query_labels[:, None] == evaluation.pool_labels
         oracle_front = oracle_scores(cosines, same_label, evaluation.weights).mean(axis=1)

@@ -134,10 +134,10 @@ def _train(
         yield (
             option,
             {
-                "polarity": 100 * float(scores["polarity"].mean()),
-                "similarity": 100 * float(scores["similarity"].mean()),
-                "reference_polarity": 100 * float(reference["polarity"].mean()),
-                "reference_similarity": 100 * float(reference["similarity"].mean()),
+                "polarity": 100 * scores.mean("polarity"),
+                "similarity": 100 * scores.mean("similarity"),
+                "reference_polarity": 100 * reference.mean("polarity"),
+                "reference_similarity": 100 * reference.mean("similarity"),
             },
         )
 

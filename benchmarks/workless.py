@@ -29,7 +29,7 @@ class InventedScores:
         """Return the points as an event of the ledger has them."""
         described = []
         for (kind, value), scores in points.items():
-            polarity, similarity = float(scores["polarity"].mean()), float(scores["similarity"].mean())
+            polarity, similarity = scores.mean("polarity"), scores.mean("similarity")
             point = {"kind": kind, "value": value, "split": "dev", "width": WIDTH, "retention": similarity / 0.47}
             point |= {"polarity": polarity, "polarity_std": 0.1, "similarity": similarity, "similarity_std": 0.1}
             described.append(point)
