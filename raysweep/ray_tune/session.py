@@ -88,7 +88,8 @@ class Session:
         self._write_settings(run)
         self.display.line(f"run: {run.location}")
         evaluation_sets = self._evaluation_sets()
-        scores = BaselineScores(run, self.config.objective.goals)
+        goals = self.config.objective.goals
+        scores = BaselineScores(run, goals)
         limits: list[Point] = []
         for evaluation in evaluation_sets.values():
             limits += limit_points(evaluation, scores.add)
@@ -97,7 +98,6 @@ class Session:
         scores.store()
         self._keep_reference_reading(run, evaluation_sets)
         scores_on_dev = evaluation_sets["dev"].reference_scores
-        goals = self.config.objective.goals
         reference = scores_on_dev.mean(goals.p), scores_on_dev.mean(goals.s)
         scheduler = make_scheduler(self.config, self.space, reference)
         if older:
