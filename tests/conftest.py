@@ -9,7 +9,8 @@ from types import ModuleType
 import pytest
 from hypothesis import settings
 
-from support.encoders import tiny_bert
+from raysweep.data.prepared import Prepared
+from support.encoders import prepare_demo, tiny_bert
 from support.s3_server import S3Server, s3_server
 
 settings.register_profile("any machine", deadline=None)  # a busy machine is slow
@@ -68,3 +69,13 @@ def demo_package() -> ModuleType:
 def tiny_encoder(tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> str:
     """Return the folder of a random BERT with 4 blocks of width 64."""
     return tiny_bert(tmp_path_factory.mktemp("tiny"), demo_package.get_model_path(), num_blocks=4)
+
+
+@pytest.fixture(scope="session")
+def tiny_prepared(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: str) -> Prepared:
+    return prepare_demo(tmp_path_factory.mktemp("tiny-runs"), tiny_encoder)
+
+
+@pytest.fixture(scope="session")
+def demo_prepared(tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> Prepared:
+    return prepare_demo(tmp_path_factory.mktemp("demo-runs"), rows=450)

