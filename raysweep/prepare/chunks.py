@@ -86,7 +86,7 @@ class ChunkedJob:
         chunks = ray.data.from_items(items, override_num_blocks=len(items))
         results = chunks.map_batches(
             **pool,
-            batch_size=None,
+            batch_size=1,  # a block is one row; on GPUs, Ray rejects None
             batch_format="numpy",
             num_cpus=request.cpus,
             num_gpus=request.gpus,
