@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 # Tokens of a padded batch in inference. A CPU's caches hold the activations of 1,024 cells in fp32. CPUs with bf16
 # units, and GPUs, are more efficient with more rows at once.
-TOKENS_PER_BATCH = 4096
+TOKENS_PER_BATCH = {"cpu": 4096, "cuda": 16384}
 TOKENS_PER_FP32_BATCH_ON_CPU = 1024
 
 
@@ -15,7 +15,11 @@ TOKENS_PER_FP32_BATCH_ON_CPU = 1024
 # the CPU's caches; on a GPU, every bucket costs kernel launches. Both are in tokens: the maximum size of a bucket, and
 # the cost of an additional bucket.
 TOKENS_PER_BUCKET = {"cpu": 512, "cuda": 16384}
-BUCKET_COST = {"cpu": 60, "cuda": 4096}
+BUCKET_COST = 60
+
+# A bucket's launches on a GPU take the same time for each of the encoder's blocks, and the computation for a token time
+# in proportion to the square of the width: this is the cost in tokens of a bucket, times that square.
+LAUNCH_COST = 4.4e9
 
 # The buckets of a pack go through an encoder's layers in one pass, with separate attention, so that an additional
 # bucket costs less. Larger packs gain little, and their activations exceed the caches.
@@ -30,7 +34,9 @@ _NOT_ALLOWED = np.iinfo(np.int64).max
 
 def tokens_per_batch(device: str, arithmetic: str) -> int:
     """Return the maximum number of tokens in an inference batch on this kind of device, in fp32 or bf16."""
-    return TOKENS_PER_FP32_BATCH_ON_CPU if (device, arithmetic) == ("cpu", "fp32") else TOKENS_PER_BATCH
+    if (device, arithmetic) == ("cpu", "fp32"):
+        return TOKENS_PER_FP32_BATCH_ON_CPU
+    return TOKENS_PER_BATCH.get(device, TOKENS_PER_BATCH["cpu"])
 
 
 def buckets(lengths: npt.NDArray[np.integer], max_tokens: int) -> Iterator[npt.NDArray[np.int64]]:
@@ -50,16 +56,19 @@ def tokens_per_bucket(device: str) -> int:
 
 
 def training_buckets(
-    lengths: npt.NDArray[np.integer], device: str, *, packed: bool = False
+    lengths: npt.NDArray[np.integer], device: str, width: int, *, packed: bool = False
 ) -> list[npt.NDArray[np.int64]]:
     """Return the positions of a training batch's sentences in buckets for this kind of device, longest first.
 
-    ``packed`` buckets share a pass through the encoder; otherwise each bucket has its own.
+    ``width`` is that of the encoder's hidden states. ``packed`` buckets share a pass through the encoder; otherwise
+    each bucket has its own.
     """
     max_tokens = tokens_per_bucket(device)
     if len(lengths) > MAX_WEIGHED:
         return list(buckets(lengths, max_tokens))
-    bucket_cost = PACKED_BUCKET_COST if packed else BUCKET_COST.get(device, BUCKET_COST["cpu"])
+    bucket_cost = PACKED_BUCKET_COST if packed else BUCKET_COST
+    if device == "cuda":
+        bucket_cost = round(LAUNCH_COST / width**2)
     return minimize_cost(lengths, max_tokens, bucket_cost)
 
 
@@ -92,6 +101,10 @@ def minimize_cost(lengths: npt.NDArray[np.integer], max_tokens: int, bucket_cost
         return []
     order = np.argsort(-lengths, kind="stable")
     longest_first = lengths[order].astype(np.int64)
+    cells = len(order) * int(longest_first[0])
+    padding = cells - int(longest_first.sum())
+    if cells <= max_tokens and padding <= bucket_cost:
+        return [order]
     last_start = _last_starts(longest_first, max_tokens, bucket_cost)
     starts: list[int] = []
     end = len(order)

@@ -51,6 +51,8 @@ def load(
     from sentence_transformers import SentenceTransformer
 
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
+    if device == "cuda":
+        _avoid_plans()
     try:
         with without_progress_bars():
             model = SentenceTransformer(
@@ -148,6 +150,13 @@ def _num_positions(model: "SentenceTransformer") -> int | None:
     return None
 
 
+def _avoid_plans() -> None:
+    """Disable cuDNN's attention in this process: it plans 100 ms for each shape of a batch, and most batches differ."""
+    import torch
+
+    torch.backends.cuda.enable_cudnn_sdp(False)
+
+
 def _reason(error: Exception) -> str:
     text = " ".join(str(error).split())[:300]
     if "trust_remote_code" in str(error):  # suggested by the message, but never set by raysweep
@@ -205,16 +214,21 @@ def forward(
 
 def features(model: "SentenceTransformer", tokens: Tokens, ids: npt.NDArray[np.integer]) -> dict[str, Any]:
     """Return the model's inputs for a padded batch, on its device."""
-    import torch
-
     padded, mask = tokens.padded(ids, pad_id(model))
-    inputs = {"input_ids": torch.from_numpy(padded), "attention_mask": torch.from_numpy(mask)}
-    if model.device.type == "cuda":  # copying from pinned memory does not block
-        pinned = {name: value.pin_memory() for name, value in inputs.items()}
-        inputs = {name: value.to(model.device, non_blocking=True) for name, value in pinned.items()}
+    inputs = {"input_ids": on_device(padded, model.device), "attention_mask": on_device(mask, model.device)}
     if tokens.prompt_length:
         return {**inputs, "prompt_length": tokens.prompt_length}
     return inputs
+
+
+def on_device(array: npt.NDArray[Any], device: "torch.device") -> "torch.Tensor":
+    """Return an array as a tensor on a device. A GPU's pending operations need not end first."""
+    import torch
+
+    tensor = torch.from_numpy(array)
+    if device.type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def embed(

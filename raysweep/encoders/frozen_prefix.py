@@ -146,7 +146,7 @@ class Prefix:
         hidden[self._index(positions[number]), self._index(column)] = states
 
     def _index(self, array: npt.NDArray[Any]) -> Tensor:
-        return torch.from_numpy(array).to(self._model.device)
+        return encoder.on_device(array, self._model.device)
 
     def _compute(self, ids: npt.NDArray[np.integer]) -> Tensor:
         """Run the encoder on a padded batch up to the block after the prefix and return that block's input."""

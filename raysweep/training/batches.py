@@ -191,12 +191,14 @@ class TrainedEncoder:
         self._checkpoints = checkpoints
         self._word_table = encoder.word_table(model)
         self._pad_id = encoder.pad_id(model)
+        self._width = encoder.hidden_width(model)
         self._is_packable = packed.is_packable(model)
 
     def packs(self, ids: npt.NDArray[np.integer]) -> list[Pack]:
         """Group distinct sentences of similar length into buckets, and buckets into packs."""
         lengths = self.tokens.lengths(ids)
-        by_length = buckets.training_buckets(lengths, self.model.device.type, packed=self._is_packable)
+        device = self.model.device.type
+        by_length = buckets.training_buckets(lengths, device, self._width, packed=self._is_packable)
         packs = buckets.packs(by_length, lengths) if self._is_packable else [[bucket] for bucket in by_length]
         return [[ids[bucket] for bucket in pack] for pack in packs]
 
@@ -221,11 +223,11 @@ class TrainedEncoder:
         padding_words = [self._pad_id] if padding is None else [self._pad_id, padding]
         tokens = np.append(self.tokens.of_ids(ids), padding_words)
         words = np.unique(tokens).astype(np.int64)
-        word_ids = torch.from_numpy(words)
-        rows = table.weight.index_select(0, word_ids.to(table.weight.device))
-        row_of_word = torch.zeros(table.num_embeddings, dtype=torch.int64)
-        row_of_word[word_ids] = torch.arange(len(words))
-        row_of_word = row_of_word.to(table.weight.device)
+        device = table.weight.device
+        word_ids = encoder.on_device(words, device)
+        rows = table.weight.index_select(0, word_ids)
+        row_of_word = torch.zeros(table.num_embeddings, dtype=torch.int64, device=device)
+        row_of_word[word_ids] = torch.arange(len(words), device=device)
         # The padding row gets no gradient, as in the table itself.
         padding_row = None if padding is None else int(np.searchsorted(words, padding))
 
@@ -259,7 +261,7 @@ class StoredColumns:
 
     def embed(self, packs: Sequence[Pack]) -> list[Tensor]:
         """Return the stored embeddings of each pack's sentences, (sentences, width), without gradients."""
-        return [torch.from_numpy(self.stored.embed(np.concatenate(pack))).to(self.device) for pack in packs]
+        return [encoder.on_device(self.stored.embed(np.concatenate(pack)), self.device) for pack in packs]
 
 
 def embed_columns(encoders: Sequence[ColumnEncoder], ids: npt.NDArray[np.integer]) -> list[Tensor]:
@@ -306,7 +308,7 @@ class _Batch:
 
     def columns(self, embeddings: Tensor) -> list[Tensor]:
         """Return one tensor (batch, width) per column, from embeddings in the order of the packs."""
-        rows = torch.from_numpy(self.rows).to(embeddings.device)
+        rows = encoder.on_device(self.rows, embeddings.device)
         return [embeddings[column] for column in rows.T]
 
 

@@ -17,7 +17,7 @@ from raysweep.config.sides import Sides
 from raysweep.config.soft_targets import SOFT_TARGETS
 from raysweep.config.trial import TrialConfig
 from raysweep.encoders import precision
-from raysweep.encoders.encoder import BatchContext, embedding_width
+from raysweep.encoders.encoder import BatchContext, embedding_width, on_device
 from raysweep.encoders.frozen_prefix import Prefix
 from raysweep.evaluation import operating_points
 from raysweep.evaluation.calibration import calibrated
@@ -164,7 +164,8 @@ class Training:
         started = time.perf_counter()
         progress = self.progress
         self.show_average(shown=False)
-        self.model.train()
+        if not self.model.training:  # setting it anew for every module would take a millisecond
+            self.model.train()
         self.learning_rates.apply(self.optimizer, progress.rung, progress.steps_in_rung)
         step_batches = [self.order.take(batch_size) for batch_size in self._batch_sizes()]
         batch_losses = self._add_gradients(step_batches)
@@ -301,7 +302,7 @@ class Training:
         )
 
     def _on_device(self, array: npt.NDArray[Any]) -> Tensor:
-        return torch.from_numpy(array).to(self.device)
+        return on_device(array, self.device)
 
     def head(self) -> Head | None:
         """Return a copy of the current softmax head, or None under other losses."""

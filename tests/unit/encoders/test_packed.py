@@ -166,7 +166,7 @@ def test_encoder_without_token_embeddings_is_not_packed(model: Any, monkeypatch:
 
 def test_packs_hold_every_bucket_once_within_their_limit() -> None:
     lengths = np.random.default_rng(3).integers(1, 60, 400)
-    all_buckets = training_buckets(lengths, "cpu", packed=True)
+    all_buckets = training_buckets(lengths, "cpu", 64, packed=True)
     all_packs = packs(all_buckets, lengths)
     assert [bucket.tolist() for pack in all_packs for bucket in pack] == [bucket.tolist() for bucket in all_buckets]
     cells = [sum(len(bucket) * int(lengths[bucket].max()) for bucket in pack) for pack in all_packs]
