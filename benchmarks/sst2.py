@@ -70,13 +70,12 @@ def part(data: Data, folder: Path, num_train: int, num_test: int) -> Data:
 def sweep(
     data: Data, artifacts: str | Path, *, loss: str = "triplet", model: str = "demo", **more: Any
 ) -> tuple[SweepConfig, Space]:
-    """Return the configuration of a sweep over ``data`` with the demo's encoder as reference; ``more`` sets further keys."""
+    """Return the configuration of a sweep over ``data`` with the model as reference; ``more`` sets further keys."""
     margin = {"margin": MARGIN} if loss == "triplet" else {}
     values = {
         "name": "benchmark",
         "data": {"train": data.train, "test": None if data == DEMO else data.test, "max_dev": 500},
         "model": model,
-        "reference": "demo",
         "examples": {"target": 50_000},
         "space": {"loss": {"choices": {loss: margin}}, "learning_rate": LEARNING_RATE},
         "early_stopping": {"policy": "none"},

@@ -27,6 +27,7 @@ from benchmarks.peers import Peer
 
 FROZEN = "emb+B0-2"
 RESAMPLES = 2000
+GOALS = ("polarity", "similarity")
 HEADER = (
     "peer", "triplets/s", "to stock fp32", "peak MiB", "P", "S", "P less stock's [95%]", "S less stock's [95%]"
 )  # fmt: skip
@@ -60,7 +61,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--trials-per-gpu",
         type=lambda text: [int(part) for part in text.split(",")],
-        help="such as 1,2,4: also run these numbers of trials at once on one GPU, and print the share of its bf16 peak",
+        help="such as 1,2,4: only run these numbers of bf16 trials at once on one GPU, and print their memory and the "
+        "share of the GPU's bf16 peak",
     )
     arguments = parser.parse_args()
     arguments.examples = arguments.examples or (128 if arguments.quick else 1280)
@@ -84,7 +86,7 @@ def _run(arguments: argparse.Namespace, temporary: Path, machine: Mapping[str, A
         batches = arguments.examples // 64
         settings = {
             "device": "cuda" if machine["device"] != "cpu" else "cpu",
-            "warm_up": 64 if arguments.quick else 192,
+            "warm_up": _warm_up(arguments.quick, machine["device"]),
             "adapter": arguments.adapter,
         }
         # Short turns on a CPU, so that what disturbs one disturbs little; on a GPU changing over would cost too much.
@@ -93,6 +95,8 @@ def _run(arguments: argparse.Namespace, temporary: Path, machine: Mapping[str, A
             prepared, arguments.examples, freezing=freezing, precision=precision, per_turn=per_turn, **settings
         )
 
+    if arguments.trials_per_gpu:
+        return {"trials_per_gpu": chip_share.report(task("none", "bf16"), arguments.trials_per_gpu, machine["device"])}
     automatic = machine["auto"]
     precisions = ["fp32", "bf16"] if automatic == "bf16" or not arguments.quick else ["fp32"]
     triplets = task("none", "fp32").triplets
@@ -123,9 +127,14 @@ def _run(arguments: argparse.Namespace, temporary: Path, machine: Mapping[str, A
     print(f"tower query over tower both: {figures['ratio_query']:.2f}")
     if FROZEN in figures["rows"]:
         print(f"frozen: {figures['ratio_frozen']:.2f}, with its cache filled {figures['ratio_frozen_cached']:.2f}")
-    if arguments.trials_per_gpu:
-        figures["trials_per_gpu"] = chip_share.report(task("none", "bf16"), arguments.trials_per_gpu, machine["device"])
     return figures
+
+
+def _warm_up(is_quick: bool, device: str) -> int:
+    """Return the untimed examples; a GPU's allocator has to see batches of many shapes."""
+    if device != "cpu":
+        return 1280
+    return 64 if is_quick else 192
 
 
 def _compare(tasks: Mapping[str, Any], patient: bool) -> tuple[list[Peer], str]:
@@ -150,8 +159,8 @@ def _rows(compared: Sequence[Peer]) -> list[list[str]]:
         row = [peer.name, f"{peer.rate:.1f}", f"{peer.rate / base.rate:.2f}"]
         row += [f"{(peer.peak_device_bytes or peer.peak_bytes) / measure.MIB:,.0f}"]
         if peer.result is not None:
-            row += [f"{100 * peer.result.polarity.mean():.2f}", f"{100 * peer.result.similarity.mean():.2f}"]
-            for key in ("polarity", "similarity"):
+            row += [f"{100 * peer.result.mean(name):.2f}" for name in GOALS]
+            for key in GOALS:
                 difference, low, high = _difference(peer, base, key)
                 row.append("" if peer is base else f"{difference:+.2f} [{low:+.2f}, {high:+.2f}]")
         rows.append(row + [""] * (len(HEADER) - len(row)))
@@ -160,7 +169,7 @@ def _rows(compared: Sequence[Peer]) -> list[list[str]]:
 
 def _difference(peer: Peer, base: Peer, key: str) -> tuple[float, float, float]:
     """The mean paired difference x100 over queries, and its bootstrap 95% interval; training's own noise is not in it."""
-    paired = 100 * (getattr(peer.result, key) - getattr(base.result, key))
+    paired = 100 * (peer.result[key] - base.result[key])
     drawn = np.random.default_rng(0).integers(len(paired), size=(RESAMPLES, len(paired)))
     low, high = np.quantile(paired[drawn].mean(axis=1), [0.025, 0.975])
     return float(paired.mean()), float(low), float(high)
@@ -169,8 +178,8 @@ def _difference(peer: Peer, base: Peer, key: str) -> tuple[float, float, float]:
 def _figures(peer: Peer, base: Peer) -> dict[str, Any]:
     values = peer.figures()
     if peer.result is not None:
-        for key in ("polarity", "similarity"):
-            values[key] = 100 * float(getattr(peer.result, key).mean())
+        for key in GOALS:
+            values[key] = 100 * peer.result.mean(key)
             values[f"{key}_less_stock"] = dict(zip(("mean", "low", "high"), _difference(peer, base, key), strict=True))
     return values
 
