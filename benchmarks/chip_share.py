@@ -1,11 +1,12 @@
 """Several trials at once on one GPU: the share of its bf16 peak that they reach, with an encoder of realistic size."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import measure, peers
-from benchmarks.peers import Peer
+from benchmarks.peers import Peer, Turn
 
 if TYPE_CHECKING:
     from benchmarks.training_peers import Task
@@ -18,7 +19,7 @@ PEAKS = {
     "H200": 989e12,
     "A100": 312e12,
 }
-HEADER = ("peer", "trials at once", "triplets/s in all", "distinct tokens/s", "share of bf16 peak")
+HEADER = ("peer", "trials at once", "triplets/s in all", "distinct tokens/s", "share of bf16 peak", "GB a trial")
 
 
 # transformers' model type and sizes of each shape; what is missing is its default.
@@ -36,7 +37,27 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
             "intermediate_size": 3072,
         },
     ),
+    "qwen3-4b": (
+        "qwen3",
+        {
+            "vocab_size": 151665,
+            "hidden_size": 2560,
+            "num_hidden_layers": 36,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+            "head_dim": 128,
+            "intermediate_size": 9728,
+        },
+    ),
 }
+
+
+def shape_config(shape: str, **sizes: Any) -> Any:
+    """Return transformers' configuration of a shape. ``sizes`` override the shape's."""
+    from transformers import AutoConfig
+
+    model_type, own_sizes = SHAPES[shape]
+    return AutoConfig.for_model(model_type, **{**own_sizes, **sizes})
 
 
 def random_encoder(shape: str, folder: Path, **sizes: Any) -> str:
@@ -47,7 +68,7 @@ def random_encoder(shape: str, folder: Path, **sizes: Any) -> str:
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
-    from transformers import AutoConfig, AutoModel, AutoTokenizer
+    from transformers import AutoModel, AutoTokenizer
 
     from raysweep.config.sweep import EncoderConfig
     from raysweep.encoders.locate import locate
@@ -55,8 +76,7 @@ def random_encoder(shape: str, folder: Path, **sizes: Any) -> str:
     torch.manual_seed(0)
     tokenizer = AutoTokenizer.from_pretrained(locate(EncoderConfig(name="demo")).folder, local_files_only=True)
     inner = folder.with_name(f"{folder.name}-parts")
-    model_type, own_sizes = SHAPES[shape]
-    config = AutoConfig.for_model(model_type, **{"vocab_size": len(tokenizer), **own_sizes, **sizes})
+    config = shape_config(shape, **{"vocab_size": len(tokenizer), **SHAPES[shape][1], **sizes})
     model: Any = AutoModel.from_config(config)  # type: ignore[no-untyped-call]
     model.save_pretrained(inner)
     tokenizer.save_pretrained(inner)
@@ -67,39 +87,69 @@ def random_encoder(shape: str, folder: Path, **sizes: Any) -> str:
 
 
 def report(task: "Task", counts: Sequence[int], device: str) -> list[dict[str, Any]]:
-    """Print and return the throughput of several copies of a trial at once.
+    """Print and return the throughput and memory of several copies of a trial at once.
 
-    FLOPs are 6 for each parameter that multiplies tokens and each token of a batch's distinct sentences, or 4 if its
-    gradient is not needed, as with an adapter, without padding and attention's own products: useful work only, counted
-    alike for both peers.
+    The stock trainer's copies and raysweep's take one turn for each of ``counts``, in ascending order. FLOPs are 6 for
+    each parameter that multiplies tokens and each token of a batch's distinct sentences, or 4 if its gradient is not
+    needed, as with an adapter, without padding and attention's own products: useful work only, counted alike for both.
     """
     from benchmarks import training_peers
 
-    tokens = training_peers.token_counts(task.prepared, task.triplets)["distinct"]
+    counts = sorted(counts)
+    batches = len(task.triplets) // training_peers.BATCH // len(counts)
+    num_examples = batches * training_peers.BATCH
+    task = replace(task, triplets=task.triplets[: num_examples * len(counts)], per_turn=batches)
+    tokens = training_peers.token_counts(task.prepared, task.triplets)["distinct"] / len(counts)
     parameters = peers.apart(count_parameters, task.prepared.model)
     peak = next((value for name, value in PEAKS.items() if name in device), None)
     flops = 6 if task.adapter == "none" else 4
     results: list[dict[str, Any]] = []
     for name, work in (("stock", training_peers.stock), ("ours", training_peers.ours)):
-        for count in counts:
-            seconds = peers.at_once([Peer(f"{name} {copy}", work, _restless(task)) for copy in range(count)])
-            rate = count * tokens / seconds
-            share = flops * parameters * rate / peak if peak else None
-            total = count * len(task.triplets) / seconds
-            result = {"peer": f"{name} {task.precision}", "trials": count, "examples_per_second": total}
-            results.append({**result, "distinct_tokens_per_second": rate, "share_of_bf16_peak": share})
-    shown = [
-        [
-            row["peer"],
-            row["trials"],
-            f"{row['examples_per_second']:,.0f}",
-            f"{row['distinct_tokens_per_second']:,.0f}",
-            "unknown" if row["share_of_bf16_peak"] is None else f"{row['share_of_bf16_peak']:.1%}",
-        ]
-        for row in results
-    ]
-    print(f"\n{parameters:,} parameters multiply each token\n{measure.table(HEADER, shown)}", flush=True)
+        for count, taken in zip(counts, _turns(name, work, task, counts), strict=True):
+            result: dict[str, Any] = {"peer": f"{name} {task.precision}", "trials": count}
+            if taken is not None:
+                rate = count * tokens / taken.seconds
+                result |= {
+                    "examples_per_second": count * num_examples / taken.seconds,
+                    "distinct_tokens_per_second": rate,
+                    "share_of_bf16_peak": flops * parameters * rate / peak if peak else None,
+                    "bytes_per_trial": taken.device_bytes,
+                }
+            results.append(result)
+    print(f"\n{parameters:,} parameters multiply each token\n{measure.table(HEADER, [_shown(row) for row in results])}")
     return results
+
+
+def _turns(name: str, work: Any, task: "Task", counts: Sequence[int]) -> list[Turn | None]:
+    """Return a turn of 1, 2 and so on of the copies at once, with the time until all rest; None if memory ran out."""
+    copies = [Peer(f"{name} {copy}", work, task) for copy in range(max(counts))]
+    turns: list[Turn | None] = []
+    try:
+        for count in counts:
+            if not turns:
+                for peer in copies:
+                    peer.expect("ready")
+            seconds = peers.at_once(copies[:count])
+            most = max(peer.peak_device_bytes for peer in copies[:count])
+            turns.append(Turn(0, seconds, 0, most))
+    except RuntimeError as error:
+        if "OutOfMemoryError" not in str(error):
+            raise
+        turns += [None] * (len(counts) - len(turns))
+    finally:
+        for peer in copies:
+            peer.stop()
+    return turns
+
+
+def _shown(row: dict[str, Any]) -> list[object]:
+    """Return the cells of a row of the table."""
+    start = [row["peer"], row["trials"]]
+    if "examples_per_second" not in row:
+        return [*start, "out of memory", "", "", ""]
+    share = row["share_of_bf16_peak"]
+    rates = [f"{row[name]:,.0f}" for name in ("examples_per_second", "distinct_tokens_per_second")]
+    return [*start, *rates, "unknown" if share is None else f"{share:.1%}", f"{row['bytes_per_trial'] / 1e9:.2f}"]
 
 
 def count_parameters(model: dict[str, Any]) -> int:
@@ -110,10 +160,3 @@ def count_parameters(model: dict[str, Any]) -> int:
 
     loaded = encoder.load(EncoderConfig(**model))
     return working_parameters(loaded)
-
-
-def _restless(task: "Task") -> "Task":
-    """Run without pauses: trials that run at once take no turns."""
-    from dataclasses import replace
-
-    return replace(task, per_turn=len(task.triplets) // 64 + 1)

@@ -1,7 +1,9 @@
 """All checks that need a GPU, in sequence, into one folder; ``make gpu`` installs the requirements and calls this.
 
     tests       the tests' gpu lane
-    throughput  trial_throughput with an encoder of BERT-base's shape, and 1, 2 and 4 trials at once on one GPU
+    memory      trial_memory: a step's memory with encoders of three shapes
+    trainer     trial_throughput with all-MiniLM-L6-v2, side by side with the stock trainer
+    throughput  trial_throughput with 1, 2 and 4 trials at once on one GPU, with an encoder of BERT-base's shape
     minilm      the same with all-MiniLM-L6-v2
     qwen3       the same with an encoder of Qwen3-0.6B's shape and a LoRA adapter
     measured    a sweep of the built-in sentences with as many trials on each GPU as were measured to fit
@@ -67,15 +69,18 @@ def main() -> None:
 
 def steps(folder: Path, data: sst2.Data) -> list[Step]:
     """Return all steps, the fastest first."""
-    throughput = ("-m", "benchmarks.trial_throughput", "--trials-per-gpu", "1,2,4", "--json")
+    trainer = ("-m", "benchmarks.trial_throughput", "--json")
+    throughput = (*trainer, "--trials-per-gpu", "1,2,4")
     packed = ("--resources.gpus_per_trial", "measured")
     on_sst2 = ("--data.train", data.train, "--data.test", data.test)
     polarity = Step("polarity", (*_sweep("polarity", "polarity", folder), *on_sst2))
     return [
         Step("tests", ("-m", "pytest", "-m", "gpu")),
-        Step("throughput", (*throughput, "--encoder", "bert-base")),
-        Step("minilm", throughput),
-        Step("qwen3", (*throughput, "--encoder", "qwen3-0.6b", "--adapter", "lora", "--examples", "640")),
+        Step("memory", ("-m", "benchmarks.trial_memory", "--json")),
+        Step("trainer", (*trainer, "--examples", "6400")),
+        Step("throughput", (*throughput, "--examples", "7680", "--encoder", "bert-base")),
+        Step("minilm", (*throughput, "--examples", "11520")),
+        Step("qwen3", (*throughput, "--examples", "1920", "--encoder", "qwen3-0.6b", "--adapter", "lora")),
         Step("measured", (*_sweep("demo", "measured", folder), *packed)),
         *([] if data == sst2.DEMO else [polarity]),
     ]

@@ -20,11 +20,12 @@ _PRELOAD = ["torch", "sentence_transformers", "raysweep.training.trainer", "rays
 
 
 class Turn(NamedTuple):
-    """Examples done, seconds taken, and the share of all CPUs that other processes used meanwhile."""
+    """Examples done, seconds taken, the share of all CPUs that other processes used, and the GPU memory's peak so far."""
 
     amount: float
     seconds: float
     others: float
+    device_bytes: int
 
 
 class Turns:
@@ -46,14 +47,15 @@ class Turns:
 
     def end(self, amount: float = 0.0) -> None:
         """End the last turn. Later work is not timed and waits until the other peers end theirs."""
-        self._pipe.send(("end", amount, *self._elapsed(), measure.peak_resident(), _peak_on_device()))
+        self._pipe.send(("end", amount, *self._elapsed(), measure.peak_resident()))
         self._wait()
 
-    def _elapsed(self) -> tuple[float, float]:
-        """Return the seconds of this turn, and the share of all CPUs that other processes used meanwhile."""
+    def _elapsed(self) -> tuple[float, float, int]:
+        """Return the seconds of this turn and the other values of a :class:`Turn`."""
         _wait_for_device()
         seconds = time.perf_counter() - self._began
-        return seconds, (_others() - self._others) / seconds / (os.cpu_count() or 1)
+        others = (_others() - self._others) / seconds / (os.cpu_count() or 1)
+        return seconds, others, _peak_on_device()
 
     def _wait(self) -> None:
         self._pipe.recv()
@@ -68,7 +70,7 @@ class Peer:
         self.name = name
         self.turns: list[Turn] = []
         self.counted: list[int] = []  # the turns that no other process disturbed, neither of this peer nor its rivals
-        self.peak_bytes = self.peak_device_bytes = 0
+        self.peak_bytes = 0
         self.ended = False
         self.result: Any = None
         self._pipe, other = _context.Pipe()
@@ -84,6 +86,11 @@ class Peer:
     def rate(self) -> float:
         """Return examples per second: the median over turns that count."""
         return self.median([turn.amount / turn.seconds for turn in self.turns])
+
+    @property
+    def peak_device_bytes(self) -> int:
+        """Return the peak of the peer's own GPU memory, 0 without a GPU."""
+        return max(turn.device_bytes for turn in self.turns)
 
     def median(self, by_turn: Sequence[float]) -> float:
         """Return the median of a value over the turns that count."""
@@ -101,13 +108,18 @@ class Peer:
         if kind not in kinds:
             raise RuntimeError(f"the peer {self.name!r} failed:\n{values[0]}" if kind == "error" else f"got {kind}")
         if kind in ("turn", "end"):
-            self.turns.append(Turn(*values[:3]))
+            self.turns.append(Turn(*values[:4]))
         if kind == "end":
             self.ended = True
-            self.peak_bytes, self.peak_device_bytes = values[3:]
+            self.peak_bytes = values[4]
         if kind == "result":
             self.result = values[0]
             self._process.join()
+
+    def stop(self) -> None:
+        """End the process, whatever it is doing."""
+        self._process.kill()
+        self._process.join()
 
     def figures(self) -> dict[str, Any]:
         """Return the figures for JSON."""
@@ -158,17 +170,13 @@ def describe_rounds(quiet: int, rounds: int) -> str:
 
 
 def at_once(peers: Sequence[Peer]) -> float:
-    """Let all peers work at the same time and return the seconds until the last has ended. They must not rest."""
-    for peer in peers:
-        peer.expect("ready")
+    """Let all peers take a turn at the same time and return the seconds until the last one rests."""
     began = time.perf_counter()
     for peer in peers:
         peer.go()
     for peer in peers:
-        peer.expect("end")
-    seconds = time.perf_counter() - began
-    _collect(peers)
-    return seconds
+        peer.expect("turn", "end")
+    return time.perf_counter() - began
 
 
 def apart(work: Callable[..., Any], *arguments: Any) -> Any:

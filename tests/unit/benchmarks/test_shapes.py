@@ -4,22 +4,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModel
+from transformers import AutoModel
 
-from benchmarks.chip_share import SHAPES, random_encoder
+from benchmarks.chip_share import SHAPES, random_encoder, shape_config
 from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import encoder
 from raysweep.encoders.structure import Structure
 
+_QWEN3 = {"vocab_size": 30522, "hidden_size": 32, "num_hidden_layers": 2, "head_dim": 8, "intermediate_size": 64}
 SMALL = {
     "bert-base": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64},
-    "qwen3-0.6b": {
-        "vocab_size": 30522,
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "head_dim": 8,
-        "intermediate_size": 64,
-    },
+    "qwen3-0.6b": _QWEN3,
+    "qwen3-4b": _QWEN3,
 }
 
 
@@ -30,9 +26,9 @@ def test_shapes_build_in_a_small_size(shape: str, tmp_path: Path) -> None:
     assert model.encode(["a warm room"]).shape == (1, 32)
 
 
-def test_size_of_the_qwen3_shape() -> None:
-    """The checkpoint of Qwen3-Embedding-0.6B has 595,776,512 parameters."""
-    model_type, sizes = SHAPES["qwen3-0.6b"]
+@pytest.mark.parametrize(("shape", "size"), [("qwen3-0.6b", 595_776_512), ("qwen3-4b", 4_021_774_336)])
+def test_sizes_of_qwen3_shapes(shape: str, size: int) -> None:
+    """The numbers of parameters are those of the checkpoints of Qwen3-Embedding-0.6B and 4B."""
     with torch.device("meta"):
-        model = AutoModel.from_config(AutoConfig.for_model(model_type, **sizes))
-    assert sum(parameter.numel() for parameter in model.parameters()) == 595_776_512
+        model = AutoModel.from_config(shape_config(shape))
+    assert sum(parameter.numel() for parameter in model.parameters()) == size
