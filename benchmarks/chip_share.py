@@ -25,6 +25,10 @@ HEADER = ("peer", "trials at once", "triplets/s in all", "distinct tokens/s", "s
 # transformers' model type and sizes of each shape; what is missing is its default.
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "bert-base": ("bert", {}),
+    "mpnet-base": ("mpnet", {}),
+    "distilbert": ("distilbert", {}),
+    "xlm-roberta-base": ("xlm-roberta", {"vocab_size": 250002}),
+    "modernbert-base": ("modernbert", {"vocab_size": 50368}),
     "qwen3-0.6b": (
         "qwen3",
         {

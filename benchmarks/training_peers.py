@@ -51,6 +51,7 @@ class Task:
     per_turn: int  # batches; a multiple of them
     adapter: str = "none"  # or lora, with the default rank and targets
     tower: str = "both"  # or query
+    is_scored: bool = True
 
     @classmethod
     def of(cls, prepared: Prepared, examples: int, **settings: Any) -> "Task":
@@ -199,8 +200,8 @@ def _finish(training: Training) -> None:
 
 
 def _measure(task: Task, model: SentenceTransformer) -> Scores | None:
-    """Return per-query scores on the test split in fp32, by the same code for all, or None without a test split."""
-    if not len(task.prepared.sentences.ids("test")):
+    """Return per-query scores on the test split in fp32, by the same code for all, or None if there are none."""
+    if not task.is_scored or not len(task.prepared.sentences.ids("test")):
         return None
     tokens = Tokens.open(task.prepared.tokens_artifacts.document.folder)
     encoders: Encoders = Sides.same(TokenEncoder(model, tokens))

@@ -40,7 +40,7 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=["bert-base", "qwen3-0.6b", "qwen3-4b"])
     parser.add_argument("--json", action="store_true", help="print every figure as one JSON object on the last line")
     arguments = parser.parse_args()
     rows = []

@@ -15,7 +15,7 @@ Peak memory is the peer's own process's resident peak (VmHWM), from its start to
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,12 @@ def _arguments() -> argparse.Namespace:
         help="lora: train an adapter of rank 8 on all linear layers",
     )
     parser.add_argument(
+        "--auto",
+        action="store_true",
+        help="only the stock trainer in fp32 and raysweep's trial in the automatic precision, nothing frozen: for encoders "
+        "of which more do not fit into memory",
+    )
+    parser.add_argument(
         "--trials-per-gpu",
         type=lambda text: [int(part) for part in text.split(",")],
         help="such as 1,2,4: only run these numbers of bf16 trials at once on one GPU, and print their memory and the "
@@ -88,6 +94,7 @@ def _run(arguments: argparse.Namespace, temporary: Path, machine: Mapping[str, A
             "device": "cuda" if machine["device"] != "cpu" else "cpu",
             "warm_up": _warm_up(arguments.quick, machine["device"]),
             "adapter": arguments.adapter,
+            "is_scored": arguments.encoder == "demo",
         }
         # Short turns on a CPU, so that what disturbs one disturbs little; on a GPU changing over would cost too much.
         per_turn = -(-batches // 4) if machine["device"] != "cpu" else 1
@@ -115,16 +122,18 @@ def _run(arguments: argparse.Namespace, temporary: Path, machine: Mapping[str, A
         "adapter": arguments.adapter,
     }
     figures |= {"auto": automatic, "tokens": tokens, "frozen": FROZEN, "rounds": {}, "rows": {}}
-    for freezing in ("none",) if arguments.adapter == "lora" else ("none", FROZEN):
+    for freezing in ("none",) if arguments.auto or arguments.adapter == "lora" else ("none", FROZEN):
         tasks = {precision: task(freezing, precision) for precision in precisions}
-        compared, report = _compare(tasks, arguments.patient)
+        names = {"stock fp32", f"ours {automatic}"} if arguments.auto else None
+        compared, report = _compare(tasks, names, arguments.patient)
         print(f"\nfreezing {freezing}\n{measure.table(HEADER, _rows(compared))}")
         print(report, flush=True)
         figures["rounds"][freezing] = compared[0].counted
         figures["rows"][freezing] = {peer.name: _figures(peer, compared[0]) for peer in compared}
     _add_ratios(figures, automatic)
     print(f"\nratio: {figures['ratio']:.2f} ({' over '.join(figures['ratio_of'])})")
-    print(f"tower query over tower both: {figures['ratio_query']:.2f}")
+    if figures["ratio_query"]:
+        print(f"tower query over tower both: {figures['ratio_query']:.2f}")
     if FROZEN in figures["rows"]:
         print(f"frozen: {figures['ratio_frozen']:.2f}, with its cache filled {figures['ratio_frozen_cached']:.2f}")
     return figures
@@ -137,18 +146,25 @@ def _warm_up(is_quick: bool, device: str) -> int:
     return 64 if is_quick else 192
 
 
-def _compare(tasks: Mapping[str, Any], patient: bool) -> tuple[list[Peer], str]:
-    """Train every peer of one freezing level side by side, the stock fp32 trainer first, and return notes."""
+def _compare(tasks: Mapping[str, Any], names: Collection[str] | None, patient: bool) -> tuple[list[Peer], str]:
+    """Train the peers of one freezing level side by side, the stock fp32 trainer first, and return notes.
+
+    ``names`` are those of the peers to train, or None for all.
+    """
     from benchmarks import training_peers
 
-    made = [Peer(f"stock {precision}", training_peers.stock, task) for precision, task in tasks.items()]
+    work: dict[str, tuple[Any, ...]] = {
+        f"stock {precision}": (training_peers.stock, task) for precision, task in tasks.items()
+    }
     for precision, task in tasks.items():
+        name = f"ours {precision}"
         if task.freezing == "none":
-            made.append(Peer(f"ours {precision}", training_peers.ours, task))
-            made.append(Peer(f"ours {precision}, tower query", training_peers.ours, replace(task, tower="query")))
+            work[name] = training_peers.ours, task
+            work[f"{name}, tower query"] = training_peers.ours, replace(task, tower="query")
         else:
-            made.append(Peer(f"ours {precision}, no cache", training_peers.ours, task))
-            made.append(Peer(f"ours {precision}, cache filled", training_peers.ours, task, True))
+            work[f"{name}, no cache"] = training_peers.ours, task
+            work[f"{name}, cache filled"] = training_peers.ours, task, True
+    made = [Peer(name, *parts) for name, parts in work.items() if names is None or name in names]
     return made, peers.side_by_side(made, patient=patient)
 
 
