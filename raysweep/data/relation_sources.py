@@ -1,8 +1,9 @@
-"""Sources of relations between sentences, of three kinds.
+"""Sources of relations between sentences, of four kinds.
 
 ``retrieval``     a row per query, with the texts or lists of texts ``positives`` and ``negatives``
 ``pairs``         a row per pair of sentences, with a label
 ``scored_pairs``  a row per pair of sentences, with a score; see :mod:`raysweep.data.scored_pairs`
+``labeled``       a row per sentence, with a label; becomes retrieval data, see :mod:`raysweep.data.labeled_relations`
 
 A source is any of :mod:`raysweep.data.sources`. Its columns determine the kind if none is given.
 """
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from raysweep.data import scored_pairs, sources
+from raysweep.data.labeled_relations import retrieval_from_labels
 from raysweep.data.relations import KINDS, Kind, Relations, RelationsBuilder
 from raysweep.data.scored_pairs import PairColumns
 from raysweep.data.source_files import without_options
@@ -39,11 +41,14 @@ class RelationColumns:
     label: str = "label"
     score: str = "score"
     groups: tuple[str, ...] = ()
+    text: str = "text"
 
     def of_kind(self, kind: Kind, present: Sequence[str]) -> tuple[str, ...]:
         """Return the columns that a file of this kind has, except for group columns."""
         if kind == "retrieval":
             return self.query, self.positives, self.negatives
+        if kind == "labeled":
+            return self.text, self.label
         value = self.label if kind == "pairs" else self.score
         return (value, *self.pair_columns(present))
 
@@ -65,12 +70,16 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class RelationSettings:
-    """How sources are read. Without a ``positive_label``, the one of POSITIVE_LABELS that occurs is used."""
+    """How sources are read. Without a ``positive_label``, the one of POSITIVE_LABELS that occurs is used.
+
+    ``seed`` is that of the queries and documents of labeled sentences.
+    """
 
     kind: Kind | None = None
     columns: RelationColumns = RelationColumns()
     positive_label: str | None = None
     thresholds: Thresholds = Thresholds()
+    seed: int = 0
 
 
 def read(source: str, settings: RelationSettings, *, split: str = "test") -> list[Relations]:
@@ -86,6 +95,8 @@ def read(source: str, settings: RelationSettings, *, split: str = "test") -> lis
     name = PurePosixPath(without_options(source)).name
     if kind == "retrieval":
         return [_read_retrieval(name, pieces, settings.columns)]
+    if kind == "labeled":
+        return [_read_labeled(name, pieces, settings)]
     has_header = not (kind == "scored_pairs" and scored_pairs.is_without_header(pieces[0]))
     if has_header:
         pair = settings.columns.pair_columns(sources.column_names(pieces[0]))
@@ -150,6 +161,15 @@ def _check_documents(name: str, row: int, column: str, value: Any) -> list[str]:
     for document in documents:
         sources.check_texts(name, row, [document], column)
     return documents
+
+
+def _read_labeled(name: str, pieces: Sequence[sources.Piece], settings: RelationSettings) -> Relations:
+    texts: list[str] = []
+    labels: list[str] = []
+    for batch in sources.read_pieces(pieces, settings.columns.text, settings.columns.label):
+        texts += batch.texts
+        labels += batch.labels
+    return retrieval_from_labels(name, texts, labels, seed=settings.seed)
 
 
 class _LabeledPair(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-Kind = Literal["retrieval", "pairs", "scored_pairs"]
+Kind = Literal["retrieval", "pairs", "scored_pairs", "labeled"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 Integers = NDArray[np.int64]
