@@ -1,4 +1,4 @@
-"""Commands that score encoders without training: evaluate, transfer and measure."""
+"""Commands that score encoders without training: evaluate, transfer, measure and measure-run."""
 
 import contextlib
 from pathlib import Path
@@ -208,8 +208,8 @@ def measure(  # noqa: PLR0913 (the options of a command)
         list[str],
         typer.Option(
             metavar="SOURCE...",
-            help="One or more sources of retrieval data, labeled pairs or scored pairs; of a dataset on the hub, the "
-            "split test if none is named.",
+            help="One or more sources of retrieval data, labeled pairs, scored pairs or labeled sentences; of a dataset on "
+            "the hub, the split test if none is named.",
         ),
     ],
     base: Annotated[
@@ -218,7 +218,7 @@ def measure(  # noqa: PLR0913 (the options of a command)
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option(help="retrieval, pairs or scored_pairs; recognized by the columns if not given."),
+        typer.Option(help="retrieval, pairs, scored_pairs or labeled; recognized by the columns if not given."),
     ] = None,
     retrieval_columns: Annotated[
         str, typer.Option(metavar="QUERY,POSITIVES,NEGATIVES", help="Columns of retrieval data.")
@@ -230,7 +230,7 @@ def measure(  # noqa: PLR0913 (the options of a command)
             help="Columns of the sentences of pairs; sentence1,sentence2 or text1,text2 if not given.",
         ),
     ] = None,
-    label_column: Annotated[str, typer.Option(help="Column of the labels of pairs.")] = "label",
+    label_column: Annotated[str, typer.Option(help="Column of the labels of pairs or sentences.")] = "label",
     positive_label: Annotated[
         str | None, typer.Option(help="Label of positive pairs; 1, true or entailment if not given.")
     ] = None,
@@ -248,7 +248,9 @@ def measure(  # noqa: PLR0913 (the options of a command)
             help="Columns of pair files, such as two languages; pairs with the same values are measured together.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the bootstrap.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Seed of the bootstrap, and of samples of labeled sentences.")
+    ] = 0,
     prompt: PromptOfAll = None,
     query_prompt: Annotated[
         str | None,
@@ -283,6 +285,7 @@ def measure(  # noqa: PLR0913 (the options of a command)
         columns=RelationColumns(query, positives, negatives, pair, label_column, score_column, groups),
         positive_label=positive_label,
         thresholds=_parse_thresholds(thresholds),
+        seed=seed,
     )
     from raysweep.evaluation import measure_tables, measures
 
@@ -301,6 +304,66 @@ def measure(  # noqa: PLR0913 (the options of a command)
     for result, rows in zip(results, rows_by_data, strict=True):
         typer.echo(measure_tables.title(result))
         print_table(measure_tables.table(rows))
+
+
+@app.command(name="measure-run", cls=SeveralValues)
+def measure_run(  # noqa: PLR0913 (the options of a command)
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Run folder.")],
+    target: Annotated[
+        str,
+        typer.Option(metavar="SOURCE", help="Source that should improve, such as retrieval data or labeled sentences."),
+    ],
+    watch: Annotated[
+        list[str], typer.Option(metavar="SOURCE...", help="One or more sources that should not get worse.")
+    ],
+    geometry: Annotated[str, typer.Option(help="cosine or distance, for the table and the figure.")] = "cosine",
+    thresholds: Annotated[
+        str,
+        typer.Option(
+            metavar="POSITIVE,NEGATIVE", help="Minimum score of positive pairs and maximum score of negative pairs."
+        ),
+    ] = "4,2",
+    group_columns: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN,...", help="Columns of pair files; pairs with the same values form a group."),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Seed of the bootstrap, and of samples of labeled sentences.")
+    ] = 0,
+    format: Annotated[str, typer.Option(help="Output format: table or json.")] = "table",
+) -> None:
+    """Measure the last rung of every trial on other data, and find the learning rates at which nothing gets worse.
+
+    PND is compared with that of the untuned encoder. All measures go to RUN/report/watch.json, and the figure to
+    RUN/report/watch.png.
+    """
+    from raysweep.data.relation_sources import RelationColumns, RelationSettings
+    from raysweep.metrics.closeness import GEOMETRIES
+    from raysweep.storage.folder import as_folder
+    from raysweep.terminal import working
+
+    for flag, values in (("RUN", [run]), ("--target", [target]), ("--watch", watch)):
+        for value in values:
+            check_not_empty(flag, value)
+    checked_geometry = check_one_of("--geometry", geometry, GEOMETRIES)
+    check_one_of("--format", format, FORMATS)
+    groups = () if group_columns is None else parse_names("--group-columns", group_columns)
+    settings = RelationSettings(
+        columns=RelationColumns(groups=groups), thresholds=_parse_thresholds(thresholds), seed=seed
+    )
+    from raysweep.evaluation import watched
+    from raysweep.export import watched_run
+
+    folder = as_folder(run)
+    with working() as (display, _):
+        trials = watched_run.watch_run(folder, target, watch, settings, seed, display)
+        folder.keep(watched_run.FIGURE_FILE, watched_run.figure(trials, checked_geometry))
+    if format == "json":
+        print_json(watched.as_json(trials))
+        return
+    print_table(watched.table(trials, checked_geometry))
+    typer.echo(str(watched.adiabatic_range(trials, checked_geometry)))
+    typer.echo(f"{folder.location}/{watched_run.JSON_FILE}, {folder.location}/{watched_run.FIGURE_FILE}")
 
 
 def _parse_thresholds(text: str) -> "Thresholds":

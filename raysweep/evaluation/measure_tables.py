@@ -101,6 +101,21 @@ def _pair_rows(geometry: Geometry, tuned: Measured, base: Measured | None, seed:
         yield Row(measure, geometry, share, True, base_share, z_test, change)
 
 
+def whole_row(measures: DataMeasures, geometry: Geometry, seed: int) -> Row:
+    """Return the PND of a source as a whole and its change from the base encoder.
+
+    It is that of retrieval data by query, and of a pair file its only group's; several groups are resampled as units.
+    """
+    tuned, base = measures.tuned[geometry], measures.base[geometry]
+    make_rows = _retrieval_rows if measures.is_retrieval else _pair_rows
+    if measures.is_retrieval or len(tuned.errors.pairs) == 1:
+        return next(make_rows(geometry, tuned, base, seed))
+    before, after = base.errors, tuned.errors
+    change = changes.bootstrap_over_pairs(before, after, seed)
+    z_test = changes.z_test(before.over_pairs, after.over_pairs, after.num_pairs)
+    return Row("PND, all groups", geometry, after.over_pairs, True, before.over_pairs, z_test, change)
+
+
 def title(measures: DataMeasures) -> str:
     """Return a line that describes the data, such as ``dev.jsonl: retrieval, 65 queries, 4,394 pairs compared``."""
     ranking, relations = measures.ranking, measures.relations
@@ -168,11 +183,12 @@ def as_json(measures: DataMeasures, rows: Sequence[Row]) -> dict[str, Any]:
         "skipped": len(measures.skipped_groups),
         "left_out": measures.relations.num_left_out,
         "pairs": errors.num_pairs,
-        "measures": [_row_as_json(row) for row in rows],
+        "measures": [row_as_json(row) for row in rows],
     }
 
 
-def _row_as_json(row: Row) -> dict[str, Any]:
+def row_as_json(row: Row) -> dict[str, Any]:
+    """Return a measure and its change for :func:`json.dumps`."""
     values: dict[str, Any] = {"measure": row.measure, "closeness": row.geometry, "value": 100 * row.value}
     if row.base is None:
         return values

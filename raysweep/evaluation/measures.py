@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -112,14 +112,30 @@ def measure(
     encoders = [model] if base is None else [model, base]
     for measured_encoder in encoders:
         locate_evaluated(measured_encoder.config, display)
+    all_relations = read_relations(sources, settings)
+    measured = [_measure_all(measured_encoder, all_relations, display) for measured_encoder in encoders]
+    of_base = measured[1] if base is not None else [{} for _ in all_relations]
+    results = [DataMeasures(*values) for values in zip(all_relations, measured[0], of_base, strict=True)]
+    warn_of_skipped(results, display)
+    return results
+
+
+def read_relations(sources: Sequence[str], settings: RelationSettings) -> list[Relations]:
+    """Read the relations of all sources.
+
+    Raises:
+        InputError: If a source cannot be read, or none of its queries or groups has both positives and negatives.
+    """
     all_relations: list[Relations] = []
     for source in sources:
         all_relations += relation_sources.read(source, settings)
     for relations in all_relations:
         _check_groups(relations)
-    measured = [_measure_all(measured_encoder, all_relations, display) for measured_encoder in encoders]
-    of_base = measured[1] if base is not None else [{} for _ in all_relations]
-    results = [DataMeasures(*values) for values in zip(all_relations, measured[0], of_base, strict=True)]
+    return all_relations
+
+
+def warn_of_skipped(results: Sequence[DataMeasures], display: Display) -> None:
+    """Print a warning for each source with queries or groups that cannot be measured."""
     for result in results:
         if skipped := result.skipped_groups:
             unit = "queries" if result.is_retrieval else "groups"
@@ -127,7 +143,6 @@ def measure(
                 f"{result.relations.name}: {len(skipped)} {unit} without positives or negatives, such as {skipped[0]!r}, "
                 "are not measured"
             )
-    return results
 
 
 def _check_groups(relations: Relations) -> None:
@@ -163,10 +178,19 @@ class _Embedded:
 def _measure_all(
     measured_encoder: MeasuredEncoder, all_relations: Sequence[Relations], display: Display
 ) -> list[dict[Geometry, Measured]]:
-    """Load an encoder, embed each sentence once per side, and measure the encoder on all relations."""
+    """Load an encoder and measure it on all relations."""
     loaded = LoadedEncoder.load(measured_encoder.config, device=encoder.best_device())
+    return measure_loaded(loaded, replace(loaded, config=measured_encoder.query_config), all_relations, display)
+
+
+def measure_loaded(
+    loaded: LoadedEncoder, asked: LoadedEncoder, all_relations: Sequence[Relations], display: Display
+) -> list[dict[Geometry, Measured]]:
+    """Embed each sentence once per side, and measure an encoder on all relations.
+
+    ``asked`` embeds queries and first sentences of pairs. Modules that normalize are removed from the model.
+    """
     _remove_normalization(loaded.model)
-    asked = replace(loaded, config=measured_encoder.query_config)
     has_two_sides = loaded.traits.has_router or asked.config != loaded.config
     sentences = list(itertools.chain.from_iterable(relations.sentences for relations in all_relations))
     documents = queries = _Embedded.of(loaded, sentences, "document", display)
@@ -185,11 +209,15 @@ def _measure_all(
 
 
 def _remove_normalization(model: "SentenceTransformer") -> None:
-    """Remove the last module while it normalizes: it does not change cosines, but hides distances."""
-    from sentence_transformers.sentence_transformer.modules import Normalize
+    """Remove last modules that normalize, of a Router's routes too: they do not change cosines, but hide distances."""
+    from sentence_transformers.sentence_transformer.modules import Normalize, Router
 
-    while isinstance(model[-1], Normalize):
-        del model[-1]
+    routes: list[Any] = [model]
+    if isinstance(model[0], Router):
+        routes += model[0].sub_modules.values()
+    for route in routes:
+        while isinstance(route[-1], Normalize):
+            del route[-1]
 
 
 def _first_sentences(relations: Relations) -> list[str]:
