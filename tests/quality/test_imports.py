@@ -40,7 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "evaluation": EVALUATION | {"uncertainty"},
     "training": TRAINING,
     "prepare": {"config", "data", "encoders", "metrics", "cluster", "training.teacher"},
-    "export": {"config", "data", "encoders", "evaluation", "training", "results", "report"},
+    "export": {"config", "data", "encoders", "evaluation", "metrics", "training", "results", "report"},
     "ray_tune": TRAINING
     | {"training", "search", "controller", "prepare", "cluster", "control", "export", "trackers"}
     | {"paper.published_scores"},

@@ -44,7 +44,9 @@ def test_changes_are_those_of_the_exported_model(
     run: Path, sources: list[str], tiny_encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, watched = sources
-    shown = raysweep_here(run.parent, "measure-run", str(run), "--target", target, "--watch", watched, "--format", "json")
+    shown = raysweep_here(
+        run.parent, "measure-run", str(run), "--target", target, "--watch", watched, "--format", "json"
+    )
     assert shown.returncode == 0, shown.stderr
     stored = json.loads((run / "report" / "watch.json").read_text())
     assert json.loads(shown.stdout) == stored
@@ -53,7 +55,9 @@ def test_changes_are_those_of_the_exported_model(
     monkeypatch.setattr(model_card, "write", lambda *arguments: None)  # draws figures
     export(run, "0:1", tmp_path / "model")
     model = str(tmp_path / "model")
-    measured = raysweep_here(run.parent, "measure", model, "--base", tiny_encoder, "--data", *sources, "--format", "json")
+    measured = raysweep_here(
+        run.parent, "measure", model, "--base", tiny_encoder, "--data", *sources, "--format", "json"
+    )
     expected = json.loads(measured.stdout)
     for found, of_model in zip([of_trial["target"], *of_trial["watched"]], expected, strict=True):
         assert found["pairs"] == of_model["pairs"]
