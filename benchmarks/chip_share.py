@@ -126,15 +126,16 @@ def report(task: "Task", counts: Sequence[int], device: str) -> list[dict[str, A
 
 def _turns(name: str, work: Any, task: "Task", counts: Sequence[int]) -> list[Turn | None]:
     """Return a turn of 1, 2 and so on of the copies at once, with the time until all rest; None if memory ran out."""
-    copies = [Peer(f"{name} {copy}", work, task) for copy in range(max(counts))]
+    copies: list[Peer] = []
     turns: list[Turn | None] = []
     try:
         for count in counts:
-            if not turns:
-                for peer in copies:
-                    peer.expect("ready")
-            seconds = peers.at_once(copies[:count])
-            most = max(peer.peak_device_bytes for peer in copies[:count])
+            more = [Peer(f"{name} {copy}", work, task) for copy in range(len(copies), count)]
+            copies += more
+            for peer in more:
+                peer.expect("ready")
+            seconds = peers.at_once(copies)
+            most = max(peer.peak_device_bytes for peer in copies)
             turns.append(Turn(0, seconds, 0, most))
     except RuntimeError as error:
         if "OutOfMemoryError" not in str(error):

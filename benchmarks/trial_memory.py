@@ -6,6 +6,7 @@ the most that the second step holds, including gradients and activations. GB are
 """
 
 import argparse
+import sys
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,11 +47,14 @@ def main() -> None:
     rows = []
     with measure.workplace() as temporary:
         machine = measure.machine()
+        if machine["device"] == "cpu":
+            print("error: benchmarks.trial_memory needs a GPU", file=sys.stderr)
+            sys.exit(2)
         for shape in arguments.shapes:
             for case in CASES:
                 row = {"shape": shape, **case._asdict(), **peers.apart(step_memory, shape, case, temporary)}
                 rows.append(row)
-                print(row, flush=True)
+                print(*_shown(row), sep="  ", flush=True)
     print(measure.table(HEADER, [_shown(row) for row in rows]))
     measure.finish("trial_memory", {"rows": rows}, machine, arguments.json)
 

@@ -74,6 +74,8 @@ def _arguments() -> argparse.Namespace:
     arguments.examples = arguments.examples or (128 if arguments.quick else 1280)
     if arguments.examples % 64 or arguments.examples < 64:
         parser.error("--examples must be a multiple of 64")
+    if arguments.examples < 64 * len(arguments.trials_per_gpu or ()):
+        parser.error("--examples must be at least 64 for each number of --trials-per-gpu")
     return arguments
 
 

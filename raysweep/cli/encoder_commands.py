@@ -325,17 +325,19 @@ def measure_run(  # noqa: PLR0913 (the options of a command)
     ] = "4,2",
     group_columns: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN,...", help="Columns of pair files; pairs with the same values form a group."),
+        typer.Option(
+            metavar="COLUMN,...", help="Columns that all pair files have; pairs with the same values form a group."
+        ),
     ] = None,
     seed: Annotated[
         int, typer.Option(min=0, max=2**32 - 1, help="Seed of the bootstrap, and of samples of labeled sentences.")
     ] = 0,
     format: Annotated[str, typer.Option(help="Output format: table or json.")] = "table",
 ) -> None:
-    """Measure the last rung of every trial on other data, and find the learning rates at which nothing gets worse.
+    """Measure a run's trials on other data, and find the learning rates at which nothing gets worse.
 
-    PND is compared with that of the untuned encoder. All measures go to RUN/report/watch.json, and the figure to
-    RUN/report/watch.png.
+    The last rung of each trial whose weights are stored is measured, and its PND compared with that of the untuned
+    encoder. All measures go to RUN/report/watch.json, and the figure to RUN/report/watch.png.
     """
     from raysweep.data.relation_sources import RelationColumns, RelationSettings
     from raysweep.metrics.closeness import GEOMETRIES
@@ -356,8 +358,7 @@ def measure_run(  # noqa: PLR0913 (the options of a command)
 
     folder = as_folder(run)
     with working() as (display, _):
-        trials = watched_run.watch_run(folder, target, watch, settings, seed, display)
-        folder.keep(watched_run.FIGURE_FILE, watched_run.figure(trials, checked_geometry))
+        trials = watched_run.watch_run(folder, target, watch, settings, checked_geometry, display)
     if format == "json":
         print_json(watched.as_json(trials))
         return

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from raysweep.data.relations import Relations, RelationsBuilder
+from raysweep.data.sources import shown
 from raysweep.errors import InputError
 
 MAX_QUERIES = 1000
@@ -19,20 +20,19 @@ def retrieval_from_labels(name: str, texts: Sequence[str], labels: Sequence[str]
     uniform and without replacement. Sentences with several labels are left out and counted.
 
     Raises:
-        InputError: If no sentence has others with the same label and with other labels.
+        InputError: If there are fewer than two labels, or no label has two sentences.
     """
     labels_of: dict[str, set[str]] = {}
     for text, label in zip(texts, labels, strict=True):
         labels_of.setdefault(text, set()).add(label)
     label_of = {text: next(iter(found)) for text, found in labels_of.items() if len(found) == 1}
-    sentences = np.array(list(label_of), object)
-    classes = np.array(list(label_of.values()), object)
-    sizes = {label: int((classes == label).sum()) for label in set(classes)}
-    if len(sizes) < 2 or max(sizes.values()) < 2:
-        shown = ", ".join(f"{label!r} ({size:,})" for label, size in sorted(sizes.items()))
+    sentences = list(label_of)
+    names, classes, sizes = np.unique(list(label_of.values()), return_inverse=True, return_counts=True)
+    if len(names) < 2 or sizes.max() < 2:
+        counted = [f"{label!r} ({size:,})" for label, size in zip(names.tolist(), sizes.tolist(), strict=True)]
         raise InputError(
-            f"{name}: the labels of sentences with one label are {shown or 'none'}; allowed: two labels or more, one of "
-            "them with two sentences"
+            f"{name}: the labels of sentences with one label are {shown(counted) or 'none'}; allowed: two labels or more, "
+            "one of them with two sentences"
         )
     rng = np.random.default_rng(seed)
     builder = RelationsBuilder(name, "retrieval")
@@ -43,7 +43,7 @@ def retrieval_from_labels(name: str, texts: Sequence[str], labels: Sequence[str]
         is_own[position] = False
         group = builder.group(position, query)
         for rows, is_positive in ((np.flatnonzero(is_own), True), (others, False)):
-            taken = rng.choice(rows, min(MAX_DOCUMENTS, len(rows)), replace=False)
-            builder.add(group, query, sentences[taken].tolist(), is_positive=is_positive)
+            documents = rng.choice(rows, min(MAX_DOCUMENTS, len(rows)), replace=False).tolist()
+            builder.add(group, query, [sentences[row] for row in documents], is_positive=is_positive)
     num_left_out = sum(text not in label_of for text in texts)
     return builder.build(num_left_out)

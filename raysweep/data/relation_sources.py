@@ -115,6 +115,8 @@ def _recognize(piece: sources.Piece, columns: RelationColumns) -> Kind:
     present = sources.column_names(piece)
     needed = {kind: columns.of_kind(kind, present) for kind in KINDS}
     recognized = [kind for kind, names in needed.items() if set(names).issubset(present)]
+    if len(recognized) > 1 and "labeled" in recognized:  # pairs may have further columns
+        recognized.remove("labeled")
     if len(recognized) == 1:
         return recognized[0]
     kinds = " and of ".join(recognized)

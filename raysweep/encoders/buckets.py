@@ -12,13 +12,12 @@ TOKENS_PER_FP32_BATCH_ON_CPU = 1024
 
 
 # Training batches are divided into buckets of similar length. Small buckets need less padding, but large ones exceed
-# the CPU's caches; on a GPU, every bucket costs kernel launches. Both are in tokens: the maximum size of a bucket, and
-# the cost of an additional bucket.
+# the CPU's caches; on a GPU, every bucket costs kernel launches. The maximum size and the cost of a bucket are in tokens.
 TOKENS_PER_BUCKET = {"cpu": 512, "cuda": 16384}
 BUCKET_COST = 60
 
-# A bucket's launches on a GPU take the same time for each of the encoder's blocks, and the computation for a token time
-# in proportion to the square of the width: this is the cost in tokens of a bucket, times that square.
+# On a GPU, a bucket costs LAUNCH_COST / width**2 tokens: launches take constant time per block, and the computation for
+# a token grows with the square of the width.
 LAUNCH_COST = 4.4e9
 
 # The buckets of a pack go through an encoder's layers in one pass, with separate attention, so that an additional

@@ -151,7 +151,7 @@ def _num_positions(model: "SentenceTransformer") -> int | None:
 
 
 def _avoid_plans() -> None:
-    """Disable cuDNN's attention in this process: it plans 100 ms for each shape of a batch, and most batches differ."""
+    """Disable cuDNN's attention in this process: planning takes 100 ms for each shape of a batch, and most differ."""
     import torch
 
     torch.backends.cuda.enable_cudnn_sdp(False)
@@ -222,7 +222,7 @@ def features(model: "SentenceTransformer", tokens: Tokens, ids: npt.NDArray[np.i
 
 
 def on_device(array: npt.NDArray[Any], device: "torch.device") -> "torch.Tensor":
-    """Return an array as a tensor on a device. A GPU's pending operations need not end first."""
+    """Return an array as a tensor on a device. On a GPU, the copy does not wait for pending operations."""
     import torch
 
     tensor = torch.from_numpy(array)

@@ -14,6 +14,9 @@ from raysweep.uncertainty.changes import Change, Verdict, ZTest
 MIN_TESTED = 20
 """Minimum number of positives, and of negatives, for a test of a pair file or of one of its groups."""
 
+MIN_GROUPS = 8
+"""Minimum number of groups for a test of a pair file with several groups as a whole."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -32,6 +35,12 @@ class Row:
         if self.base is None:
             return None
         return changes.relative_improvement(self.base, self.value, lower_is_better=self.lower_is_better)
+
+    @property
+    def shown_improvement(self) -> str:
+        """Return the relative improvement in percent, or a sign that it is unknown."""
+        improvement = self.improvement
+        return f"{improvement:+.2%}" if improvement is not None and math.isfinite(improvement) else ABSENT
 
     @property
     def z_verdict(self) -> Verdict | None:
@@ -101,17 +110,18 @@ def _pair_rows(geometry: Geometry, tuned: Measured, base: Measured | None, seed:
         yield Row(measure, geometry, share, True, base_share, z_test, change)
 
 
-def whole_row(measures: DataMeasures, geometry: Geometry, seed: int) -> Row:
-    """Return the PND of a source as a whole and its change from the base encoder.
+def whole_row(measures: DataMeasures, rows: Sequence[Row], geometry: Geometry, seed: int) -> Row:
+    """Return the PND of a source as a whole and its change; ``rows`` are those of :func:`rows_of`.
 
-    It is that of retrieval data by query, and of a pair file its only group's; several groups are resampled as units.
+    It is the mean over queries, or the PND of a pair file. The groups of a pair file are resampled as units, if there
+    are at least MIN_GROUPS.
     """
-    tuned, base = measures.tuned[geometry], measures.base[geometry]
-    make_rows = _retrieval_rows if measures.is_retrieval else _pair_rows
-    if measures.is_retrieval or len(tuned.errors.pairs) == 1:
-        return next(make_rows(geometry, tuned, base, seed))
-    before, after = base.errors, tuned.errors
-    change = changes.bootstrap_over_pairs(before, after, seed)
+    first = next(row for row in rows if row.geometry == geometry)
+    before, after = measures.base[geometry].errors, measures.tuned[geometry].errors
+    num_groups = len(after.pairs)
+    if measures.is_retrieval or num_groups == 1:
+        return first
+    change = changes.bootstrap_over_pairs(before, after, seed) if num_groups >= MIN_GROUPS else None
     z_test = changes.z_test(before.over_pairs, after.over_pairs, after.num_pairs)
     return Row("PND, all groups", geometry, after.over_pairs, True, before.over_pairs, z_test, change)
 
@@ -154,17 +164,16 @@ def table(rows: Sequence[Row]) -> TextTable:
 
 
 def _compared_cells(row: Row) -> tuple[str, ...]:
-    assert row.base is not None and row.improvement is not None
+    assert row.base is not None
     interval = ABSENT
     if row.change is not None:
         interval = f"{100 * row.change.interval.low:+.2f} to {100 * row.change.interval.high:+.2f}"
-    improvement = f"{row.improvement:+.2%}" if math.isfinite(row.improvement) else ABSENT
     return (
         row.measure,
         row.geometry,
         f"{100 * row.base:.2f}",
         f"{100 * row.value:.2f}",
-        improvement,
+        row.shown_improvement,
         f"{100 * (row.value - row.base):+.2f}",
         interval,
         row.verdict or "not tested",

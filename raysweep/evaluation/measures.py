@@ -154,14 +154,14 @@ def _check_groups(relations: Relations) -> None:
 
 
 @dataclass(frozen=True)
-class _Embedded:
+class Embedded:
     """Embeddings of distinct sentences under one encoder, (sentences, width), not normalized, and their rows."""
 
     embeddings: Float32Array
     rows: Mapping[str, int]
 
     @classmethod
-    def of(cls, loaded: LoadedEncoder, sentences: Iterable[str], side: Side, display: Display) -> "_Embedded":
+    def of(cls, loaded: LoadedEncoder, sentences: Iterable[str], side: Side, display: Display) -> "Embedded":
         rows = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
         name = loaded.config.name if side == "document" else f"{loaded.config.name}: queries"
         with display.stage(f"measure: {name}") as advance:
@@ -180,23 +180,34 @@ def _measure_all(
 ) -> list[dict[Geometry, Measured]]:
     """Load an encoder and measure it on all relations."""
     loaded = LoadedEncoder.load(measured_encoder.config, device=encoder.best_device())
-    return measure_loaded(loaded, replace(loaded, config=measured_encoder.query_config), all_relations, display)
+    remove_normalization(loaded.model)
+    asked = replace(loaded, config=measured_encoder.query_config)
+    documents = embed_documents(loaded, all_relations, display)
+    return measure_embedded(asked, documents, all_relations, display, is_symmetric=asked.config == loaded.config)
 
 
-def measure_loaded(
-    loaded: LoadedEncoder, asked: LoadedEncoder, all_relations: Sequence[Relations], display: Display
+def embed_documents(loaded: LoadedEncoder, all_relations: Sequence[Relations], display: Display) -> Embedded:
+    """Embed each distinct sentence of all relations as a document."""
+    sentences = itertools.chain.from_iterable(relations.sentences for relations in all_relations)
+    return Embedded.of(loaded, sentences, "document", display)
+
+
+def measure_embedded(
+    asked: LoadedEncoder,
+    documents: Embedded,
+    all_relations: Sequence[Relations],
+    display: Display,
+    *,
+    is_symmetric: bool = True,
 ) -> list[dict[Geometry, Measured]]:
-    """Embed each sentence once per side, and measure an encoder on all relations.
+    """Measure an encoder on all relations, given the embeddings of all sentences as documents.
 
-    ``asked`` embeds queries and first sentences of pairs. Modules that normalize are removed from the model.
+    ``asked`` embeds queries and first sentences of pairs, unless it embeds both sides alike and ``is_symmetric``.
     """
-    _remove_normalization(loaded.model)
-    has_two_sides = loaded.traits.has_router or asked.config != loaded.config
-    sentences = list(itertools.chain.from_iterable(relations.sentences for relations in all_relations))
-    documents = queries = _Embedded.of(loaded, sentences, "document", display)
-    if has_two_sides:
+    queries = documents
+    if not (is_symmetric and asked.is_symmetric):
         first_sentences = itertools.chain.from_iterable(map(_first_sentences, all_relations))
-        queries = _Embedded.of(asked, first_sentences, "query", display)
+        queries = Embedded.of(asked, first_sentences, "query", display)
     results = []
     for relations in all_relations:
         pairs = queries.take(relations, relations.first), documents.take(relations, relations.second)
@@ -208,8 +219,8 @@ def measure_loaded(
     return results
 
 
-def _remove_normalization(model: "SentenceTransformer") -> None:
-    """Remove last modules that normalize, of a Router's routes too: they do not change cosines, but hide distances."""
+def remove_normalization(model: "SentenceTransformer") -> None:
+    """Remove last modules that normalize, also in a Router: they do not change cosines, but hide distances."""
     from sentence_transformers.sentence_transformer.modules import Normalize, Router
 
     routes: list[Any] = [model]

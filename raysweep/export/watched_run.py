@@ -1,7 +1,6 @@
 """A run's trials, measured on watched sets: their models, the file in the run's report, and the figure."""
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from raysweep.config.sweep import EncoderConfig, Prompts
 from raysweep.config.trial import trial_config
 from raysweep.data.relation_sources import RelationSettings
+from raysweep.data.relations import Relations
 from raysweep.encoders import encoder
 from raysweep.encoders.loaded import LoadedEncoder
 from raysweep.errors import InputError
@@ -34,54 +34,71 @@ FIGURE_FILE = "report/watch.png"
 
 
 def watch_run(
-    run: Folder, target: str, sources: Sequence[str], settings: RelationSettings, seed: int, display: Display
+    run: Folder, target: str, sources: Sequence[str], settings: RelationSettings, geometry: Geometry, display: Display
 ) -> list[WatchedTrial]:
-    """Measure the last rung of each trial on the target and on watched sources, and write ``watch.json``.
+    """Measure the last stored rung of each trial on the target and on watched sources, and write JSON and figure.
 
     Raises:
-        InputError: If the run, its encoder or a source cannot be read, the target has several sets of relations, or no
-            trial's weights are stored.
+        InputError: If the run, its encoder or a source cannot be read, the target has several sets of relations, a
+            source is repeated, or no trial's weights are stored.
     """
     results = load(run)
     encoders = RunEncoders.of(run)
     trials = _tuned_trials(run, results, encoders, display)
-    all_relations = read_relations([target], settings)
-    if len(all_relations) > 1:
-        raise InputError(f"--target {target}: has {len(all_relations)} negative labels; allowed: one")
-    all_relations += read_relations(sources, settings)
-    base_config = trials[0].config.model_copy(update={"name": encoders.model.name})
-    base = LoadedEncoder.load(base_config, identity=encoders.model_identity, device=encoder.best_device())
-    measured = watched.watch(base, trials, all_relations, seed, display)
-    run.keep(JSON_FILE, (json.dumps(watched.as_json(measured), indent=1) + "\n").encode())
+    all_relations = _read_sources(target, sources, settings)
+    base = LoadedEncoder.load(encoders.model, identity=encoders.model_identity, device=encoder.best_device())
+    measured = watched.watch(base, trials, all_relations, settings.seed, display)
+    text = json.dumps(watched.as_json(measured), indent=1)
+    run.keep(JSON_FILE, f"{text}\n".encode())
+    run.keep(FIGURE_FILE, figure(measured, geometry))
     return measured
 
 
+def _read_sources(target: str, sources: Sequence[str], settings: RelationSettings) -> list[Relations]:
+    """Read the target's relations, and then those of the other sources, with distinct names."""
+    all_sources = [target, *sources]
+    repeated = [source for source in all_sources if all_sources.count(source) > 1]
+    if repeated:
+        raise InputError(f"{repeated[0]}: is given twice; allowed: different sources")
+    all_relations: list[Relations] = []
+    for source in all_sources:
+        for relations in read_relations([source], settings):
+            is_known = relations.name in {known.name for known in all_relations}
+            all_relations.append(replace(relations, name=source) if is_known else relations)
+        if source == target and len(all_relations) > 1:
+            raise InputError(f"--target {target}: has {len(all_relations)} negative labels; allowed: one")
+    return all_relations
+
+
 def _tuned_trials(run: Folder, results: Results, encoders: RunEncoders, display: Display) -> list[TunedTrial]:
-    """Return the trials with a finished rung whose weights are stored, by learning rate."""
+    """Return the last rung of each trial whose weights are stored, by learning rate."""
     last: dict[int, Point] = {}
+    of_trials = set()
     for point in results.points:
-        if point.split == "dev" and point.trial is not None and point.kind in OWN_KINDS:
-            last[point.trial] = point
-    trials, freed = [], []
-    for number, point in last.items():
-        assert point.step is not None
-        if not run.exists(f"{point_folder(number, point.step)}/trained.safetensors"):
-            freed.append(number)
+        if point.split != "dev" or point.trial is None or point.step is None or point.kind not in OWN_KINDS:
             continue
-        config = trial_config(results.trials[number].config)
-        trials.append(
-            TunedTrial(
-                number,
-                point.step,
-                config.peak_learning_rate,
-                _with_prompts(encoders, f"trial {number}:{point.step}", config.tower),
-                partial(model_of, run, point),
-            )
+        of_trials.add(point.trial)
+        if run.exists(f"{point_folder(point.trial, point.step)}/trained.safetensors"):
+            last[point.trial] = point
+    if not last:
+        raise InputError(f"{run.location}: no weights are stored; allowed: a run with the weights of its front")
+    num_missing = len(of_trials) - len(last)
+    if num_missing:
+        display.warn(
+            f"{num_missing} of {len(of_trials)} trials are not measured: only the weights of the front are stored"
         )
-    if not trials:
-        raise InputError(f"{run.location}: no trial has stored weights; allowed: a run with a finished rung")
-    if freed:
-        display.warn(f"the weights of the last rung of {len(freed)} trials are not stored; they are not measured")
+    configs = {trial.trial: trial_config(trial.config) for trial in results.trials if trial.trial in last}
+    trials = [
+        TunedTrial(
+            number,
+            point.step or 0,
+            configs[number].peak_learning_rate,
+            configs[number].tower,
+            _with_prompts(encoders, f"trial {point.name}", configs[number].tower),
+            partial(model_of, run, point),
+        )
+        for number, point in last.items()
+    ]
     return sorted(trials, key=lambda trial: trial.learning_rate)
 
 
@@ -129,8 +146,8 @@ def figure(trials: Sequence[WatchedTrial], geometry: Geometry) -> bytes:
 def _draw_line(
     axes: "Axes", rates: Sequence[float], sets: Sequence[WatchedSet], geometry: Geometry, color: str, *, is_target: bool
 ) -> None:
-    rows = [one.whole(geometry) for one in sets]
-    improvements = [math.nan if row.improvement is None else 100 * row.improvement for row in rows]
+    rows = [watched_set.whole(geometry) for watched_set in sets]
+    improvements = [100 * (row.improvement or 0.0) for row in rows]
     width = 1.8 if is_target else 0.9
     name = f"{sets[0].name} (target)" if is_target else sets[0].name
     axes.plot(rates, improvements, color=color, linewidth=width, label=name)
@@ -142,9 +159,9 @@ def _draw_line(
 def _count_verdicts(trial: WatchedTrial, geometry: Geometry) -> tuple[int, int]:
     """Return how many groups of watched sets improve and worsen; a set without groups counts once."""
     verdicts = []
-    for one in trial.watched:
-        if one.measures.is_retrieval:
-            verdicts.append(one.whole(geometry).verdict)
+    for watched_set in trial.watched:
+        if watched_set.measures.is_retrieval:
+            verdicts.append(watched_set.whole(geometry).verdict)
         else:
-            verdicts += [row.verdict for row in one.rows if row.geometry == geometry]
+            verdicts += [row.verdict for row in watched_set.rows if row.geometry == geometry]
     return verdicts.count("improved"), verdicts.count("worsened")

@@ -7,6 +7,7 @@ from raysweep.config.sweep import EncoderConfig
 from raysweep.data.relations import Relations, RelationsBuilder
 from raysweep.evaluation.measures import DataMeasures, Measured
 from raysweep.evaluation.watched import AdiabaticRange, TunedTrial, WatchedSet, WatchedTrial, adiabatic_range
+from raysweep.metrics.closeness import GEOMETRIES
 
 NUM_QUERIES = 60
 
@@ -24,13 +25,16 @@ def made_set(name: str, rng: np.random.Generator, before: float, after: float) -
     """Return a set whose positives are closer by ``before`` and ``after`` deviations of the common noise."""
     relations = made_relations(name)
     noise = rng.normal(size=len(relations.first))
-    both = [Measured(relations, noise + shift * relations.is_positive) for shift in (before, after)]
-    return WatchedSet(DataMeasures(relations, {"cosine": both[1]}, {"cosine": both[0]}), seed=0)
+    base, tuned = (
+        dict.fromkeys(GEOMETRIES, Measured(relations, noise + shift * relations.is_positive))
+        for shift in (before, after)
+    )
+    return WatchedSet(DataMeasures(relations, tuned, base), seed=0)
 
 
 def made_trial(rate: float, seed: int, target: float, worse: float, better: float) -> WatchedTrial:
     rng = np.random.default_rng(seed)
-    trial = TunedTrial(0, 1, rate, EncoderConfig(name="demo"), lambda: pytest.fail("not needed"))
+    trial = TunedTrial(0, 1, rate, "both", EncoderConfig(name="demo"), lambda: pytest.fail("not needed"))
     watched = [
         made_set("fixed", rng, 1.0, 1.0),
         made_set("worse", rng, 1.0, 1.0 - worse),
@@ -43,11 +47,11 @@ def made_trial(rate: float, seed: int, target: float, worse: float, better: floa
 def test_planted_changes_are_classified(seed: int) -> None:
     trial = made_trial(1e-5, seed, target=0.5, worse=0.5, better=0.5)
     assert trial.target.whole("cosine").verdict == "improved"
-    assert [one.whole("cosine").verdict for one in trial.watched] == ["unchanged", "worsened", "improved"]
+    assert [watched.whole("cosine").verdict for watched in trial.watched] == ["unchanged", "worsened", "improved"]
     assert trial.worsened("cosine") == ["worse"]
 
 
-def test_range_has_the_rates_at_which_only_good_things_happen() -> None:
+def test_range_has_the_rates_at_which_the_target_improves_and_nothing_worsens() -> None:
     trials = [
         made_trial(1e-5, 0, target=0.5, worse=0.5, better=0.0),
         made_trial(1e-7, 1, target=0.5, worse=0.0, better=0.0),
@@ -60,7 +64,7 @@ def test_range_has_the_rates_at_which_only_good_things_happen() -> None:
 @pytest.mark.parametrize(
     ("target", "worse", "reason"),
     [
-        (0.5, 0.5, "at the learning rate 1e-07, worse worsens first"),
+        (0.5, 0.5, "at the learning rate 1e-07, PND rises first: worse"),
         (0.0, 0.0, "the target improves significantly at no"),
     ],
 )

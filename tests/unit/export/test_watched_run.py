@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from raysweep.config.sweep import EncoderConfig
+from raysweep.config.sweep import EncoderConfig, Prompts
 from raysweep.data import demo
 from raysweep.encoders import encoder
 from raysweep.export import model_card
@@ -66,6 +66,32 @@ def test_changes_are_those_of_the_exported_model(
             assert row["value"] == pytest.approx(expected_row["value"], abs=0.2)
             assert row["base"] == pytest.approx(expected_row["base"], abs=1e-9)
     assert (run / "report" / "watch.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_queries_have_their_own_prompt(sources: list[str], tiny_encoder: str, tmp_path: Path) -> None:
+    """An untrained query encoder changes nothing, and its base is measured with both prompts."""
+    config = EncoderConfig(name=tiny_encoder, prompt=Prompts(query="query: ", document="some longer passage: "))
+    trainable = Trainable(encoder.load(config))
+    trainable.start(trial())
+    write_minimal_run(tmp_path / "run", config, trainable.trained(), tower="query")
+    shown = raysweep_here(
+        tmp_path, "measure-run", "run", "--target", sources[0], "--watch", sources[1], "--format", "json"
+    )
+    assert shown.returncode == 0, shown.stderr
+    (of_trial,) = json.loads(shown.stdout)["trials"]
+    prompts = ("--query-prompt", "query: ", "--prompt", "some longer passage: ")
+    measured = raysweep_here(tmp_path, "measure", tiny_encoder, "--data", *sources, *prompts, "--format", "json")
+    expected = json.loads(measured.stdout)
+    for found, of_model in zip([of_trial["target"], *of_trial["watched"]], expected, strict=True):
+        for row, expected_row in zip(found["measures"], of_model["measures"], strict=True):
+            assert row["base"] == pytest.approx(expected_row["value"], abs=1e-9)
+            assert row["value"] == pytest.approx(row["base"], abs=0.1)
+
+
+def test_repeated_source_is_rejected(run: Path, sources: list[str]) -> None:
+    rejected = raysweep_here(run.parent, "measure-run", str(run), "--target", sources[0], "--watch", *sources)
+    assert rejected.returncode == 2
+    assert "twice" in rejected.stderr and len(rejected.stderr.splitlines()) == 1
 
 
 def test_table_names_the_range(run: Path, sources: list[str]) -> None:
