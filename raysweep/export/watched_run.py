@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from raysweep.config.sweep import EncoderConfig, Prompts
 from raysweep.config.trial import trial_config
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 JSON_FILE = "report/watch.json"
 FIGURE_FILE = "report/watch.png"
+
+LINE_STYLES = ("-", "--", ":", "-.")
 
 
 def watch_run(
@@ -114,7 +116,7 @@ def _with_prompts(encoders: RunEncoders, name: str, tower: str) -> EncoderConfig
 def figure(trials: Sequence[WatchedTrial], geometry: Geometry) -> bytes:
     """Return a PNG of the relative improvement of each source by learning rate, and of the counts of verdicts.
 
-    Insignificant improvements have open markers.
+    Insignificant improvements have open markers. The scale is linear up to 10%, and logarithmic beyond.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -125,8 +127,12 @@ def figure(trials: Sequence[WatchedTrial], geometry: Geometry) -> bytes:
         rates = [trial.trial.learning_rate for trial in trials]
         _draw_line(upper, rates, [trial.target for trial in trials], geometry, INK, is_target=True)
         for number, sets in enumerate(zip(*(trial.watched for trial in trials), strict=True)):
-            _draw_line(upper, rates, sets, geometry, PALETTE[number % len(PALETTE)], is_target=False)
+            dashes, color = divmod(number, len(PALETTE))
+            line_style = LINE_STYLES[dashes % len(LINE_STYLES)]
+            _draw_line(upper, rates, sets, geometry, PALETTE[color], is_target=False, linestyle=line_style)
         upper.axhline(0, color=FAINT, linewidth=0.8)
+        upper.set_yscale("symlog", linthresh=10)
+        upper.yaxis.set_major_formatter("{x:+g}")
         upper.set_ylabel(f"relative improvement of PND by {geometry}, %")
         found = watched.adiabatic_range(trials, geometry)
         for rate in found.rates:
@@ -138,19 +144,27 @@ def figure(trials: Sequence[WatchedTrial], geometry: Geometry) -> bytes:
         lower.set_ylabel("sets and groups")
         lower.legend()
         lower.set_xscale("log")
+        lower.xaxis.set_major_formatter("{x:.0e}")
         lower.set_xlabel("learning rate")
         add_legend(drawn)
         return png(drawn)
 
 
-def _draw_line(
-    axes: "Axes", rates: Sequence[float], sets: Sequence[WatchedSet], geometry: Geometry, color: str, *, is_target: bool
+def _draw_line(  # noqa: PLR0913 (private)
+    axes: "Axes",
+    rates: Sequence[float],
+    sets: Sequence[WatchedSet],
+    geometry: Geometry,
+    color: str,
+    *,
+    is_target: bool,
+    linestyle: Any = "-",
 ) -> None:
     rows = [watched_set.whole(geometry) for watched_set in sets]
     improvements = [100 * (row.improvement or 0.0) for row in rows]
     width = 1.8 if is_target else 0.9
     name = f"{sets[0].name} (target)" if is_target else sets[0].name
-    axes.plot(rates, improvements, color=color, linewidth=width, label=name)
+    axes.plot(rates, improvements, color=color, linewidth=width, linestyle=linestyle, label=name)
     for rate, value, row in zip(rates, improvements, rows, strict=True):
         is_significant = row.verdict in ("improved", "worsened")
         axes.plot(rate, value, "o", color=color, markerfacecolor=color if is_significant else "white", markersize=5)
