@@ -11,17 +11,15 @@ from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import encoder
 from raysweep.encoders.structure import Structure
 
+_SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 _QWEN3 = {"vocab_size": 30522, "hidden_size": 32, "num_hidden_layers": 2, "head_dim": 8, "intermediate_size": 64}
-SMALL = {
-    "bert-base": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64},
-    "qwen3-0.6b": _QWEN3,
-    "qwen3-4b": _QWEN3,
-}
+_DISTILBERT = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64}
+SMALL = {"distilbert": _DISTILBERT, "qwen3-0.6b": _QWEN3, "qwen3-4b": _QWEN3}
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_shapes_build_in_a_small_size(shape: str, tmp_path: Path) -> None:
-    model = encoder.load(EncoderConfig(name=random_encoder(shape, tmp_path / shape, **SMALL[shape])))
+    model = encoder.load(EncoderConfig(name=random_encoder(shape, tmp_path / shape, **SMALL.get(shape, _SIZES))))
     assert Structure.of(model).num_blocks == 2
     assert model.encode(["a warm room"]).shape == (1, 32)
 
