@@ -34,6 +34,25 @@ PromptOfAll = Annotated[
     typer.Option(help="Text added before every sentence, or '' for none; each model's default if not given."),
 ]
 
+PairThresholds = Annotated[
+    str,
+    typer.Option(
+        metavar="POSITIVE,NEGATIVE", help="Minimum score of positive pairs and maximum score of negative pairs."
+    ),
+]
+
+GroupColumns = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN,...",
+        help="Columns that all pair files have, such as two languages; pairs with the same values are measured together.",
+    ),
+]
+
+RelationSeed = Annotated[
+    int, typer.Option(min=0, max=2**32 - 1, help="Seed of the bootstrap, and of samples of labeled sentences.")
+]
+
 app = typer.Typer()
 
 
@@ -235,22 +254,9 @@ def measure(  # noqa: PLR0913 (the options of a command)
         str | None, typer.Option(help="Label of positive pairs; 1, true or entailment if not given.")
     ] = None,
     score_column: Annotated[str, typer.Option(help="Column of the scores of pairs.")] = "score",
-    thresholds: Annotated[
-        str,
-        typer.Option(
-            metavar="POSITIVE,NEGATIVE", help="Minimum score of positive pairs and maximum score of negative pairs."
-        ),
-    ] = "4,2",
-    group_columns: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN,...",
-            help="Columns of pair files, such as two languages; pairs with the same values are measured together.",
-        ),
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, max=2**32 - 1, help="Seed of the bootstrap, and of samples of labeled sentences.")
-    ] = 0,
+    thresholds: PairThresholds = "4,2",
+    group_columns: GroupColumns = None,
+    seed: RelationSeed = 0,
     prompt: PromptOfAll = None,
     query_prompt: Annotated[
         str | None,
@@ -317,21 +323,9 @@ def measure_run(  # noqa: PLR0913 (the options of a command)
         list[str], typer.Option(metavar="SOURCE...", help="One or more sources that should not get worse.")
     ],
     geometry: Annotated[str, typer.Option(help="cosine or distance, for the table and the figure.")] = "cosine",
-    thresholds: Annotated[
-        str,
-        typer.Option(
-            metavar="POSITIVE,NEGATIVE", help="Minimum score of positive pairs and maximum score of negative pairs."
-        ),
-    ] = "4,2",
-    group_columns: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN,...", help="Columns that all pair files have; pairs with the same values form a group."
-        ),
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, max=2**32 - 1, help="Seed of the bootstrap, and of samples of labeled sentences.")
-    ] = 0,
+    thresholds: PairThresholds = "4,2",
+    group_columns: GroupColumns = None,
+    seed: RelationSeed = 0,
     format: Annotated[str, typer.Option(help="Output format: table or json.")] = "table",
 ) -> None:
     """Measure a run's trials on other data, and find the learning rates at which nothing gets worse.

@@ -116,14 +116,17 @@ def whole_row(measures: DataMeasures, rows: Sequence[Row], geometry: Geometry, s
     It is the mean over queries, or the PND of a pair file. The groups of a pair file are resampled as units, if there
     are at least MIN_GROUPS.
     """
-    first = next(row for row in rows if row.geometry == geometry)
-    before, after = measures.base[geometry].errors, measures.tuned[geometry].errors
+    before = measures.base[geometry].errors
+    after = measures.tuned[geometry].errors
     num_groups = len(after.pairs)
     if measures.is_retrieval or num_groups == 1:
-        return first
-    change = changes.bootstrap_over_pairs(before, after, seed) if num_groups >= MIN_GROUPS else None
-    z_test = changes.z_test(before.over_pairs, after.over_pairs, after.num_pairs)
-    return Row("PND, all groups", geometry, after.over_pairs, True, before.over_pairs, z_test, change)
+        return next(row for row in rows if row.geometry == geometry)
+    change = None
+    if num_groups >= MIN_GROUPS:
+        change = changes.bootstrap_over_pairs(before, after, seed)
+    base_share, share = before.over_pairs, after.over_pairs
+    z_test = changes.z_test(base_share, share, after.num_pairs)
+    return Row("PND, all groups", geometry, share, True, base_share, z_test, change)
 
 
 def title(measures: DataMeasures) -> str:

@@ -14,8 +14,9 @@ from raysweep.encoders import encoder
 from raysweep.encoders.loaded import LoadedEncoder
 from raysweep.errors import InputError
 from raysweep.evaluation import watched
+from raysweep.evaluation.measure_tables import Row
 from raysweep.evaluation.measures import read_relations
-from raysweep.evaluation.watched import TunedTrial, WatchedSet, WatchedTrial
+from raysweep.evaluation.watched import TunedTrial, WatchedTrial
 from raysweep.export.export import model_of
 from raysweep.export.run_encoders import RunEncoders
 from raysweep.metrics.closeness import Geometry
@@ -124,50 +125,54 @@ def figure(trials: Sequence[WatchedTrial], geometry: Geometry) -> bytes:
     with mpl.rc_context(STYLE):
         drawn = Figure(figsize=(7.2, 6.4), layout="constrained")
         upper, lower = drawn.subplots(2, 1, sharex=True, height_ratios=[3, 1])
-        rates = [trial.trial.learning_rate for trial in trials]
-        _draw_line(upper, rates, [trial.target for trial in trials], geometry, INK, is_target=True)
-        for number, sets in enumerate(zip(*(trial.watched for trial in trials), strict=True)):
-            dashes, color = divmod(number, len(PALETTE))
-            line_style = LINE_STYLES[dashes % len(LINE_STYLES)]
-            _draw_line(upper, rates, sets, geometry, PALETTE[color], is_target=False, linestyle=line_style)
-        upper.axhline(0, color=FAINT, linewidth=0.8)
-        upper.set_yscale("symlog", linthresh=10)
-        upper.yaxis.set_major_formatter("{x:+g}")
-        upper.set_ylabel(f"relative improvement of PND by {geometry}, %")
-        found = watched.adiabatic_range(trials, geometry)
-        for rate in found.rates:
-            upper.axvspan(rate / 1.15, rate * 1.15, color=PALETTE[2], alpha=0.15, linewidth=0)
-        upper.set_title(str(found), fontsize=8)
-        counts = [_count_verdicts(trial, geometry) for trial in trials]
-        lower.plot(rates, [better for better, _ in counts], color=PALETTE[2], marker="o", label="improved")
-        lower.plot(rates, [worse for _, worse in counts], color=PALETTE[1], marker="s", label="worsened")
-        lower.set_ylabel("sets and groups")
-        lower.legend()
-        lower.set_xscale("log")
-        lower.xaxis.set_major_formatter("{x:.0e}")
-        lower.set_xlabel("learning rate")
+        _draw_improvements(upper, trials, geometry)
+        _draw_counts(lower, trials, geometry)
         add_legend(drawn)
         return png(drawn)
 
 
-def _draw_line(  # noqa: PLR0913 (private)
-    axes: "Axes",
-    rates: Sequence[float],
-    sets: Sequence[WatchedSet],
-    geometry: Geometry,
-    color: str,
-    *,
-    is_target: bool,
-    linestyle: Any = "-",
-) -> None:
-    rows = [watched_set.whole(geometry) for watched_set in sets]
+def _draw_improvements(axes: "Axes", trials: Sequence[WatchedTrial], geometry: Geometry) -> None:
+    rates = [trial.trial.learning_rate for trial in trials]
+    target = [trial.target.whole(geometry) for trial in trials]
+    name = f"{trials[0].target.name} (target)"
+    _draw_line(axes, rates, target, color=INK, linewidth=1.8, label=name)
+    for number, watched_set in enumerate(trials[0].watched):
+        rows = [trial.watched[number].whole(geometry) for trial in trials]
+        cycle, color = divmod(number, len(PALETTE))
+        dashes = LINE_STYLES[cycle % len(LINE_STYLES)]
+        _draw_line(axes, rates, rows, color=PALETTE[color], linewidth=0.9, linestyle=dashes, label=watched_set.name)
+    adiabatic = watched.adiabatic_range(trials, geometry)
+    for rate in adiabatic.rates:
+        axes.axvspan(rate / 1.15, rate * 1.15, color=PALETTE[2], alpha=0.15, linewidth=0)
+    axes.axhline(0, color=FAINT, linewidth=0.8)
+    axes.set_yscale("symlog", linthresh=10)
+    axes.yaxis.set_major_formatter("{x:+g}")
+    axes.set_ylabel(f"relative improvement of PND by {geometry}, %")
+    axes.set_title(str(adiabatic), fontsize=8)
+
+
+def _draw_line(axes: "Axes", rates: Sequence[float], rows: Sequence[Row], *, color: str, **style: Any) -> None:
+    """Draw the improvements of a source at these rates, with closed markers where they are significant."""
     improvements = [100 * (row.improvement or 0.0) for row in rows]
-    width = 1.8 if is_target else 0.9
-    name = f"{sets[0].name} (target)" if is_target else sets[0].name
-    axes.plot(rates, improvements, color=color, linewidth=width, linestyle=linestyle, label=name)
-    for rate, value, row in zip(rates, improvements, rows, strict=True):
+    axes.plot(rates, improvements, color=color, **style)
+    markers: dict[str, Any] = {"color": color, "marker": "o", "markersize": 5}
+    for rate, improvement, row in zip(rates, improvements, rows, strict=True):
         is_significant = row.verdict in ("improved", "worsened")
-        axes.plot(rate, value, "o", color=color, markerfacecolor=color if is_significant else "white", markersize=5)
+        fill = color if is_significant else "white"
+        axes.plot(rate, improvement, markerfacecolor=fill, **markers)
+
+
+def _draw_counts(axes: "Axes", trials: Sequence[WatchedTrial], geometry: Geometry) -> None:
+    rates = [trial.trial.learning_rate for trial in trials]
+    counts = [_count_verdicts(trial, geometry) for trial in trials]
+    improved, worsened = zip(*counts, strict=True)
+    axes.plot(rates, improved, color=PALETTE[2], marker="o", label="improved")
+    axes.plot(rates, worsened, color=PALETTE[1], marker="s", label="worsened")
+    axes.set_ylabel("sets and groups")
+    axes.legend()
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:.0e}")
+    axes.set_xlabel("learning rate")
 
 
 def _count_verdicts(trial: WatchedTrial, geometry: Geometry) -> tuple[int, int]:
