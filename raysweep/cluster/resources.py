@@ -41,7 +41,7 @@ CHUNKS_PER_PROCESS = 4  # minimum for single-threaded encoders
 TORCH_PROCESS_BYTES = 450 << 20  # 410 MiB after importing Ray, torch and sentence-transformers
 SEARCH_PROCESS_BYTES = 100 << 20  # 62 MiB after importing Ray, NumPy and faiss
 SEARCH_BLOCK_BYTES = 128 << 20  # cosines and current nearest rows of a block of queries
-COPIES_IN_TRIAL = 6  # of the weights: current, initial, gradients, two for AdamW, one being written
+COPIES_PER_ENCODER = 5  # of the weights: current, gradients, two for AdamW, one being written; initial ones are shared
 FLOATS_KEPT_FOR_BACKWARD = 18  # times the hidden width, per token and layer; measured: 163 KiB per token
 FLOATS_IN_FORWARD = 12  # times the hidden width, per token, in one layer at a time
 TOKENS_IN_FORWARD = 4096  # per batch that is only encoded
@@ -214,14 +214,17 @@ class Capacity:
         return replace(request, memory_bytes=memory_bytes, count=count)
 
 
-def trial_bytes(weights_bytes: int, *, num_layers: int, width: int, tokens_of_batch: int, cache_bytes: int) -> int:
-    """Return the bytes of memory that a trial needs on CPUs.
+def trial_bytes(
+    weights_bytes: int, num_encoders: int = 1, *, num_layers: int, width: int, tokens_of_batch: int, cache_bytes: int
+) -> int:
+    """Return the bytes of memory that a trial of one or two encoders with these weights needs on CPUs.
 
     MiniLM with all weights trained took 1132, 1643 and 2365 MiB for batches of 64, 256 and 512 sentences of 17.7
     tokens; this function returns 1149, 1685 and 2401 MiB, plus the cache of frozen blocks' outputs.
     """
     kept_for_backward = 4 * FLOATS_KEPT_FOR_BACKWARD * width * num_layers * tokens_of_batch
-    return TORCH_PROCESS_BYTES + COPIES_IN_TRIAL * weights_bytes + kept_for_backward + cache_bytes
+    num_copies = 1 + num_encoders * COPIES_PER_ENCODER
+    return TORCH_PROCESS_BYTES + num_copies * weights_bytes + kept_for_backward + cache_bytes
 
 
 def encoder_bytes(weights_bytes: int, *, width: int) -> int:

@@ -167,7 +167,7 @@ class Space:
         return list(_describe(self.parameters, ""))
 
     def largest(self) -> list[TrialConfig]:
-        """Return the trial that uses the most memory in each branch of the space.
+        """Return the trial that uses the most memory in each branch of the space, and with each tower.
 
         It has the largest batch and the fewest frozen parameters.
         """
@@ -182,7 +182,7 @@ class Space:
             extremes["freeze_output_dense"] = False
         weight = max(self.values("consistency_weight"), default=0)
         trials = []
-        for branch in branches(self.parameters):
+        for branch in branches(self.parameters, ("tower",)):
             values_of_branch = branch | {name: value for name, value in extremes.items() if name in branch}
             if weight and "consistency_weight" in find_loss(branch["loss"]).parameters:  # embeds each batch twice
                 values_of_branch["consistency_weight"] = weight

@@ -65,8 +65,9 @@ class TrialConfig(StrictModel):
     )
     tower: Tower = Field(
         "both",
-        description="query tunes only the encoder of queries and of anchors; documents keep the reference's embeddings, so "
-        "stored indexes stay valid; both tunes one encoder of queries and documents",
+        description="both tunes one encoder of queries and documents; query tunes only the encoder of queries and of "
+        "anchors, and documents keep the reference's embeddings, so stored indexes stay valid; separate tunes two encoders, "
+        "which are equal at first",
     )
     freezing: str = Field(
         "none",
@@ -164,9 +165,9 @@ class TrialConfig(StrictModel):
 
     @model_validator(mode="after")
     def _check_tower(self) -> "TrialConfig":
-        if self.tower == "query" and not has_documents(self.loss):
+        if self.tower != "both" and not has_documents(self.loss):
             raise ValueError(
-                f"tower is query, but the loss {self.loss} compares no anchors with documents; allowed: both"
+                f"tower is {self.tower}, but the loss {self.loss} compares no anchors with documents; allowed: both"
             )
         return self
 

@@ -74,11 +74,12 @@ def _find_unused(config: SweepConfig, space: Space) -> Iterator[_Unused]:
 
 def _find_unused_points(space: Space) -> Iterator[_Unused]:
     """Yield the kinds of operating points that no trial's tower has."""
-    kinds_by_tower = {"query": ["query_concat"], "both": ["concat", "interpolate", "truncate"]}
-    for tower, kinds in kinds_by_tower.items():
-        if tower not in _possible_values(space, "tower"):
-            for kind in kinds:
-                yield _Unused(("evaluation", "points", kind), ("space", "tower"), f"no trial has tower {tower}")
+    towers = _possible_values(space, "tower")
+    if "query" not in towers:
+        yield _Unused(("evaluation", "points", "query_concat"), ("space", "tower"), "no trial has tower query")
+    if towers == {"query"}:
+        for kind in ("concat", "interpolate", "truncate"):
+            yield _Unused(("evaluation", "points", kind), ("space", "tower"), "every trial has tower query")
 
 
 def _find_unused_of_examples(config: SweepConfig, space: Space) -> Iterator[_Unused]:

@@ -1,5 +1,7 @@
 """The encoders of queries and documents, which are usually one model."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -13,6 +15,12 @@ from raysweep.encoders.tokens import Tokens
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+
+WeightContext: TypeAlias = Callable[[], AbstractContextManager[None]]
+"""Function that returns the context in which a model has the weights of one side."""
+
+own_weights: WeightContext = nullcontext
 
 
 class SideEncoder(Protocol):
@@ -34,18 +42,23 @@ Encoders: TypeAlias = Sides[SideEncoder]
 
 @dataclass(frozen=True)
 class TokenEncoder:
-    """A model with its current weights, which embeds stored tokens in fp32, without gradients or dropout."""
+    """A model with its current weights, which embeds stored tokens in fp32, without gradients or dropout.
+
+    Within ``weights()``, the model has the weights of this side.
+    """
 
     model: "SentenceTransformer"
     tokens: Tokens
     batch_context: BatchContext = no_context
+    weights: WeightContext = own_weights
 
     @property
     def width(self) -> int:
         return embedding_width(self.model)
 
     def embed(self, ids: npt.NDArray[np.integer]) -> npt.NDArray[np.float32]:
-        return embed(self.model, self.tokens, ids, batch_context=self.batch_context)
+        with self.weights():
+            return embed(self.model, self.tokens, ids, batch_context=self.batch_context)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Operating points: the retrieval encoders that one rung of a trial yields, scored together.
 
 Let e_R be a sentence's unit embedding under the reference encoder, e_M under the tuned encoder, and p its class
-probabilities.
+probabilities. With the tower ``separate``, e_M is under the tuned encoder of the sentence's side, and cos_M is
+cos(e_Q(query), e_D(sentence)).
 
 ==================== ================================== ================================= ===============
 point                retrieval score                    embedding                         width
@@ -138,9 +139,9 @@ def wanted_labeled(grid: PointsConfig, *, has_head: bool) -> list[PointKey]:
 QUERY, QUERY_CONCAT = QUERY_KINDS
 
 
-def tower_of(keys: Iterable[PointKey]) -> Tower:
-    """Return the tower of a trial with these points."""
-    return "query" if any(kind in QUERY_KINDS for kind, _ in keys) else "both"
+def keep_documents(keys: Iterable[PointKey]) -> bool:
+    """Return whether documents have the reference's embeddings at these points of a trial."""
+    return any(kind in QUERY_KINDS for kind, _ in keys)
 
 
 def wanted(grid: PointsConfig, *, has_head: bool, tower: Tower = "both") -> list[PointKey]:

@@ -148,7 +148,7 @@ def watch(
         remove_normalization(model)
         loaded = LoadedEncoder(trial.config, base.source, model, EncoderTraits.of(model))
         documents = before.documents
-        if trial.tower == "both":
+        if trial.tower != "query":
             documents = embed_documents(loaded, all_relations, display)
         after = measure_embedded(loaded, documents, all_relations, display)
         measures = [DataMeasures(*values) for values in zip(all_relations, after, before.measured, strict=True)]

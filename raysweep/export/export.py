@@ -23,7 +23,7 @@ from raysweep.encoders.locate import locate
 from raysweep.encoders.provenance import Provenance
 from raysweep.errors import InputError
 from raysweep.evaluation.operating_points import LABELED, Head
-from raysweep.export import joined_encoder, model_card, query_encoder
+from raysweep.export import joined_encoder, model_card, router
 from raysweep.export.model_card import CARD, CardFacts
 from raysweep.export.run_encoders import BaseModel, RunEncoders
 from raysweep.report.front import Member
@@ -125,7 +125,12 @@ class _PointModel(NamedTuple):
 
 
 def _build(run: Folder, chosen: Point, encoders: RunEncoders, *, as_adapter: bool = False) -> _PointModel:
-    trainable, head = _load_tuned(run, chosen, encoders)
+    weights, head = _read_weights(run, chosen)
+    if as_adapter:
+        _check_adapter(weights, chosen)
+    if weights.is_separate:
+        return _build_pair(chosen, weights, encoders)
+    trainable = _load_tuned(chosen, weights, encoders)
     if as_adapter:
         _keep_adapter(trainable, chosen, encoders)
     else:
@@ -133,22 +138,48 @@ def _build(run: Folder, chosen: Point, encoders: RunEncoders, *, as_adapter: boo
     tuned = trainable.model
     if chosen.kind in QUERY_KINDS:
         return _build_query_encoder(chosen, tuned, encoders)
-    embed: Callable[[Sequence[str], str], Embeddings]
+    model, embed = _build_encoder(chosen, tuned, head, encoders)
+    model.similarity_fn_name = _similarity(chosen)  # override the base model's setting
+    _set_prompts(model, encoders.prompts)
+    return _PointModel(model, encoders.prompts.map(lambda prompt: partial(embed, prompt=prompt)))
+
+
+class _Encoder(NamedTuple):
+    """The model of a point on one side or both, without prompts, and a function of sentences and their prompt."""
+
+    model: "SentenceTransformer"
+    embed: Callable[..., Embeddings]
+
+
+def _build_encoder(chosen: Point, tuned: "SentenceTransformer", head: Head | None, encoders: RunEncoders) -> _Encoder:
+    """Build the model of a point from a tuned encoder, which embeds sentences on both sides alike."""
     if chosen.kind in joined_encoder.KINDS:
         reference = _load_reference(encoders, chosen)
         model = joined_encoder.build(chosen.key, tuned, reference, head)
         model.prompts = tuned.prompts
-        embed = partial(_embed_joined, chosen.key, (tuned, reference), head)
-    elif chosen.kind == "truncate":
-        model = tuned
-        model.truncate_dim = chosen.width
-        embed = partial(_embed_truncated, tuned, chosen.width)
-    else:
-        model = tuned
-        embed = partial(encoder.embed_texts, tuned, unit=False)
-    model.similarity_fn_name = _similarity(chosen)  # override the base model's setting
+        return _Encoder(model, partial(_embed_joined, chosen.key, (tuned, reference), head))
+    if chosen.kind == "truncate":
+        tuned.truncate_dim = chosen.width
+        return _Encoder(tuned, partial(_embed_truncated, tuned, chosen.width))
+    return _Encoder(tuned, partial(encoder.embed_texts, tuned, unit=False))
+
+
+def _build_pair(chosen: Point, weights: TrainedWeights, encoders: RunEncoders) -> _PointModel:
+    """Build the model of a trial that tuned two encoders, one for queries and one for documents."""
+    sides = Sides[Side]("query", "document")
+
+    def build_side(side: Side) -> _Encoder:
+        trainable = _load_tuned(chosen, weights.on(side), encoders)
+        trainable.finish(_share(chosen))
+        return _build_encoder(chosen, trainable.model, None, encoders)
+
+    built = sides.map(build_side)
+    model = router.build(built.map(lambda of_side: of_side.model), _similarity(chosen))
+    model.prompts = built.document.model.prompts
+    model.truncate_dim = built.document.model.truncate_dim
     _set_prompts(model, encoders.prompts)
-    return _PointModel(model, encoders.prompts.map(lambda prompt: partial(embed, prompt=prompt)))
+    embeds = built.map(lambda of_side: of_side.embed).zip(encoders.prompts)
+    return _PointModel(model, embeds.map(lambda source: partial(source[0], prompt=source[1])))
 
 
 def _build_query_encoder(chosen: Point, tuned: "SentenceTransformer", encoders: RunEncoders) -> _PointModel:
@@ -160,23 +191,31 @@ def _build_query_encoder(chosen: Point, tuned: "SentenceTransformer", encoders: 
         if encoders.reference_prompts.query != prompts.query:
             raise InputError(f"{chosen.name} cannot be exported: the reference encoder has another prompt for queries")
         embed_query = partial(_embed_sum, chosen.value, (tuned, reference), prompt=prompts.query)
-    model = query_encoder.build(chosen.key, tuned, reference)
+    model = router.build_query_encoder(chosen.key, tuned, reference)
     model.prompts = tuned.prompts
     _set_prompts(model, prompts)
     embed_document = partial(encoder.embed_texts, reference, prompt=prompts.document)
     return _PointModel(model, Sides(embed_query, embed_document))
 
 
-def _keep_adapter(trainable: Trainable, chosen: Point, encoders: RunEncoders) -> None:
-    """Prepare the model for saving only its adapter, which names the base model; raise InputError if it has none."""
+def _check_adapter(weights: TrainedWeights, chosen: Point) -> None:
+    """Raise InputError unless the model of a point is one encoder with an adapter."""
+    if weights.is_separate:
+        raise InputError(
+            f"--adapter: trial {chosen.trial} tuned two encoders (tower is separate); allowed: points of one encoder"
+        )
     if chosen.kind in (*joined_encoder.KINDS, *QUERY_KINDS):
         raise InputError(
             f"--adapter: {chosen.name} joins two encoders; allowed: plain, interpolated and truncated points"
         )
-    if trainable.lora is None:
+    if weights.lora is None:
         raise InputError(
             f"--adapter: trial {chosen.trial} has no adapter (adapter is none); allowed: points of trials with lora"
         )
+
+
+def _keep_adapter(trainable: Trainable, chosen: Point, encoders: RunEncoders) -> None:
+    """Prepare the model for saving only its adapter, which names the base model."""
     base = BaseModel.of(encoders.model)
     is_on_hub = encoders.model.name != "demo"  # the demo's model is in a package
     adapter.keep(trainable.model, _share(chosen), base.hub_name if is_on_hub else None)
@@ -229,9 +268,8 @@ def _folder_of_weights(point: Point) -> str:
     return point_folder(point.trial, point.step)
 
 
-def _load_tuned(run: Folder, chosen: Point, encoders: RunEncoders) -> tuple[Trainable, Head | None]:
-    """Return the base model with the trained weights of the point's rung, and the rung's head."""
-    weights, head = _read_weights(run, chosen)
+def _load_tuned(chosen: Point, weights: TrainedWeights, encoders: RunEncoders) -> Trainable:
+    """Return the base model with trained weights of the point's rung."""
     if weights.lora is not None:
         packages.check(packages.needs_of_adapters(chosen.name, ["lora"]))
     trainable = Trainable(_load(encoders.model, encoders.model_identity, "tuned"))
@@ -239,7 +277,7 @@ def _load_tuned(run: Folder, chosen: Point, encoders: RunEncoders) -> tuple[Trai
         trainable.load(weights)
     except ValueError as error:
         raise InputError(f"{chosen.name}: its weights are damaged: {error}") from None
-    return trainable, head
+    return trainable
 
 
 def _share(chosen: Point) -> float:

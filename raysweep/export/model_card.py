@@ -64,6 +64,11 @@ _JOINED = {
     "truncate": "Each embedding consists of the first coordinates of the tuned encoder's embedding.",
 }
 
+_SEPARATE = (
+    "`encode_query` and `encode_document` are two encoders, both tuned from the base model: embed queries with the first, "
+    "and documents with the second. `encode` embeds documents."
+)
+
 
 @dataclass(frozen=True)
 class CardFacts:
@@ -289,6 +294,7 @@ def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
         _guard_sentence(facts.member),
         " ".join(f"{_plain(text)}." for text in guard_warnings(facts)),
         _JOINED.get(facts.point.kind, ""),
+        _SEPARATE if facts.config.tower == "separate" else "",
         _adapter_sentence(facts, models),
         _pool_code(facts) if facts.point.kind == LABELED else "",
     ]

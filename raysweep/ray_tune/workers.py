@@ -20,7 +20,7 @@ from raysweep.encoders.locate import locate_same
 from raysweep.encoders.size import FP32_BYTES, EncoderSize
 from raysweep.encoders.tokens import Tokens
 from raysweep.errors import InputError, exception_line
-from raysweep.evaluation.operating_points import tower_of, wanted_labeled
+from raysweep.evaluation.operating_points import keep_documents, wanted_labeled
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.retrieval import Scores
 from raysweep.results.ledger import point_folder
@@ -125,11 +125,13 @@ def needed_by_trial(prepared: Prepared, space: Space, cache_bytes: int) -> int:
     sentences_per_batch = [_sentences_per_batch(prepared, trial) for trial in trials]
     max_sentences = max(sentences_per_batch)
     is_averaged = any(trial.average_decay is not None for trial in trials)
-    bytes_of_averages = encoder.weights_bytes if is_averaged else 0
+    num_encoders = 2 if any(trial.tower == "separate" for trial in trials) else 1
+    bytes_of_averages = num_encoders * encoder.weights_bytes if is_averaged else 0
     bytes_of_all_outputs = FP32_BYTES * encoder.width * num_tokens
     tokens_of_batch = round(max_sentences * tokens_per_sentence)
     bytes_without_averages = trial_bytes(
         encoder.weights_bytes,
+        num_encoders,
         num_layers=encoder.num_layers,
         width=encoder.width,
         tokens_of_batch=tokens_of_batch,
@@ -216,7 +218,7 @@ def score_on_test(bench: Workbench, run: Folder, rung: FrontRung) -> ScoredRung:
     trial, step = rung.trial, rung.step
     name = point_folder(trial, step)
     weights, head = read_point(run.fetch(name))
-    bench.reset(weights, head, tower_of(rung.keys))
+    bench.reset(weights, head, keeps_documents=keep_documents(rung.keys))
     encoded = bench.encode(bench.test)
     scores = bench.measure(bench.test, rung.keys, encoded)
     labeled_keys = wanted_labeled(bench.evaluation.points, has_head=head is not None)

@@ -68,16 +68,22 @@ def _on_constraints(summary: Summary) -> Iterator[str]:
 
 
 def _on_documents(summary: Summary) -> Iterator[str]:
-    """Yield which front members need documents to be embedded again, if any do not."""
+    """Yield which front members keep documents as they are, and which embed them with an encoder of their own, if any."""
     num_members = len(summary.members)
     num_of_queries = sum(member.dev.kind in QUERY_KINDS for member in summary.members)
-    if not num_of_queries:
-        return
-    text = f"{num_of_queries} of the {num_members} front members tune only queries (query, query_concat): nothing has to be"
-    text += " embedded again, and indexes of the reference encoder's embeddings stay valid."
-    if num_of_queries < num_members:
-        text += " All other members require embedding every document again."
-    yield text
+    if num_of_queries:
+        text = f"{num_of_queries} of the {num_members} front members tune only queries (query, query_concat): nothing has to"
+        text += " be embedded again, and indexes of the reference encoder's embeddings stay valid."
+        if num_of_queries < num_members:
+            text += " All other members require embedding every document again."
+        yield text
+    separate = {trial.trial for trial in summary.results.trials if trial.config.get("tower") == "separate"}
+    num_separate = sum(member.dev.trial in separate for member in summary.members)
+    if num_separate:
+        yield (
+            f"{num_separate} of the {num_members} front members tune two encoders (tower separate): every document has to "
+            "be embedded again, by the encoder of documents."
+        )
 
 
 def _on_test_scores(summary: Summary) -> Iterator[str]:

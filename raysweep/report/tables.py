@@ -15,13 +15,14 @@ from raysweep.report.summary import SPLITS, Area, Summary, TrialSummary
 from raysweep.report.texts import constraints_text, objective_formula
 from raysweep.results.account import Entry
 from raysweep.results.query_scores import PointName, name_of_point
-from raysweep.results.types import GuardScore, Mean, Point, Prompt, Results
+from raysweep.results.types import QUERY_KINDS, GuardScore, Mean, Point, Prompt, Results
 from raysweep.results.views import varied_parameters
 from raysweep.uncertainty.differences import Difference
 from raysweep.uncertainty.front import FrontUncertainty, PointUncertainty
 from raysweep.uncertainty.interval import Interval, ScoreIntervals
 
 MISSES = "misses"  # mark of front members that do not meet the constraints
+REINDEX = "re-index"  # heading of the column that states which documents have to be embedded again
 
 
 def show(score: float, digits: int = 1) -> str:
@@ -90,23 +91,30 @@ def identity_cells(point: Point) -> list[str]:
 
 
 def front_table(summary: Summary) -> TextTable:
-    """Return the front, sorted by decreasing S on dev; intervals are in :func:`certainty_table`."""
+    """Return the front, sorted by decreasing S on dev; intervals are in :func:`certainty_table`.
+
+    In sweeps over towers, the column ``re-index`` states which documents have to be embedded again for a member.
+    """
     configurations = described(summary.results)
     guards = summary.guards
+    has_towers = any(trial.config.get("tower", "both") != "both" for trial in summary.results.trials)
     rows = []
     for member in summary.members:
         point = member.dev
         marks = " ".join(member_marks(member))
         configuration = configurations.get(point.trial or 0, ABSENT)
         row = [marks, *identity_cells(point), str(point.width), configuration]
+        if has_towers:
+            row.append("nothing" if point.kind in QUERY_KINDS else "everything")
         for split in summary.splits:
             row += score_cells(member.on(split), summary.score_names)
         row += [guard_cell(member.guards.get(name)) for name in guards]
         rows.append(tuple(row))
     headings = score_headings(summary.score_names)
     scores = [f"{split} {heading}" for split in summary.splits for heading in headings]
-    columns = ("mark", "trial", "step", "kind", "width", "configuration", *scores, *guards)
-    return TextTable(columns, tuple(rows), frozenset({"kind", "configuration", "mark"}))
+    first_columns = ["mark", "trial", "step", "kind", "width", "configuration", *[REINDEX] * has_towers]
+    columns = (*first_columns, *scores, *guards)
+    return TextTable(columns, tuple(rows), frozenset({"kind", "configuration", "mark", REINDEX}))
 
 
 def member_marks(member: Member) -> list[str]:

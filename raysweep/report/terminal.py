@@ -9,6 +9,7 @@ from raysweep.report.comparison import baseline_lines
 from raysweep.report.known_labels import known_labels_lines
 from raysweep.report.summary import SPLITS, Summary
 from raysweep.report.tables import (
+    REINDEX,
     area_texts,
     describe,
     described,
@@ -45,7 +46,7 @@ def front_tables(summary: Summary) -> list[TextTable]:
 
 def _front_table(summary: Summary, *, with_guards: bool) -> TextTable:
     front = front_table(summary)
-    omitted = {"configuration"}
+    omitted = {"configuration", REINDEX}
     headings = score_headings(name for name in summary.score_names if name not in summary.goals)
     for split in SPLITS:
         omitted |= {f"{split} {heading}" for heading in headings}

@@ -17,7 +17,7 @@ from raysweep.config.loss_spec import LossExamples
 from raysweep.data.prepared import Prepared
 from raysweep.encoders import buckets, encoder, packed
 from raysweep.encoders.encoder import BatchContext, no_context
-from raysweep.encoders.side_encoders import StoredEncoder
+from raysweep.encoders.side_encoders import StoredEncoder, WeightContext, own_weights
 from raysweep.encoders.tokens import Tokens
 from raysweep.errors import InputError
 from raysweep.training.block_checkpoints import BlockCheckpoints
@@ -180,13 +180,19 @@ class ColumnEncoder(Protocol):
 class TrainedEncoder:
     """The encoder that a trial trains, with the tokens of all sentences on one side. Each trial has its own.
 
-    With ``checkpoints``, blocks are recomputed in the backward pass. ``batch_context`` is the context of forward passes.
+    With ``checkpoints``, blocks are recomputed in the backward pass. ``weights`` is the context in which the model has
+    this side's weights, and ``batch_context`` the context of the forward pass of each batch.
     """
 
     def __init__(
-        self, model: "SentenceTransformer", tokens: Tokens, checkpoints: BlockCheckpoints | None = None
+        self,
+        model: "SentenceTransformer",
+        tokens: Tokens,
+        checkpoints: BlockCheckpoints | None = None,
+        weights: WeightContext = own_weights,
     ) -> None:
         self.model, self.tokens = model, tokens
+        self._weights = weights
         self.batch_context: BatchContext = no_context
         self._checkpoints = checkpoints
         self._word_table = encoder.word_table(model)
@@ -204,7 +210,7 @@ class TrainedEncoder:
 
     def embed(self, packs: Sequence[Pack]) -> list[Tensor]:
         """Return the embeddings of each pack's sentences, (sentences, width), with gradients if enabled."""
-        with self._look_up_words(packs):
+        with self._weights(), self._look_up_words(packs):
             return [self._forward(pack) for pack in packs]
 
     @contextmanager
@@ -243,7 +249,7 @@ class TrainedEncoder:
     def _forward(self, pack: Pack) -> Tensor:
         context = self.batch_context(*pack)
         if self._checkpoints is not None:
-            context = self._checkpoints.added_to(context)
+            context = self._checkpoints.added_to(context, self._weights)
         if len(pack) == 1:
             return encoder.forward(self.model, self.tokens, pack[0], context)
         return packed.forward(self.model, self.tokens, pack, context)

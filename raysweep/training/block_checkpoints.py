@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.checkpoint import checkpoint
 
+from raysweep.encoders.side_encoders import WeightContext
 from raysweep.encoders.structure import Structure
 from raysweep.training.dropout import Dropouts
 
@@ -33,34 +34,39 @@ class BlockCheckpoints:
         self._dropouts = dropouts
 
     @contextmanager
-    def added_to(self, context: AbstractContextManager[None]) -> Iterator[None]:
-        """Checkpoint the blocks of a forward pass in ``context``, except those that a prefix cache replaces in it."""
+    def added_to(self, context: AbstractContextManager[None], weights: WeightContext) -> Iterator[None]:
+        """Checkpoint the blocks of a forward pass in ``context``, except those that a prefix cache replaces in it.
+
+        They are recomputed in the context ``weights``, in which the forward pass runs too.
+        """
         with context:
             blocks = [block for block in self._blocks if "forward" not in vars(block)]
             for block in blocks:
-                block.forward = partial(self._run, block.forward)
+                block.forward = partial(self._run, block.forward, weights)
             try:
                 yield
             finally:
                 for block in blocks:
                     del block.forward
 
-    def _run(self, forward: Any, *args: Any, **kwargs: Any) -> Any:
+    def _run(self, forward: Any, weights: WeightContext, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("past_key_values") is not None:
             kwargs["past_key_values"] = None  # recomputing would append to the cache of a decoder's keys and values
-        return checkpoint(forward, *args, use_reentrant=False, context_fn=self._contexts, **kwargs)
+        contexts = partial(self._contexts, weights)
+        return checkpoint(forward, *args, use_reentrant=False, context_fn=contexts, **kwargs)
 
-    def _contexts(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    def _contexts(self, weights: WeightContext) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         """Return the contexts of a block's forward pass and of its recomputation, which has the same masks."""
-        return nullcontext(), self._with(self._dropouts.state(), self._config._attn_implementation)
+        return nullcontext(), self._with(self._dropouts.state(), self._config._attn_implementation, weights)
 
     @contextmanager
-    def _with(self, masks: dict[str, Any], attention: str) -> Iterator[None]:
+    def _with(self, masks: dict[str, Any], attention: str, weights: WeightContext) -> Iterator[None]:
         own_masks, own_attention = self._dropouts.state(), self._config._attn_implementation
         self._dropouts.restore(masks)
         self._config._attn_implementation = attention
         try:
-            yield
+            with weights():
+                yield
         finally:
             self._dropouts.restore(own_masks)
             self._config._attn_implementation = own_attention

@@ -3,39 +3,65 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor
 
 from raysweep.config.adapter import Lora
+from raysweep.config.sides import Side, Sides
 from raysweep.config.trial import TrialConfig
 from raysweep.encoders import adapter, bf16_weights
+from raysweep.encoders.query_weights import PREFIX, QueryWeights
+from raysweep.encoders.side_encoders import WeightContext, own_weights
 from raysweep.encoders.structure import Structure
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+V = TypeVar("V")
+
 
 @dataclass(frozen=True)
 class TrainedWeights:
-    """The weights that a trial trained, by parameter name, and the adapter that they belong to, if any."""
+    """The weights that a trial trained, by parameter name, and the adapter that they belong to, if any.
+
+    If the encoder of queries is a separate one, the names of its weights begin with ``query.``.
+    """
 
     tensors: Mapping[str, Tensor]
     lora: Lora | None = None
+
+    @property
+    def is_separate(self) -> bool:
+        """Return whether queries and documents have encoders of their own."""
+        return any(name.startswith(PREFIX) for name in self.tensors)
+
+    def on(self, side: Side) -> "TrainedWeights":
+        """Return the weights of the encoder on one side."""
+        if not self.is_separate:
+            return self
+        tensors = {
+            name.removeprefix(PREFIX): tensor
+            for name, tensor in self.tensors.items()
+            if name.startswith(PREFIX) == (side == "query")
+        }
+        return TrainedWeights(tensors, self.lora)
 
 
 class Trainable:
     """An encoder whose trained part changes from trial to trial. Everything else stays that of the base model.
 
-    Only the trained part has a second copy in memory, that of the base model, from which :meth:`reset` restores it. The
-    matrices of an encoder that was loaded with bf16 weights are in fp32 while they are trained.
+    Only the trained part has a second copy in memory, that of the base model, from which :meth:`reset` restores it, and a
+    third one if queries have an encoder of their own. The matrices of an encoder that was loaded with bf16 weights are in
+    fp32 while they are trained.
     """
 
     def __init__(self, model: "SentenceTransformer") -> None:
         self.model = model
         self.structure = Structure.of(model)
         self.lora: Lora | None = None
+        self._query: QueryWeights | None = None
         self._base: dict[str, Tensor] = {}  # of the parameters that may differ from the base model
         stored = model.state_dict().keys()
         self._stores_bf16 = bf16_weights.is_narrow(model)
@@ -43,8 +69,20 @@ class Trainable:
 
     @property
     def parameters(self) -> dict[str, torch.nn.Parameter]:
-        """Return the trained parameters by name."""
+        """Return the trained parameters by name, including those of a separate encoder of queries."""
+        return {**self._own_parameters, **_prefixed({} if self._query is None else self._query.parameters)}
+
+    @property
+    def _own_parameters(self) -> dict[str, torch.nn.Parameter]:
+        """Return the model's trained parameters by name."""
         return {name: parameter for name, parameter in self.model.named_parameters() if parameter.requires_grad}
+
+    @property
+    def weight_contexts(self) -> Sides[WeightContext]:
+        """Return the contexts of the forward passes of queries and of documents, shared if they have one encoder."""
+        if self._query is None:
+            return Sides.same(own_weights)
+        return Sides(self._query.used, own_weights)
 
     @property
     def base(self) -> dict[str, Tensor]:
@@ -55,7 +93,7 @@ class Trainable:
     def reset(self) -> None:
         """Restore the base model, with all parameters trainable."""
         adapter.remove(self.model)
-        self.lora = None
+        self.lora = self._query = None
         with torch.no_grad():
             for name, value in self._base.items():
                 self.model.get_parameter(name).copy_(value)
@@ -73,10 +111,12 @@ class Trainable:
         self.reset()
         if config.lora is not None:
             self._attach(config.lora)
-            return
-        frozen = self.structure.frozen_names(config.freezing, freeze_output_dense=config.freeze_output_dense)
-        trained = [name for name, _ in self.model.named_parameters() if name not in frozen]
-        self._train(trained)
+        else:
+            frozen = self.structure.frozen_names(config.freezing, freeze_output_dense=config.freeze_output_dense)
+            trained = [name for name, _ in self.model.named_parameters() if name not in frozen]
+            self._train(trained)
+        if config.tower == "separate":
+            self._separate()
 
     def load(self, weights: TrainedWeights) -> None:
         """Restore the base model and load the weights that a trial trained, which become the trainable part.
@@ -85,16 +125,18 @@ class Trainable:
             ValueError: If the encoder has no such weights.
         """
         self.reset()
+        of_documents = weights.on("document")
         if weights.lora is None:
-            self._check(weights)
-            self._train(weights.tensors)
+            self._check(of_documents)
+            self._train(of_documents.tensors)
         else:
             self._attach(weights.lora)
-            self._check(weights)
-        parameters = dict(self.model.named_parameters())
-        with torch.no_grad():
-            for name, tensor in weights.tensors.items():
-                parameters[name].copy_(tensor)
+            self._check(of_documents)
+        _copy(of_documents, dict(self.model.named_parameters()))
+        if weights.is_separate:
+            of_queries = weights.on("query")
+            self._check(of_queries)
+            _copy(of_queries, self._separate().parameters)
 
     def trained(self) -> TrainedWeights:
         """Return the current weights of the trainable part, without copying."""
@@ -102,7 +144,8 @@ class Trainable:
 
     def heights(self) -> dict[str, int]:
         """Return the height of each parameter, an adapter's included, as :meth:`Structure.heights` does."""
-        return Structure.of(self.model).heights()
+        heights = Structure.of(self.model).heights()
+        return heights | _prefixed(heights)
 
     @contextmanager
     def interpolated(self, share: float) -> Iterator[None]:
@@ -114,7 +157,7 @@ class Trainable:
         trained = self.parameters
         own = {name: parameter.data for name, parameter in trained.items()}
         for name, parameter in trained.items():
-            parameter.data = self._base[name].lerp(own[name], share)
+            parameter.data = self._base[name.removeprefix(PREFIX)].lerp(own[name], share)
         try:
             yield
         finally:
@@ -122,7 +165,11 @@ class Trainable:
                 parameter.data = own[name]
 
     def finish(self, share: float = 1.0) -> None:
-        """Keep the weights (1 - share) base + share trained in fp32, with an adapter merged into them."""
+        """Keep the weights (1 - share) base + share trained in fp32, with an adapter merged into them.
+
+        Queries must not have an encoder of their own.
+        """
+        assert self._query is None
         bf16_weights.widen(self.model)
         if self.lora is not None:
             adapter.merge(self.model, share)
@@ -151,9 +198,26 @@ class Trainable:
         adapter.attach(self.model, self.structure, lora)
         self.lora = lora
 
+    def _separate(self) -> QueryWeights:
+        """Give queries an encoder of their own, with the model's current weights."""
+        self._query = QueryWeights(self.model, self._own_parameters)
+        return self._query
+
     def _check(self, weights: TrainedWeights) -> None:
         """Raise ValueError unless the encoder, with its adapter attached, has parameters of these names and shapes."""
         shapes = {name: parameter.shape for name, parameter in self.model.named_parameters()}
         for name, tensor in weights.tensors.items():
             if shapes.get(name) != tensor.shape:
                 raise ValueError(f"the run's model has no {name} of shape {tuple(tensor.shape)}")
+
+
+def _prefixed(values: Mapping[str, V]) -> dict[str, V]:
+    """Return values of an encoder's parameters under the names of those of the encoder of queries."""
+    return {PREFIX + name: value for name, value in values.items()}
+
+
+def _copy(weights: TrainedWeights, parameters: Mapping[str, torch.nn.Parameter]) -> None:
+    """Copy weights into the parameters of the same names."""
+    with torch.no_grad():
+        for name, tensor in weights.tensors.items():
+            parameters[name].copy_(tensor)

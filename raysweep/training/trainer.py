@@ -55,7 +55,8 @@ class Training:
         self.specification = find_loss(config.loss)
         self.sides = EXAMPLES[self.specification.examples].sides
         checkpoints = BlockCheckpoints(bench.model, bench.dropouts) if bench.checkpoints_blocks else None
-        self.trained = bench.tokens.map(lambda tokens: TrainedEncoder(bench.model, tokens, checkpoints))
+        sources = bench.tokens.zip(bench.trainable.weight_contexts)
+        self.trained = sources.map(lambda source: TrainedEncoder(bench.model, source[0], checkpoints, source[1]))
         self.column_encoders = self._choose_column_encoders()
         self.loss = self._build_loss()
         self.widths: tuple[int, ...] = ()

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from raysweep.config.sides import Sides, Tower
+from raysweep.config.sides import Sides
 from raysweep.config.sweep import EncoderConfig, EvaluationConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.data.artifacts import Artifact
@@ -82,7 +82,7 @@ class Workbench:
     cache_bytes: int = 2 << 30
     checkpoints_blocks: bool = False
     head: Head | None = field(default=None, init=False)  # of the model's current trial
-    tower: Tower = field(default="both", init=False)  # of the same trial
+    keeps_documents: bool = field(default=False, init=False)  # whether the same trial tunes only queries
 
     def __post_init__(self) -> None:
         from raysweep.training.dropout import Dropouts
@@ -119,18 +119,23 @@ class Workbench:
         """Return the split whose readings a report shows: test, or dev for runs without a test split."""
         return "test" if len(self.prepared.sentences.ids("test")) else "dev"
 
-    def reset(self, weights: TrainedWeights | None = None, head: Head | None = None, tower: Tower = "both") -> None:
-        """Restore the base weights, then load ``weights`` and ``head``, if given, of a trial with this tower."""
+    def reset(
+        self, weights: TrainedWeights | None = None, head: Head | None = None, *, keeps_documents: bool = False
+    ) -> None:
+        """Restore the base weights, then load ``weights`` and ``head`` of a trial, if given.
+
+        ``keeps_documents`` states whether its documents have the reference's embeddings.
+        """
         if weights is None:
             self.trainable.reset()
         else:
             self.trainable.load(weights)
-        self.head, self.tower = head, tower
+        self.head, self.keeps_documents = head, keeps_documents
 
     def start(self, config: TrialConfig) -> None:
         """Restore the base weights, and make trainable what the trial trains, with its dropout."""
         self.trainable.start(config)
-        self.head, self.tower = None, config.tower
+        self.head, self.keeps_documents = None, config.tower == "query"
         frozen_modules = self.structure.frozen_modules(self.dropouts.names, config.freezing)
         self.dropouts.set(config.dropout, off=() if config.frozen_dropout else frozen_modules)
 
@@ -162,9 +167,9 @@ class Workbench:
 
     def encoders(self, batch_contexts: Sides[BatchContext] = NO_CONTEXTS) -> Encoders:
         """Return the encoders of queries and documents with the model's current weights."""
-        sources = self.tokens.zip(batch_contexts)
-        tuned = sources.map(lambda source: TokenEncoder(self.model, *source))
-        return tuned if self.tower == "both" else Sides(tuned.query, self.stored_documents)
+        sources = self.tokens.zip(batch_contexts).zip(self.trainable.weight_contexts)
+        tuned = sources.map(lambda source: TokenEncoder(self.model, *source[0], source[1]))
+        return Sides(tuned.query, self.stored_documents) if self.keeps_documents else tuned
 
     @cached_property
     def stored_documents(self) -> StoredEncoder:

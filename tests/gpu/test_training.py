@@ -24,6 +24,7 @@ CONFIGURATIONS = {
     "frozen": {"freezing": "emb+B0-1", "examples_per_rung": 200},
     "lora": {"adapter": "lora", "lora_rank": 4, "learning_rate": 5e-3},
     "tower query": {"tower": "query"},
+    "tower separate": {"tower": "separate"},
     "average, retention": {"average_decay": 0.9, "retention_weight": 0.5},
     "sgd, accumulation": {"optimizer": "sgd", "learning_rate": 1e-2, "accumulation_steps": 2},
     "matryoshka": {"matryoshka": "halves"},

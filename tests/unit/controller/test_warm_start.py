@@ -61,6 +61,19 @@ def test_trials_that_differ_in_a_default_are_skipped(tmp_path: Path) -> None:
     assert gathered.num_left_out == 12 - len(alike)
 
 
+def test_trials_without_a_tower_are_those_of_both(tmp_path: Path) -> None:
+    """An older run of one tower informs a sweep over all, and not one of separate encoders only."""
+    play(make(tmp_path / "run", early_stopping__policy="none", space__loss="triplet")[0])
+    store_reference_scores(tmp_path / "run")
+    runs = [load(tmp_path / "run")]
+    assert all("tower" not in trial.config for trial in runs[0].trials)
+    towers = {"{choices: [both, query, separate]}": 12, "separate": 0}
+    for tower, expected in towers.items():
+        _, space = settings(tmp_path, space__loss="triplet", space__tower=tower)
+        gathered = warm_start.gather(runs, space, REFERENCE, GOALS)
+        assert (len(gathered.observations), gathered.num_left_out) == (expected, 12 - expected)
+
+
 def test_damaged_file_is_named(lesson: warm_start.WarmStart, tmp_path: Path) -> None:
     warm_start.write(LocalFolder(tmp_path), lesson)
     path = tmp_path / warm_start.FILE

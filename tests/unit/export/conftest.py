@@ -103,6 +103,15 @@ def query_run(
     return _write_run(folder, _with_two_prompts(folder, demo_package), tower="query")
 
 
+@pytest.fixture(scope="package")
+def separate_run(
+    tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType
+) -> tuple[Path, Prepared, EvaluationSet]:
+    """Return the same run with two prompts, whose triplet trial tuned an encoder of queries and one of documents."""
+    folder = tmp_path_factory.mktemp("separate")
+    return _write_run(folder, _with_two_prompts(folder, demo_package), tower="separate")
+
+
 def _with_two_prompts(folder: Path, demo_package: ModuleType) -> str:
     """Save the encoder of :func:`run` and return the setting that gives it different prompts."""
     prompts = {"query": "query: ", "document": "passage: "}

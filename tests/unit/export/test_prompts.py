@@ -95,6 +95,26 @@ def test_query_encoders_leave_documents_as_they_are(
         export(query_run[0], point, tmp_path / "adapter", as_adapter=True)
 
 
+@pytest.mark.parametrize("point", ["1:1", "1:1:concat=0.3", "1:1:interpolate=0.4"])
+def test_separate_encoders_reproduce_the_scores(
+    separate_run: Run, tmp_path: Path, all_on_the_front: None, point: str
+) -> None:
+    folder, prepared, _ = separate_run
+    model = check_scores(separate_run, point, tmp_path / "model")
+    stored = load_file(folder / "points" / point_name(1, 1) / "trained.safetensors")
+    of_queries = {name.removeprefix("query."): value for name, value in stored.items() if name.startswith("query.")}
+    of_documents = {name: stored[name] for name in of_queries}
+    assert len(stored) == 2 * len(of_queries)
+    if point == "1:1":
+        for weights, encode in ((of_queries, model.encode_query), (of_documents, model.encode_document)):
+            tuned = SentenceTransformer(prepared.model["name"], device="cpu")
+            tuned.load_state_dict({**tuned.state_dict(), **weights})
+            prompt = PROMPTS["query" if weights is of_queries else "document"]
+            np.testing.assert_allclose(encode(TEXTS), tuned.encode(TEXTS, prompt=prompt), atol=1e-5)
+    with pytest.raises(InputError, match="--adapter: "):
+        export(folder, point, tmp_path / "adapter", as_adapter=True)
+
+
 def test_documents_of_query_encoders_with_bf16_weights_are_exported_in_fp32(
     tmp_path: Path, tiny_encoder: str, write_run: Callable[..., Run], all_on_the_front: None
 ) -> None:

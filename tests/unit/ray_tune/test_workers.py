@@ -37,6 +37,17 @@ def test_memory_of_averages_and_second_passes(tiny_prepared: Prepared, tmp_path:
     assert plain_bytes < twice == doubled
 
 
+def test_memory_of_separate_encoders(tiny_prepared: Prepared, tmp_path: Path) -> None:
+    """Weights, gradients, the optimizer's state, averages and a checkpoint exist twice; the initial weights are shared."""
+    averaged = {"space__loss": "triplet", "space__average_decay": "0.9"}
+    towers = ("both", "query", "separate", "{choices: [both, query, separate]}")
+    both, query, separate, any_tower = (
+        needed_by_trial(tiny_prepared, smoke(tmp_path, space__tower=tower, **averaged), 0) for tower in towers
+    )
+    source = locate_same(EncoderConfig(**tiny_prepared.model), tiny_prepared.model_identity)
+    assert query == both < separate == any_tower == both + 6 * EncoderSize.of(source.folder).weights_bytes
+
+
 def test_cache_counts_up_to_the_states_of_all_sentences(tiny_prepared: Prepared, tmp_path: Path) -> None:
     uncached_bytes = needed_by_trial(tiny_prepared, smoke(tmp_path), 0)
     assert needed_by_trial(tiny_prepared, smoke(tmp_path), 1000) == uncached_bytes + 1000

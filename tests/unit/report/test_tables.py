@@ -1,11 +1,14 @@
 """Cells of the report's tables."""
 
+import dataclasses
+
 import pytest
 
 from raysweep.report import write
+from raysweep.report.notes import notes
 from raysweep.report.statuses import STATUS_STYLES, with_sign
 from raysweep.report.summary import summarize
-from raysweep.report.tables import describe, settings_table, trial_table
+from raysweep.report.tables import describe, front_table, settings_table, trial_table
 from raysweep.results.events import SweepSteered, TrialEnded
 from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
@@ -25,6 +28,37 @@ def test_configurations_list_varied_parameters_main_ones_first(tmp_path):
     assert describe(configs[0], names) == "triplet, margin 0.1, weight_decay 0.01"
     assert describe(configs[1], names) == "multiple_negatives, weight_decay 0.02"
     assert varied_parameters(load(tmp_path).trials[:1]) == ("loss", "margin", "learning_rate", "batch_size")
+
+
+@pytest.mark.parametrize(
+    ("towers", "expected"),
+    [
+        (("both", "both"), None),
+        (("query", "both"), ["nothing", "everything"]),
+        (("separate", "query"), ["everything", "nothing"]),
+    ],
+)
+def test_front_states_what_to_re_index(tmp_path, towers, expected):
+    trials = [
+        StoredTrial({"loss": "triplet", "tower": tower}, "completed", "", [scores])
+        for tower, scores in zip(towers, [(0.7, 0.5), (0.8, 0.4)], strict=True)
+    ]
+    write_ledger(tmp_path, trials)
+    summary = summarize(load(tmp_path))
+    members = tuple(
+        dataclasses.replace(member, dev=dataclasses.replace(member.dev, kind="query" if tower == "query" else "plain"))
+        for tower, member in zip(towers, summary.members, strict=True)
+    )
+    front = dataclasses.replace(summary.front, members=members)
+    summary = dataclasses.replace(summary, front=front)
+    table = front_table(summary)
+    assert [member.dev.trial for member in members] == [0, 1]
+    if expected is None:
+        assert "re-index" not in table.columns
+    else:
+        column = table.columns.index("re-index")
+        assert [row[column] for row in table.rows] == expected
+    assert any("two encoders" in note for note in notes(summary)) == ("separate" in towers)
 
 
 def test_every_status_has_a_distinct_sign(tmp_path):

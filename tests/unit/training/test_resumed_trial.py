@@ -56,6 +56,9 @@ CONFIGS = {
         layer_decay=0.6,
         average_decay=0.7,
     ),
+    "separate encoders with lora and averaged weights": trial(
+        tower="separate", learning_rate=1e-2, adapter="lora", lora_rank=4, lora_dropout=0.2, average_decay=0.7
+    ),
     "sgd, momentum, accumulated": trial(optimizer="sgd", momentum=0.9, learning_rate=0.05, accumulation_steps=2),
 }
 
@@ -68,7 +71,8 @@ def new_bench(tiny_prepared: Prepared) -> Any:
 
 
 def read_state(bench: Workbench) -> dict[str, np.ndarray]:
-    weights = {name: value.numpy().copy() for name, value in bench.model.state_dict().items()}
+    tensors = bench.model.state_dict() | bench.trainable.trained().tensors
+    weights = {name: value.numpy().copy() for name, value in tensors.items()}
     if bench.head is None:
         return weights
     temperature = np.array(bench.head.temperature)
