@@ -1,4 +1,4 @@
-"""Rankings of each query's documents, and their measures: PND, MRR, MAP, P@1, nDCG@10 and mAP@10.
+"""Rankings of each query's documents, and their measures: PND, MRR, MAP, P@1, nDCG@10, mAP@10, and agreement.
 
 A *group* is a set of candidates, each positive or negative, that are ranked together: the documents of a query, or all
 pairs of a pair file. Candidates are in order of decreasing closeness. Among equally close candidates the negatives come
@@ -170,6 +170,45 @@ def ndcg(ranking: Ranking, cutoff: int = CUTOFF) -> Float64Array:
 def _discounts(ranks: Integers) -> Float64Array:
     discounts: Float64Array = 1 / np.log2(ranks + 1)
     return discounts
+
+
+def agreement(closeness: Float64Array, other: Float64Array, group: Integers, num_groups: int) -> Float64Array:
+    """Return Spearman's rank correlation of two closenesses (candidates,) within each group, (num_groups,).
+
+    Equal values have the mean of their ranks. The correlation is 1 if both closenesses are constant within the group,
+    or if it has fewer than two candidates, and 0 if only one is constant.
+    """
+    sizes = np.bincount(group, minlength=num_groups)
+    means = (sizes + 1) / 2
+    centered = [_mean_ranks(values, group) - means[group] for values in (closeness, other)]
+
+    def sum_products(first: Float64Array, second: Float64Array) -> Float64Array:
+        sums: Float64Array = np.bincount(group, first * second, num_groups).astype(np.float64)
+        return sums
+
+    first, second = centered
+    lengths = np.sqrt(sum_products(first, first) * sum_products(second, second))
+    is_constant = (sum_products(first, first) == 0) & (sum_products(second, second) == 0)
+    correlations: Float64Array = sum_products(first, second) / np.where(lengths == 0, 1, lengths)
+    correlations[is_constant] = 1.0
+    return np.clip(correlations, -1, 1)
+
+
+def _mean_ranks(values: Float64Array, group: Integers) -> Float64Array:
+    """Return each candidate's rank within its group, from 1, by ascending value; equal values share their mean rank."""
+    order = np.lexsort((values, group))
+    sorted_values, sorted_groups = values[order], group[order]
+    is_new_group = np.diff(sorted_groups, prepend=-1) != 0
+    is_new = is_new_group.copy()
+    is_new[1:] |= sorted_values[1:] != sorted_values[:-1]
+    firsts = np.flatnonzero(is_new)
+    counts = np.diff(firsts, append=len(values))
+    first_of_group = np.flatnonzero(is_new_group)
+    starts = first_of_group[np.cumsum(is_new_group)[firsts] - 1]
+    ranks_of_ties = firsts - starts + (counts + 1) / 2
+    ranks = np.empty(len(values))
+    ranks[order] = np.repeat(ranks_of_ties, counts)
+    return ranks
 
 
 Measure = Callable[[Ranking], Float64Array]

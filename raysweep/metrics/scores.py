@@ -27,6 +27,7 @@ class ScoreSpec:
         is_continuous: Whether values per query, which must be in [-1, 1], are stored in steps of 1/32767.
         is_binary: Whether values per query are 0 or 1, so the mean determines the standard deviation, which is not stored.
         relative_to: The score whose ratio to the reference encoder's this is; such a score has no values per query.
+        is_of_relations: Whether it is a score of retrieval data and pair files instead of labeled sentences.
     """
 
     name: str
@@ -39,6 +40,7 @@ class ScoreSpec:
     is_continuous: bool = False
     is_binary: bool = False
     relative_to: str | None = None
+    is_of_relations: bool = False
 
     @property
     def heading(self) -> str:
@@ -72,6 +74,8 @@ _SPECS = (
     ScoreSpec("similarity", measures.similarity, symbol="S", minimum=-1.0, reference_share=0.5, is_continuous=True),
     ScoreSpec("retention", minimum=-1.0, relative_to="similarity"),
     ScoreSpec("accuracy", measures.accuracy, is_binary=True),
+    ScoreSpec("ranking", is_of_relations=True),
+    ScoreSpec("agreement", minimum=-1.0, reference_share=0.5, is_continuous=True, is_of_relations=True),
 )
 
 SCORES: dict[str, ScoreSpec] = {spec.name: spec for spec in _SPECS}
@@ -124,3 +128,6 @@ class Goals(NamedTuple):
 
 
 GOALS = Goals()
+
+RELATION_GOALS = Goals("ranking", "agreement")
+"""The default goals of sweeps over retrieval data and pair files; :mod:`raysweep.metrics.ranking` defines the scores."""

@@ -46,7 +46,9 @@ STANDARD_ERRORS = 3.0
 
 def bytes_per_query() -> int:
     """Return the usual maximum size of one point's scores of a query in bytes, before compression."""
-    return 2 * sum(spec.relative_to is None for spec in SCORES.values())
+    has_values = [spec for spec in SCORES.values() if spec.relative_to is None]
+    num_of_relations = sum(spec.is_of_relations for spec in has_values)
+    return 2 * max(num_of_relations, len(has_values) - num_of_relations)
 
 
 _UNREADABLE = (

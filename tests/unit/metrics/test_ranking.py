@@ -4,11 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 from sklearn.metrics import label_ranking_average_precision_score, ndcg_score, roc_auc_score
 
 from raysweep.metrics import ranking
-from raysweep.metrics.ranking import RANKING_MEASURES, ErrorCounts, Ranking, count_errors
+from raysweep.metrics.ranking import RANKING_MEASURES, ErrorCounts, Ranking, agreement, count_errors
 
 ANY_SEED = range(30)
 
@@ -165,3 +166,21 @@ def test_measures_do_not_depend_on_the_order_of_candidates():
     ranked = Ranking.of(closeness, is_positive, group, num_groups)
     for measure in RANKING_MEASURES.values():
         assert measure(shuffled).tolist() == measure(ranked).tolist()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_agreement_equals_the_library(seed):
+    rng = np.random.default_rng(seed)
+    group = rng.integers(0, 6, 60)
+    first, second = rng.integers(0, 5, (2, 60)).astype(np.float64)
+    correlations = agreement(first, second, group, 6)
+    for number in range(6):
+        is_own = group == number
+        assert correlations[number] == pytest.approx(spearmanr(first[is_own], second[is_own]).statistic)
+
+
+def test_agreement_of_constant_values():
+    group = np.array([0, 0, 1, 1, 2])
+    ones = np.ones(5)
+    assert agreement(ones, ones, group, 4).tolist() == [1, 1, 1, 1]
+    assert agreement(ones, np.arange(5.0), group, 4).tolist() == [0, 0, 1, 1]
