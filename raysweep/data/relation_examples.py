@@ -1,53 +1,113 @@
-"""Triplets from retrieval data or pair files: an exact number of them, sampled uniformly without replacement."""
+"""Training examples from retrieval data or pair files: an exact number, sampled uniformly without replacement."""
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from raysweep.config.loss_spec import ExampleKind
 from raysweep.data import examples
-from raysweep.data.relations import Integers, Relations
+from raysweep.data.relations import GroupedPairs, Integers
 
-Pairing = Literal["all", "first"]
-"""The triplets of a query: all combinations of a positive and a negative, or only the first of each."""
+Combinations = Literal["all", "first"]
+"""The examples of a group: from all positives and negatives, or only from its first positive and first negative."""
+
+Examples = tuple[NDArray[np.int32], NDArray[np.float32] | None]
 
 
-def draw_triplets(relations: Relations, target: int, seed: int, pairing: Pairing = "all") -> NDArray[np.int32]:
-    """Return min(target, candidates) distinct triplets of sentence ids (triplets, 3), in the order of their groups.
+@dataclass(frozen=True)
+class RelationExamples:
+    """The examples that can be formed from the positives and negatives of each group.
 
     A triplet is the ``first`` sentence of a positive (the query), its ``second``, and the ``second`` of a negative of
-    the same group. Every candidate has the same probability.
-
-    Args:
-        relations: The positives and negatives of each group. Groups that lack either have no triplets.
-        target: The number of triplets to draw, below 1e9.
-        seed: Seed of the sample; it also depends on the order of the groups.
-        pairing: The candidates of each group.
+    the same group. Groups that lack either have no triplets. A pair is a positive or a negative.
     """
-    positive_rows, positive_starts, num_positives = _rows_by_group(relations, relations.is_positive)
-    negative_rows, negative_starts, num_negatives = _rows_by_group(relations, ~relations.is_positive)
-    counts = num_positives * num_negatives
-    if pairing == "first":
-        counts = np.minimum(counts, 1)
-    quotas = examples.allocate(counts, target, seed)
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
-    groups, numbers = examples.pick_distinct(counts, quotas, rng)
-    positives, negatives = np.divmod(numbers, num_negatives[groups])
-    first_positives = positive_starts[groups]
-    first_negatives = negative_starts[groups]
-    positive_pairs = positive_rows[first_positives + positives]
-    negative_pairs = negative_rows[first_negatives + negatives]
-    queries = relations.first[positive_pairs]
-    positive_documents = relations.second[positive_pairs]
-    negative_documents = relations.second[negative_pairs]
-    triplets = np.stack([queries, positive_documents, negative_documents], axis=1)
-    return triplets.astype(np.int32)
+
+    pairs: GroupedPairs
+    combinations: Combinations = "all"
+
+    @cached_property
+    def positives(self) -> "_Rows":
+        return _Rows.of(self.pairs, self.pairs.is_positive)
+
+    @cached_property
+    def negatives(self) -> "_Rows":
+        return _Rows.of(self.pairs, ~self.pairs.is_positive)
+
+    def num_candidates(self, kind: ExampleKind) -> Integers:
+        """Return how many examples each group can yield: (groups,), or (groups, 2) for labeled and scored pairs."""
+        num_positives, num_negatives = self.positives.sizes, self.negatives.sizes
+        if self.combinations == "first":
+            num_positives, num_negatives = (np.minimum(sizes, 1) for sizes in (num_positives, num_negatives))
+        if kind == "triplet":
+            return num_positives * num_negatives
+        if kind == "positive_pair":
+            return num_positives
+        return np.stack([num_positives, num_negatives], axis=1)
+
+    def draw(self, kind: ExampleKind, target: int, seed: int, cosines: tuple[float, float] = (1.0, 0.0)) -> Examples:
+        """Return min(target, candidates) distinct examples in the order of their groups.
+
+        They are sentence ids (examples, 3) or (examples, 2), and targets (examples,) or None. Every candidate has the
+        same probability. Half of labeled and scored pairs are positives, if there are enough of both.
+
+        Args:
+            kind: The kind of examples.
+            target: The number of examples, below 1e9.
+            seed: Seed of the sample; it also depends on the order of the groups.
+            cosines: The targets of scored pairs, of positives and of negatives.
+        """
+        counts = self.num_candidates(kind)
+        quotas = examples.allocate(counts, target, seed)
+        stream = (examples.KINDS.index(kind),)
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=stream))
+        if kind == "triplet":
+            return self._draw_triplets(counts, quotas, rng), None
+        if kind == "positive_pair":
+            rows = self.positives.draw(counts, quotas, rng)
+            return self._ids(rows), None
+        positives = self.positives.draw(counts[:, 0], quotas[:, 0], rng)
+        negatives = self.negatives.draw(counts[:, 1], quotas[:, 1], rng)
+        slot_targets = np.array(cosines if kind == "scored_pair" else (1.0, 0.0), np.float32)
+        targets = np.repeat(slot_targets, [len(positives), len(negatives)])
+        return self._ids(np.concatenate([positives, negatives])), targets
+
+    def _draw_triplets(self, counts: Integers, quotas: Integers, rng: np.random.Generator) -> NDArray[np.int32]:
+        groups, numbers = examples.pick_distinct(counts, quotas, rng)
+        positives, negatives = np.divmod(numbers, self.negatives.sizes[groups])
+        pairs = self.pairs
+        positive_rows = self.positives.at(groups, positives)
+        negative_rows = self.negatives.at(groups, negatives)
+        columns = [pairs.first[positive_rows], pairs.second[positive_rows], pairs.second[negative_rows]]
+        return np.stack(columns, axis=1).astype(np.int32)
+
+    def _ids(self, rows: Integers) -> NDArray[np.int32]:
+        return np.stack([self.pairs.first[rows], self.pairs.second[rows]], axis=1).astype(np.int32)
 
 
-def _rows_by_group(relations: Relations, mask: NDArray[np.bool_]) -> tuple[Integers, Integers, Integers]:
-    """Return the rows in the mask, sorted by group; and, for each group, the position of its first row and its size."""
-    rows = np.flatnonzero(mask)
-    groups = relations.group[rows]
-    order = np.argsort(groups, kind="stable")
-    sizes = np.bincount(groups, minlength=relations.num_groups)
-    return rows[order], np.cumsum(sizes) - sizes, sizes
+@dataclass(frozen=True)
+class _Rows:
+    """The positives or the negatives of all groups: ``rows`` sorted by group, and where each group's begin."""
+
+    rows: Integers
+    starts: Integers
+    sizes: Integers
+
+    @classmethod
+    def of(cls, pairs: GroupedPairs, mask: NDArray[np.bool_]) -> "_Rows":
+        rows = np.flatnonzero(mask)
+        groups = pairs.group[rows]
+        order = np.argsort(groups, kind="stable")
+        sizes = np.bincount(groups, minlength=pairs.num_groups)
+        return cls(rows[order], np.cumsum(sizes) - sizes, sizes)
+
+    def at(self, groups: Integers, positions: Integers) -> Integers:
+        """Return the rows at these positions within their groups."""
+        found: Integers = self.rows[self.starts[groups] + positions]
+        return found
+
+    def draw(self, counts: Integers, quotas: Integers, rng: np.random.Generator) -> Integers:
+        """Return distinct rows: ``quotas`` of the first ``counts`` of each group."""
+        return self.at(*examples.pick_distinct(counts, quotas, rng))

@@ -3,7 +3,7 @@
 Their kinds and sources are described in :mod:`raysweep.data.relation_sources`.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -14,6 +14,40 @@ Kind = Literal["retrieval", "pairs", "scored_pairs", "labeled"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class GroupedPairs:
+    """Pairs of sentences, positive or negative, in groups in which each positive is compared with each negative.
+
+    ``first`` (queries) and ``second`` (documents) are sentence ids, int64 (pairs,); ``is_positive`` and ``group``, a
+    number below ``num_groups``, describe each pair.
+    """
+
+    first: Integers
+    second: Integers
+    is_positive: NDArray[np.bool_]
+    group: Integers
+    num_groups: int
+
+    @property
+    def table(self) -> Integers:
+        """Return all columns as one array (pairs, 4): first, second, is_positive, group."""
+        return np.stack([self.first, self.second, self.is_positive, self.group], axis=1)
+
+    @classmethod
+    def of_table(cls, table: NDArray[np.integer]) -> "GroupedPairs":
+        """Return the pairs of :attr:`table`, which has at least one row."""
+        first, second, is_positive, group = np.asarray(table, np.int64).T
+        return cls(first, second, is_positive == 1, group, int(group.max()) + 1)
+
+    @property
+    def are_measured(self) -> NDArray[np.bool_]:
+        """Return which groups have both positives and negatives, (num_groups,); only these have a ranking."""
+        num_positives = np.bincount(self.group[self.is_positive], minlength=self.num_groups)
+        num_pairs = np.bincount(self.group, minlength=self.num_groups)
+        are_measured: NDArray[np.bool_] = (num_positives > 0) & (num_positives < num_pairs)
+        return are_measured
 
 
 @dataclass(frozen=True)
@@ -40,6 +74,29 @@ class Relations:
     @property
     def num_groups(self) -> int:
         return len(self.group_names)
+
+    @property
+    def pairs(self) -> GroupedPairs:
+        return GroupedPairs(self.first, self.second, self.is_positive, self.group, self.num_groups)
+
+
+def join(parts: Sequence[Relations]) -> Relations:
+    """Return relations with the groups of all parts, which keep their order; equal sentences have one id."""
+    ids: dict[str, int] = {}
+    tables = []
+    group_names: list[str] = []
+    for part in parts:
+        new_ids = np.array([ids.setdefault(sentence, len(ids)) for sentence in part.sentences], np.int64)
+        table = part.pairs.table
+        table[:, :2] = new_ids[table[:, :2]]
+        table[:, 3] += len(group_names)
+        tables.append(table)
+        group_names += part.group_names
+    pairs = GroupedPairs.of_table(np.concatenate(tables))
+    first = parts[0]
+    columns = pairs.first, pairs.second, pairs.is_positive, pairs.group
+    num_left_out = sum(part.num_left_out for part in parts)
+    return Relations(first.name, first.kind, list(ids), *columns, group_names, num_left_out)
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from scipy.stats import chisquare
 
-from raysweep.data.relation_examples import draw_triplets
+from raysweep.data.relation_examples import RelationExamples
 from raysweep.data.relations import RelationsBuilder
 
 QUERIES = [("q", "abc", "de"), ("r", "a", ""), ("s", "", "b"), ("t", "f", "ghij"), ("u", "a", "b")]
@@ -24,7 +24,8 @@ def relations():
 
 def drawn(target, seed=0, pairing="all"):
     data = relations()
-    return [tuple(data.sentences[number] for number in row) for row in draw_triplets(data, target, seed, pairing)]
+    triplets, _ = RelationExamples(data.pairs, pairing).draw("triplet", target, seed)
+    return [tuple(data.sentences[number] for number in row) for row in triplets]
 
 
 ALL = [triplet for query, *documents in QUERIES for triplet in itertools.product(query, *documents)]
