@@ -199,7 +199,7 @@ class Experiment:
         torch.set_num_threads(threads)  # preparing takes all cores
         # Rungs are scored on dev with little: what counts is measured here, at the end.
         self.bench = Workbench(self.prepared, _cheap(self.sweep.evaluation))
-        self.dev = self.bench.dev
+        self.dev = self.bench.labeled_dev
         self.test = EvaluationSet.of(self.prepared, self.bench.shown_split, self.sweep.evaluation)
         self.limit = _Limit.of(self.test)
 

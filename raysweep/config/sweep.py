@@ -77,8 +77,46 @@ Sources = Annotated[str | list[str], BeforeValidator(_source_or_list), AfterVali
 Location = Annotated[str, AfterValidator(location.absolute)]
 
 
+DataKind = Literal["labeled", "retrieval", "pairs", "scored_pairs"]
+
+
+def _two_columns(value: list[str] | None) -> list[str] | None:
+    if value is not None and (len(value) != 2 or value[0] == value[1]):
+        raise ValueError(f"is {value}; allowed: two different columns")
+    return value
+
+
+class ColumnsConfig(StrictModel):
+    """Columns of retrieval data and pair files."""
+
+    query: str = Field("query", description="column of the queries of retrieval data")
+    positives: str = Field("positives", description="column with a query's positive texts: a list, or one text")
+    negatives: str = Field("negatives", description="column with a query's negative texts: a list, or one text")
+    pair: Annotated[list[str] | None, AfterValidator(_two_columns)] = Field(
+        None,
+        description="the two columns of the sentences of pairs; sentence1 and sentence2, or text1 and text2, if not given",
+    )
+    score: str = Field("score", description="column of the scores of pairs")
+    groups: list[str] = Field(
+        [], description="columns, such as two languages; only pairs with the same values are compared with each other"
+    )
+
+
+class ThresholdsConfig(StrictModel):
+    """Scored pairs with at least the score `positive` are positive, with at most `negative` negative."""
+
+    positive: float = Field(4.0, description="lowest score of positive pairs")
+    negative: float = Field(2.0, description="highest score of negative pairs")
+
+    @model_validator(mode="after")
+    def _check_order(self) -> "ThresholdsConfig":
+        if not self.negative < self.positive:
+            raise ValueError(f"negative is {self.negative:g}; allowed: below positive ({self.positive:g})")
+        return self
+
+
 class DataConfig(StrictModel):
-    """Sources of labeled sentences.
+    """Sources of labeled sentences, retrieval data or pairs.
 
     A source is `demo`, `hub:NAME[:SPLIT]`, or a path or URI of a file, a folder or a glob, or a list of these.
     """
@@ -86,6 +124,17 @@ class DataConfig(StrictModel):
     train: Sources = Field(description="training sentences; also the pool that retrieval searches")
     dev: Sources | None = Field(None, description="sentences on which the search selects; split off train if not given")
     test: Sources | None = Field(None, description="sentences scored once, for the report")
+    kind: DataKind | None = Field(
+        None,
+        description="labeled: a sentence with a label per row; retrieval: a query with positive and negative texts; pairs: "
+        "two sentences with a label; scored_pairs: two sentences with a score. If not given, recognized by the columns of "
+        "the first file of train; labeled for datasets on the hub",
+    )
+    columns: ColumnsConfig = Field(ColumnsConfig(), description="columns of retrieval data and pairs")
+    positive_label: str | None = Field(
+        None, description="label of positive pairs; 1, true or entailment if not given; all other labels are negative"
+    )
+    thresholds: ThresholdsConfig = Field(ThresholdsConfig(), description="scores of positive and negative pairs")
     subset: str | None = Field(None, description="configuration name of a hub dataset")
     text_column: str = Field("text", description="column of the sentences")
     label_column: str = Field(
@@ -100,6 +149,11 @@ class DataConfig(StrictModel):
         0.1, gt=0, lt=1, description="share of train that is split off as dev if dev is not given"
     )
     max_dev: int = Field(1000, ge=1, description="maximum number of sentences split off as dev if dev is not given")
+
+    @property
+    def is_related(self) -> bool:
+        """Return whether the data are known to be retrieval data or pairs."""
+        return self.kind not in (None, "labeled")
 
 
 class Prompts(StrictModel):
@@ -224,6 +278,11 @@ class ExamplesConfig(StrictModel):
         le=1,
         description="minimum difference between the cosines of a triplet's positive and negative with the anchor, as a "
         "share of the positive's; no minimum if not given",
+    )
+    combinations: Literal["all", "first"] = Field(
+        "all",
+        description="with retrieval data or pairs: examples from all positives and negatives of a query or group, or only "
+        "from its first positive and its first negative",
     )
     same_class_cosine: float = Field(1.0, ge=-1, le=1, description="target cosine of a same-class scored pair")
     other_class_cosine: float = Field(0.0, ge=-1, le=1, description="target cosine of an other-class scored pair")

@@ -5,6 +5,8 @@
 ``splits.npy``              int8, an index into ``SPLITS``, or ``NO_SPLIT``
 ``duplicate_groups.npy``    int32, equal for texts that differ at most in case, spacing and Unicode form (NFKC)
 ``dataset.json``            the :class:`DatasetSummary`
+``pairs-train.npy``         int64 (pairs, 4), the table of :class:`.GroupedPairs`; one for each split of retrieval data
+                            or pairs
 
 Ids run from 0 without gaps: the rows of train in source order, then those of dev, then those of test. If dev was split
 off train, its rows keep their positions among the training rows. Training rows that were removed from train because
@@ -23,6 +25,7 @@ import pyarrow as pa
 
 from raysweep.data.artifacts import damaged
 from raysweep.data.equal_rows import rows_by_value
+from raysweep.data.relations import GroupedPairs
 from raysweep.data.shards import OpenShards, open_npy
 
 Split = Literal["train", "dev", "test"]
@@ -49,6 +52,11 @@ class DatasetSummary:
     num_left_out: int  # training rows that contain rows of the carved dev split; they belong to no split
 
 
+def pairs_file(split: Split) -> str:
+    """Return the name of the file with the pairs of a split."""
+    return f"pairs-{split}.npy"
+
+
 class Sentences:
     """A dataset written by :mod:`raysweep.prepare.ingest`, opened as memory maps; data is read on access."""
 
@@ -59,6 +67,7 @@ class Sentences:
             self.summary = DatasetSummary(**values)
         except (FileNotFoundError, ValueError, TypeError, RecursionError):
             raise damaged(summary_file) from None
+        self._folder = folder
         self.labels: npt.NDArray[np.int32] = open_npy(folder / "labels.npy")
         self.splits: npt.NDArray[np.int8] = open_npy(folder / "splits.npy")
         self.duplicate_groups: npt.NDArray[np.int32] = open_npy(folder / "duplicate_groups.npy")
@@ -66,6 +75,19 @@ class Sentences:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def are_related(self) -> bool:
+        """Return whether these are the sentences of retrieval data or pairs, which have no labels."""
+        return (self._folder / pairs_file("train")).is_file()
+
+    def pairs(self, split: Split) -> GroupedPairs:
+        """Return the pairs of a split of retrieval data or pairs."""
+        return GroupedPairs.of_table(open_npy(self._folder / pairs_file(split)))
+
+    def num_queries(self, split: Split) -> int:
+        """Return the number of queries or groups of pairs that are scored; every labeled sentence is a query."""
+        return int(self.pairs(split).are_measured.sum()) if self.are_related else len(self.ids(split))
 
     @property
     def label_names(self) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from raysweep.config.sweep import DataConfig
 from raysweep.data import scored_pairs, sources
 from raysweep.data.labeled_relations import retrieval_from_labels
 from raysweep.data.relations import KINDS, Kind, Relations, RelationsBuilder
@@ -81,16 +82,34 @@ class RelationSettings:
     thresholds: Thresholds = Thresholds()
     seed: int = 0
 
+    @classmethod
+    def of(cls, data: DataConfig) -> "RelationSettings":
+        """Return the settings of a sweep's data."""
+        names = data.columns
+        pair = None if names.pair is None else (names.pair[0], names.pair[1])
+        columns = RelationColumns(
+            query=names.query,
+            positives=names.positives,
+            negatives=names.negatives,
+            pair=pair,
+            label=data.label_column,
+            score=names.score,
+            groups=tuple(names.groups),
+            text=data.text_column,
+        )
+        thresholds = Thresholds(data.thresholds.positive, data.thresholds.negative)
+        return cls(data.kind, columns, data.positive_label, thresholds)
 
-def read(source: str, settings: RelationSettings, *, split: str = "test") -> list[Relations]:
+
+def read(source: str, settings: RelationSettings, *, split: str = "test", subset: str | None = None) -> list[Relations]:
     """Read the relations of a source; a pair file has one item for each label that its positives are compared with.
 
-    ``split`` is used for a hub source that names no split.
+    ``split`` is used for a hub source that names no split; ``subset`` is the hub's configuration name.
 
     Raises:
         InputError: With file, row, column and value, if a row is invalid; if there are no positives or no negatives.
     """
-    pieces = sources.pieces(source, split=split)
+    pieces = sources.pieces(source, subset=subset, split=split)
     kind = settings.kind or _recognize(pieces[0], settings.columns)
     name = PurePosixPath(without_options(source)).name
     if kind == "retrieval":
@@ -108,13 +127,35 @@ def read(source: str, settings: RelationSettings, *, split: str = "test") -> lis
     return [_read_scored(name, pieces, settings)]
 
 
+def kind_of_sweep(data: DataConfig, first: sources.Piece) -> Kind:
+    """Return the kind of a sweep's data, given the first piece of train; ``labeled`` if its columns are of no kind.
+
+    A file with the text and label columns of labeled sentences is labeled. The hub is not contacted.
+    """
+    if data.kind is not None:
+        return data.kind
+    if first.file is None:
+        return "labeled"
+    columns = RelationSettings.of(data).columns
+    if scored_pairs.is_without_header(first):
+        return "scored_pairs"
+    present = sources.column_names(first)
+    recognized = _possible_kinds(columns, present)
+    return recognized[0] if len(recognized) == 1 else "labeled"
+
+
+def _possible_kinds(columns: RelationColumns, present: Sequence[str]) -> list[Kind]:
+    """Return the kinds whose columns are all present."""
+    return [kind for kind in KINDS if set(columns.of_kind(kind, present)).issubset(present)]
+
+
 def _recognize(piece: sources.Piece, columns: RelationColumns) -> Kind:
     """Return the kind of a piece by its columns, or raise InputError if there is not exactly one."""
     if scored_pairs.is_without_header(piece):
         return "scored_pairs"
     present = sources.column_names(piece)
     needed = {kind: columns.of_kind(kind, present) for kind in KINDS}
-    recognized = [kind for kind, names in needed.items() if set(names).issubset(present)]
+    recognized = _possible_kinds(columns, present)
     if len(recognized) > 1 and "labeled" in recognized:  # pairs may have further columns
         recognized.remove("labeled")
     if len(recognized) == 1:

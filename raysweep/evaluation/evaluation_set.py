@@ -1,5 +1,6 @@
-"""Retrieval scores of a candidate encoder: queries of one split against a pool of training sentences."""
+"""The data on which a candidate encoder is scored: queries of one split against a pool of training sentences."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,8 +24,8 @@ class TrialDivergedError(RuntimeError):
     """The loss or the embeddings are not finite."""
 
 
-@dataclass(frozen=True)
-class EvaluationSet:
+@dataclass(frozen=True, kw_only=True)
+class ScoredSet(ABC):
     """The data to score one split.
 
     ``queries`` (q,) and ``pool`` (p,) are sentence ids; ``reference_queries`` and ``reference_pool`` are their unit
@@ -34,10 +35,37 @@ class EvaluationSet:
     split: ScoredSplit
     queries: npt.NDArray[np.integer]
     pool: npt.NDArray[np.integer]
-    query_labels: npt.NDArray[np.integer]
-    pool_labels: npt.NDArray[np.integer]
     reference_queries: npt.NDArray[np.float32]
     reference_pool: npt.NDArray[np.float32]
+
+    @property
+    @abstractmethod
+    def reference_scores(self) -> retrieval.Scores:
+        """Return the scores of R itself."""
+
+    @property
+    def num_scored(self) -> int:
+        """Return the number of queries or groups, each of which has a value of every score."""
+        first, *_ = self.reference_scores.named.values()
+        return len(first)
+
+    def reading(self, scores: Mapping[PointName, retrieval.Scores]) -> Reading | None:
+        """Return the sentences that points retrieve for the readable queries, or None if nothing is retrieved."""
+        return None
+
+    def point(self, scores: retrieval.Scores, **identity: Any) -> Point:
+        """Return the operating point with these scores; ``identity`` gives trial, step, kind, value and width."""
+        measured = {name: _score(name, values) for name, values in scores.named.items()}
+        reference = {name: self.reference_scores.mean(name) for name in self.reference_scores.named}
+        return Point(split=self.split, scores=with_ratios(measured, reference), **identity)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationSet(ScoredSet):
+    """Labeled queries, and a pool of labeled sentences, from which k are retrieved for each query."""
+
+    query_labels: npt.NDArray[np.integer]
+    pool_labels: npt.NDArray[np.integer]
     k: int
     rank_weights: retrieval.RankWeights
 
@@ -105,12 +133,6 @@ class EvaluationSet:
         queries = self.reference_queries[self.readable]
         cosines = [retrieval.cosines_of_retrieved(positions, queries, self.reference_pool) for positions in retrieved]
         return Reading(tuple(scores), self.pool[np.stack(retrieved)], np.stack(cosines).astype(np.float32))
-
-    def point(self, scores: retrieval.Scores, **identity: Any) -> Point:
-        """Return the operating point with these scores; ``identity`` gives trial, step, kind, value and width."""
-        measured = {name: _score(name, values) for name, values in scores.named.items()}
-        reference = {name: self.reference_scores.mean(name) for name in self.reference_scores.named}
-        return Point(split=self.split, scores=with_ratios(measured, reference), **identity)
 
 
 def _score(name: str, values: Float64Array) -> Score:

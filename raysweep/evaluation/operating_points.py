@@ -1,5 +1,7 @@
 """Operating points: the retrieval encoders that one rung of a trial yields, scored together.
 
+On labeled sentences, an encoder retrieves from a pool; on retrieval data and pairs, it ranks a query's documents.
+
 Let e_R be a sentence's unit embedding under the reference encoder, e_M under the tuned encoder, and p its class
 probabilities. With the tower ``separate``, e_M is under the tuned encoder of the sentence's side, and cos_M is
 cos(e_Q(query), e_D(sentence)).
@@ -37,7 +39,8 @@ from raysweep.config import matryoshka
 from raysweep.config.sides import Tower
 from raysweep.config.sweep import PointsConfig
 from raysweep.encoders.side_encoders import Encoders
-from raysweep.evaluation.evaluation_set import EvaluationSet, TrialDivergedError
+from raysweep.evaluation.evaluation_set import EvaluationSet, ScoredSet, TrialDivergedError
+from raysweep.evaluation.relation_set import RelationSet
 from raysweep.metrics import retrieval
 from raysweep.metrics.arrays import Float32Array, Float64Array
 from raysweep.results.types import QUERY_KINDS, PointKey
@@ -157,7 +160,7 @@ def wanted(grid: PointsConfig, *, has_head: bool, tower: Tower = "both") -> list
     return keys
 
 
-def width(key: PointKey, tuned: TunedEncoder, evaluation: EvaluationSet) -> int:
+def width(key: PointKey, tuned: TunedEncoder, evaluation: ScoredSet) -> int:
     """Return the dimension of the embeddings of an operating point."""
     kind, value = key
     if kind == "truncate":
@@ -174,7 +177,7 @@ def width(key: PointKey, tuned: TunedEncoder, evaluation: EvaluationSet) -> int:
     return tuned.width
 
 
-def encode(tuned: TunedEncoder, evaluation: EvaluationSet) -> Encoded:
+def encode(tuned: TunedEncoder, evaluation: ScoredSet) -> Encoded:
     """Encode queries and pool with the current weights, in fp32.
 
     Raises:
@@ -188,7 +191,7 @@ def encode(tuned: TunedEncoder, evaluation: EvaluationSet) -> Encoded:
 
 
 def measure(
-    tuned: TunedEncoder, evaluation: EvaluationSet, keys: Sequence[PointKey], encoded: Encoded | None = None
+    tuned: TunedEncoder, evaluation: ScoredSet, keys: Sequence[PointKey], encoded: Encoded | None = None
 ) -> dict[PointKey, retrieval.Scores]:
     """Return the per-query scores of these points, in the order of ``keys``.
 
@@ -217,9 +220,13 @@ def measure(
 
 
 def score_encoded(
-    encoded: Encoded, evaluation: EvaluationSet, keys: Sequence[PointKey]
+    encoded: Encoded, evaluation: ScoredSet, keys: Sequence[PointKey]
 ) -> dict[PointKey, retrieval.Scores]:
     """Return the per-query scores of points from full embeddings: all kinds but ``interpolate`` and ``truncate``."""
+    if isinstance(evaluation, RelationSet):
+        weights = [value for _, value in keys]
+        return dict(zip(keys, evaluation.score_sums(encoded.queries, encoded.pool, weights), strict=True))
+    assert isinstance(evaluation, EvaluationSet)
     num_queries = len(encoded.queries)
     shape = (num_queries, evaluation.k)
     retrieved = {key: np.empty(shape, np.int64) for key in keys}
@@ -278,7 +285,7 @@ class _Products:
         return self.query_classes @ self.pool_classes.T
 
 
-def _score_interpolated(tuned: TunedEncoder, evaluation: EvaluationSet, key: PointKey) -> retrieval.Scores:
+def _score_interpolated(tuned: TunedEncoder, evaluation: ScoredSet, key: PointKey) -> retrieval.Scores:
     _, alpha = key
     assert tuned.interpolated is not None and alpha is not None
     with tuned.interpolated(alpha):

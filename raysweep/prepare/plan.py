@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import safetensors
 
 from raysweep.config import matryoshka
+from raysweep.config.data_kind import of_kind
 from raysweep.config.losses import mined_kinds
 from raysweep.config.sides import Side, Sides
 from raysweep.config.space import Space
@@ -18,6 +19,7 @@ from raysweep.data.artifacts import Artifact, Store
 from raysweep.data.class_labels import check_classes
 from raysweep.data.dataset import SPLITS, Sentences
 from raysweep.data.prepared import Prepared
+from raysweep.data.relation_sources import kind_of_sweep
 from raysweep.encoders.encoder import names_in_memory
 from raysweep.encoders.locate import ModelSource, locate
 from raysweep.encoders.size import embedding_width
@@ -34,6 +36,9 @@ CELLS = 3
 
 CARVING = 2
 """Version of carving dev: from rows that no other row contains. Part of the key of sentences."""
+
+_RELATED = ("kind", "columns", "positive_label", "thresholds")
+"""Settings of ``data`` without effect on labeled sentences."""
 
 LABELS = 2
 """Version of label normalization: stripped, in NFC, numbers by value. Part of the key of sentences."""
@@ -65,6 +70,14 @@ class SentencesStage(ArtifactStage):
     kind = "sentences"
     data: DataConfig
     pieces: PiecesBySplit
+
+
+@dataclass(frozen=True)
+class RelationsStage(ArtifactStage):
+    """The sentences of retrieval data or pairs, with their relations, read from the sources in ``data``."""
+
+    kind = "sentences"
+    data: DataConfig
 
 
 @dataclass(frozen=True)
@@ -148,6 +161,13 @@ class AllPairsStage(ExamplesOfKind):
 
 
 @dataclass(frozen=True)
+class RelationExamplesStage(ExamplesOfKind):
+    """Training examples of one kind from retrieval data or pairs."""
+
+    sentences: Artifact
+
+
+@dataclass(frozen=True)
 class ScoresStage(ArtifactStage):
     """Labels and expert scores of pairs of one split.
 
@@ -228,7 +248,9 @@ class Plan:
             )
 
     def check_k(self) -> None:
-        """Raise InputError if a retrieval pool has fewer than k sentences."""
+        """Raise InputError if a retrieval pool has fewer than k sentences. Rankings of documents have no k."""
+        if self.config.data.is_related:
+            return
         num_sentences = self.sentences.summary["num_sentences"]
         evaluation = self.config.evaluation
         for split in ("dev", "test"):
@@ -262,6 +284,7 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
             or, for encoders with a single safetensors file, the encoder lacks a freezing level of the space.
     """
     pieces = ingest.list_pieces(config.data)
+    config = of_kind(config, space, kind_of_sweep(config.data, pieces["train"][0]))
     fingerprints = _check_sources(config.data, pieces)
     encoders = _locate_encoders(config, space)
     model = encoders[config.model]
@@ -270,12 +293,15 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
 
     store = Store(config.storage.artifacts_location)
     planner = _Planner(config, store, encoders)
-    given = planner.sentences(pieces, fingerprints)
     kinds = mined_kinds(space.values("loss"))
+    is_related = config.data.is_related
+    given = planner.relations(fingerprints) if is_related else planner.sentences(pieces, fingerprints)
     sentences = planner.joined(given) if kinds and config.examples.concatenated else given
-    tokens = planner.tokens(sentences, kinds)
+    tokens = planner.tokens(sentences, [] if is_related else kinds)
     embeddings = planner.embeddings(sentences, reference)
-    if config.examples.neighbors == "all":
+    if is_related:
+        examples = planner.relation_examples(sentences, kinds)
+    elif config.examples.neighbors == "all":
         examples = planner.all_pairs(sentences, given, kinds)
     else:
         examples = planner.examples(sentences, kinds)
@@ -301,7 +327,8 @@ def _check_sources(data: DataConfig, pieces: PiecesBySplit) -> dict[str, str]:
     fingerprints: dict[str, str] = {}
     for split in SPLITS:
         if getattr(data, split):  # the demo's dev and test splits follow from train
-            sources.check_first(pieces[split], data.text_column, data.label_column)
+            if not data.is_related:
+                sources.check_first(pieces[split], data.text_column, data.label_column)
             fingerprints[split] = sources.fingerprint(pieces[split], data.text_column, data.label_column)
     return fingerprints
 
@@ -442,7 +469,7 @@ class _Planner:
     def sentences(self, pieces: PiecesBySplit, fingerprints: Mapping[str, str]) -> Artifact:
         data = self.config.data
         # The location of the content does not matter. The carving parameters matter only if no dev split is given.
-        excluded = {"train", "dev", "test"}
+        excluded = {"train", "dev", "test", *_RELATED}
         if data.dev:
             excluded |= {"dev_fraction", "max_dev"}
         parameters = data.model_dump(exclude=excluded)
@@ -453,6 +480,23 @@ class _Planner:
         parameters["labels"] = LABELS  # instead of data.labels, which only decides whether they are checked
         artifact, keyed = self._key("sentences", parameters, reads=[])
         return self._add(SentencesStage(artifact, keyed, data, pieces))
+
+    def relations(self, fingerprints: Mapping[str, str]) -> Artifact:
+        """Return the artifact with the sentences of retrieval data or pairs."""
+        data = self.config.data
+        parameters = data.model_dump(include={"text_column", "label_column", "subset", *_RELATED})
+        parameters["content"] = dict(fingerprints)
+        artifact, keyed = self._key("sentences", parameters, reads=[])
+        return self._add(RelationsStage(artifact, keyed, data))
+
+    def relation_examples(self, sentences: Artifact, kinds: Sequence[str]) -> dict[str, Artifact]:
+        """Return the artifacts with the examples from retrieval data or pairs, keyed by kind."""
+        artifacts = {}
+        for kind in kinds:
+            parameters = {**self._example_parameters(kind), "combinations": self.config.examples.combinations}
+            artifact, keyed = self._key("examples", parameters, reads=[sentences])
+            artifacts[kind] = self._add(RelationExamplesStage(artifact, keyed, sentences))
+        return artifacts
 
     def tokens(self, sentences: Artifact, kinds: Sequence[str]) -> Sides[Artifact]:
         """Return the artifacts with the model's tokens, and with its embeddings if R, mining or scoring needs them."""

@@ -78,7 +78,7 @@ class _Conflicts:
 
 
 @dataclass
-class _DatasetRows:
+class DatasetRows:
     """The rows of the dataset in order of their ids: labels and splits, (rows,) each."""
 
     labels: npt.NDArray[np.int32]
@@ -395,7 +395,7 @@ class SentencesBuilder:
         job = ChunkedJob(ingest.TextWorker, arguments, self._num_kept, ROWS_PER_SHARD)
         return self._store(self.stage.artifact, job)
 
-    def _open_rows(self) -> _DatasetRows:
+    def _open_rows(self) -> DatasetRows:
         """Return the labels and the splits as given by the sources."""
         labels = []
         for number in range(self._shards.count):
@@ -403,7 +403,7 @@ class SentencesBuilder:
             labels.append(batch.column("label").to_numpy())
         split_numbers = np.arange(len(SPLITS), dtype=np.int8)
         splits = np.repeat(split_numbers, np.diff(self._kept_bounds))
-        return _DatasetRows(np.concatenate(labels), splits)
+        return DatasetRows(np.concatenate(labels), splits)
 
     def _find_duplicates(self, kind: str) -> Iterator[tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]]:
         """Yield the ids whose digest of this ``kind`` occurs earlier, and the first ids with it, by partition."""
@@ -432,7 +432,7 @@ class SentencesBuilder:
         groups: npt.NDArray[np.int32] = numbers[first_ids]
         return groups
 
-    def _carve_dev(self, rows: _DatasetRows, label_names: Sequence[str]) -> None:
+    def _carve_dev(self, rows: DatasetRows, label_names: Sequence[str]) -> None:
         """Move some rows from train to dev and leave others out of train.
 
         Raises:
@@ -509,20 +509,31 @@ def write_joined(given: Sentences, pairs: npt.NDArray[np.integer], artifact: Art
     labels = np.concatenate([given.labels, labels_of_pairs])
     splits = np.concatenate([given.splits, splits_of_pairs])
     groups = np.concatenate([given.duplicate_groups, groups_of_pairs])
+    return write_rows(artifact, texts, DatasetRows(labels, splits), groups, given.summary)
+
+
+def write_rows(
+    artifact: Artifact,
+    texts: Sequence[str],
+    rows: DatasetRows,
+    groups: npt.NDArray[np.int32],
+    summary: DatasetSummary,
+) -> list[Report]:
+    """Store sentences that are all in memory, with their duplicate groups, and return the shards' reports."""
     num_shards = -(-len(texts) // ROWS_PER_SHARD)
     shards = ShardSet(artifact, num_shards)
     reports = []
     for number in range(num_shards):
         start = number * ROWS_PER_SHARD
-        rows = slice(start, start + ROWS_PER_SHARD)
-        column = pa.array(texts[rows], pa.string())
-        shard = Shard({"text": column, "label": labels[rows]}, {})
+        part = slice(start, start + ROWS_PER_SHARD)
+        column = pa.array(texts[part], pa.string())
+        shard = Shard({"text": column, "label": rows.labels[part]}, {})
         reports.append(shards.write(number, shard))
-    _save(artifact, _DatasetRows(labels, splits), groups, given.summary)
+    _save(artifact, rows, groups, summary)
     return reports
 
 
-def _save(artifact: Artifact, rows: _DatasetRows, groups: npt.NDArray[np.int32], summary: DatasetSummary) -> None:
+def _save(artifact: Artifact, rows: DatasetRows, groups: npt.NDArray[np.int32], summary: DatasetSummary) -> None:
     folder = open_folder(artifact.location).within(artifact.name)
     arrays: dict[str, npt.NDArray[Any]] = {
         "labels": rows.labels,
@@ -546,7 +557,7 @@ def _natural(name: str) -> tuple[bool, float, list[str | int], str]:
     return True, 0.0, keys, name
 
 
-def _carving_warnings(rows: _DatasetRows, label_names: Sequence[str]) -> list[str]:
+def _carving_warnings(rows: DatasetRows, label_names: Sequence[str]) -> list[str]:
     """Return warnings about side effects of carving dev."""
     warnings = []
     num_left_out = np.count_nonzero(rows.splits == NO_SPLIT)

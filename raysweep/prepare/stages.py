@@ -19,15 +19,16 @@ from raysweep.cluster.resources import Capacity, Request, encoder_bytes, shard_b
 from raysweep.data import all_pairs, dev_examples, examples, inverted_file
 from raysweep.data.all_pairs import AllPairs
 from raysweep.data.artifacts import Artifact, Store
-from raysweep.data.dataset import Sentences
+from raysweep.data.dataset import DatasetSummary, Sentences
 from raysweep.data.expert_scores import ExpertScores
 from raysweep.data.neighbors import NeighborSearch
 from raysweep.data.random_neighbors import sample_anchors
+from raysweep.data.relation_examples import RelationExamples
 from raysweep.data.shards import Report, Shard, ShardSet, open_array
 from raysweep.encoders.locate import locate_same
 from raysweep.encoders.size import EncoderSize
 from raysweep.errors import InputError
-from raysweep.prepare import neighbor_shards
+from raysweep.prepare import neighbor_shards, relations
 from raysweep.prepare.chunks import ChunkedJob, start_ray_data
 from raysweep.prepare.neighbor_shards import Cells, SearchJob, TrainVectors
 from raysweep.prepare.plan import (
@@ -38,6 +39,8 @@ from raysweep.prepare.plan import (
     JoinedStage,
     NeighborsStage,
     RandomNeighborsStage,
+    RelationExamplesStage,
+    RelationsStage,
     ScoresStage,
     SentencesStage,
     TeacherStage,
@@ -152,6 +155,7 @@ class Coordinator:
         """Build the artifact of ``stage`` and write its manifest."""
         builders: Mapping[type[ArtifactStage], Callable[[Any], tuple[Summary, list[Report]]]] = {
             SentencesStage: self._build_sentences,
+            RelationsStage: self._build_relations,
             JoinedStage: self._join_sentences,
             EncodedStage: self._encode,
             TokensStage: self._tokenize,
@@ -160,13 +164,20 @@ class Coordinator:
             RandomNeighborsStage: self._draw_neighbors,
             ExamplesStage: self._draw_examples,
             AllPairsStage: self._draw_all_pairs,
+            RelationExamplesStage: self._draw_relation_examples,
             ScoresStage: self._score,
         }
         summary, reports = builders[type(stage)](stage)
         self.store.finish(stage.artifact, stage.parameters, summary, reports)
 
     def _build_sentences(self, stage: SentencesStage) -> tuple[Summary, list[Report]]:
-        summary, reports = SentencesBuilder(stage, self.store, self).build()
+        return self._describe_sentences(*SentencesBuilder(stage, self.store, self).build())
+
+    def _build_relations(self, stage: RelationsStage) -> tuple[Summary, list[Report]]:
+        return self._describe_sentences(*relations.write(stage.data, stage.artifact))
+
+    def _describe_sentences(self, summary: DatasetSummary, reports: list[Report]) -> tuple[Summary, list[Report]]:
+        """Return the description of sentences in their manifest, and the reports."""
         manifest = {
             "num_rows": sum(report["num_rows"] for report in reports),
             "num_sentences": summary.num_sentences,
@@ -367,6 +378,21 @@ class Coordinator:
         reports = [ShardSet(stage.artifact, 1).write(0, Shard(columns, {}))]
         self._progress = StageProgress(len(ids), len(ids), "examples")
         return {"num_examples": len(ids)}, reports
+
+    def _draw_relation_examples(self, stage: RelationExamplesStage) -> tuple[Summary, list[Report]]:
+        parameters = stage.parameters
+        pairs = Sentences(stage.sentences.folder).pairs("train")
+        candidates = RelationExamples(pairs, parameters["combinations"])
+        kind: Any = stage.example_kind
+        num_candidates = int(candidates.num_candidates(kind).sum())
+        if not num_candidates:
+            raise InputError(f"examples: no {kind} can be formed; allowed: data.train with a query that has both sides")
+        cosines = parameters.get("cosines", (1.0, 0.0))
+        ids, targets = candidates.draw(kind, parameters["target"], parameters["seed"], cosines)
+        columns = {"ids": ids} if targets is None else {"ids": ids, "targets": targets}
+        reports = [ShardSet(stage.artifact, 1).write(0, Shard(columns, {}))]
+        self._progress = StageProgress(len(ids), len(ids), "examples")
+        return {"num_examples": len(ids), "num_candidates": num_candidates}, reports
 
     def _score(self, stage: ScoresStage) -> tuple[Summary, list[Report]]:
         reports = self._score_examples(stage) if stage.split == "train" else self._score_dev(stage)

@@ -18,7 +18,7 @@ from raysweep.config.sweep import BaselinesConfig, EncoderConfig
 from raysweep.data.prepared import Prepared
 from raysweep.evaluation import other_encoder, probe
 from raysweep.evaluation.calibration import calibrated
-from raysweep.evaluation.evaluation_set import EvaluationSet
+from raysweep.evaluation.evaluation_set import EvaluationSet, ScoredSet
 from raysweep.evaluation.operating_points import Head
 from raysweep.metrics import retrieval
 from raysweep.metrics.arrays import Float64Array
@@ -46,13 +46,15 @@ A different pool of the same size changes S by less; a different encoder or pool
 """
 
 
-def limit_points(evaluation: EvaluationSet, on_scores: OnScores) -> Iterator[Point]:
-    """Yield the reference encoder's point on this split, then one oracle point per bonus."""
+def limit_points(evaluation: ScoredSet, on_scores: OnScores) -> Iterator[Point]:
+    """Yield the reference encoder's point on this split, then, for labeled sentences, one oracle point per bonus."""
     width = evaluation.reference_queries.shape[1]
     reference_scores = evaluation.reference_scores
     reference = evaluation.point(reference_scores, kind="reference", value=None, width=width, **NO_TRIAL)
     on_scores(reference, reference_scores)
     yield reference
+    if not isinstance(evaluation, EvaluationSet):
+        return
     all_oracle_scores = _oracle_scores(evaluation)
     for bonus, (polarity, similarity) in zip(DEFAULT_BONUSES, all_oracle_scores, strict=True):
         # The point holds only means, since the oracle is not an encoder and its spread over queries is never needed.
@@ -92,7 +94,7 @@ class Baselines:
 
     config: BaselinesConfig
     prepared: Prepared
-    evaluations: Sequence[EvaluationSet]
+    evaluations: Sequence[ScoredSet]
     seed: int
     warn: Callable[[str], None]
     stored: Collection[Point] = ()
@@ -104,6 +106,11 @@ class Baselines:
         """Raise InputError if the SetFit model is missing or needs a missing package, unless it is ``stored``."""
         if config.setfit is not None and not _has_setfit(stored, config.setfit):
             other_encoder.check(config.setfit)
+
+    @property
+    def _labeled(self) -> list[EvaluationSet]:
+        """Return the evaluation sets with labels; on others, there are no baselines."""
+        return [evaluation for evaluation in self.evaluations if isinstance(evaluation, EvaluationSet)]
 
     def points(self) -> Iterator[Point]:
         """Yield the points that still have to be scored.
@@ -132,7 +139,7 @@ class Baselines:
     def _probe(self) -> Iterator[Point]:
         stored = {point.value for point in self.stored if point.kind == "probe"}
         values = [value for value in self.config.probe if value not in stored]
-        if not values:
+        if not (values and self._labeled):
             return
         sentences = self.prepared.sentences
         num_classes = len(sentences.label_names)
@@ -153,7 +160,7 @@ class Baselines:
         if self.calibrate:
             head = self._calibrated(head, num_classes)
         width = dimension + len(head.bias)
-        for evaluation in self.evaluations:
+        for evaluation in self._labeled:
             scores_by_value = probe.score(head, evaluation, values)
             for value, scores in scores_by_value.items():
                 point = evaluation.point(scores, kind="probe", value=value, width=width, **NO_TRIAL)
@@ -165,7 +172,7 @@ class Baselines:
 
         The head is returned unchanged if dev is not scored or the head lacks one of the classes.
         """
-        dev = next((evaluation for evaluation in self.evaluations if evaluation.split == "dev"), None)
+        dev = next((evaluation for evaluation in self._labeled if evaluation.split == "dev"), None)
         if dev is None or len(head.bias) < num_classes:
             return head
         return calibrated(head, dev.reference_queries, dev.query_labels)
@@ -175,9 +182,9 @@ class Baselines:
         if config is None or _has_setfit(self.stored, config):
             return
         label = Path(config.name).name
-        encoder_scores = other_encoder.score(config, self.prepared.sentences, self.evaluations)
+        encoder_scores = other_encoder.score(config, self.prepared.sentences, self._labeled)
         width = encoder_scores.width
-        for evaluation in self.evaluations:
+        for evaluation in self._labeled:
             scores = encoder_scores.by_split[evaluation.split]
             yield evaluation.point(scores, kind="setfit", value=None, width=width, label=label, **NO_TRIAL)
 
@@ -187,7 +194,7 @@ class Baselines:
             return
         table = TABLES[name]
         same_queries = []
-        for evaluation in self.evaluations:
+        for evaluation in self._labeled:
             # The count is compared first, since it is cheaper than reading many texts.
             if len(evaluation.queries) == table.num_queries:
                 texts = self.prepared.sentences.texts(evaluation.queries)

@@ -24,7 +24,8 @@ from raysweep.controller.sweep import Sweep
 from raysweep.data.prepared import Prepared
 from raysweep.data.sources import shown
 from raysweep.errors import InputError, ReplayError
-from raysweep.evaluation.evaluation_set import EvaluationSet
+from raysweep.evaluation.evaluation_set import ScoredSet
+from raysweep.evaluation.relation_set import scored_set
 from raysweep.ray_tune.baselines import Baselines, BaselineScores, OnScores, limit_points
 from raysweep.results.events import PointsScored, SessionStarted
 from raysweep.results.ledger import Ledger
@@ -159,17 +160,18 @@ class Session:
     def _shown_split(self) -> ScoredSplit:
         return "test" if self.has_test else "dev"
 
-    def _evaluation_sets(self) -> dict[ScoredSplit, EvaluationSet]:
+    def _evaluation_sets(self) -> dict[ScoredSplit, ScoredSet]:
         splits: list[ScoredSplit] = ["dev", "test"] if self.has_test else ["dev"]
-        return {split: EvaluationSet.of(self.prepared, split, self.config.evaluation) for split in splits}
+        return {split: scored_set(self.prepared, split, self.config.evaluation) for split in splits}
 
-    def _keep_reference_reading(self, run: Folder, evaluation_sets: Mapping[ScoredSplit, EvaluationSet]) -> None:
+    def _keep_reference_reading(self, run: Folder, evaluation_sets: Mapping[ScoredSplit, ScoredSet]) -> None:
         shown_set = evaluation_sets[self._shown_split]
         reading = shown_set.reading({REFERENCE: shown_set.reference_scores})
-        run.keep(REFERENCE_FILE, reading.content())
+        if reading is not None:
+            run.keep(REFERENCE_FILE, reading.content())
 
     def _baselines(
-        self, evaluation_sets: Mapping[ScoredSplit, EvaluationSet], on_scores: OnScores, stored: Sequence[Point] = ()
+        self, evaluation_sets: Mapping[ScoredSplit, ScoredSet], on_scores: OnScores, stored: Sequence[Point] = ()
     ) -> Baselines:
         return Baselines(
             self.config.baselines,
@@ -225,7 +227,7 @@ class Session:
     def _sweep(self, scheduler: Scheduler, ledger: Ledger) -> Sweep:
         study = StudyFile(ledger.folder / "study.journal", self.config.name, scheduler.proposer)
         costs = CostTracker(self.config.budget, self.request.cpus, self.request.gpus)
-        num_queries = len(self.prepared.sentences.ids("dev"))
+        num_queries = self.prepared.sentences.num_queries("dev")
         return Sweep(
             self.config, scheduler, ledger, self.display, costs, study, num_queries, num_workers=self.request.count
         )
@@ -243,7 +245,7 @@ class Session:
     def _config_file(self) -> bytes:
         return yaml.safe_dump(self.config.model_dump(mode="json"), sort_keys=False).encode()
 
-    def _record_info(self, sweep: Sweep, evaluation_sets: Mapping[ScoredSplit, EvaluationSet]) -> None:
+    def _record_info(self, sweep: Sweep, evaluation_sets: Mapping[ScoredSplit, ScoredSet]) -> None:
         """Append the session's first event, its settings, to the ledger."""
         config = self.config
         objective = config.objective
@@ -266,8 +268,9 @@ class Session:
             polarity=objective.polarity,
             similarity=objective.similarity,
             num_trials=sweep.scheduler.num_trials,
-            num_queries={split: len(evaluation.queries) for split, evaluation in evaluation_sets.items()},
+            num_queries={split: evaluation.num_scored for split, evaluation in evaluation_sets.items()},
             num_pool={split: len(evaluation.pool) for split, evaluation in evaluation_sets.items()},
+            data_kind=config.data.kind or "labeled",
             label_names=tuple(self.prepared.sentences.label_names),
             seed=config.seed,
             constraints=constraints,

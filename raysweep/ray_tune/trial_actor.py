@@ -257,7 +257,7 @@ class TrialActor(tune.Trainable):
 
     def reading(self, result: RungResult) -> Reading | None:
         """Return the sentences that the rung's points retrieve on dev, or None if another split is shown."""
-        if self.bench.shown_split != "dev":
+        if self.bench.shown_split != "dev" or self.bench.prepared.sentences.are_related:
             return None
         points = result.points
         if any(scores.retrieved is None for scores in points.values()):  # restored from a checkpoint, which lacks them

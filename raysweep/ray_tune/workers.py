@@ -229,7 +229,8 @@ def score_on_test(bench: Workbench, run: Folder, rung: FrontRung) -> ScoredRung:
     for key, point_scores in scores.items():
         scores_by_name[trial, step, *key] = point_scores
     reading = bench.test.reading(scores_by_name)
-    run.keep(f"{name}/{reading_file('test')}", reading.content())
+    if reading is not None:
+        run.keep(f"{name}/{reading_file('test')}", reading.content())
     calibration = bench.calibration(bench.test, encoded)
     return ScoredRung(
         points=bench.describe(bench.test, scores),

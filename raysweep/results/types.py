@@ -58,6 +58,12 @@ class RunInfo:
     reference_prompt: Prompt = ""  # the same for the reference encoder
     searched: tuple[str, ...] = ()  # parameters with more than one value in the space
     polarity: str = "polarity"  # score that the objective weighs as P
+    data_kind: str = "labeled"  # labeled sentences, retrieval data, or pairs
+
+    @property
+    def is_related(self) -> bool:
+        """Return whether encoders rank the documents of each query, instead of retrieving labeled sentences."""
+        return self.data_kind != "labeled"
 
     @property
     def goals(self) -> Goals:

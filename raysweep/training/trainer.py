@@ -23,6 +23,7 @@ from raysweep.evaluation import operating_points
 from raysweep.evaluation.calibration import calibrated
 from raysweep.evaluation.evaluation_set import TrialDivergedError
 from raysweep.evaluation.operating_points import Encoded, Head, TunedEncoder
+from raysweep.evaluation.relation_set import RelationSet
 from raysweep.metrics.arrays import Float32Array
 from raysweep.training import batches, losses
 from raysweep.training.batch import Batch
@@ -368,7 +369,7 @@ class Training:
         bench = self.bench
         if bench.head is None or not bench.evaluation.points.calibrate:
             return encoded
-        bench.head = calibrated(bench.head, encoded.queries, bench.dev.query_labels)
+        bench.head = calibrated(bench.head, encoded.queries, bench.labeled_dev.query_labels)
         return encoded.under(bench.head)
 
     def _begin_rung(self) -> None:
@@ -385,16 +386,28 @@ class Training:
         """Return the validation examples, the same at every rung of the trial."""
         kind = self.specification.examples
         prepared = self.bench.prepared
-        queries = self.bench.dev.queries
-        examples = ValidationExamples.of(prepared, kind, queries, prepared.target_cosines(kind))
+        cosines = prepared.target_cosines(kind)
+        dev = self.bench.dev
+        if isinstance(dev, RelationSet):
+            return ValidationExamples.of_relations(dev.pairs, kind, cosines)
+        queries = dev.queries
+        examples = ValidationExamples.of(prepared, kind, queries, cosines)
         if self._soft_targets:
             examples = examples.with_soft_targets(prepared, self._soft_targets, queries)
         if self._per_class is not None:
-            examples = examples.interleaved(self._per_class, self.bench.dev.query_labels)
+            examples = examples.interleaved(self._per_class, self.bench.labeled_dev.query_labels)
         return examples
+
+    @property
+    def _dev_sentences(self) -> Sides[npt.NDArray[np.integer]]:
+        """Return the ids of dev's sentences as queries and as documents, to which validation examples refer."""
+        dev = self.bench.dev
+        return Sides(dev.queries, dev.pool) if isinstance(dev, RelationSet) else Sides.same(dev.queries)
 
     def _dev_embeddings(self, encoded: Encoded) -> Sides[Float32Array]:
         """Return the unit embeddings of dev's sentences as queries and as documents."""
+        if isinstance(self.bench.dev, RelationSet):
+            return Sides(encoded.queries, encoded.pool)
         encoders = self._tuned().encoders
         if encoders.is_shared:
             return Sides.same(encoded.queries)
@@ -406,6 +419,7 @@ class Training:
         Errors are misclassified queries under a softmax head, otherwise triplets in the wrong order.
         """
         examples = self._validation_examples
+        sentences = self._dev_sentences
         embeddings = self._dev_embeddings(encoded)
         on_device = embeddings.map(self._on_device)
         # A loss over the classes of a batch needs time and memory that grow with the cube of its size.
@@ -417,7 +431,8 @@ class Training:
             positions = self._on_device(rows)
             columns = [on_device.of(side)[positions[:, column]] for column, side in enumerate(self.sides)]
             targets = None if examples.targets is None else examples.targets[part]
-            batch = self.make_batch(columns, self.bench.dev.queries[rows], targets)
+            ids = [sentences.of(side)[rows[:, column]] for column, side in enumerate(self.sides)]
+            batch = self.make_batch(columns, np.stack(ids, axis=1), targets)
             with torch.no_grad():
                 loss_of_part = self.own_loss(batch)
             losses_of_parts.append(float(loss_of_part))
@@ -426,7 +441,7 @@ class Training:
         if encoded.query_classes is None:
             return loss, triplet_errors(embeddings, examples.triplets)
         predicted = encoded.query_classes.argmax(axis=1)
-        is_wrong = predicted != self.bench.dev.query_labels
+        is_wrong = predicted != self.bench.labeled_dev.query_labels
         return loss, int(is_wrong.sum())
 
 

@@ -9,6 +9,8 @@ from raysweep.config.loss_spec import EXAMPLES, LossExamples
 from raysweep.config.sides import Sides
 from raysweep.data import dev_examples
 from raysweep.data.prepared import Prepared
+from raysweep.data.relation_examples import RelationExamples
+from raysweep.data.relations import GroupedPairs
 from raysweep.training.batches import interleave_classes
 
 
@@ -16,7 +18,8 @@ from raysweep.training.batches import interleave_classes
 class ValidationExamples:
     """Examples over dev sentences.
 
-    ``rows`` (n, columns), of the trial's kind of examples, and ``triplets`` (m, 3) are positions among dev's queries.
+    ``rows`` (n, columns), of the trial's kind of examples, and ``triplets`` (m, 3) are positions among dev's queries; of
+    retrieval data and pairs, documents are positions among its documents.
     ``targets`` (n,) are the training targets, or None for kinds without targets.
     """
 
@@ -40,6 +43,17 @@ class ValidationExamples:
             every_query = np.arange(len(queries))
             return cls(every_query[:, None], labels, triplets)
         rows, targets = dev_examples.draw(kind, neighbors, cosines)
+        return cls(rows, targets, triplets)
+
+    @classmethod
+    def of_relations(
+        cls, pairs: GroupedPairs, kind: LossExamples, cosines: tuple[float, float]
+    ) -> "ValidationExamples":
+        """Return examples of dev's pairs, whose sentences are positions among dev's queries and documents."""
+        assert kind != "labeled_sentence"
+        candidates = RelationExamples(pairs)
+        triplets, _ = candidates.draw("triplet", dev_examples.MAX_EXAMPLES, seed=0)
+        rows, targets = candidates.draw(kind, dev_examples.MAX_EXAMPLES, seed=0, cosines=cosines)
         return cls(rows, targets, triplets)
 
     def with_soft_targets(

@@ -16,8 +16,9 @@ from raysweep.encoders.side_encoders import Encoders, StoredEncoder, TokenEncode
 from raysweep.encoders.tokens import Tokens, excluded_prompt_length
 from raysweep.evaluation import operating_points
 from raysweep.evaluation.calibration import calibration_of
-from raysweep.evaluation.evaluation_set import EvaluationSet
+from raysweep.evaluation.evaluation_set import EvaluationSet, ScoredSet
 from raysweep.evaluation.operating_points import Encoded, Head, TunedEncoder
+from raysweep.evaluation.relation_set import scored_set
 from raysweep.metrics import retrieval
 from raysweep.results.types import Calibration, PointKey, ScoredSplit, point_values
 from raysweep.training.trainable import Trainable, TrainedWeights
@@ -105,14 +106,20 @@ class Workbench:
         return self.prepared.tokens_artifacts.zip(prompts).map(open_tokens)
 
     @cached_property
-    def dev(self) -> EvaluationSet:
+    def dev(self) -> ScoredSet:
         """Return the split that the search selects on."""
-        return EvaluationSet.of(self.prepared, "dev", self.evaluation)
+        return scored_set(self.prepared, "dev", self.evaluation)
+
+    @property
+    def labeled_dev(self) -> EvaluationSet:
+        """Return dev, which must have labels."""
+        assert isinstance(self.dev, EvaluationSet)
+        return self.dev
 
     @cached_property
-    def test(self) -> EvaluationSet:
+    def test(self) -> ScoredSet:
         """Return the split that the front is reported on."""
-        return EvaluationSet.of(self.prepared, "test", self.evaluation)
+        return scored_set(self.prepared, "test", self.evaluation)
 
     @property
     def shown_split(self) -> ScoredSplit:
@@ -180,23 +187,24 @@ class Workbench:
         """Return the encoder with its current weights and head, for measuring its operating points."""
         return TunedEncoder(self.encoders(batch_contexts), self.head, self.trainable.interpolated)
 
-    def encode(self, evaluation: EvaluationSet) -> Encoded:
+    def encode(self, evaluation: ScoredSet) -> Encoded:
         """Encode queries and pool with the weights loaded by :meth:`reset`."""
         return operating_points.encode(self.tuned(), evaluation)
 
     def measure(
-        self, evaluation: EvaluationSet, keys: list[PointKey], encoded: Encoded | None = None
+        self, evaluation: ScoredSet, keys: list[PointKey], encoded: Encoded | None = None
     ) -> dict[PointKey, retrieval.Scores]:
         """Return the scores of points with the weights loaded by :meth:`reset`, reusing ``encoded`` if given."""
         return operating_points.measure(self.tuned(), evaluation, keys, encoded)
 
-    def calibration(self, evaluation: EvaluationSet, encoded: Encoded) -> Calibration | None:
+    def calibration(self, evaluation: ScoredSet, encoded: Encoded) -> Calibration | None:
         """Return how well the current head fits the labels of the encoded queries, or None without a head."""
         if self.head is None:
             return None
+        assert isinstance(evaluation, EvaluationSet)
         return calibration_of(self.head, encoded.queries, evaluation.query_labels, evaluation.split)
 
-    def describe(self, evaluation: EvaluationSet, scores: dict[PointKey, retrieval.Scores]) -> list[dict[str, Any]]:
+    def describe(self, evaluation: ScoredSet, scores: dict[PointKey, retrieval.Scores]) -> list[dict[str, Any]]:
         """Return these points as in a ledger event, without trial and step, which the event already contains."""
         tuned = self.tuned()
         described = []

@@ -17,4 +17,5 @@ def check_resumed_trial(config: TrialConfig, bench: Workbench, checkpoints: Path
     resumed = list(rungs(config, bench, seed=3, num_rungs=2, checkpoints=checkpoints))
     assert [rung.loss for rung in resumed] == [rung.loss for rung in uninterrupted]
     for key, scores in uninterrupted[-1].points.items():
-        np.testing.assert_array_equal(resumed[-1].points[key]["similarity"], scores["similarity"])
+        for name, values in scores.named.items():
+            np.testing.assert_array_equal(resumed[-1].points[key][name], values)

@@ -40,15 +40,15 @@ def test_sums_of_cosines_are_inner_products_of_composite_vectors(seed: int, clas
     num_queries, num_pool = 9, 60
     ids = np.arange(num_queries + num_pool)
     dev = EvaluationSet(
-        "dev",
-        ids[:num_queries],
-        ids[num_queries:],
-        rng.integers(0, classes, num_queries),
-        rng.integers(0, classes, num_pool),
-        unit(rng, num_queries, 5),
-        unit(rng, num_pool, 5),
-        4,
-        "uniform",
+        split="dev",
+        queries=ids[:num_queries],
+        pool=ids[num_queries:],
+        query_labels=rng.integers(0, classes, num_queries),
+        pool_labels=rng.integers(0, classes, num_pool),
+        reference_queries=unit(rng, num_queries, 5),
+        reference_pool=unit(rng, num_pool, 5),
+        k=4,
+        rank_weights="uniform",
     )
     head = Head(rng.normal(size=(classes, 7)).astype(np.float32), rng.normal(size=classes).astype(np.float32))
     queries, pool = unit(rng, num_queries, 7), unit(rng, num_pool, 7)
@@ -83,15 +83,15 @@ def test_each_point_retrieves_by_its_own_sum(num_queries: int) -> None:
     rng = np.random.default_rng(num_queries)
     ids = np.arange(num_queries + 90)
     dev = EvaluationSet(
-        "dev",
-        ids[:num_queries],
-        ids[num_queries:],
-        rng.integers(0, 3, num_queries),
-        rng.integers(0, 3, 90),
-        np.round(unit(rng, num_queries, 5), 1),
-        np.round(unit(rng, 90, 5), 1),
-        4,
-        "linear",
+        split="dev",
+        queries=ids[:num_queries],
+        pool=ids[num_queries:],
+        query_labels=rng.integers(0, 3, num_queries),
+        pool_labels=rng.integers(0, 3, 90),
+        reference_queries=np.round(unit(rng, num_queries, 5), 1),
+        reference_pool=np.round(unit(rng, 90, 5), 1),
+        k=4,
+        rank_weights="linear",
     )
     head = Head(3 * rng.normal(size=(3, 7)).astype(np.float32), np.zeros(3, np.float32))
     encoded = Encoded(unit(rng, num_queries, 7), np.round(unit(rng, 90, 7), 1)).under(head)

@@ -38,15 +38,15 @@ def test_probe_points_equal_retrieval_with_scikit_learn_probabilities(num_classe
     query_labels = rng.integers(0, num_classes, NUM_QUERIES)
     queries, pool = unit(rng, query_labels), embeddings[:NUM_POOL]
     test = EvaluationSet(
-        "test",
-        np.arange(NUM_QUERIES),
-        np.arange(NUM_POOL),
-        query_labels,
-        labels[:NUM_POOL],
-        queries,
-        pool,
-        5,
-        "uniform",
+        split="test",
+        queries=np.arange(NUM_QUERIES),
+        pool=np.arange(NUM_POOL),
+        query_labels=query_labels,
+        pool_labels=labels[:NUM_POOL],
+        reference_queries=queries,
+        reference_pool=pool,
+        k=5,
+        rank_weights="uniform",
     )
     regression = LogisticRegression(max_iter=1000).fit(embeddings, labels)
     head = probe.fit(embeddings, labels)

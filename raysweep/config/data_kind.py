@@ -1,0 +1,73 @@
+"""What a sweep's kind of data requires of its other settings."""
+
+from collections.abc import Iterator
+
+from raysweep.config.losses import LOSSES, find_loss
+from raysweep.config.space import Space, branches
+from raysweep.config.sweep import DataKind, ExamplesConfig, SweepConfig, goal_names
+from raysweep.errors import InputError
+from raysweep.metrics.scores import RELATION_GOALS, SCORES
+
+_MINING = (
+    *("encoder", "neighbors", "concatenated", "min_similarity", "index", "anchors_per_class", "max_similarity"),
+    *("relative_margin", "experts"),
+)
+"""Settings of the mining of examples from labeled sentences that must have their defaults with other data."""
+
+
+def of_kind(config: SweepConfig, space: Space, kind: DataKind) -> SweepConfig:
+    """Return the settings of a sweep over data of this kind: its own, with the kind's goals unless others are set.
+
+    Raises:
+        InputError: If a setting does not suit the kind; with key, value and what is allowed.
+    """
+    if kind == "labeled":
+        _check_goals(config, kind)
+        return config
+    for setting, allowed in _find_unsuitable(config, space):
+        raise InputError(f"{setting}; allowed with data of the kind {kind}: {allowed}")
+    objective = config.objective
+    of_sentences = {"polarity": RELATION_GOALS.p, "similarity": RELATION_GOALS.s}
+    goals = {name: goal for name, goal in of_sentences.items() if name not in objective.model_fields_set}
+    updates = {
+        "data": config.data.model_copy(update={"kind": kind}),
+        "objective": objective.model_copy(update=goals),
+    }
+    config = config.model_copy(update=updates)
+    _check_goals(config, kind)
+    return config
+
+
+def _check_goals(config: SweepConfig, kind: DataKind) -> None:
+    for key in ("polarity", "similarity"):
+        name = getattr(config.objective, key)
+        is_of_relations = kind != "labeled"
+        allowed = [goal for goal in goal_names(key) if SCORES[goal].is_of_relations == is_of_relations]
+        if name not in allowed:
+            raise InputError(f"objective.{key} is {name}; allowed with data of the kind {kind}: {', '.join(allowed)}")
+
+
+def _find_unsuitable(config: SweepConfig, space: Space) -> Iterator[tuple[str, str]]:
+    """Yield settings that suit only labeled sentences, such as ``space.loss is softmax``, and what is allowed."""
+    if config.data.dev is None:
+        yield "data.dev is missing", "a source"
+    for loss in space.values("loss"):
+        if find_loss(loss).examples == "labeled_sentence":
+            yield f"space.loss is {loss}", ", ".join(_losses_without_classes())
+    for branch in branches(space.parameters, ("negatives",)):
+        negatives = find_loss(branch["loss"]).parameters.get("negatives")
+        if negatives is not None and branch.get("negatives", negatives.default) == "other_class":
+            yield f"space.negatives is other_class for the loss {branch['loss']}", "all"
+    for name in _MINING:
+        value = getattr(config.examples, name)
+        default = ExamplesConfig.model_fields[name].get_default()
+        if value != default:
+            shown = value if isinstance(value, str | int | float) else getattr(value, "name", "given")
+            yield f"examples.{name} is {shown}", "null" if default is None else f"{default}"
+    for name in ("setfit", "published"):
+        if getattr(config.baselines, name) is not None:
+            yield f"baselines.{name} is given", "null"
+
+
+def _losses_without_classes() -> list[str]:
+    return [name for name, loss in LOSSES.items() if loss.examples != "labeled_sentence"]

@@ -1,0 +1,85 @@
+"""The relations on which a candidate encoder is scored: rankings of each query's own documents."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from raysweep.config.sweep import EvaluationConfig
+from raysweep.data.prepared import Prepared
+from raysweep.data.relations import GroupedPairs
+from raysweep.evaluation.evaluation_set import EvaluationSet, ScoredSet
+from raysweep.metrics import retrieval
+from raysweep.metrics.arrays import Float32Array, Float64Array
+from raysweep.metrics.closeness import closeness
+from raysweep.metrics.ranking import Ranking, agreement, count_errors
+from raysweep.results.types import ScoredSplit
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelationSet(ScoredSet):
+    """Queries and the documents that are ranked for them, of all groups with positives and negatives.
+
+    ``pool`` holds the documents. In ``pairs``, sentences are positions in ``queries`` and ``pool``.
+    """
+
+    pairs: GroupedPairs
+
+    @classmethod
+    def of(cls, prepared: Prepared, split: ScoredSplit) -> "RelationSet":
+        """Return the groups of a split that have positives and negatives."""
+        all_pairs = prepared.sentences.pairs(split)
+        is_kept = all_pairs.are_measured[all_pairs.group]
+        queries, first = np.unique(all_pairs.first[is_kept], return_inverse=True)
+        pool, second = np.unique(all_pairs.second[is_kept], return_inverse=True)
+        groups, group = np.unique(all_pairs.group[is_kept], return_inverse=True)
+        pairs = GroupedPairs(first, second, all_pairs.is_positive[is_kept], group, len(groups))
+        return cls(
+            split=split,
+            queries=queries,
+            pool=pool,
+            reference_queries=np.asarray(prepared.reference_embeddings.query[queries]),
+            reference_pool=np.asarray(prepared.reference_embeddings.document[pool]),
+            pairs=pairs,
+        )
+
+    @cached_property
+    def reference_scores(self) -> retrieval.Scores:
+        """Return the scores of R itself."""
+        return self.score(self._reference_closeness)
+
+    @cached_property
+    def _reference_closeness(self) -> Float64Array:
+        return self.closeness(self.reference_queries, self.reference_pool)
+
+    def closeness(self, queries: Float32Array, pool: Float32Array) -> Float64Array:
+        """Return the cosine of each pair, (pairs,), for embeddings of ``queries`` and ``pool``."""
+        return closeness("cosine", queries, pool, (self.pairs.first, self.pairs.second))
+
+    def score(self, values: Float64Array) -> retrieval.Scores:
+        """Return ``ranking``, which is 1 - PND, and ``agreement`` with R of each group, for values (pairs,)."""
+        pairs = self.pairs
+        ranking = Ranking.of(values, pairs.is_positive, pairs.group, pairs.num_groups)
+        errors = count_errors(ranking)
+        agreements = agreement(values, self._reference_closeness, pairs.group, pairs.num_groups)
+        return retrieval.Scores({"ranking": 1 - errors.by_group, "agreement": agreements})
+
+    def score_sums(
+        self, queries: Float32Array, pool: Float32Array, weights: Sequence[float | None]
+    ) -> list[retrieval.Scores]:
+        """Return the scores of cos_R + g cos_M for each weight g, or of cos_M for None; embeddings are those of M."""
+        tuned = self.closeness(queries, pool)
+        reference = self._reference_closeness
+        return [self.score(tuned if weight is None else reference + weight * tuned) for weight in weights]
+
+
+def scored_set(prepared: Prepared, split: ScoredSplit, config: EvaluationConfig) -> ScoredSet:
+    """Return the data to score a split: of labeled sentences, or of retrieval data or pairs.
+
+    Raises:
+        InputError: If k exceeds the pool of labeled sentences.
+    """
+    if prepared.sentences.are_related:
+        return RelationSet.of(prepared, split)
+    return EvaluationSet.of(prepared, split, config)
