@@ -19,7 +19,6 @@ app = typer.Typer(
     "polarity (retrieved sentences share the query's class) against similarity (they are close to it "
     "under the frozen reference encoder).",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

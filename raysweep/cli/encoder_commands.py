@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
+from raysweep.cli import panels
 from raysweep.cli.options import (
     FORMATS,
     SeveralValues,
@@ -56,7 +57,7 @@ RelationSeed = Annotated[
 app = typer.Typer()
 
 
-@app.command()
+@app.command(rich_help_panel=panels.DATA)
 def evaluate(  # noqa: PLR0913 (the options of a command)
     model: Annotated[str, typer.Option(help="Encoder to score: a folder, a name on the hub, or demo.")],
     train: Annotated[str, typer.Option(help="Labeled sentences from which the retrieval pool is sampled.")],
@@ -144,7 +145,7 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
         typer.echo(f"layouts: {to}", err=format == "json")
 
 
-@app.command(cls=SeveralValues)
+@app.command(cls=SeveralValues, rich_help_panel=panels.DATA)
 def transfer(  # noqa: PLR0913 (the options of a command)
     models: Annotated[
         list[str], typer.Argument(metavar="MODEL", help="Encoders to compare: folders, names on the hub, or demo.")
@@ -220,7 +221,7 @@ def transfer(  # noqa: PLR0913 (the options of a command)
             typer.echo(f"note: {note}")
 
 
-@app.command(cls=SeveralValues)
+@app.command(cls=SeveralValues, rich_help_panel=panels.DATA)
 def measure(  # noqa: PLR0913 (the options of a command)
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Encoder: a folder, a name on the hub, or demo.")],
     data: Annotated[
@@ -312,7 +313,7 @@ def measure(  # noqa: PLR0913 (the options of a command)
         print_table(measure_tables.table(rows))
 
 
-@app.command(name="measure-run", cls=SeveralValues)
+@app.command(name="measure-run", cls=SeveralValues, rich_help_panel=panels.LOOK)
 def measure_run(  # noqa: PLR0913 (the options of a command)
     run: Annotated[str, typer.Argument(metavar="RUN", help="Run folder.")],
     target: Annotated[

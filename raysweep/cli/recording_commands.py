@@ -5,6 +5,7 @@ from typing import Annotated, get_args
 
 import typer
 
+from raysweep.cli import panels
 from raysweep.cli.options import (
     FORMATS,
     check_all_of,
@@ -21,7 +22,7 @@ from raysweep.output import print_table
 app = typer.Typer()
 
 
-@app.command()
+@app.command(rich_help_panel=panels.PAPERS)
 def record(
     run: Annotated[str, typer.Argument(metavar="RUN", help="Folder or URI of a run, finished or not.")],
     to: Annotated[Path, typer.Argument(parser=parse_path, metavar="FILE", help="A .csv or .parquet file to write.")],
@@ -36,7 +37,7 @@ def record(
     typer.echo(f"{to}: {num_trials} trials")
 
 
-@app.command()
+@app.command(rich_help_panel=panels.PAPERS)
 def paper(
     sources: Annotated[
         list[str],
@@ -92,7 +93,7 @@ def paper(
     typer.echo(f"layouts: {to}")
 
 
-@app.command()
+@app.command(rich_help_panel=panels.PAPERS)
 def replay(  # noqa: PLR0913 (the options of a command)
     recording: Annotated[
         str, typer.Argument(metavar="RECORDING", help="Recording (.csv, .parquet), or the folder or URI of a run.")

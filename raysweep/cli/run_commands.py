@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
+from raysweep.cli import panels
 from raysweep.cli.options import (
     FORMATS,
     SeveralValues,
@@ -29,7 +30,7 @@ Run = Annotated[str, typer.Argument(metavar="RUN", help="Folder or URI of a run,
 app = typer.Typer()
 
 
-@app.command()
+@app.command(rich_help_panel=panels.STEER)
 def control(  # noqa: PLR0913 (the options of a command)
     run: Annotated[str, typer.Argument(metavar="RUN", help="Folder or URI of a running sweep.")],
     pause: Annotated[
@@ -87,7 +88,7 @@ def control(  # noqa: PLR0913 (the options of a command)
     typer.echo(escape_line(answer.text))
 
 
-@app.command()
+@app.command(rich_help_panel=panels.STEER)
 def watch(
     run: Run,
     every: Annotated[
@@ -113,7 +114,7 @@ def watch(
         raise typer.Exit(130) from None
 
 
-@app.command()
+@app.command(rich_help_panel=panels.LOOK)
 def show(  # noqa: PLR0913 (the options of a command)
     run: Run,
     where: Annotated[
@@ -181,7 +182,7 @@ def show(  # noqa: PLR0913 (the options of a command)
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(rich_help_panel=panels.LOOK)
 def compare(
     runs: Annotated[
         list[str],
@@ -261,7 +262,7 @@ def _write_comparison(comparison: "SideBySide", folder: Path) -> None:
         raise InputError(f"--to {folder}: cannot be written ({error.strerror})") from None
 
 
-@app.command()
+@app.command(rich_help_panel=panels.LOOK)
 def report(
     run: Run,
     to: Annotated[
@@ -298,7 +299,7 @@ def report(
         raise typer.Exit(130) from None
 
 
-@app.command()
+@app.command(rich_help_panel=panels.LOOK)
 def export(
     run: Run,
     to: Annotated[
@@ -341,7 +342,7 @@ def export(
         typer.echo(f"pushed: {address}")
 
 
-@app.command(cls=SeveralValues)
+@app.command(cls=SeveralValues, rich_help_panel=panels.LOOK)
 def track(
     run: Run,
     to: Annotated[

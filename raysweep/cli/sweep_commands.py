@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from raysweep.cli import panels
 from raysweep.cli.options import run_folder, with_trials
 from raysweep.cli.output import print_json, report_run, warn
 from raysweep.errors import InputError
@@ -28,7 +29,7 @@ Trials = Annotated[int | None, typer.Option(min=1, help="Short for --budget.tria
 app = typer.Typer()
 
 
-@app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
+@app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP, rich_help_panel=panels.STEER)
 def run(  # noqa: PLR0913 (the options of a command)
     context: typer.Context,
     space: Annotated[
@@ -146,7 +147,7 @@ def _find_named_run(space: str, arguments: list[str]) -> tuple[str, bool]:
     return place, state.has_begun
 
 
-@app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
+@app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP, rich_help_panel=panels.STEER)
 def prepare(context: typer.Context, space: SpaceFile) -> None:
     """Prepare a sweep without running it: sentences, tokens, reference embeddings, neighbors and examples.
 
@@ -161,7 +162,7 @@ def prepare(context: typer.Context, space: SpaceFile) -> None:
     typer.echo(path)
 
 
-@app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
+@app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP, rich_help_panel=panels.STEER)
 def validate(context: typer.Context, space: SpaceFile, trials: Trials = None) -> None:
     """Check a sweep's file and show its search space, without accessing data, models or a cluster."""
     loaded = _load(space, with_trials(context.args, trials))
@@ -174,7 +175,7 @@ def validate(context: typer.Context, space: SpaceFile, trials: Trials = None) ->
     )
 
 
-@app.command()
+@app.command(rich_help_panel=panels.STEER)
 def schema() -> None:
     """Print the JSON schema of a sweep's file, for YAML completion and validation in editors."""
     from raysweep.config.schema import sweep_schema
@@ -182,7 +183,7 @@ def schema() -> None:
     print_json(sweep_schema())
 
 
-@app.command()
+@app.command(rich_help_panel=panels.STEER)
 def artifacts(
     folder: Annotated[
         str, typer.Argument(metavar="FOLDER", help="Folder or URI of artifacts: storage.artifacts of a sweep.")
