@@ -16,7 +16,7 @@ from raysweep.config.soft_targets import SOFT_TARGETS
 from raysweep.config.space import Space
 from raysweep.config.sweep import Prompts, SweepConfig
 from raysweep.config.unused import warn_of_unused
-from raysweep.errors import InputError
+from raysweep.errors import InputError, did_you_mean
 from raysweep.storage.location import is_file
 
 _SOURCES = ("data.train", "data.dev", "data.test")
@@ -181,7 +181,8 @@ def find_space(name: str) -> Path:
             return shipped_file
         shipped = sorted(file.stem for file in folder.glob("*.yaml"))
         if shipped:
-            raise InputError(f"{name}: no such file or shipped space; shipped: {', '.join(shipped)}")
+            hint = did_you_mean(path.stem, shipped)
+            raise InputError(f"{name}: no such file or shipped space{hint}; shipped: {', '.join(shipped)}")
     raise InputError(f"{name}: no such file")
 
 

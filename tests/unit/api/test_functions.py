@@ -74,7 +74,7 @@ def test_preparing_in_process_reports_warnings(tmp_path: Path, tiny_encoder: str
 @pytest.mark.parametrize(
     ("space", "overrides", "message"),
     [
-        ("smok", {}, r"smok: no such file or shipped space; shipped: .*smoke"),
+        ("smok", {}, r"smok: no such file or shipped space \(did you mean smoke\?\); shipped: .*smoke"),
         ("smoke", {"budget.trails": 4}, r"--budget.trails: unknown key \(did you mean trials\?\)"),
         ("smoke", {"budget.trials": -1}, r"--budget.trials is -1; allowed: "),
         (
