@@ -1,7 +1,7 @@
 """The functions of the public API, in the order in which a sweep uses them."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,11 +132,12 @@ def load_run(folder: str | Path) -> RunResults:
     return RunResults(_folder(folder))
 
 
-def export_point(
+def export_point(  # noqa: PLR0913 (the options of the command)
     run: str | Path | RunResults,
     to: str | Path,
     point: str = "knee",
     *,
+    where: Sequence[str] = (),
     push: str | None = None,
     private: bool = False,
     adapter: bool = False,
@@ -147,6 +148,8 @@ def export_point(
         run: The run, or its folder or URI.
         to: The folder for the model, which must not exist.
         point: ``knee``, ``best`` (by the objective) or a name from the column ``point`` of :attr:`RunResults.front`.
+        where: Conditions such as ``"encoders = 1"`` or ``"width <= 384"``, as of ``raysweep show``; ``knee`` and ``best``
+            are chosen among the points that meet them.
         push: A repository ``OWNER/NAME`` on the hub to which the model is also uploaded; it is created if necessary.
         private: Whether a created repository is private.
         adapter: Whether to write only the point's LoRA adapter, which is loaded onto the base model, instead of an
@@ -168,7 +171,7 @@ def export_point(
     folder = run.run if isinstance(run, RunResults) else _folder(run)
     if is_uri(str(to)):
         raise InputError(f"{to}: is a URI; allowed: a local folder")
-    description = export(folder, point, Path(to), push, as_adapter=adapter)
+    description = export(folder, point, Path(to), push, as_adapter=adapter, conditions=where)
     if push is None:
         return description
     return f"{description}; pushed: {hub.push(Path(to), push, private=private)}"

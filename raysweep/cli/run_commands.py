@@ -121,15 +121,15 @@ def show(  # noqa: PLR0913 (the options of a command)
         list[str] | None,
         typer.Option(
             metavar="CONDITION",
-            help="Show only points that meet this condition, such as 'polarity >= 0.85', 'kind = concat', 'loss != "
-            "triplet' or, with the name of a guard, 'sts-dev >= 0.8'; repeatable. Scores are on dev, in [0, 1].",
+            help="Show only points that meet this condition, such as 'P >= 85', 'kind = concat', 'loss != triplet' or, with "
+            "the name of a guard, 'sts-dev >= 80'; repeatable. Scores are on dev, x100 or in [0, 1].",
         ),
     ] = None,
     best: Annotated[
         str | None,
         typer.Option(
             metavar="SCORE",
-            help="Show the best point by polarity, similarity, retention, accuracy or objective; see --top.",
+            help="Show the best point by polarity (or P), similarity (or S), retention, accuracy or objective; see --top.",
         ),
     ] = None,
     top: Annotated[
@@ -159,7 +159,7 @@ def show(  # noqa: PLR0913 (the options of a command)
     check_one_of("--format", format, FORMATS)
     selection = choice.Selection(
         conditions=where or (),
-        by=None if best is None else check_one_of("--best", best, choice.ranking_scores()),
+        by=None if best is None else check_one_of("--best", choice.score_named(best), choice.ranking_scores()),
         top=top,
         knee=knee,
         everything=everything,
@@ -300,7 +300,7 @@ def report(
 
 
 @app.command(rich_help_panel=panels.LOOK)
-def export(
+def export(  # noqa: PLR0913 (the options of a command)
     run: Run,
     to: Annotated[
         Path, typer.Argument(parser=parse_path, metavar="FOLDER", help="Folder for the model; must not exist.")
@@ -311,6 +311,18 @@ def export(
             help="knee, best (by the objective), or the name of a front member: TRIAL:STEP, TRIAL:STEP:concat=0.3, ..."
         ),
     ] = "knee",
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="Choose the knee or the best only among the points that meet this condition, as in show, such as "
+            "'width <= 384'; repeatable.",
+        ),
+    ] = None,
+    prefer: Annotated[
+        str | None,
+        typer.Option(help="single: choose among the points with one encoder, short for --where 'encoders = 1'."),
+    ] = None,
     push: Annotated[
         str | None, typer.Option(metavar="OWNER/NAME", help="Also upload the model to this repository on the hub.")
     ] = None,
@@ -330,11 +342,15 @@ def export(
         raise InputError("--private requires --push OWNER/NAME")
     if push is not None:
         hub.check_name(push)
+    conditions = list(where or ())
+    if prefer is not None:
+        check_one_of("--prefer", prefer, ("single",))
+        conditions.append("encoders = 1")
     folder = check_new("FOLDER", to)
     from raysweep.export.export import export as write
 
     with working():
-        description = write(run_folder("RUN", run), point, folder, push, as_adapter=adapter)
+        description = write(run_folder("RUN", run), point, folder, push, as_adapter=adapter, conditions=conditions)
     typer.echo(description)
     if push is not None:
         with working():

@@ -3,8 +3,9 @@
 import contextlib
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -26,6 +27,7 @@ from raysweep.evaluation.operating_points import LABELED, Head
 from raysweep.export import joined_encoder, model_card, router
 from raysweep.export.model_card import CARD, CardFacts
 from raysweep.export.run_encoders import BaseModel, RunEncoders
+from raysweep.report import choice
 from raysweep.report.front import Member
 from raysweep.report.summary import Summary, summary_of
 from raysweep.report.tables import show_pair
@@ -48,13 +50,25 @@ MAX_NAMED = 12  # points in the message for an unknown one
 Embeddings = npt.NDArray[np.float32]  # (sentences, width)
 
 NUM_SENTENCES = 32
+NUM_TIMED = 10  # sentences whose encoding is timed
 LONG_TEXT = 4000  # characters, about 1,000 tokens
 MAX_DIFFERENCE = 1e-5  # maximum difference of coordinates of unit vectors
 MAX_DIFFERENCE_WITH_CLASSES = 1e-4  # with class probabilities, whose logits amplify rounding errors
 
 
-def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = None, *, as_adapter: bool = False) -> str:
+def export(
+    place: Path | Folder,
+    point: str,
+    to: Path,
+    hub_name: str | None = None,
+    *,
+    as_adapter: bool = False,
+    conditions: Sequence[str] = (),
+) -> str:
     """Write the model of a point of a run's front, ``knee``, ``best`` or a point's name, to the new folder ``to``.
+
+    With ``conditions``, as of :func:`raysweep.report.choice.choose`, ``knee`` and ``best`` are those of the points that
+    meet them.
 
     It loads with ``SentenceTransformer(to)``, without raysweep. Its model card contains the code to load it, from
     ``hub_name`` if given. An adapter is merged into the weights; with ``as_adapter``, the folder contains it instead of the
@@ -62,7 +76,8 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
     final name. After an error, nothing is left behind.
 
     Returns:
-        A description of the exported point, with the guards that it misses or was not measured by.
+        A description of the exported point: scores on dev, width, size, number of encoders and the time to encode a
+        sentence on the CPU; and the guards that it misses or was not measured by.
 
     Raises:
         InputError: If the point does not exist, ``to`` exists, two encoders cannot be joined, the point is not an
@@ -73,7 +88,7 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
         raise InputError(f"{to}: already exists; allowed: a new folder")
     run = as_folder(place)
     summary = summary_of(run)
-    member = _choose(run, summary, point)
+    member = _choose(run, summary, point, conditions)
     chosen = member.dev
     settings = read_settings(run, summary.results)
     encoders = RunEncoders.of(run)
@@ -93,12 +108,20 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
     expected = _Expected(sentences, embeddings, _similarity(chosen))
     sources = (data.train,) if isinstance(data.train, str) else tuple(data.train)
     provenance = Provenance(run.location, chosen.name, encoders.model.name, sources, data.subset, data.text_column)
-    _write(model, expected, provenance, facts, to)
+    milliseconds = _write(model, expected, provenance, facts, to)
     scores = show_pair(chosen, summary.goals, digits=2)
-    written = f"{chosen.name} (dev {scores}, width {chosen.width}) written to {to}"
+    encoders_used = "1 encoder" if chosen.num_encoders == 1 else f"{chosen.num_encoders} encoders"
+    size = f"width {chosen.width}, {encoders_used}, {_megabytes(to):,.0f} MB, {milliseconds:.1f} ms a query on the CPU"
+    written = f"{chosen.name} (dev {scores}, {size}) written to {to}"
+    if member not in (*summary.members, *summary.labeled):
+        written += "; it is not on the front"
     if chosen.kind == LABELED:
         written += f": it embeds queries; {CARD} shows how to embed the pool, whose labels are known"
     return ". ".join([written, *model_card.guard_warnings(facts)])
+
+
+def _megabytes(folder: Path) -> float:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6
 
 
 def _replicate_of(run: Folder, trial: int | None) -> int:
@@ -221,11 +244,13 @@ def _keep_adapter(trainable: Trainable, chosen: Point, encoders: RunEncoders) ->
     adapter.keep(trainable.model, _share(chosen), base.hub_name if is_on_hub else None)
 
 
-def _choose(run: Folder, summary: Summary, point: str) -> Member:
+def _choose(run: Folder, summary: Summary, point: str, conditions: Sequence[str]) -> Member:
     """Return the point with this name on the front, or on the front of points that use the pool's labels."""
     members = summary.members
     if not members:
         raise InputError(f"{run.location}: no trial finished a rung; nothing to export")
+    if conditions:
+        return _choose_by_conditions(run, summary, point, conditions)
     wanted = point.removesuffix(":plain").replace("(", "=").replace(")", "")  # the notation of the report's table
     names = []
     for member in members:
@@ -242,6 +267,25 @@ def _choose(run: Folder, summary: Summary, point: str) -> Member:
     if len(names) > MAX_NAMED:
         allowed += f" and {len(names) - MAX_NAMED} more, which raysweep show lists"
     raise InputError(f"--point {wanted}: not on the front; allowed: {allowed}")
+
+
+def _choose_by_conditions(run: Folder, summary: Summary, point: str, conditions: Sequence[str]) -> Member:
+    """Return the knee or the best point among the front's members that meet the conditions.
+
+    If no member meets them, choose among all points whose weights were kept: those of rungs that have a member.
+    """
+    if point not in ("knee", "best"):
+        raise InputError(f"--point is {point}; allowed with --where or --prefer: knee, best")
+    by = "objective" if point == "best" else None
+    selection = choice.Selection(conditions, by, knee=point == "knee")
+    chosen = choice.choose(summary, selection)
+    if not chosen.candidates:
+        everything = replace(selection, everything=True)
+        chosen = choice.choose(summary, everything, lambda point: run.exists(_folder_of_weights(point)))
+    if not chosen.candidates:
+        raise InputError(chosen.why_none)
+    [candidate] = chosen.candidates
+    return candidate.member or Member(candidate.dev, candidate.test, False, False, candidate.is_feasible)
 
 
 def _read_weights(run: Folder, chosen: Point) -> tuple[TrainedWeights, Head | None]:
@@ -418,8 +462,12 @@ class _Expected:
         return f"returns other vectors than the run's weights (difference: {relative:.2g}, allowed: {allowed:g})"
 
 
-def _verify(folder: Path, expected: _Expected, to: Path) -> None:
-    """Load a saved model as its users will, and raise InputError if its vectors are not the expected ones."""
+def _verify(folder: Path, expected: _Expected, to: Path) -> float:
+    """Load a saved model as its users will, and raise InputError if its vectors are not the expected ones.
+
+    Returns:
+        The shortest time in milliseconds to encode one of the short sentences as a query.
+    """
     from sentence_transformers import SentenceTransformer
 
     embeddings: dict[str, Embeddings] = {}  # by method
@@ -440,20 +488,31 @@ def _verify(folder: Path, expected: _Expected, to: Path) -> None:
             f"{to}: not written: similarity_fn_name of the saved model is {model.similarity_fn_name}; allowed: "
             f"{expected.similarity}, by which the point was scored"
         )
+    times = []
+    for sentence in expected.sentences[:NUM_TIMED]:
+        began = time.perf_counter()
+        model.encode_query(sentence, show_progress_bar=False)
+        times.append(time.perf_counter() - began)
+    return min(times) * 1000
 
 
 def _write(
     model: "SentenceTransformer", expected: _Expected, provenance: Provenance, facts: CardFacts, to: Path
-) -> None:
-    """Save the model and its card under a temporary name, verify the folder, and rename it."""
+) -> float:
+    """Save the model and its card under a temporary name, verify the folder, and rename it.
+
+    Returns:
+        The time in milliseconds to encode a query, as of :func:`_verify`.
+    """
     temporary = to.with_name(f".{to.name}.{os.getpid()}")
     try:
         with _removed_on_failure(temporary):
             model.save(str(temporary), create_model_card=False)
-            _verify(temporary, expected, to)
+            milliseconds = _verify(temporary, expected, to)
             provenance.write(temporary)
             model_card.write(model, facts, temporary, to.name)
             temporary.rename(to)
+            return milliseconds
     except OSError as error:
         raise InputError(f"{to}: cannot be written: {error.strerror or error}") from None
 

@@ -36,12 +36,19 @@ _ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {
 
 _ABSENT = ("none", "null")
 
+_SYMBOLS = {spec.symbol: name for name, spec in SCORES.items() if spec.symbol}  # P and S
+
 _MAX_WORDS = 20  # strings that a message lists
 
 
 def ranking_scores() -> tuple[str, ...]:
     """Return the scores by which points can be ranked."""
     return ("objective", *(name for name, spec in SCORES.items() if spec.is_maximized))
+
+
+def score_named(name: str) -> str:
+    """Return the score with this symbol, such as P, or the name itself."""
+    return _SYMBOLS.get(name, name)
 
 
 @dataclass(frozen=True)
@@ -109,16 +116,28 @@ def _read_condition(text: str, points: Collection[Fields], names: Sequence[str],
     name, sign, value = match.groups()
     if sign == "==":
         sign = "="
-    condition = Condition(name, sign, value)
+    if name not in names:
+        name = score_named(name)
     if name not in names:
         hint = did_you_mean(name, names)
         raise InputError(f"--where {text!r}: {name} is unknown{hint}; allowed: {', '.join(names)}")
     values = [fields.get(name) for fields in points]
     is_score = name in scores
+    if is_score:
+        value = _as_share(value)
+    condition = Condition(name, sign, value)
     is_absence = value.lower() in _ABSENT
     if condition.is_order or (is_score and not is_absence):
         _check_number(condition, values, is_score=is_score)
     return condition
+
+
+def _as_share(text: str) -> str:
+    """Return a score as a number in [-1, 1]; numbers above 1 and up to 100 are scores x100, as in tables."""
+    if _NUMBER.fullmatch(text) is None:
+        return text
+    number = float(text)
+    return str(number / 100) if 1 < number <= 100 else text
 
 
 def _check_number(condition: Condition, values: Iterable[Any], *, is_score: bool) -> None:
@@ -138,8 +157,7 @@ def _check_number(condition: Condition, values: Iterable[Any], *, is_score: bool
     number = float(text)
     minimum = SCORES[name].minimum if name in SCORES else -1.0
     if is_score and not minimum <= number <= 1:
-        hint = f"; {text} percent is {number / 100:g}" if 1 < number <= 100 else ""
-        raise InputError(f"{place}: {name} is {text}; allowed: [{minimum:g}, 1]{hint}")
+        raise InputError(f"{place}: {name} is {text}; allowed: [{minimum:g}, 1], or x100 up to 100")
 
 
 def _words(values: Iterable[Any]) -> list[str]:
@@ -212,6 +230,7 @@ class Candidate:
             **_scores(point),
             "objective": self.objective,
             "width": point.width,
+            "encoders": point.num_encoders,
             "trial": point.trial,
             "step": point.step,
             "kind": point.kind,
@@ -243,15 +262,16 @@ class Chosen:
     why_none: str = ""
 
 
-def choose(summary: Summary, selection: Selection) -> Chosen:
-    """Return the points that match the selection.
+def choose(summary: Summary, selection: Selection, is_eligible: Callable[[Point], bool] = lambda _: True) -> Chosen:
+    """Return the eligible points that match the selection.
 
     Raises:
         InputError: If the run has no points, if the selection is contradictory, or if no point has the score.
     """
     if selection.knee and (selection.by or selection.top):
         raise InputError("--knee selects one point; it cannot be combined with --best or --top")
-    candidates = candidates_of(summary, everything=selection.everything)
+    all_candidates = candidates_of(summary, everything=selection.everything)
+    candidates = [candidate for candidate in all_candidates if is_eligible(candidate.dev)]
     conditions = _conditions_on(candidates, selection.conditions, summary.results)
     meeting = [candidate for candidate in candidates if candidate.meets(conditions)]
     if not meeting:
@@ -372,6 +392,7 @@ def candidates_as_json(
             "kind": point.kind,
             "value": point.value,
             "width": point.width,
+            "encoders": point.num_encoders,
             "objective": candidate.objective,
             "is_feasible": candidate.is_feasible,
             "marks": [mark for mark, applies in marks.items() if applies],

@@ -26,6 +26,9 @@ OWN_KINDS = ("plain", "query")
 QUERY_KINDS = ("query", "query_concat")
 """Kinds of points whose documents keep the reference encoder's embeddings, so that stored indexes stay valid."""
 
+JOINED_KINDS = ("concat", "class_concat", "labeled", "query_concat")
+"""Kinds of points for which each query passes through two encoders, the tuned one and the reference encoder."""
+
 PointKey = tuple[str, float | None]  # kind and value of an operating point
 
 Prompt: TypeAlias = str | dict[str, str]
@@ -135,6 +138,11 @@ class Point:
     @property
     def key(self) -> PointKey:
         return self.kind, self.value
+
+    @property
+    def num_encoders(self) -> int:
+        """Return how many encoders embed a query."""
+        return 2 if self.kind in JOINED_KINDS else 1
 
     @property
     def name(self) -> str:

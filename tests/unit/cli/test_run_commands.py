@@ -137,7 +137,7 @@ def test_show_without_a_match_exits_with_1(tmp_path, format, shown):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--where", "polarity >= 85"], "polarity is 85; allowed: [0, 1]; 85 percent is 0.85"),
+        (["--where", "P >= 101"], "polarity is 101; allowed: [0, 1]"),
         (["--best", "speed"], "--best is 'speed'; allowed: objective, polarity, similarity, retention, accuracy"),
         (["--split", "train"], "--split is 'train'; allowed: dev, test"),
         (["--format", "yaml"], "--format is 'yaml'; allowed: table, json"),

@@ -147,6 +147,32 @@ def test_provenance_of_an_exported_model(
     assert (provenance.text_column, provenance.subset) == ("review", "large")
 
 
+def test_conditions_choose_among_points_with_weights(
+    run: tuple[Path, Prepared, EvaluationSet], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best single encoder is exported even if every member of the front consists of two."""
+    folder, *_ = run
+    points = [point for point in load(folder).points if point.split == "dev" and point.trial is not None]
+    single = [point for point in points if point.kind in ("plain", "interpolate", "truncate")]
+    assert {point.num_encoders for point in single} == {1}
+    info = load(folder).info
+    shutil.copytree(folder, tmp_path / "run")
+    joined = [point for point in points if point.num_encoders == 2]
+    monkeypatch.setattr("raysweep.report.front.front_points", lambda *_: joined)
+    best = max(single, key=info.objective)
+    export(tmp_path / "run", "best", tmp_path / "model", conditions=["encoders = 1"])
+    provenance = Provenance.read(tmp_path / "model")
+    assert provenance is not None and provenance.point == best.name
+    narrow = max((point for point in single if point.width == 16), key=info.objective)
+    export(tmp_path / "run", "best", tmp_path / "narrow", conditions=["encoders = 1", "width <= 16"])
+    provenance = Provenance.read(tmp_path / "narrow")
+    assert provenance is not None and provenance.point == narrow.name
+    with pytest.raises(InputError, match="encoders ranges from 1 to 2"):
+        export(tmp_path / "run", "knee", tmp_path / "other", conditions=["encoders = 3"])
+    with pytest.raises(InputError, match="--point is 0:1; allowed with --where or --prefer: knee, best"):
+        export(tmp_path / "run", "0:1", tmp_path / "other", conditions=["encoders = 1"])
+
+
 def test_points_that_cannot_be_exported_are_rejected(
     run: tuple[Path, Prepared, EvaluationSet], tmp_path: Path, all_on_the_front: None
 ) -> None:

@@ -32,6 +32,11 @@ OTHER = {**POINT, "loss": "softmax", "margin": None}
         ("  polarity  <  8.6e-1 ", True),
         ("polarity > 0.8512", False),
         ("polarity = 0.8512", True),
+        ("P >= 85", True),
+        ("P >= 85.2", False),
+        ("polarity = 85.12", True),
+        ("S <= 40", True),
+        ("S < 1", True),
         ("accuracy >= 0", False),  # not measured
         ("accuracy = none", True),
         ("width <= 386", True),
@@ -99,6 +104,7 @@ GUARDED = {**POINT, "sts-dev": 0.81, "help.pages_2": 0.3, "2012.MSRpar": -0.1}
         ("sts-dev >= 0.8", True),
         ("sts-dev>=0.82", False),
         ("sts-dev = 0.81", True),
+        ("sts-dev = 81", True),
         ("help.pages_2 < .4", True),
         ("2012.MSRpar > -0.5", True),
         ("late >= 0", False),  # of no point that may be chosen
@@ -115,7 +121,7 @@ def test_guards_are_scores_by_name(text, is_met):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("sts-dev >= 80", "sts-dev is 80; allowed: [-1, 1]; 80 percent is 0.8"),
+        ("sts-dev >= 101", "sts-dev is 101; allowed: [-1, 1]"),
         ("sts-dev >= high", "'high'; allowed: a number"),
         ("sts-b >= 0.8", "sts-b is unknown (did you mean sts-dev?); allowed: polarity, "),
         ("sts-b >= 0.8", ", freezing, 2012.MSRpar, help.pages_2, late, sts-dev"),
@@ -141,8 +147,8 @@ def test_orderings_compare_numbers(value, limit, order):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("polarity >= 85", "polarity is 85; allowed: [0, 1]; 85 percent is 0.85"),
-        ("similarity >= 45.5", "similarity is 45.5; allowed: [-1, 1]; 45.5 percent is 0.455"),
+        ("polarity >= 850", "polarity is 850; allowed: [0, 1]"),
+        ("similarity >= -45.5", "similarity is -45.5; allowed: [-1, 1]"),
         ("accuracy = 2000", "accuracy is 2000; allowed: [0, 1]"),
         ("polarity > -0.1", "polarity is -0.1; allowed: [0, 1]"),
         ("polarity >= 85%", "'85%'; allowed: a number"),
