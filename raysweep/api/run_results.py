@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from raysweep.metrics.scores import STANDARD
 from raysweep.results.reader import load
-from raysweep.results.types import Calibration, Point, Rung, Trial, flat_point
+from raysweep.results.types import Calibration, Measure, Point, Rung, Trial, flat_point
 from raysweep.results.views import score_columns
 from raysweep.storage import location
 from raysweep.storage.folder import Folder
@@ -138,6 +138,16 @@ class RunResults:
         the front have a row.
         """
         return _frame(Calibration, self._stored.calibrations)
+
+    @property
+    def measures(self) -> pd.DataFrame:
+        """Return the measures of rungs and of the reference on each split, such as the average precision of pairs.
+
+        Columns: ``trial`` and ``step`` (missing for the reference), ``split``, ``name``, ``value``, its interval from
+        ``low`` to ``high``, and ``curve``, the precisions at equal steps of recall. On test, only rungs on the front have
+        measures.
+        """
+        return _frame(Measure, self._stored.measures)
 
     def front_figure(self) -> Picture:
         """Plot P against S.

@@ -10,7 +10,7 @@ from raysweep.controller.failures import Blame, Failures, Loss
 from raysweep.controller.sweep import Sweep
 from raysweep.results.events import PointsScored
 from raysweep.results.query_scores import name_of_point
-from raysweep.results.types import Calibration, PointKey, point_of
+from raysweep.results.types import Calibration, PointKey, measure_of, point_of
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,13 @@ class FrontRung:
 class ScoredRung:
     """A rung's scores on the test split and the calibration of its head, as plain values without trial and step.
 
-    ``labeled`` are the rung's points that use the pool's labels.
+    ``labeled`` are the rung's points that use the pool's labels, and ``measures`` its measures.
     """
 
     points: Sequence[Mapping[str, Any]]
     calibration: Mapping[str, Any] | None = None
     labeled: Sequence[Mapping[str, Any]] = ()
+    measures: Sequence[Mapping[str, Any]] = ()
 
     def event(self, rung: FrontRung) -> PointsScored:
         """Return the ledger event for these scores."""
@@ -39,7 +40,8 @@ class ScoredRung:
         points = tuple(point_of(values, **identity) for values in self.points)
         labeled = tuple(point_of(values, **identity) for values in self.labeled)
         calibration = None if self.calibration is None else Calibration(**identity, **self.calibration)
-        return PointsScored(points=points, calibration=calibration, labeled=labeled or None)
+        measures = tuple(measure_of(values, **identity) for values in self.measures)
+        return PointsScored(points=points, calibration=calibration, labeled=labeled or None, measures=measures or None)
 
 
 class FrontScores:

@@ -53,7 +53,7 @@ from raysweep.results.types import (
     nested_point,
     scores_problem,
 )
-from raysweep.results.views import calibration_text
+from raysweep.results.views import calibration_text, measures_text
 from raysweep.search.replicates import MeanScores
 from raysweep.search.scheduler import Scheduler, TrialState
 from raysweep.storage.folder import Folder
@@ -341,6 +341,8 @@ class Sweep:
             self.display.line(
                 f"trial {rung.trial}: rung {rung.step}, softmax head: {calibration_text(rung.calibration)}"
             )
+        if rung.measures:
+            self.display.line(f"trial {rung.trial}: rung {rung.step}, pairs: {measures_text(rung.measures)}")
 
     def release(
         self, number: int, failure: str | None = None, traceback: str | None = None, *, diverged: bool = False

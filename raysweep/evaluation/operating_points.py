@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from raysweep.config import matryoshka
-from raysweep.config.sides import Tower
+from raysweep.config.sides import Sides, Tower
 from raysweep.config.sweep import PointsConfig
 from raysweep.encoders.side_encoders import Encoders
 from raysweep.evaluation.evaluation_set import EvaluationSet, ScoredSet, TrialDivergedError
@@ -188,6 +188,16 @@ def encode(tuned: TunedEncoder, evaluation: ScoredSet) -> Encoded:
     if not (np.isfinite(queries).all() and np.isfinite(pool).all()):
         raise TrialDivergedError("the embeddings are not finite")
     return Encoded(queries, pool).under(tuned.head)
+
+
+def embed_on_both_sides(tuned: TunedEncoder, evaluation: ScoredSet, queries: Float32Array) -> Sides[Float32Array]:
+    """Return the unit embeddings (queries, width) of the split's sentences as queries and as documents.
+
+    ``queries`` are those as queries, which are not encoded again.
+    """
+    if tuned.encoders.is_shared:
+        return Sides.same(queries)
+    return Sides(queries, tuned.encoders.document.embed(evaluation.queries))
 
 
 def measure(

@@ -1,12 +1,54 @@
 """Measures of the cosines of pairs of sentences: how well they separate classes, and how far tuning moved them."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raysweep.metrics.arrays import Float64Array
+
 BINS = 200
 """Number of bins of a histogram of cosines, on [-1, 1]."""
+
+
+@dataclass(frozen=True)
+class MeasureSpec:
+    """The presentation of a measure: the heading of its column, a unit that values are multiplied by, and decimals."""
+
+    heading: str
+    description: str
+    scale: float
+    digits: int
+
+    def show(self, value: float) -> str:
+        """Format a value for tables."""
+        return f"{self.scale * value:.{self.digits}f}"
+
+
+AVERAGE_PRECISION = "average_precision"
+DIVERGENCE = "divergence"
+
+MEASURES: Mapping[str, MeasureSpec] = MappingProxyType(
+    {
+        AVERAGE_PRECISION: MeasureSpec(
+            "AP",
+            "area under the precision-recall curve of neighbors, in which those of the same class are to have the "
+            "higher cosines, x100",
+            scale=100.0,
+            digits=2,
+        ),
+        DIVERGENCE: MeasureSpec(
+            "KL",
+            "symmetric Kullback-Leibler divergence, in nats, between the cosines of random pairs before and after tuning",
+            scale=1.0,
+            digits=4,
+        ),
+    }
+)
+"""The measures of a rung that are neither goals nor scores of operating points."""
 
 
 class PrecisionRecall(NamedTuple):
@@ -15,6 +57,14 @@ class PrecisionRecall(NamedTuple):
     precision: NDArray[np.float64]
     recall: NDArray[np.float64]
 
+    def at_equal_steps(self, count: int) -> Float64Array:
+        """Return the precisions (count,) at the first cosines that reach a recall of 1 / count, 2 / count, ..., 1."""
+        recalls = np.arange(1, count + 1) / count
+        # Recalls are ratios of integers, so a rounding error must not skip a cosine.
+        reached = np.searchsorted(self.recall, recalls - 1e-12)
+        precisions: Float64Array = self.precision[reached]
+        return precisions
+
 
 def precision_recall(same_class: ArrayLike, cosines: ArrayLike) -> PrecisionRecall:
     """Return the precision-recall curve of pairs, in which pairs of the same class are to have the higher cosines.
@@ -22,13 +72,19 @@ def precision_recall(same_class: ArrayLike, cosines: ArrayLike) -> PrecisionReca
     ``same_class`` (n,) and ``cosines`` (n,) describe the pairs. Pairs with equal cosines are one step of the curve.
     """
     is_same = np.asarray(same_class, bool)
+    descending, is_last = _order(cosines)
+    num_same = np.cumsum(is_same[descending])[is_last]
+    num_pairs = np.flatnonzero(is_last) + 1
+    return PrecisionRecall(num_same / num_pairs, num_same / is_same.sum())
+
+
+def _order(cosines: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the order (n,) of decreasing cosines, and a mask (n,) of the last of equal ones in that order."""
     values = np.asarray(cosines)
     descending = np.argsort(-values, kind="stable")
     in_order = values[descending]
     is_last = np.append(in_order[1:] != in_order[:-1], True)
-    num_same = np.cumsum(is_same[descending])[is_last]
-    num_pairs = np.flatnonzero(is_last) + 1
-    return PrecisionRecall(num_same / num_pairs, num_same / is_same.sum())
+    return descending, is_last
 
 
 def average_precision(same_class: ArrayLike, cosines: ArrayLike) -> float:
@@ -40,17 +96,35 @@ def average_precision(same_class: ArrayLike, cosines: ArrayLike) -> float:
     return float(np.diff(recall, prepend=0.0) @ precision)
 
 
-def cosine_divergence(before: ArrayLike, after: ArrayLike) -> float:
+def weighted_average_precision(same_class: ArrayLike, cosines: ArrayLike, weights: ArrayLike) -> Float64Array:
+    """Return :func:`average_precision`, (m,), for pairs that count as often as their ``weights`` (m, n).
+
+    It is NaN if the pairs of the same class have no weight.
+    """
+    descending, is_last = _order(cosines)
+    counts = np.asarray(weights, np.float64)[:, descending]
+    counts_of_same = counts * np.asarray(same_class, bool)[descending]
+    num_pairs = np.cumsum(counts, axis=1)[:, is_last]
+    num_same = np.cumsum(counts_of_same, axis=1)[:, is_last]
+    precision = num_same / np.maximum(num_pairs, 1)
+    areas = (np.diff(num_same, axis=1, prepend=0.0) * precision).sum(axis=1)
+    totals = num_same[:, -1]
+    result: Float64Array = np.divide(areas, totals, out=np.full_like(areas, np.nan), where=totals > 0)
+    return result
+
+
+def cosine_divergence(before: ArrayLike, after: ArrayLike, weights: ArrayLike | None = None) -> float:
     """Return the symmetric Kullback-Leibler divergence of two distributions of cosines, in nats.
 
-    It is (KL(p, q) + KL(q, p)) / 2 for histograms p and q of ``BINS`` bins with one pseudo-count each.
+    It is (KL(p, q) + KL(q, p)) / 2 for histograms p and q of ``BINS`` bins with one pseudo-count each. With
+    ``weights`` (n,), pairs count as often as their weights.
     """
-    p, q = (_histogram(cosines) for cosines in (before, after))
+    p, q = (_histogram(cosines, weights) for cosines in (before, after))
     return float(((p - q) * np.log(p / q)).sum() / 2)
 
 
-def _histogram(cosines: ArrayLike) -> NDArray[np.float64]:
+def _histogram(cosines: ArrayLike, weights: ArrayLike | None) -> NDArray[np.float64]:
     """Return the share of each bin, (BINS,). Cosines beyond 1 by rounding count for the last bin."""
-    counts, _ = np.histogram(np.clip(cosines, -1, 1), BINS, (-1, 1))
+    counts, _ = np.histogram(np.clip(cosines, -1, 1), BINS, (-1, 1), weights=weights)
     shares: NDArray[np.float64] = (counts + 1) / (counts.sum() + BINS)
     return shares

@@ -25,12 +25,13 @@ from raysweep.data.prepared import Prepared
 from raysweep.data.sources import shown
 from raysweep.errors import InputError, ReplayError
 from raysweep.evaluation.evaluation_set import ScoredSet
+from raysweep.evaluation.pair_measures import reference_measures
 from raysweep.evaluation.relation_set import scored_set
 from raysweep.ray_tune.baselines import Baselines, BaselineScores, OnScores, limit_points
 from raysweep.results.events import PointsScored, SessionStarted
 from raysweep.results.ledger import Ledger
 from raysweep.results.readings import REFERENCE, REFERENCE_FILE
-from raysweep.results.types import Point, Results, RunInfo, ScoredSplit
+from raysweep.results.types import Measure, Point, Results, RunInfo, ScoredSplit
 from raysweep.search.scheduler import Scheduler, make_scheduler
 from raysweep.storage import location
 from raysweep.storage.folder import BucketFolder, Folder, open_folder
@@ -109,7 +110,10 @@ class Session:
             log(f"search: {gathered.summary}")
         sweep = self._sweep(scheduler, ledger)
         self._record_info(sweep, evaluation_sets)
-        ledger.append(PointsScored(points=(*limits, *baseline_points)))
+        measures: list[Measure] = []
+        for evaluation in evaluation_sets.values():
+            measures += reference_measures(self.prepared, evaluation)
+        ledger.append(PointsScored(points=(*limits, *baseline_points), measures=tuple(measures) or None))
         self._announce(scheduler)
         return sweep
 
@@ -277,9 +281,18 @@ class Session:
             guards={name: guard.at_least for name, guard in config.guards.items()},
             packages=installed(),
             searched=self.space.searched,
+            active_sets=self._active_sets(),
         )
         digest = hashlib.sha256(self._config_file).hexdigest()
         sweep.ledger.append(SessionStarted(info=info, config_digest=digest))
+
+    def _active_sets(self) -> tuple[tuple[str, float], ...]:
+        """Return each expert, and the share of training pairs on which its score is the target under ``soft1``."""
+        if not self.prepared.scores_artifacts:
+            return ()
+        shares = self.prepared.scores_artifacts["train"].summary["active_sets"]
+        names = map(_describe, self.config.examples.experts)
+        return tuple(zip(names, shares, strict=True))
 
     def _announce(self, scheduler: Scheduler) -> None:
         """Print how many trials there are and the resources of each."""

@@ -25,7 +25,7 @@ from raysweep.evaluation.evaluation_set import TrialDivergedError
 from raysweep.ray_tune.workers import WorkbenchSpec, keep_scores, open_workbench, score_on_test
 from raysweep.results.ledger import checkpoint_folder, point_folder
 from raysweep.results.readings import Reading
-from raysweep.results.types import Node, RungProgress, calibration_values
+from raysweep.results.types import Node, RungProgress, calibration_values, measure_values
 from raysweep.storage.failure import is_of_storage
 from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.training.trial import Intervals, rungs_and_progress, trial_seed
@@ -227,6 +227,8 @@ class TrialActor(tune.Trainable):
         }
         if result.calibration is not None:
             rung["calibration"] = calibration_values(result.calibration)
+        if result.measures:
+            rung["measures"] = [measure_values(measure) for measure in result.measures]
         if result.labeled:
             rung["labeled"] = self.bench.describe(self.bench.dev, result.labeled)
         return rung

@@ -26,7 +26,7 @@ from raysweep.metrics.retrieval import Scores
 from raysweep.results.ledger import point_folder
 from raysweep.results.query_scores import PackedScores, PointName, rung_file
 from raysweep.results.readings import reading_file
-from raysweep.results.types import PointKey, ScoredSplit, calibration_values
+from raysweep.results.types import PointKey, ScoredSplit, calibration_values, measure_values
 from raysweep.storage.folder import Folder
 from raysweep.terminal import Display
 from raysweep.training.weights import read_point
@@ -232,8 +232,10 @@ def score_on_test(bench: Workbench, run: Folder, rung: FrontRung) -> ScoredRung:
     if reading is not None:
         run.keep(f"{name}/{reading_file('test')}", reading.content())
     calibration = bench.calibration(bench.test, encoded)
+    measures = bench.pair_measures(bench.test, encoded, with_intervals=True)
     return ScoredRung(
         points=bench.describe(bench.test, scores),
         calibration=None if calibration is None else calibration_values(calibration),
         labeled=bench.describe(bench.test, labeled),
+        measures=[measure_values(measure) for measure in measures],
     )

@@ -7,6 +7,7 @@ from raysweep.output import TextTable
 from raysweep.report.calibration import CALIBRATION_TEXT, calibration_table
 from raysweep.report.comparison import probe_sentences
 from raysweep.report.known_labels import KNOWN_LABELS_TEXT, known_labels_sentences, known_labels_table
+from raysweep.report.measures import MEASURES_TEXT, measure_table
 from raysweep.report.summary import Summary
 from raysweep.report.tables import area_table, baseline_table, bill_table, cost_table, mean_table
 from raysweep.report.texts import BASELINES_TEXT, bill_sentences, cost_text
@@ -23,9 +24,10 @@ class TableSection:
 
 
 def evaluation_sections(summary: Summary) -> list[TableSection]:
-    """Return the sections on calibration, baselines, replicates and hypervolumes."""
+    """Return the sections on calibration, pairs, baselines, replicates and hypervolumes."""
     return [
         TableSection("Calibration", calibration_table(summary), [CALIBRATION_TEXT]),
+        TableSection("Pairs", measure_table(summary), [MEASURES_TEXT]),
         TableSection("Baselines", baseline_table(summary), [BASELINES_TEXT, *probe_sentences(summary)]),
         TableSection("Replicates", mean_table(summary), [means_text(summary)]),
         TableSection("Hypervolume", area_table(summary), [area_text(summary)]),

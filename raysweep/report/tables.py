@@ -408,6 +408,7 @@ def settings_table(summary: Summary) -> TextTable:
         trials += f": {', '.join(listed)}"
     seconds = f"{results.seconds:,.0f}" if results.seconds else ABSENT
     constraints = constraints_text(info) or ABSENT
+    active_sets = ", ".join(f"{name} {share:.1%}" for name, share in info.active_sets)
     packages = [f"{name} {version}" for name, version in info.packages.items()]
     rows = (
         ("status", status),
@@ -421,6 +422,7 @@ def settings_table(summary: Summary) -> TextTable:
         ("prompt", shown_prompt(info.prompt)),
         ("reference encoder R", info.reference),
         ("prompt of R", shown_prompt(info.reference_prompt)),
+        *([("active sets of experts", active_sets)] if active_sets else []),
         ("retrieval", f"k = {info.k}, {info.rank_weights} rank weights"),
         ("objective", objective_formula(info)),
         ("constraints", constraints),

@@ -19,7 +19,7 @@ from raysweep.report.summary import SPLITS, Summary, summary_of
 from raysweep.results.account import Account
 from raysweep.results.readings import Readings, load_readings
 from raysweep.results.settings_file import check_settings
-from raysweep.results.types import Point, flat_point
+from raysweep.results.types import Measure, Point, flat_point
 from raysweep.results.views import extra_scores, score_columns
 from raysweep.storage.folder import Folder, LocalFolder, as_folder
 
@@ -116,10 +116,22 @@ def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> di
         "points.parquet": _parquet(points, _point_types(columns)),
         "rungs.parquet": _parquet(rungs, _RUNG_TYPES),
         "trials.parquet": _parquet(trials, _TRIAL_TYPES),
+        **_measure_files(results.measures),
         "front.md": markdown(summary).encode(),
         "front.png": front_png,
         "progress.png": progress_png,
         "report.html": render(material),
+    }
+
+
+def _measure_files(measures: Sequence[Measure]) -> dict[str, bytes]:
+    """Return the files with the run's measures, which only runs with measures have."""
+    if not measures:
+        return {}
+    rows = [dataclasses.asdict(measure) for measure in measures]
+    return {
+        "measures.json": _json(rows),
+        "measures.parquet": _parquet([{key: row[key] for key in _MEASURE_TYPES} for row in rows], _MEASURE_TYPES),
     }
 
 
@@ -170,6 +182,17 @@ def _point_types(columns: Iterable[str]) -> dict[str, str]:
 
 
 _RUNG_TYPES = {"trial": "int64", "step": "int64", "examples_seen": "int64", "seconds": "float64", "loss": "float64"}
+
+
+_MEASURE_TYPES = {
+    "trial": "int64",
+    "step": "int64",
+    "split": "string",
+    "name": "string",
+    "value": "float64",
+    "low": "float64",
+    "high": "float64",
+}
 
 
 _TRIAL_TYPES = {

@@ -23,7 +23,7 @@ kind of event; the other keys are the fields of its class:
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -38,6 +38,7 @@ from raysweep.results.types import (
     Cost,
     GuardScore,
     Mean,
+    Measure,
     Node,
     NodeTime,
     Point,
@@ -46,6 +47,8 @@ from raysweep.results.types import (
     TrialStatus,
     calibration_problem,
     flat_point,
+    measure_problem,
+    measure_values,
     nested_point,
     scores_problem,
 )
@@ -92,7 +95,10 @@ class SessionStarted(Event):
     config_digest: str
 
     def to_json(self) -> dict[str, Any]:
-        return {"event": self.kind, **dataclasses.asdict(self.info), "config_digest": self.config_digest}
+        info = dataclasses.asdict(self.info)
+        if not self.info.active_sets:
+            del info["active_sets"]
+        return {"event": self.kind, **info, "config_digest": self.config_digest}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
@@ -135,7 +141,8 @@ class RungFinished(Event):
 
     ``stop`` is the trial's own reason to end here, if any. ``node`` is the node it ran on. ``may_begin`` is True if
     trials were still left to start; early stopping depends on it. ``cost`` is the trial's cost so far. ``calibration``
-    is the calibration of a softmax head on dev, and ``labeled`` contains the points that use the pool's labels.
+    is the calibration of a softmax head on dev, ``labeled`` contains the points that use the pool's labels, and
+    ``measures`` are those on dev.
     """
 
     kind = "rung"
@@ -152,10 +159,13 @@ class RungFinished(Event):
     cost: Cost | None = None
     calibration: Calibration | None = None
     labeled: tuple[Point, ...] | None = None
+    measures: tuple[Measure, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object. Points and calibration omit trial and step, which are fields of the event."""
+        """Return the JSON object. Points and the like omit trial and step, which are fields of the event."""
         values = _with_flat_points(self, super().to_json())
+        if self.measures is not None:
+            values["measures"] = [measure_values(measure) for measure in self.measures]
         calibrations = [values["calibration"]] if "calibration" in values else []
         for scores in (*values["points"], *calibrations, *values.get("labeled", ())):
             del scores["trial"], scores["step"]
@@ -168,10 +178,13 @@ class RungFinished(Event):
         calibration = values.get("calibration")
         if isinstance(calibration, Mapping):
             fields["calibration"] = {**calibration, **rung}
+        if values.get("measures") is not None:
+            fields["measures"] = _objects_in(values, "measures", **rung)
         event = super().from_json(fields)
         if event.step < 1:
             raise ValueError(f"step is {event.step}; allowed: an integer above 0")
         _check_calibration(event.calibration)
+        _check_measures(event.measures)
         return event
 
 
@@ -263,8 +276,9 @@ class ReplicatesAveraged(Event):
 class PointsScored(Event):
     """Operating points outside rungs were scored: the reference, the oracle, the baselines, or front members on test.
 
-    For front members, ``calibration`` is the calibration of their rung's softmax head on test, and ``labeled``
-    contains the rung's points that use the pool's labels.
+    For front members, ``calibration`` is the calibration of their rung's softmax head on test, ``labeled`` contains the
+    rung's points that use the pool's labels, and ``measures`` are those on test. For the reference, ``measures`` are
+    those on both splits.
     """
 
     kind = "points"
@@ -272,6 +286,7 @@ class PointsScored(Event):
     points: tuple[Point, ...]
     calibration: Calibration | None = None
     labeled: tuple[Point, ...] | None = None
+    measures: tuple[Measure, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         return _with_flat_points(self, super().to_json())
@@ -280,6 +295,7 @@ class PointsScored(Event):
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         event = super().from_json(_with_nested_points(values))
         _check_calibration(event.calibration)
+        _check_measures(event.measures)
         return event
 
 
@@ -455,6 +471,12 @@ def _with_nested_points(values: Mapping[str, Any], **shared: Any) -> dict[str, A
 def _check_calibration(calibration: Calibration | None) -> None:
     if calibration is not None and (problem := calibration_problem(calibration)):
         raise ValueError(problem)
+
+
+def _check_measures(measures: Iterable[Measure] | None) -> None:
+    for measure in measures or ():
+        if problem := measure_problem(measure):
+            raise ValueError(problem)
 
 
 def _validated(kind: Any, values: Mapping[str, Any]) -> Any:

@@ -29,6 +29,7 @@ from raysweep.results.types import (
     Calibration,
     GuardScore,
     Mean,
+    Measure,
     NodeTime,
     Point,
     Results,
@@ -100,6 +101,7 @@ def build_results(events: Iterable[Event], run: Folder, has_driver: bool | None 
         workers=tables.workers,
         guards=tables.guards_of(tables.info),
         calibrations=tuple(tables.calibrations.values()),
+        measures=tuple(tables.measures.values()),
         labeled=tuple(tables.labeled),
         stage=tables.stage,
         has_driver=has_driver,
@@ -120,6 +122,7 @@ class _Tables:
     nodes: dict[tuple[str, float | None], NodeTime] = field(default_factory=dict)  # keyed by type and price
     guards: dict[tuple[object, ...], GuardScore] = field(default_factory=dict)  # keyed by member and guard
     calibrations: dict[tuple[object, ...], Calibration] = field(default_factory=dict)  # keyed by rung and split
+    measures: dict[tuple[object, ...], Measure] = field(default_factory=dict)  # keyed by rung, split and name
     config_digests: list[str] = field(default_factory=list)
     stage: Stage | None = None
     status: str = "running"
@@ -226,6 +229,8 @@ class _Tables:
         calibration = event.calibration
         if calibration is not None:
             self.calibrations[calibration.trial, calibration.step, calibration.split] = calibration
+        for measure in event.measures or ():
+            self.measures[measure.trial, measure.step, measure.split, measure.name] = measure
 
     def _add_nodes(self, event: NodesCounted) -> None:
         for node in event.nodes:

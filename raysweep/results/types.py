@@ -62,6 +62,7 @@ class RunInfo:
     searched: tuple[str, ...] = ()  # parameters with more than one value in the space
     polarity: str = "polarity"  # score that the objective weighs as P
     data_kind: str = "labeled"  # labeled sentences, retrieval data, or pairs
+    active_sets: tuple[tuple[str, float], ...] = ()  # each expert, and the share of pairs that it sets the target of
 
     @property
     def is_related(self) -> bool:
@@ -253,6 +254,50 @@ def calibration_problem(calibration: Calibration) -> str | None:
     return None
 
 
+@dataclass(frozen=True)
+class Measure:
+    """A measure of a rung's tuned encoder on one split, in addition to the scores of its operating points.
+
+    ``name`` is one of :data:`raysweep.metrics.pairs.MEASURES`. ``trial`` and ``step`` are None for the reference encoder.
+    ``low`` and ``high`` bound its interval, and ``curve`` holds the heights of its curve at equal steps, if they were
+    computed.
+    """
+
+    trial: int | None
+    step: int | None
+    split: ScoredSplit
+    name: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    curve: tuple[float, ...] | None = None
+
+
+def measure_values(measure: Measure) -> dict[str, Any]:
+    """Return a measure as stored in an event: without trial, step and values that were not computed."""
+    values = dataclasses.asdict(measure)
+    del values["trial"], values["step"]
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def measure_of(values: Mapping[str, Any], trial: int | None, step: int | None) -> Measure:
+    """Return a measure of a rung from its stored form, undoing :func:`measure_values`."""
+    curve = values.get("curve")
+    fields = {**values, "curve": None if curve is None else tuple(curve)}
+    return Measure(trial=trial, step=step, **fields)
+
+
+def measure_problem(measure: Measure) -> str | None:
+    """Return the problem with the values of a measure, or None if they are valid."""
+    numbers = [measure.value, *(measure.curve or ())]
+    numbers += [bound for bound in (measure.low, measure.high) if bound is not None]
+    if not measure.name.isidentifier():
+        return f"{measure.name!r} is not a measure; allowed: letters, digits and underscores"
+    if not all(map(math.isfinite, numbers)):
+        return f"{measure.name} is {measure.value}, or its interval or curve is not finite; allowed: finite numbers"
+    return None
+
+
 class TrialStatus(StrEnum):
     """Status of a trial, with the values that the ledger and the report use."""
 
@@ -371,6 +416,7 @@ class Results:
     workers: int | None = None  # maximum number of concurrent trials, if requested
     guards: tuple[GuardScore, ...] = ()  # of front members, if the sweep had guards
     calibrations: tuple[Calibration, ...] = ()  # one per rung and split
+    measures: tuple[Measure, ...] = ()  # of rungs and of the reference encoder, on dev and test
     labeled: tuple[Point, ...] = ()  # points that use the pool's labels, excluded from ``points`` and from fronts
     stage: Stage | None = None  # current stage; None during the search and after the end
     has_driver: bool | None = None  # whether a process drives the run; None if not checked or unknown

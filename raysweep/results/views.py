@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from raysweep.metrics.pairs import MEASURES
 from raysweep.metrics.pareto import non_dominated
 from raysweep.metrics.scores import GOALS, STANDARD, Goals, spec_of
 from raysweep.results.scores import Score, with_means
-from raysweep.results.types import Calibration, Point, Results, Trial, TrialStatus
+from raysweep.results.types import Calibration, Measure, Point, Results, Trial, TrialStatus
 
 
 def resume_options(results: Results) -> str:
@@ -93,6 +94,15 @@ def calibration_text(calibration: Calibration) -> str:
     loss = f"cross-entropy {calibration.cross_entropy_before:.3f} -> {calibration.cross_entropy:.3f}"
     error = f"calibration error {100 * calibration.error_before:.1f} -> {100 * calibration.error:.1f}"
     return f"temperature {calibration.temperature:.2f}, {loss}, {error}"
+
+
+def measures_text(measures: Iterable[Measure]) -> str:
+    """Describe measures on one line, such as ``AP 93.10, KL 0.1234``."""
+    texts = []
+    for measure in measures:
+        spec = MEASURES[measure.name]
+        texts.append(f"{spec.heading} {spec.show(measure.value)}")
+    return ", ".join(texts)
 
 
 def varied_parameters(trials: Iterable[Trial], searched: Sequence[str] = ()) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from torch import Tensor
 from raysweep.errors import InputError
 from raysweep.evaluation.operating_points import LABELED
 from raysweep.metrics.retrieval import Scores
-from raysweep.results.types import Calibration, PointKey
+from raysweep.results.types import Calibration, PointKey, measure_of, measure_values
 from raysweep.storage.folder import Folder, as_folder, flush
 from raysweep.training.progress import Progress
 from raysweep.training.trainer import Training
@@ -161,6 +161,8 @@ def _pack_result(result: RungResult) -> tuple[dict[str, Any], dict[str, Tensor]]
     values["scores"] = list(result.scores.named)
     if result.calibration is not None:
         values["calibration"] = asdict(result.calibration)
+    if result.measures:
+        values["measures"] = [measure_values(measure) for measure in result.measures]
     tensors = {}
     for index, scores in enumerate(scores_by_key.values()):
         rows = [scores[name] for name in values["scores"]]
@@ -180,7 +182,8 @@ def _unpack_result(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
     calibration = None
     if "calibration" in values:
         calibration = Calibration(**values["calibration"])
-    return RungResult(**plain_values, points=points, labeled=labeled, calibration=calibration)
+    measures = tuple(measure_of(measure, None, None) for measure in values.get("measures", ()))
+    return RungResult(**plain_values, points=points, labeled=labeled, calibration=calibration, measures=measures)
 
 
 def write(place: str | Path | Folder, number: int, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:

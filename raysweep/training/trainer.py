@@ -355,6 +355,7 @@ class Training:
             train_seconds=progress.train_seconds,
             stop=stop,
             calibration=self.bench.calibration(self.bench.dev, encoded),
+            measures=self.bench.pair_measures(self.bench.dev, encoded),
         )
 
     def _tuned(self) -> TunedEncoder:
@@ -408,10 +409,7 @@ class Training:
         """Return the unit embeddings of dev's sentences as queries and as documents."""
         if isinstance(self.bench.dev, RelationSet):
             return Sides(encoded.queries, encoded.pool)
-        encoders = self._tuned().encoders
-        if encoders.is_shared:
-            return Sides.same(encoded.queries)
-        return Sides(encoded.queries, encoders.document.embed(self.bench.dev.queries))
+        return operating_points.embed_on_both_sides(self._tuned(), self.bench.dev, encoded.queries)
 
     def _validate(self, encoded: Encoded) -> tuple[float, int]:
         """Return the loss over validation examples and the number of errors.

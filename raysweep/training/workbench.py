@@ -18,9 +18,11 @@ from raysweep.evaluation import operating_points
 from raysweep.evaluation.calibration import calibration_of
 from raysweep.evaluation.evaluation_set import EvaluationSet, ScoredSet
 from raysweep.evaluation.operating_points import Encoded, Head, TunedEncoder
+from raysweep.evaluation.pair_measures import PairSet
 from raysweep.evaluation.relation_set import scored_set
 from raysweep.metrics import retrieval
-from raysweep.results.types import Calibration, PointKey, ScoredSplit, point_values
+from raysweep.metrics.arrays import Float32Array
+from raysweep.results.types import Calibration, Measure, PointKey, ScoredSplit, point_values
 from raysweep.training.trainable import Trainable, TrainedWeights
 
 if TYPE_CHECKING:
@@ -41,7 +43,8 @@ class RungResult:
     ``loss`` is the mean over the rung's batches; ``seconds`` is the time since the trial began, excluding pauses.
     ``points`` holds per-query scores of every operating point, that of the tuned encoder itself first. ``stop`` is the
     reason why the trial stops by its own rule, or None. ``calibration`` is that of the softmax head on dev, or None
-    without a head. ``labeled`` holds the scores of the points that use the pool's labels.
+    without a head. ``labeled`` holds the scores of the points that use the pool's labels, and
+    ``measures`` those of pairs on dev, if the sweep has experts.
     """
 
     step: int
@@ -53,6 +56,7 @@ class RungResult:
     stop: str | None = None
     calibration: Calibration | None = None
     labeled: dict[PointKey, retrieval.Scores] = field(default_factory=dict)
+    measures: tuple[Measure, ...] = ()
 
     @property
     def scores(self) -> retrieval.Scores:
@@ -84,6 +88,8 @@ class Workbench:
     checkpoints_blocks: bool = False
     head: Head | None = field(default=None, init=False)  # of the model's current trial
     keeps_documents: bool = field(default=False, init=False)  # whether the same trial tunes only queries
+    _pairs_by_split: dict[ScoredSplit, PairSet] = field(default_factory=dict, init=False)
+    _untuned: dict[tuple[ScoredSplit, bool], Float32Array] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         from raysweep.training.dropout import Dropouts
@@ -203,6 +209,37 @@ class Workbench:
             return None
         assert isinstance(evaluation, EvaluationSet)
         return calibration_of(self.head, encoded.queries, evaluation.query_labels, evaluation.split)
+
+    def pair_measures(
+        self, evaluation: ScoredSet, encoded: Encoded, *, with_intervals: bool = False
+    ) -> tuple[Measure, ...]:
+        """Return the measures of pairs of the split's sentences under the current weights; none without experts.
+
+        ``encoded`` is the result of :meth:`encode` for the same weights.
+        """
+        if not (self.prepared.scores_artifacts and isinstance(evaluation, EvaluationSet)):
+            return ()
+        pairs = self._pairs(evaluation)
+        before = self._untuned_cosines(evaluation, pairs)
+        embeddings = operating_points.embed_on_both_sides(self.tuned(), evaluation, encoded.queries)
+        return tuple(pairs.measure(embeddings, before, with_intervals=with_intervals))
+
+    def _pairs(self, evaluation: EvaluationSet) -> PairSet:
+        """Return a split's pairs, the same for all trials."""
+        if evaluation.split not in self._pairs_by_split:
+            self._pairs_by_split[evaluation.split] = PairSet.of(self.prepared, evaluation)
+        return self._pairs_by_split[evaluation.split]
+
+    def _untuned_cosines(self, evaluation: EvaluationSet, pairs: PairSet) -> Float32Array:
+        """Return the cosines of the random pairs before tuning, which depend only on the split and the tower."""
+        key = evaluation.split, self.keeps_documents
+        if key not in self._untuned:
+            with self.trainable.interpolated(0.0):
+                tuned = self.tuned()
+                queries = tuned.encoders.query.embed(evaluation.queries)
+                embeddings = operating_points.embed_on_both_sides(tuned, evaluation, queries)
+            self._untuned[key] = pairs.random_cosines(embeddings)
+        return self._untuned[key]
 
     def describe(self, evaluation: ScoredSet, scores: dict[PointKey, retrieval.Scores]) -> list[dict[str, Any]]:
         """Return these points as in a ledger event, without trial and step, which the event already contains."""

@@ -1,0 +1,106 @@
+"""Measures of pairs of a split's sentences under a tuned encoder; see :mod:`raysweep.metrics.pairs`."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from raysweep.config.sides import Sides
+from raysweep.data import dev_examples
+from raysweep.data.neighbors import exact_cosines
+from raysweep.data.prepared import Prepared
+from raysweep.evaluation.evaluation_set import EvaluationSet, ScoredSet
+from raysweep.metrics import pairs
+from raysweep.metrics.arrays import Float32Array
+from raysweep.results.types import Measure, ScoredSplit
+from raysweep.uncertainty import pairs as intervals
+from raysweep.uncertainty.interval import Interval
+
+NUM_RANDOM = 20_000
+
+CURVE_STEPS = 50
+"""Number of recalls at which the precision is stored."""
+
+_RANDOM_SEED = 0  # fixed, so that divergences of different runs are of the same pairs
+
+
+@dataclass(frozen=True)
+class PairSet:
+    """Pairs of the sentences of a split, as positions among its queries.
+
+    ``neighbors`` (n, 2) are sentences and their nearest neighbors under the reference encoder in their own class and in
+    others, and ``same_class`` (n,) tells them apart.
+    """
+
+    split: ScoredSplit
+    num_sentences: int
+    neighbors: npt.NDArray[np.integer]
+    same_class: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, prepared: Prepared, evaluation: EvaluationSet) -> "PairSet":
+        """Draw the pairs of a split. The neighbors in dev are those for which ``prepare`` stores the experts' scores."""
+        labels = evaluation.query_labels
+        vectors = np.asarray(prepared.reference_embeddings.document[evaluation.queries])
+        neighbors, _ = dev_examples.draw("scored_pair", dev_examples.find_neighbors(vectors, labels))
+        first, second = neighbors.T
+        return cls(evaluation.split, len(labels), neighbors, labels[first] == labels[second])
+
+    @cached_property
+    def random(self) -> npt.NDArray[np.int64]:
+        """Return random pairs of different sentences, (NUM_RANDOM, 2), the same for every encoder."""
+        rng = np.random.default_rng(_RANDOM_SEED)
+        first = rng.integers(self.num_sentences, size=NUM_RANDOM)
+        distance = rng.integers(1, self.num_sentences, size=NUM_RANDOM)
+        return np.stack([first, (first + distance) % self.num_sentences], axis=1)
+
+    def random_cosines(self, embeddings: Sides[Float32Array]) -> Float32Array:
+        """Return the cosines (NUM_RANDOM,) of the random pairs under an encoder."""
+        return _cosines(embeddings, self.random)
+
+    def measure(
+        self, embeddings: Sides[Float32Array], before: Float32Array | None = None, *, with_intervals: bool
+    ) -> Iterator[Measure]:
+        """Yield the measures of an encoder, given its unit embeddings (queries, width) of the sentences on both sides.
+
+        ``before`` are the random pairs' cosines before tuning; without them, the divergence is left out.
+        """
+        if self.same_class.any():
+            yield self._average_precision(_cosines(embeddings, self.neighbors), with_intervals=with_intervals)
+        if before is not None:
+            after = self.random_cosines(embeddings)
+            divergence = pairs.cosine_divergence(before, after)
+            interval = intervals.of_divergence(self.random, before, after) if with_intervals else None
+            yield self._measure(pairs.DIVERGENCE, divergence, interval)
+
+    def _average_precision(self, cosines: Float32Array, *, with_intervals: bool) -> Measure:
+        area = pairs.average_precision(self.same_class, cosines)
+        interval = None
+        if with_intervals:
+            interval = intervals.of_average_precision(self.neighbors, self.same_class, cosines)
+        curve = pairs.precision_recall(self.same_class, cosines).at_equal_steps(CURVE_STEPS)
+        return self._measure(pairs.AVERAGE_PRECISION, area, interval, tuple(curve.round(4).tolist()))
+
+    def _measure(
+        self, name: str, value: float, interval: Interval | None, curve: tuple[float, ...] | None = None
+    ) -> Measure:
+        low, high = (None, None) if interval is None else (interval.low, interval.high)
+        return Measure(None, None, self.split, name, value, low, high, curve)
+
+
+def _cosines(embeddings: Sides[Float32Array], positions: npt.NDArray[np.integer]) -> Float32Array:
+    """Return the cosines (n,) of pairs (n, 2), whose first sentences are queries and whose second are documents."""
+    first, second = positions.T
+    cosines: Float32Array = exact_cosines(embeddings.query, first, embeddings.document, second)
+    return cosines
+
+
+def reference_measures(prepared: Prepared, evaluation: ScoredSet) -> tuple[Measure, ...]:
+    """Return the measures of the reference encoder on a split, with intervals on test; none without experts."""
+    if not (prepared.scores_artifacts and isinstance(evaluation, EvaluationSet)):
+        return ()
+    documents = np.asarray(prepared.reference_embeddings.document[evaluation.queries])
+    embeddings = Sides(evaluation.reference_queries, documents)
+    return tuple(PairSet.of(prepared, evaluation).measure(embeddings, with_intervals=evaluation.split == "test"))

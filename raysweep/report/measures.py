@@ -1,0 +1,77 @@
+"""The measures of rungs that are not scores of operating points, such as those of pairs of sentences."""
+
+from collections.abc import Iterator, Mapping
+
+from raysweep.metrics.pairs import AVERAGE_PRECISION, MEASURES
+from raysweep.output import ABSENT, TextTable
+from raysweep.report.summary import SPLITS, Summary
+from raysweep.report.tables import described
+from raysweep.results.types import Measure, ScoredSplit
+
+MEASURES_TEXT = (
+    "Measures of the tuned encoder itself at each trial's last rung and at the rungs of the front; the first row is that of "
+    "the reference. "
+    + " ".join(f"{spec.heading}: {spec.description}." for spec in MEASURES.values())
+    + " Brackets are 90% intervals by the bootstrap over sentences."
+)
+
+Rung = tuple[int | None, int | None]  # trial and step; None for the reference
+
+Measures = Mapping[tuple[ScoredSplit, str], Measure]  # keyed by split and name
+
+
+def measures_by_rung(summary: Summary) -> dict[Rung, Measures]:
+    """Return the measures of the reference, of each trial's last rung and of the front's rungs, in this order."""
+    by_rung: dict[Rung, dict[tuple[ScoredSplit, str], Measure]] = {}
+    for measure in summary.results.measures:
+        of_rung = by_rung.setdefault((measure.trial, measure.step), {})
+        of_rung[measure.split, measure.name] = measure
+    shown: set[Rung] = {(None, None)}
+    shown |= {(trial.trial.trial, trial.rungs[-1].step) for trial in summary.trials if trial.rungs}
+    shown |= {(member.dev.trial, member.dev.step) for member in summary.members}
+    order = sorted(by_rung.keys() & shown, key=lambda rung: (rung[0] is not None, rung[0] or 0, rung[1] or 0))
+    return {rung: by_rung[rung] for rung in order}
+
+
+def measure_table(summary: Summary) -> TextTable:
+    """Return a row per rung with its measures on each split; no rows if the run has none."""
+    by_rung = measures_by_rung(summary)
+    columns = _columns(by_rung)
+    configurations = described(summary.results)
+    rows = []
+    for (trial, step), measures in by_rung.items():
+        identity = ("reference", ABSENT, ABSENT)
+        if trial is not None:
+            identity = (str(trial), str(step), configurations[trial])
+        rows.append((*identity, *(measure_cell(measures.get(key)) for key in columns)))
+    headings = [f"{split} {MEASURES[name].heading}" for split, name in columns]
+    return TextTable(("trial", "step", "configuration", *headings), tuple(rows), frozenset({"configuration"}))
+
+
+def _columns(by_rung: Mapping[Rung, Measures]) -> list[tuple[ScoredSplit, str]]:
+    """Return the splits and names of the measures of any rung."""
+    known = {key for measures in by_rung.values() for key in measures}
+    return [(split, name) for split in SPLITS for name in MEASURES if (split, name) in known]
+
+
+def measure_cell(measure: Measure | None) -> str:
+    """Format a measure, with its interval if there is one."""
+    if measure is None:
+        return ABSENT
+    show = MEASURES[measure.name].show
+    if measure.low is None or measure.high is None:
+        return show(measure.value)
+    return f"{show(measure.value)} [{show(measure.low)}, {show(measure.high)}]"
+
+
+def curves(summary: Summary, split: ScoredSplit) -> Iterator[tuple[str, Measure]]:
+    """Yield the names of the reference and of the rungs of the front, and their average precisions on a split."""
+    front = {(member.dev.trial, member.dev.step) for member in summary.members}
+    for (trial, step), measures in measures_by_rung(summary).items():
+        measure = measures.get((split, AVERAGE_PRECISION))
+        if measure is None or measure.curve is None:
+            continue
+        if trial is None:
+            yield "reference", measure
+        elif (trial, step) in front:
+            yield f"trial {trial}, step {step}", measure

@@ -1,0 +1,70 @@
+"""Intervals of measures of pairs by the bootstrap over sentences.
+
+A resample draws sentences, and a pair counts as often as the product of the counts of its two sentences, so that pairs
+with a common sentence do not pass for independent ones (Owen 2007, "The pigeonhole bootstrap").
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from raysweep.metrics import pairs
+from raysweep.metrics.arrays import Float64Array
+from raysweep.uncertainty.interval import LEVEL, Interval
+
+RESAMPLES = 500
+_WEIGHTS_AT_ONCE = 1 << 21  # elements of a (resamples, pairs) table: 16 MB
+
+
+def of_average_precision(
+    positions: NDArray[np.integer], same_class: ArrayLike, cosines: ArrayLike, seed: int = 0
+) -> Interval:
+    """Return the interval of :func:`raysweep.metrics.pairs.average_precision`.
+
+    ``positions`` (n, 2) are the sentences of the pairs. Resamples without pairs of the same class are left out.
+    """
+    is_same = np.asarray(same_class, bool)
+    estimate = pairs.average_precision(is_same, cosines)
+
+    def statistic(weights: Float64Array) -> Float64Array:
+        return pairs.weighted_average_precision(is_same, cosines, weights)
+
+    return _interval(positions, statistic, estimate, seed).within(0.0, 1.0)
+
+
+def of_divergence(positions: NDArray[np.integer], before: ArrayLike, after: ArrayLike, seed: int = 0) -> Interval:
+    """Return the interval of :func:`raysweep.metrics.pairs.cosine_divergence`, of cosines (n,) of pairs (n, 2)."""
+    estimate = pairs.cosine_divergence(before, after)
+
+    def statistic(weights: Float64Array) -> Float64Array:
+        return np.array([pairs.cosine_divergence(before, after, row) for row in weights])
+
+    return _interval(positions, statistic, estimate, seed).within(0.0, np.inf)
+
+
+def _interval(
+    positions: NDArray[np.integer], statistic: Callable[[Float64Array], Float64Array], estimate: float, seed: int
+) -> Interval:
+    """Return the percentile interval, shifted by the bias of the resamples.
+
+    Resampled histograms are rougher than those of the sample and thus farther apart.
+    """
+    resampled = np.concatenate([statistic(weights) for weights in _draw_weights(positions, seed)])
+    resampled = resampled[np.isfinite(resampled)]
+    low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    bias = resampled.mean() - estimate
+    return Interval(float(low - bias), float(high - bias))
+
+
+def _draw_weights(positions: NDArray[np.integer], seed: int) -> Iterator[Float64Array]:
+    """Yield blocks (resamples, pairs) of how often each pair counts."""
+    rng = np.random.default_rng(seed)
+    num_sentences = int(positions.max()) + 1
+    shares = np.full(num_sentences, 1 / num_sentences)
+    at_once = max(1, _WEIGHTS_AT_ONCE // len(positions))
+    for start in range(0, RESAMPLES, at_once):
+        size = min(at_once, RESAMPLES - start)
+        counts = rng.multinomial(num_sentences, shares, size).astype(np.float64)
+        first, second = positions.T
+        yield counts[:, first] * counts[:, second]
