@@ -1,6 +1,8 @@
 """Events and their JSON."""
 
+import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,18 @@ from raysweep.results.events import (
 )
 from raysweep.results.ledger import Ledger, read_events
 from raysweep.results.scores import Score
-from raysweep.results.types import Calibration, Cost, GuardScore, Mean, Node, NodeTime, Point, RunInfo, TrialStatus
+from raysweep.results.types import (
+    Calibration,
+    Cost,
+    GuardScore,
+    Mean,
+    Measure,
+    Node,
+    NodeTime,
+    Point,
+    RunInfo,
+    TrialStatus,
+)
 from support.points import make_scores
 
 INFO = RunInfo("s", "0", "d", "m", "r", 16, "uniform", 0.5, "similarity", 12, {"dev": 9}, {"dev": 9}, ("0", "1"), 0)
@@ -40,11 +53,17 @@ FIGURES = {"cross_entropy_before": 0.377, "cross_entropy": 0.203, "error_before"
 ON_DEV = Calibration(3, 2, "dev", 2.9, **FIGURES)
 TOLD = Point(3, 2, "labeled", 0.3, "dev", 386, make_scores(0.9, 0.4, retention=0.9, spreads=(0.2, 0.1)))
 ON_TEST = Calibration(3, 2, "test", 2.9, **FIGURES)
+AREA = Measure(3, 2, "dev", "average_precision", 0.9, curve=(1.0, 0.8))
+KL = Measure(None, None, "test", "divergence", 0.3, 0.2, 0.4)
 RUNG: dict[str, Any] = {"trial": 3, "step": 2, "examples_seen": 4096, "seconds": 8.5, "loss": 0.1, "points": (POINT,)}
 
 # Each kind, with the keys of its JSON object in their order.
 EXAMPLES: list[tuple[Event, list[str]]] = [
-    (SessionStarted(info=INFO, config_digest="0a"), ["event", *vars(INFO), "config_digest"]),
+    (SessionStarted(info=INFO, config_digest="0a"), ["event", *list(vars(INFO))[:-1], "config_digest"]),
+    (
+        SessionStarted(info=dataclasses.replace(INFO, active_sets=(("e", 0.7), ("f", 0.4))), config_digest="0a"),
+        ["event", *vars(INFO), "config_digest"],
+    ),
     (TrialStarted(trial=3, config={"loss": "triplet"}, num_rungs=4, at=1.0), ["event", "trial", "config", "num_rungs", "at"]),
     (
         TrialStarted(trial=3, config={}, num_rungs=4, replicate_of=1, run=2, at=1.0),
@@ -57,6 +76,7 @@ EXAMPLES: list[tuple[Event, list[str]]] = [
     (RungFinished(**RUNG, stop="idle"), ["event", *list(RUNG)[:-1], "stop", "points"]),
     (RungFinished(**RUNG, stop=None, calibration=ON_DEV), ["event", *list(RUNG)[:-1], "stop", "points", "calibration"]),
     (RungFinished(**RUNG, stop=None, labeled=(TOLD,)), ["event", *list(RUNG)[:-1], "stop", "points", "labeled"]),
+    (RungFinished(**RUNG, stop=None, measures=(AREA,)), ["event", *list(RUNG)[:-1], "stop", "points", "measures"]),
     (TrialPaused(trial=3, reason="not among the best", cost=COST, at=9.0), ["event", "trial", "reason", "cost", "at"]),
     (TrialResumed(trial=3, at=9.0), ["event", "trial", "at"]),
     (TrialInterrupted(trial=3, reason="Ctrl-C", cost=COST, at=9.0), ["event", "trial", "reason", "cost", "at"]),
@@ -71,6 +91,7 @@ EXAMPLES: list[tuple[Event, list[str]]] = [
     ),
     (PointsScored(points=(REFERENCE,)), ["event", "points"]),
     (PointsScored(points=(REFERENCE,), calibration=ON_TEST), ["event", "points", "calibration"]),
+    (PointsScored(points=(), measures=(AREA, KL)), ["event", "points", "measures"]),
     (PointsScored(points=(), labeled=(TOLD,)), ["event", "points", "labeled"]),
     (StageBegan(stage="guards", count=22, at=9.0), ["event", "stage", "count", "at"]),
     (
@@ -105,6 +126,8 @@ def test_events_round_trip(event: Event, keys: list[str]) -> None:
 def test_points_omit_fields_of_their_event() -> None:
     rung = RungFinished(**RUNG, stop=None, calibration=ON_DEV).to_json()
     (point,) = rung["points"]
+    (measure,) = RungFinished(**RUNG, stop=None, measures=(AREA,)).to_json()["measures"]
+    assert measure == {"split": "dev", "name": "average_precision", "value": 0.9, "curve": (1.0, 0.8)}
     assert not {"trial", "step"} & set(point)
     assert not {"trial", "step"} & set(rung["calibration"])
     (reference,) = PointsScored(points=(REFERENCE,)).to_json()["points"]
@@ -125,6 +148,12 @@ def _rung_line(**figures: Any) -> str:
     return json.dumps({**rung, "calibration": {**rung["calibration"], **figures}})
 
 
+def _measure_line(**values: Any) -> str:
+    """A rung's event with a measure that has other values."""
+    rung = RungFinished(**RUNG, stop=None, measures=(AREA,)).to_json()
+    return json.dumps({**rung, "measures": [{**rung["measures"][0], **values}]})
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
@@ -142,6 +171,10 @@ def _rung_line(**figures: Any) -> str:
         (_rung_line(error=8.0), r"line 2: calibration errors are \(0.08, 8.0\); allowed: 0 to 1"),
         (_rung_line(error="few"), "line 2: calibration.error is 'few'"),
         (_rung_line(split="train"), "line 2: calibration.split is 'train'"),
+        (_measure_line(name="a b"), "line 2: 'a b' is not a measure; allowed: letters"),
+        (_measure_line(low=math.inf), "line 2: average_precision .*allowed: finite numbers"),
+        (_measure_line(value="few"), "line 2: measures.0.value is 'few'"),
+        (json.dumps({**RungFinished(**RUNG, stop=None).to_json(), "measures": 3}), "line 2: measures is 3"),
         ('{"event": "points", "points": [], "labeled": [7]}', r"line 2: labeled is \[7\]"),
         ('{"event": "mean", "trial": 3, "runs": 2, "points": [7]}', r"line 2: points is \[7\]; allowed: a list"),
         (
