@@ -4,10 +4,11 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from raysweep.config.data_kind import of_kind
 from raysweep.config.load import LoadedSweep, Override
 from raysweep.config.load import load as load_sweep
 from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Space, branches
@@ -373,6 +374,9 @@ def _changed(resumed: Resumed, space: Path | None, overrides: Sequence[Override]
     before = load_sweep(own_file)
     override_of_runs = _override_runs(before.config, resumed.location, overrides)
     after = load_sweep(space or own_file, [*override_of_runs, *overrides])
+    kind = before.config.data.kind
+    if kind is not None and after.config.data.kind is None:  # the file leaves the kind to the columns of the sources
+        after = replace(after, config=of_kind(after.config, after.space, kind))
     check_changes(before.config, after.config, resumed.location)
     num_trials = after.config.budget.trials
     num_begun = resumed.num_begun

@@ -15,6 +15,7 @@ from raysweep.controller.resume import Resumed, RunState, check_space, load_resu
 from raysweep.data.artifacts import Artifact
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
+from raysweep.metrics.scores import RELATION_GOALS
 from raysweep.results.events import PointsScored, SessionFinished, SessionStarted
 from raysweep.results.ledger import Ledger, load_events
 from raysweep.storage.folder import open_folder
@@ -240,6 +241,17 @@ def test_baselines_may_be_added_on_resume(tmp_path: Path) -> None:
     after, resumed = load_resumed(tmp_path, None, changes)
     resumed.ledger.close()
     assert after.config.baselines == BaselinesConfig(probe=[2.0], published="sst2")
+
+
+def test_the_kind_of_data_is_kept_if_the_file_leaves_it_to_the_columns(tmp_path: Path) -> None:
+    unknown = MINIMAL.replace("  train: train.csv", "  {train: a.jsonl, dev: b.jsonl}")
+    goals = "objective: {polarity: ranking, similarity: agreement}\n"
+    make_run(tmp_path, unknown.replace("b.jsonl", "b.jsonl, kind: retrieval") + goals)
+    file = tmp_path / "sweep.yaml"
+    file.write_text(unknown)
+    loaded, resumed = load_resumed(tmp_path, file, [("storage.runs", str(tmp_path.parent))])
+    resumed.ledger.close()
+    assert loaded.config.data.kind == "retrieval" and loaded.config.objective.goals == RELATION_GOALS
 
 
 def test_rejected_change_releases_the_run(tmp_path: Path) -> None:
