@@ -32,8 +32,7 @@ def describe_no_classes(labels: Sequence[str]) -> str:
     if len(numbers) > MAX_NUMBERS:
         example = numbers[len(numbers) // 2]
         return (
-            f"{len(numbers)} different numbers, such as {example!r} (scores of pairs are the kind scored_pairs of "
-            "raysweep measure)"
+            f"{len(numbers)} different numbers, such as {example!r} (scores of sentence pairs: data.kind scored_pairs)"
         )
     lists = [label for label in labels if _LIST.fullmatch(label)]
     if lists:
