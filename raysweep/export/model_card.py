@@ -29,7 +29,7 @@ from raysweep.report.front import Member
 from raysweep.report.notes import why_no_intervals
 from raysweep.report.summary import Summary
 from raysweep.report.tables import kind_name, shown_prompt, with_interval
-from raysweep.report.texts import objective_text
+from raysweep.report.texts import RANKING_TEXT, front_title, objective_text
 from raysweep.results.types import Calibration, Point, ScoredSplit, Trial
 from raysweep.results.views import calibration_text
 from raysweep.training import losses as own_losses
@@ -40,6 +40,7 @@ CARD = "README.md"
 PICTURE = "front.png"
 
 _TASK = "retrieval of sentences of the same class that are close in meaning"
+_TASK_OF_RELATIONS = "retrieval of the documents of a query"
 _DEMO_DATA = "demo (sentences that raysweep generates by a grammar)"
 _TRAINING = "\n## Training Details\n"  # a heading of the library's card; the front is inserted before it
 _DOWNLOAD = "# Download from the 🤗 Hub\n"  # in its usage section, which assumes a model on the Hub
@@ -119,11 +120,11 @@ class CardFacts:
 class RetrievalScores:
     """A substitute for an evaluator in the library's card: the scores of a point on one split."""
 
-    description = "Polarity and Similarity"
     primary_metric = None
 
-    def __init__(self, split: ScoredSplit, settings: Mapping[str, Any]) -> None:
+    def __init__(self, split: ScoredSplit, description: str, settings: Mapping[str, Any]) -> None:
         self.name = split
+        self.description = description
         self._settings = dict(settings)
 
     def get_config_dict(self) -> dict[str, Any]:
@@ -163,7 +164,7 @@ def _card_data(facts: CardFacts, models: Mapping[str, BaseModel]) -> SentenceTra
         model_name=f"{_plain(base.shown)}, tuned: {kind_name(point)} of trial {point.trial}, rung {point.step}",
         model_id=facts.hub_name,
         train_datasets=_datasets(facts),
-        task_name=_TASK,
+        task_name=_TASK_OF_RELATIONS if facts.summary.results.info.is_related else _TASK,
         local_files_only=True,  # no network requests
     )
     data.add_tags("raysweep")
@@ -183,11 +184,14 @@ def _card_data(facts: CardFacts, models: Mapping[str, BaseModel]) -> SentenceTra
 def _scores(facts: CardFacts) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Yield the point's scores on each split that has any, with their intervals."""
     info = facts.summary.results.info
-    settings = {"k": info.k, "rank_weights": info.rank_weights}
+    settings: dict[str, Any] = {"k": info.k, "rank_weights": info.rank_weights}
+    description = "Polarity and Similarity"
+    if info.is_related:
+        settings, description = {}, "Ranking and Agreement"
     for split in facts.summary.splits:
         point = facts.member.on(split)
         if point is not None:
-            yield RetrievalScores(split, settings), _metrics(facts.summary, point)
+            yield RetrievalScores(split, description, settings), _metrics(facts.summary, point)
 
 
 def _metrics(summary: Summary, point: Point) -> dict[str, str]:
@@ -284,11 +288,9 @@ def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
     kind = " of points that use the labels of the pool" if facts.point.kind == LABELED else ""
     paragraphs = [
         "## The front it was chosen from",
-        f"![P against S of the sweep's points, and their front]({PICTURE})",
+        f"![{front_title(summary.goals)} of the sweep's points, and their front]({PICTURE})",
         f"This model is {place} of the front{kind} that the sweep found{mark}. {_plain(objective_text(info))}",
-        "Polarity P is the weighted share of the k retrieved sentences that have the query's label, similarity S their "
-        f"weighted mean cosine to the query under the reference encoder ({_plain(_reference_name(facts, models))}), "
-        "retention S over S of that encoder. The picture has them x100, the metrics in [0, 1].",
+        _definitions(facts, models),
         _intervals_sentence(facts),
         _reference_sentence(summary),
         _guard_sentence(facts.member),
@@ -299,6 +301,19 @@ def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
         _pool_code(facts) if facts.point.kind == LABELED else "",
     ]
     return "".join(f"{text}\n\n" for text in paragraphs if text)
+
+
+def _definitions(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
+    """Return the definitions of the scores."""
+    scale = "The picture has them x100, the metrics in [0, 1]."
+    reference = _plain(_reference_name(facts, models))
+    if facts.summary.results.info.is_related:
+        return f"{RANKING_TEXT} The reference encoder is {reference}. {scale}"
+    return (
+        "Polarity P is the weighted share of the k retrieved sentences that have the query's label, similarity S their "
+        f"weighted mean cosine to the query under the reference encoder ({reference}), retention S over S of that encoder. "
+        f"{scale}"
+    )
 
 
 def _adapter_sentence(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
@@ -355,7 +370,8 @@ def _reference_sentence(summary: Summary) -> str:
     for split, point in summary.references.items():
         first, second = point.pair(info.goals)
         num_queries, num_pool = info.num_queries[split], info.num_pool[split]
-        sizes = f"{num_queries:,} queries, {num_pool:,} sentences to retrieve from"
+        to_find = "sentences to rank" if info.is_related else "sentences to retrieve from"
+        sizes = f"{num_queries:,} queries, {num_pool:,} {to_find}"
         scores = f"{first_heading} {first:.5f}, {second_heading} {second:.5f}"
         terms.append(f"{scores} on {split} ({sizes})")
     return f"The reference encoder itself: {'; '.join(terms)}." if terms else ""
@@ -406,6 +422,8 @@ def _training_rows(facts: CardFacts) -> dict[str, str]:
     rows["training seconds"] = f"{rung.seconds:,.0f}"
     seed = trial_seed(info.seed, facts.config, facts.replicate)
     rows["seeds"] = f"sweep {info.seed}, trial {seed}"
+    if info.is_related:
+        return rows
     sizes = ", ".join(f"{size:,} for {split}" for split, size in info.num_pool.items())
     rows["pool"] = (
         f"{sizes}; sampled from the sweep's training sentences with seed {facts.pool_seed}: raysweep evaluate --pool-seed "
@@ -419,7 +437,7 @@ def _source_rows(facts: CardFacts, models: Mapping[str, BaseModel]) -> dict[str,
     encoders = facts.encoders
     sources = ", ".join(_all_sources(facts.data))
     rows = {
-        "classes": ", ".join(facts.summary.results.info.label_names),
+        "classes": ", ".join(facts.summary.results.info.label_names) or "none",
         "data": f"{sources}; fingerprint {encoders.data}",
         "base model": f"{models['base'].shown}, {encoders.model_identity.rpartition('/')[2]}",
         "prompt": shown_prompt(encoders.model.model_dump()["prompt"] or ""),

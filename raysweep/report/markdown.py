@@ -5,7 +5,7 @@ from raysweep.report.notes import notes
 from raysweep.report.summary import Summary
 from raysweep.report.table_sections import cost_sections, evaluation_sections
 from raysweep.report.tables import certainty_table, front_table, settings_table, trial_table
-from raysweep.report.texts import CERTAINTY_TEXT, SCORES_TEXT, objective_text
+from raysweep.report.texts import CERTAINTY_TEXT, objective_text, scores_text
 from raysweep.report.trust import trust_sentences
 
 
@@ -17,7 +17,7 @@ def markdown(summary: Summary) -> str:
     lines = [f"# {title}", "", objective, ""]
     for note in notes(summary):
         lines.append(f"> {escape_markdown(note)}\n>")
-    lines += _section("Front", front_table(summary), SCORES_TEXT)
+    lines += _section("Front", front_table(summary), scores_text(summary.results.info))
     certainty = certainty_table(summary)
     sentences = trust_sentences(summary)
     lines += _section("Certainty", certainty, CERTAINTY_TEXT, *sentences)

@@ -106,7 +106,7 @@ def _on_missing_results(summary: Summary) -> Iterator[str]:
     for split in summary.complete_splits:
         if split not in summary.references:
             yield f"The reference encoder's scores on {split} are not stored, so there is no hypervolume on {split}."
-        if not summary.oracles[split]:
+        if not summary.oracles[split] and not summary.results.info.is_related:
             yield f"The oracle front on {split} is not stored, so the front is not compared with its limit on {split}."
     if not summary.members:
         return

@@ -118,8 +118,8 @@ class Summary:
 
     @cached_property
     def score_names(self) -> tuple[str, ...]:
-        """The scores that tables show: the goals, the standard ones, and others that a point of the front has."""
-        names = [*self.goals, *STANDARD]
+        """The scores that tables show: the goals, the standard ones of the data, and others that a front member has."""
+        names = [*self.goals, *(() if self.results.info.is_related else STANDARD)]
         for member in self.members:
             names += member.dev.scores
         return tuple(dict.fromkeys(names))

@@ -410,20 +410,26 @@ def settings_table(summary: Summary) -> TextTable:
     constraints = constraints_text(info) or ABSENT
     active_sets = ", ".join(f"{name} {share:.1%}" for name, share in info.active_sets)
     packages = [f"{name} {version}" for name, version in info.packages.items()]
+    if info.is_related:
+        data = [("kind of data", info.data_kind), ("queries or groups", _by_split(info.num_queries))]
+        data.append(("ranked sentences", _by_split(info.num_pool)))
+        retrieval = "each query's documents, by cosine"
+    else:
+        data = [("labels", ", ".join(info.label_names)), ("queries", _by_split(info.num_queries))]
+        data.append(("retrieval pool", _by_split(info.num_pool)))
+        retrieval = f"k = {info.k}, {info.rank_weights} rank weights"
     rows = (
         ("status", status),
         ("trials", trials),
         ("seconds", seconds),
         ("dataset", info.dataset),
-        ("labels", ", ".join(info.label_names)),
-        ("queries", _by_split(info.num_queries)),
-        ("retrieval pool", _by_split(info.num_pool)),
+        *data,
         ("model", info.model),
         ("prompt", shown_prompt(info.prompt)),
         ("reference encoder R", info.reference),
         ("prompt of R", shown_prompt(info.reference_prompt)),
         *([("active sets of experts", active_sets)] if active_sets else []),
-        ("retrieval", f"k = {info.k}, {info.rank_weights} rank weights"),
+        ("retrieval", retrieval),
         ("objective", objective_formula(info)),
         ("constraints", constraints),
         ("common to all trials", _common_parameters(results)),

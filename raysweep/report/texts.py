@@ -12,12 +12,26 @@ MEANS_TEXT = (
     "means over the runs ± one standard deviation, all on dev. A member above its mean was partly lucky."
 )
 
-SCORES_TEXT = (
+_LABELED_SCORES_TEXT = (
     "P is the weighted share of retrieved sentences that have the query's label. S is the weighted mean cosine of the query "
-    "and the retrieved sentences under the reference encoder. Retention is S divided by the reference encoder's own S. All "
-    "are x100 and means over queries. The knee is the point farthest beyond the chord between the ends of the front, with "
-    "both objectives scaled to the front."
+    "and the retrieved sentences under the reference encoder. Retention is S divided by the reference encoder's own S."
 )
+
+RANKING_TEXT = (
+    "The score ranking is 1 - PND: the share of a query's pairs of a positive and a negative in which the positive has the "
+    "larger cosine. The score agreement is Spearman's rank correlation between the cosines of a query's documents and those "
+    "under the reference encoder. For pairs of sentences, a group of pairs takes the place of a query."
+)
+
+
+def scores_text(info: RunInfo) -> str:
+    """Return the definitions of the scores and of the knee."""
+    definitions = RANKING_TEXT if info.is_related else _LABELED_SCORES_TEXT
+    return (
+        f"{definitions} All are x100 and means over queries. The knee is the point farthest beyond the chord between the "
+        "ends of the front, with both objectives scaled to the front."
+    )
+
 
 CERTAINTY_TEXT = (
     "Intervals are 90% bootstrap intervals over queries; all points use the same resampled queries. They hold for the "

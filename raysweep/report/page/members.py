@@ -101,7 +101,7 @@ def _intervals(member: Member, front: FrontUncertainty | None, keys: Mapping[str
     if front is None or uncertainty is None:
         return {}
     named = uncertainty.named(goals)
-    bounds = {key: _ends(named.get(keys[key])) for key in ("p", "s", "r")}
+    bounds = {key: _ends(named.get(name)) for key, name in keys.items() if key in ("p", "s", "r")}
     return {
         "level": front.level,
         **bounds,

@@ -32,7 +32,7 @@ from raysweep.report.tables import (
     show_share,
     trial_counts,
 )
-from raysweep.report.texts import CERTAINTY_TEXT, CORRECTED, SCORES_TEXT, front_title, objective_text
+from raysweep.report.texts import CERTAINTY_TEXT, CORRECTED, front_title, objective_text, scores_text
 from raysweep.report.trust import trust_sentences
 from raysweep.results.readings import Readings
 from raysweep.results.types import Point
@@ -189,7 +189,7 @@ def _front(material: Material) -> str:
     chart = script_element("front-chart", hint, keys)
     title = f"{TITLE} ({len(summary.members)})"
     members = details(title, member_table(summary), is_open=True)
-    text = f"Sorted by decreasing {summary.goals.s} on dev, where the front was chosen. {SCORES_TEXT}"
+    text = f"Sorted by decreasing {summary.goals.s} on dev, where the front was chosen. {scores_text(summary.results.info)}"
     explanation = paragraph(text, "soft")
     return section("front", "Front", chart, picture, members, explanation)
 
