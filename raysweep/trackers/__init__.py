@@ -1,4 +1,4 @@
-"""A sweep in TensorBoard, MLflow, Weights & Biases and Trackio, fed from the ledger through their own clients.
+"""Trackers that log a sweep to TensorBoard, MLflow, Weights & Biases and Trackio through the services' own clients.
 
-The runner feeds them while a sweep runs; the command ``track`` feeds them afterwards.
+All data comes from the ledger: during a sweep the runner passes it on, and afterwards the command ``track`` does.
 """

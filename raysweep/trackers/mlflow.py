@@ -1,4 +1,4 @@
-"""MLflow: one run per trial, identified by its tags."""
+"""MLflow tracker: one run per trial, identified by its tags."""
 
 import tempfile
 import time
@@ -11,20 +11,20 @@ from raysweep.trackers.tracker import FRONT, FrontPage, Step, TrackedTrial, Trac
 
 RUN, TRIAL, STATUS, REASON = "raysweep.run", "raysweep.trial", "raysweep.status", "raysweep.reason"  # tags
 
-MAX_CHARACTERS = 500  # of a parameter or tag; accepted by every MLflow version
+MAX_CHARACTERS = 500  # length limit for parameters and tags that every MLflow version accepts
 
 ENDINGS = {
     TrialStatus.COMPLETED: "FINISHED",
     TrialStatus.STOPPED: "KILLED",
     TrialStatus.FAILED: "FAILED",
 }
-"""MLflow's statuses for ended trials. Trials that may still resume count as running."""
+"""MLflow's statuses for ended trials. Trials that may still be resumed have the status RUNNING."""
 
 
 class MLflowTracker(Tracker):
-    """Tracker that writes to the experiment ``project`` of a tracking server or of a database on this machine.
+    """Tracker that writes to the experiment ``project`` on a tracking server or in a local database.
 
-    ``artifacts`` is where the files of a new experiment are stored; None lets the server decide.
+    ``artifacts`` is the location where a new experiment stores its files; if None, the server chooses it.
     """
 
     def __init__(self, uri: str | None, project: str, run: str, artifacts: Path | None = None) -> None:
@@ -39,11 +39,11 @@ class MLflowTracker(Tracker):
             location = None if artifacts is None else (artifacts / project).as_uri()
             experiment_id = self._client.create_experiment(project, artifact_location=location)
         self._experiment = str(experiment_id)
-        self._runs = self._find_runs()  # ids keyed by trial tag
-        self._last_steps: dict[str, int] = {}  # by run
+        self._runs = self._find_runs()  # run ids, keyed by trial tag
+        self._last_steps: dict[str, int] = {}  # keyed by run id
 
     def _find_runs(self) -> dict[str, str]:
-        """Return the ids of earlier sessions' runs, keyed by trial tag."""
+        """Return the run ids from earlier sessions, keyed by trial tag."""
         run_ids: dict[str, str] = {}
         query = f"tags.`{RUN}` = '{self._run}'"
         token: str | None = None
@@ -59,7 +59,7 @@ class MLflowTracker(Tracker):
     def log_step(self, trial: TrackedTrial, step: Step) -> None:
         run_id = self._run_of(trial)
         last_steps = self._last_steps
-        if run_id not in last_steps:  # an earlier session's run
+        if run_id not in last_steps:  # a run from an earlier session
             history = self._client.get_metric_history(run_id, "examples_seen")
             logged_steps = [metric.step for metric in history]
             last_steps[run_id] = max(logged_steps, default=0)
@@ -76,7 +76,7 @@ class MLflowTracker(Tracker):
         self._client.log_batch(run_id, metrics=metrics)
 
     def _run_of(self, trial: TrackedTrial) -> str:
-        """Return the id of a trial's run, which is created if missing."""
+        """Return the id of a trial's run, creating the run if it does not exist."""
         from mlflow.entities import Param
 
         key = str(trial.number)

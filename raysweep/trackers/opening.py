@@ -1,4 +1,4 @@
-"""Check and open the configured trackers; missing clients and settings are reported before the sweep starts."""
+"""Check and open the configured trackers. Missing clients and settings are reported before the sweep starts."""
 
 import os
 from collections.abc import Callable
@@ -24,7 +24,7 @@ URI_VARIABLE = "MLFLOW_TRACKING_URI"
 
 @dataclass(frozen=True)
 class Destination:
-    """The tracked run: its folder, local or in a bucket, and the sweep's name."""
+    """The run to track: its folder, local or in a bucket, and the sweep's name."""
 
     run: Folder
     sweep: str
@@ -38,7 +38,7 @@ class Destination:
 def check_trackers(config: TrackersConfig, runs: str) -> None:
     """Raise InputError if a tracker's extra is not installed or its destination is missing.
 
-    Runs in a bucket need an explicit destination.
+    For runs in a bucket, the destination must be set explicitly.
     """
     packages.check(packages.needs_of_trackers(config))
     if not location.is_uri(runs):
@@ -52,9 +52,9 @@ def check_trackers(config: TrackersConfig, runs: str) -> None:
 
 
 def tracker_openers(config: TrackersConfig, to: Destination) -> dict[str, Callable[[], Tracker]]:
-    """Return functions that open the configured trackers, keyed by name.
+    """Return a function that opens each configured tracker, keyed by the tracker's name.
 
-    They may be slow and raise any error of the clients.
+    These functions may be slow and may raise any of the clients' errors.
     """
     openers: dict[str, Callable[[], Tracker]] = {}
     if config.tensorboard is not None:

@@ -1,4 +1,4 @@
-"""TensorBoard: event files in one folder per trial, rewritten by each session."""
+"""TensorBoard tracker: event files in one folder per trial, rewritten in each session."""
 
 import os
 import socket
@@ -15,9 +15,10 @@ FILE_VERSION = "brain.Event:2"  # the first event of every file
 
 
 class TensorBoardTracker(Tracker):
-    """Tracker that uses TensorBoard's own summaries, without TensorFlow, and writes the run's trials to ``folder``.
+    """Tracker that writes the run's trials to ``folder`` using TensorBoard's own summaries, without TensorFlow.
 
-    Event files cannot be continued, so those of an earlier session are replaced by complete ones.
+    Event files cannot be appended to across sessions, so each session replaces the earlier session's files with
+    complete ones.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -37,7 +38,7 @@ class TensorBoardTracker(Tracker):
         writer.add(_text("status", text), len(trial.steps))
 
     def _writer_of(self, trial: TrackedTrial) -> "_EventFile":
-        """Return a trial's file, which starts with its configuration."""
+        """Return a trial's event file, which starts with the trial's configuration."""
         is_new = trial.name not in self._writers
         writer = self._writer(trial.name)
         if is_new:
@@ -63,9 +64,9 @@ class TensorBoardTracker(Tracker):
 
 
 class _EventFile:
-    """A new file of events in a folder.
+    """A new event file in a folder.
 
-    The file is open only during a write. TensorBoard's own writer would need a thread.
+    The file is open only while it is being written to. TensorBoard's own writer would need a thread.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -95,7 +96,7 @@ def _scalars(metrics: Mapping[str, float]) -> Any:
 
 
 def _text(tag: str, text: str) -> Any:
-    """Return a summary for the text plugin, which renders Markdown."""
+    """Return a summary for the text plugin, which renders it as Markdown."""
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.compat.proto.tensor_pb2 import TensorProto
     from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto

@@ -1,4 +1,4 @@
-"""The interface of a tracker and its inputs: trials with their steps, and the front at the end."""
+"""The tracker interface and its inputs: trials with their steps, and the front at the end."""
 
 import abc
 from collections.abc import Mapping, Sequence
@@ -7,14 +7,14 @@ from typing import Any
 
 from raysweep.results.types import TrialStatus
 
-FRONT = "front"  # the tracked run that holds the front
+FRONT = "front"  # name of the tracked run that holds the front
 
 ENDED = (TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED)
 
 
 @dataclass(frozen=True)
 class Step:
-    """A rung: its number, from 1, and its metrics by name, with scores in [0, 1]."""
+    """A rung: its number, counted from 1, and its metrics, keyed by name. Scores are in [0, 1]."""
 
     number: int
     metrics: Mapping[str, float]
@@ -22,7 +22,7 @@ class Step:
 
 @dataclass
 class TrackedTrial:
-    """A trial as described by its events so far."""
+    """A trial, as described by the events so far."""
 
     number: int
     config: Mapping[str, Any]
@@ -49,7 +49,7 @@ class TrackedTrial:
 
 @dataclass(frozen=True)
 class FrontPage:
-    """The front as a table of texts, as Markdown and as PNG bytes, and its overall metrics by name."""
+    """The front as table cells, Markdown and PNG bytes, and its overall metrics, keyed by name."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -59,26 +59,26 @@ class FrontPage:
 
 
 class Tracker(abc.ABC):
-    """A client of a tracking service, opened for one run of raysweep.
+    """A client for a tracking service, opened for one raysweep run.
 
-    It skips data that an earlier session or process has already stored. The methods are called from one thread, in the
-    order of the events, for all events of the run. They may raise any error of the client.
+    It skips data that an earlier session or process has already stored. Its methods are called from a single thread, in
+    event order, for all events in the run. They may raise any of the client's errors.
     """
 
     @abc.abstractmethod
     def log_step(self, trial: TrackedTrial, step: Step) -> None:
-        """Store the latest rung of a trial, the last of its ``steps``."""
+        """Store a trial's latest rung, which is the last of its ``steps``."""
 
     @abc.abstractmethod
     def log_status(self, trial: TrackedTrial) -> None:
-        """Store the status of a trial that is paused or has ended."""
+        """Store the status of a trial that has been paused or has ended."""
 
     @abc.abstractmethod
     def log_front(self, front: FrontPage) -> None:
-        """Store the front at the end of the sweep's session."""
+        """Store the front at the end of a session."""
 
     def close_trial(self, trial: TrackedTrial) -> None:  # noqa: B027 (most trackers store each call at once)
-        """Store all remaining data of one trial; called for each of the run's trials before :meth:`close`."""
+        """Store all remaining data for one trial; called for each trial in the run before :meth:`close`."""
 
     def close(self) -> None:  # noqa: B027 (most trackers store each call at once)
         """Store all remaining data."""

@@ -1,6 +1,6 @@
-"""Trackers fed with a run's events, while a sweep runs or afterwards.
+"""Pass a run's events to its trackers, while the sweep runs or afterwards.
 
-While a sweep runs, each tracker has its own thread, so that a tracker that fails or hangs does not delay anything.
+While the sweep runs, each tracker has its own thread, so that one that fails or hangs delays nothing else.
 """
 
 import itertools
@@ -38,15 +38,15 @@ from raysweep.storage.folder import Folder
 from raysweep.trackers.opening import Destination, check_trackers, tracker_openers
 from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
 
-FINISH_SECONDS = 60.0  # the end of a sweep waits this long for a tracker that makes no progress
+FINISH_SECONDS = 60.0  # how long the end of a sweep waits for a tracker that makes no progress
 
 Warn = Callable[[str], None]
 
 
 class Tracking:
-    """The trackers of a run's session.
+    """The trackers of one session of a run.
 
-    :meth:`take` never blocks, and :meth:`finish` returns in bounded time, whatever the trackers do.
+    :meth:`take` never blocks, and :meth:`finish` always returns within a bounded time, whatever the trackers do.
     """
 
     def __init__(self, config: TrackersConfig, run: Folder, sweep: str, warn: Warn) -> None:
@@ -54,7 +54,7 @@ class Tracking:
         self._feeds = [_Feed(name, opener, run, warn) for name, opener in openers.items()]
 
     def take_all(self, events: Iterable[Event]) -> None:
-        """Pass the events of the run so far to all trackers."""
+        """Pass the run's existing events to all trackers."""
         for event in events:
             self.take(event)
 
@@ -64,7 +64,7 @@ class Tracking:
             feed.put(event)
 
     def finish(self) -> None:
-        """Close the trackers with the current front and warn about those that do not finish."""
+        """Close the trackers after passing them the current front, and warn about any that do not finish."""
         for feed in self._feeds:
             feed.put(None)
         for feed in self._feeds:
@@ -72,7 +72,7 @@ class Tracking:
 
 
 class _Feed:
-    """One tracker and its thread. After an error it warns once and drops the tracker."""
+    """A tracker and its thread. If the tracker fails, it is dropped after a single warning."""
 
     def __init__(self, name: str, opener: Callable[[], Tracker], run: Folder, warn: Warn) -> None:
         self._name, self._opener, self._run, self._warn = name, opener, run, warn
@@ -82,7 +82,7 @@ class _Feed:
         self._thread.start()
 
     def put(self, event: Event | None) -> None:
-        """Queue the next event, or None to close the tracker."""
+        """Queue the next event; None closes the tracker."""
         if self._thread.is_alive():
             self._events.put(event)
 
@@ -94,7 +94,7 @@ class _Feed:
                 sweep_events.take(event)
                 self._note_progress()
             sweep_events.finish(self._note_progress)
-        except Exception as error:  # clients pass on any error of their layers
+        except Exception as error:  # clients propagate any error from the layers below
             self._warn(f"trackers: {self._name} disabled (error={_one_line(error)}); {self._hint}")
 
     def _note_progress(self) -> None:
@@ -118,7 +118,7 @@ class _Feed:
 
 
 def fill(config: TrackersConfig, run: Folder) -> Sequence[str]:
-    """Pass all events of a run's ledger to the trackers, in this thread, and return the trackers' names.
+    """Pass all events in a run's ledger to the trackers, in this thread, and return the trackers' names.
 
     Raises:
         InputError: If a tracker fails.
@@ -146,12 +146,12 @@ def _one_line(error: Exception) -> str:
 
 
 def merge_settings(run: Folder, names: Sequence[str], options: Mapping[str, str]) -> TrackersConfig:
-    """Return the settings of these trackers: those of the run's own file, updated with ``options``.
+    """Return the named trackers' settings: those stored with the run, updated with ``options``.
 
-    Each option applies to all of the trackers that have such a key.
+    Each option applies to all of the trackers that have its key.
 
     Raises:
-        InputError: If a name is unknown, no tracker has an option's key, or a value is invalid.
+        InputError: If a name is unknown, an option's key belongs to none of the trackers, or a value is invalid.
     """
     for name in names:
         if name not in TRACKERS:
@@ -179,7 +179,7 @@ def merge_settings(run: Folder, names: Sequence[str], options: Mapping[str, str]
 
 
 def _stored_settings(run: Folder) -> TrackersConfig:
-    """Return the settings in the run's own file, or the defaults if it lists only names."""
+    """Return the settings stored with the run, or the defaults if only names are stored."""
     settings = read_settings(run, load(run))
     try:
         return TrackersConfig.model_validate(settings.get("trackers", {}))
@@ -188,7 +188,7 @@ def _stored_settings(run: Folder) -> TrackersConfig:
 
 
 class SweepEvents:
-    """Translation of a run's events into calls to one tracker."""
+    """Translation of a run's events into calls to a tracker."""
 
     def __init__(self, tracker: Tracker, run: Folder) -> None:
         self._tracker = tracker
@@ -198,7 +198,7 @@ class SweepEvents:
         self._references: dict[ScoredSplit, Point] = {}
 
     def take(self, event: Event) -> None:
-        """Pass on the next event; errors from the tracker's client propagate."""
+        """Pass the next event on to the tracker; errors from its client propagate."""
         match event:
             case SessionStarted():
                 self._info = event.info
@@ -221,7 +221,7 @@ class SweepEvents:
                 self._tracker.log_status(trial)
 
     def _metrics(self, rung: RungFinished) -> dict[str, float]:
-        """Return the metrics of the rung's best point, of its plain point, and of the rung itself."""
+        """Return the metrics of the rung's best point, its plain point and the rung itself."""
         metrics = {"loss": rung.loss, "examples_seen": float(rung.examples_seen), "seconds": rung.seconds}
         if rung.points and self._info is not None:
             criterion = Criterion.of(self._info, self._references)
@@ -235,9 +235,9 @@ class SweepEvents:
         return metrics
 
     def finish(self, on_progress: Callable[[], None] = lambda: None) -> None:
-        """Pass the front, from the current ledger, to the tracker and close it.
+        """Pass the front from the current ledger to the tracker, then close the tracker.
 
-        ``on_progress`` is called after each trial is closed.
+        ``on_progress`` is called each time a trial has been closed.
         """
         try:
             summary = summary_of(self._run)
@@ -255,7 +255,7 @@ def _scores(point: Point) -> dict[str, float]:
 
 
 def _front_page(summary: Summary) -> FrontPage:
-    """Return the front; its metrics are its size and its hypervolume on each split, with scores in [0, 1]."""
+    """Return the front. Its metrics are its size and its hypervolume on each split, with scores in [0, 1]."""
     metrics = {"members": float(len(summary.members))}
     for split, area in summary.areas.items():
         metrics[f"{split}/hypervolume"] = area.front

@@ -1,4 +1,4 @@
-"""Trackio: one run per trial, in a group named after the sweep's run."""
+"""Trackio tracker: one run per trial, in a group named after the sweep's run."""
 
 import tempfile
 from pathlib import Path
@@ -10,14 +10,14 @@ from raysweep.trackers.tracker import FRONT, FrontPage, Step, TrackedTrial, Trac
 class TrackioTracker(Tracker):
     """Tracker that writes to Trackio's local database, or to a Space if the environment names one.
 
-    Only one run is open at a time: the last one that was logged to. A reopened run continues after its last step.
+    Only one run is open at a time, the one most recently logged to. A reopened run continues after its last step.
     """
 
     def __init__(self, project: str, run: str) -> None:
         self._project, self._run = project, run
         self._open: Any = None
         self._open_name = ""
-        self._next_steps: dict[str, int] = {}  # by run, read when the run is first opened
+        self._next_steps: dict[str, int] = {}  # keyed by run; read when the run is first opened
 
     def log_step(self, trial: TrackedTrial, step: Step) -> None:
         run = self._run_of(trial.name, trial.settings)
@@ -26,9 +26,9 @@ class TrackioTracker(Tracker):
             self._next_steps[trial.name] = step.number + 1
 
     def log_status(self, trial: TrackedTrial) -> None:
-        """Store the status of a trial that ended before its first step, which would otherwise have no run.
+        """Store the status of a trial that ended before its first step, which would otherwise leave it without a run.
 
-        Trackio runs have no status, so other trials need nothing.
+        Other trials need nothing, because Trackio runs have no status.
         """
         if trial.is_over and not trial.steps:
             run = self._run_of(trial.name, trial.settings)

@@ -1,4 +1,4 @@
-"""Weights & Biases: one run per trial, in a group named after the sweep's run."""
+"""Weights & Biases tracker: one run per trial, in a group named after the sweep's run."""
 
 import hashlib
 import shutil
@@ -12,8 +12,9 @@ from raysweep.trackers.tracker import FRONT, FrontPage, Step, TrackedTrial, Trac
 class WandbTracker(Tracker):
     """Tracker that writes runs whose ids are the same in every session.
 
-    Online, a run is open while its trial is on a worker and continues after the last step on the server. Offline runs
-    cannot be continued: each is written in full when its trial is over or the session ends, replacing an older one.
+    Online, a run is open while a worker is training its trial, and continues after the last step on the server. Offline
+    runs cannot be continued: each is written in full when its trial ends or the session ends, and replaces the previous
+    version.
     """
 
     def __init__(self, project: str, run: str, folder: Path, mode: Literal["offline", "online"]) -> None:
@@ -38,7 +39,7 @@ class WandbTracker(Tracker):
         if trial.number not in self._open:
             self._open[trial.number] = self._init(trial.name, trial.settings)
         run = self._open[trial.number]
-        if step.number >= run.step:  # skips steps that are already on the server
+        if step.number >= run.step:  # skip steps that are already on the server
             run.log(dict(step.metrics), step=step.number)
 
     def log_status(self, trial: TrackedTrial) -> None:
