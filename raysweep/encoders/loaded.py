@@ -20,11 +20,11 @@ from raysweep.terminal import Advance, Display
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-TEXTS_PER_CALL = 1024  # texts that a model's own ``encode`` embeds before progress is reported
+TEXTS_PER_CALL = 1024  # texts that a model's own ``encode`` embeds between progress reports
 
 
 def import_libraries() -> None:
-    """Import the libraries that :meth:`LoadedEncoder.load` needs, which takes seconds, ahead of its first call."""
+    """Import the libraries that :meth:`LoadedEncoder.load` needs, ahead of its first call, since this takes seconds."""
     importlib.import_module("sentence_transformers")
 
 
@@ -32,7 +32,7 @@ def locate_evaluated(config: EncoderConfig, display: Display) -> ModelSource:
     """Find an encoder to evaluate, without loading it, and print its notes as warnings.
 
     Raises:
-        InputError: If it cannot be found or does not return one vector per sentence.
+        InputError: If the encoder cannot be found or does not return one vector per sentence.
     """
     source = locate(config)
     check_files(config, "evaluated", source)
@@ -47,7 +47,7 @@ def no_progress(done: int, total: int, unit: str) -> None:
 
 @dataclass(frozen=True)
 class LoadedEncoder:
-    """An encoder in memory. The precision is that of ``config``."""
+    """An encoder in memory, with the precision set in ``config``."""
 
     config: EncoderConfig
     source: ModelSource
@@ -58,10 +58,10 @@ class LoadedEncoder:
     def load(
         cls, config: EncoderConfig, role: Role = "evaluated", *, identity: str | None = None, device: str = "cpu"
     ) -> "LoadedEncoder":
-        """Load the encoder, which must have this identity if one is given, onto ``device``.
+        """Load the encoder onto ``device``; if ``identity`` is given, the encoder must match it.
 
         Raises:
-            InputError: If it is not on this machine, is not a text encoder or cannot have the role.
+            InputError: If it is not on this machine, is not a text encoder or cannot be used in this role.
         """
         source = locate(config) if identity is None else locate_same(config, identity)
         model = encoder.load(config, role=role, device=device, source=source)
@@ -77,11 +77,11 @@ class LoadedEncoder:
         return self.model.get_embedding_dimension()
 
     def tokenize(self, texts: Sequence[str]) -> Tokens:
-        """Return the token ids of the texts, each after the prompt of documents."""
+        """Return the token ids of the texts, each prefixed with the document prompt."""
         return encoder_tokens.tokenize(self.model, texts, self.source.prompt_of(self.config))
 
     def count_truncated(self, texts: Sequence[str], tokens: Tokens) -> int:
-        """Return how many texts are longer than the model's limit; ``tokens`` are those of :meth:`tokenize`."""
+        """Return how many texts exceed the model's limit; ``tokens`` is what :meth:`tokenize` returned for them."""
         limit = self.model.max_seq_length
         lengths = tokens.lengths(np.arange(len(tokens)))
         if limit is None or lengths.max(initial=0) < limit:
@@ -113,9 +113,10 @@ class LoadedEncoder:
     def embed_texts(
         self, texts: Sequence[str], *, side: Side = "document", unit: bool = True, advance: Advance = no_progress
     ) -> npt.NDArray[np.float32]:
-        """Return the embeddings of texts, each after the prompt of its side: fp32, (len(texts), width).
+        """Return the embeddings of the texts, each prefixed with the prompt for ``side``: fp32, (len(texts), width).
 
-        They are normalized unless ``unit`` is False. ``advance`` is called with the number of texts done.
+        The embeddings are normalized unless ``unit`` is False. ``advance`` is called with the number of texts embedded
+        so far.
 
         Raises:
             InputError: If an embedding is not finite.
@@ -133,9 +134,9 @@ class LoadedEncoder:
     def embed_retrieval(
         self, queries: Sequence[str], pool: Sequence[str], *, unit: bool = True, advance: Advance = no_progress
     ) -> npt.NDArray[np.float32]:
-        """Return the embeddings of queries and then of a pool of documents, as :meth:`embed_texts` does.
+        """Return the embeddings of the queries followed by those of the pool, computed as in :meth:`embed_texts`.
 
-        If both are embedded the same way, they share batches.
+        If queries and documents are embedded the same way, they share batches.
         """
         if self.is_symmetric:
             return self.embed_texts([*queries, *pool], unit=unit, advance=advance)
@@ -151,7 +152,7 @@ class LoadedEncoder:
     def _encode(
         self, texts: Sequence[str], prompt: str, side: Side, *, unit: bool, advance: Advance
     ) -> npt.NDArray[np.float32]:
-        """Return the embeddings of the model's own ``encode``, or ``encode_query`` and ``encode_document``."""
+        """Return the embeddings from the model's own ``encode``, or from ``encode_query`` and ``encode_document``."""
         import torch
 
         from raysweep.encoders import precision

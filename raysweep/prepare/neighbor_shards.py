@@ -1,8 +1,8 @@
-"""The neighbor search over shards, each an actor that holds a block of vectors, or one shard in this process.
+"""Neighbor search over shards: either actors that each hold a block of vectors, or a single shard in this process.
 
 Shards take turns reading blocks of queries, which are passed by reference to all shards at once. Tasks merge the
-answers and store them as the artifact's own shards. This process handles only references and reports, and few blocks
-are in flight at a time.
+shards' answers and store them as shards of the artifact. This process handles only references and reports, and only a
+few blocks are in flight at a time.
 """
 
 import contextlib
@@ -24,21 +24,21 @@ from raysweep.data.neighbor_shard import NeighborShard
 from raysweep.data.neighbors import LabeledVectors, Neighbors, NeighborSearch, VectorFile, merge
 from raysweep.data.shards import Report, Shard, ShardSet, open_array
 
-MIN_ROWS_PER_SHARD = 2**15  # a smaller block is not worth the second or two of starting an actor
+MIN_ROWS_PER_SHARD = 2**15  # smaller blocks are not worth the second or two that an actor takes to start
 FEW_ROWS = 2**17
 QUERIES_OF_FEW = 2048  # small enough for every shard of a small cluster to get a block
-QUERIES = 4096  # faiss multiplies this many at once, so larger blocks gain nothing
-QUERIES_IN_CELLS = 16384  # a cell is multiplied by all queries of a block that probe it
-BLOCKS_AHEAD = 2  # beyond the one being merged, so that no shard waits for the next
-RESTARTS = 3  # of a shard whose process or node died; it rereads its block
+QUERIES = 4096  # faiss multiplies this many at once, so larger blocks are no faster
+QUERIES_IN_CELLS = 16384  # each cell is multiplied by all the queries in a block that probe it
+BLOCKS_AHEAD = 2  # in addition to the block being merged, so that no shard has to wait for the next one
+RESTARTS = 3  # of a shard whose process or node died; the shard then rereads its block
 
 OpenVectors = Callable[[], VectorFile]
-"""Opens the vectors on the calling worker, so that each worker reads only the rows it needs."""
+"""Opens the vectors on the calling worker, so that each worker reads only the rows that it needs."""
 
 
 @dataclass(frozen=True)
 class TrainVectors:
-    """Opener of the training sentences' embeddings.
+    """Callable that opens the training sentences' embeddings.
 
     The embeddings are memory maps of two artifacts, which the worker fetches.
     """
@@ -58,10 +58,10 @@ class TrainVectors:
 
 
 class Cells(NamedTuple):
-    """The cells of an inverted file: their training seed, the number of cells that a query probes, and their shards.
+    """The cells of an inverted file: their training seed, the number of cells that each query probes, and their shards.
 
-    The centroids are stored so that every continuation of the search uses the same ones: a later run, or the restart of
-    a shard whose process died. In a restart, Ray 2.60 may drop the constructor's arguments (Ray issue 53727).
+    The centroids are stored so that later runs, and shards restarted after their process died, use the same ones. When
+    Ray 2.60 restarts an actor, it may drop the constructor's arguments (Ray issue 53727).
     """
 
     seed: int
@@ -82,7 +82,7 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True)
 class SearchJob:
-    """A neighbor search: the vectors and their number, the search settings and, for an inverted file, its cells."""
+    """A neighbor search: the vectors and their number, the search settings and, for an inverted file, the cells."""
 
     open_vectors: OpenVectors
     num_rows: int
@@ -93,22 +93,22 @@ class SearchJob:
     def num_queries(self) -> int:
         """Return the number of queries per block.
 
-        It does not depend on the number of shards, so neither do the stored results.
+        This number does not depend on the number of shards, so the stored results do not either.
         """
         if self.cells:
             return QUERIES_IN_CELLS
         return QUERIES_OF_FEW if self.num_rows <= FEW_ROWS else QUERIES
 
     def rows(self, number: int) -> list[int]:
-        """Return the first row of a block of queries and the row after its last."""
+        """Return a query block's first row and the row after its last."""
         start = number * self.num_queries
         return [start, min(start + self.num_queries, self.num_rows)]
 
 
 def as_shard(neighbors: Neighbors, rows: Sequence[int]) -> Shard:
-    """Return the artifact's shard for ``rows``, the first row and the row after the last.
+    """Return the artifact's shard for ``rows``, given as the first row and the row after the last.
 
-    Its report counts the rows that have at least one neighbor.
+    The shard's report counts the rows that have at least one neighbor.
     """
     has_neighbor = (neighbors.ids >= 0).any(axis=(1, 2))
     return Shard(neighbors.columns, {"num_with_neighbors": int(has_neighbor.sum()), "rows": list(rows)})
@@ -117,7 +117,7 @@ def as_shard(neighbors: Neighbors, rows: Sequence[int]) -> Shard:
 class ShardWorker:
     """One shard of the vectors: the rows from ``start`` to ``stop``, exclusive.
 
-    The job's cells must have been trained.
+    The job's cells must already be trained.
     """
 
     def __init__(self, job: SearchJob, start: int, stop: int, threads: int | None) -> None:
@@ -129,11 +129,11 @@ class ShardWorker:
             self.shard.put_into_cells(self.quantizer.nearest_one)
 
     def read(self, rows: npt.NDArray[np.integer]) -> LabeledVectors:
-        """Return the vectors of any rows, of this shard or of others."""
+        """Return the vectors of the given rows, which may belong to any shard."""
         return self.source.read(rows)
 
     def probes(self, queries: LabeledVectors) -> npt.NDArray[np.int32]:
-        """Return the cells that the queries probe, which are the same for every shard."""
+        """Return the cells that the queries probe; these are the same for every shard."""
         assert self.job.cells is not None
         return self.quantizer.nearest(queries.vectors, self.job.cells.num_probes)
 
@@ -142,19 +142,19 @@ class ShardWorker:
 
 
 class Shards(Protocol):
-    """All shards of a search together."""
+    """All shards of a search, used as one."""
 
     def search(self, rows: npt.NDArray[np.integer], *, exact: bool = False) -> Neighbors:
         """Return the neighbors of a few rows; with ``exact``, an inverted file is searched exhaustively."""
         ...
 
     def store(self, numbers: Iterable[int], target: ShardSet) -> Iterator[Report]:
-        """Find and store the neighbors of these blocks of the job, each block as the shard of its number."""
+        """Find the neighbors of these blocks of the job and store each block as the shard with the same number."""
         ...
 
 
 class ShardHere:
-    """One shard of all rows in this process."""
+    """A single shard in this process that contains all rows."""
 
     def __init__(self, job: SearchJob) -> None:
         if job.cells:
@@ -175,7 +175,7 @@ class ShardHere:
 
 
 class ShardActors:
-    """Shards of about equal size in actors, ``request`` for each, spread over the nodes."""
+    """Shards of about equal size, each in an actor with the resources in ``request``, spread across the nodes."""
 
     def __init__(self, job: SearchJob, num_shards: int, request: Request) -> None:
         import ray
@@ -216,27 +216,28 @@ class ShardActors:
             ray.kill(actor)
 
     def _search_blocks(self, numbers: Iterable[int], target: ShardSet) -> Iterator[Any]:
-        """Yield references to the reports of the blocks, which are searched and stored meanwhile."""
+        """Yield a reference to each block's report while the blocks are searched and stored in the background."""
         import ray
 
         # Requests no CPU, because the shards hold all CPUs during the search.
         merge_and_store: Any = ray.remote(_merge_and_store).options(num_cpus=0, scheduling_strategy="SPREAD")
-        # The next block is read and assigned to cells before this one is searched, so that no shard waits for it.
+        # The next block is read and assigned to cells before the current one is searched, so that no shard has to wait
+        # for it.
         for number, rows, queries, probes in _delay(self._read_blocks(numbers), 1):
             neighbors = self._search_all(queries, probes)
             yield merge_and_store.remote(self._job.search, target, number, rows, *neighbors)
 
     def _read_blocks(self, numbers: Iterable[int]) -> Iterator[tuple[int, list[int], Any, Any]]:
-        """Yield the number, the rows and the references that :meth:`_read` returns, for each block."""
+        """Yield each block's number, its rows and the references returned by :meth:`_read`."""
         for number in numbers:
             rows = self._job.rows(number)
             queries, probes = self._read(number, np.arange(*rows))
             yield number, rows, queries, probes
 
     def _read(self, number: int, rows: npt.NDArray[np.integer], *, exact: bool = False) -> tuple[Any, Any]:
-        """Return references to the rows' vectors and to the cells that they probe.
+        """Return references to the rows' vectors and to the cells that the rows probe.
 
-        Shards take turns computing both.
+        The shards take turns computing both.
         """
         actor = self.actors[number % len(self.actors)]
         queries = actor.read.remote(rows)
@@ -256,9 +257,9 @@ def _merge_and_store(
 
 @contextlib.contextmanager
 def open_shards(job: SearchJob, num_shards: int, request: Request | None) -> Iterator[Shards]:
-    """Yield shards in actors, with ``request`` for each, which end with the context.
+    """Yield shards in actors that each have the resources in ``request``, and kill the actors when the context exits.
 
-    Without a request, yield one shard in this process.
+    Without a request, yield a single shard in this process.
     """
     if request is None:
         yield ShardHere(job)
@@ -271,14 +272,14 @@ def open_shards(job: SearchJob, num_shards: int, request: Request | None) -> Ite
 
 
 def num_shards(num_rows: int, request: Request) -> int:
-    """Return one shard per worker that fits on the cluster, as long as each has enough rows."""
+    """Return the number of shards: one per worker that fits on the cluster, as long as each shard has enough rows."""
     return max(1, min(request.count, num_rows // MIN_ROWS_PER_SHARD))
 
 
 def describe_cells(job: SearchJob, shards: Shards) -> dict[str, float]:
-    """Return the cells of an inverted file and its recall on a seeded sample of rows.
+    """Return the number of cells in an inverted file and its recall on a seeded sample of rows.
 
-    Returns an empty dict for other searches.
+    For other searches, return an empty dict.
     """
     if not job.cells:
         return {}
@@ -294,7 +295,7 @@ def describe_cells(job: SearchJob, shards: Shards) -> dict[str, float]:
 
 
 def request_for(capacity: Capacity, *, in_cells: bool) -> Request:
-    """Return the resources of a shard: a GPU if the workers' faiss sees one, otherwise CPUs.
+    """Return the resources for one shard: a GPU if the workers' faiss finds one, otherwise CPUs.
 
     Inverted files are always searched on CPUs.
     """
@@ -302,7 +303,7 @@ def request_for(capacity: Capacity, *, in_cells: bool) -> Request:
         return capacity.processors()
     import ray
 
-    # The faiss of a GPU node may differ from this node's.
+    # The faiss package on a GPU node may differ from the one on this node.
     count_gpus: Any = ray.remote(_count_faiss_gpus).options(num_cpus=0, num_gpus=1)
     return capacity.encoders() if ray.get(count_gpus.remote()) else capacity.processors()
 
@@ -314,7 +315,7 @@ def _count_faiss_gpus() -> int:
 
 
 def _delay(items: Iterable[Any], count: int) -> Iterator[Any]:
-    """Yield the items, each after ``count`` more have been taken."""
+    """Yield each item after the next ``count`` items have been taken."""
     waiting: deque[Any] = deque()
     for item in items:
         waiting.append(item)
