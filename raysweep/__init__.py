@@ -1,7 +1,7 @@
-"""Sweeps on Ray for sentence embeddings that preserve both class and meaning.
+"""Ray sweeps that tune sentence embeddings to preserve both class and meaning.
 
-``raysweep.__all__`` is the public API. Each name is imported on first use, so that ``import raysweep`` is fast. The
-subpackages are implementation details; the architecture page of the documentation describes them.
+``raysweep.__all__`` is the public API. Each name is imported on first use, so ``import raysweep`` is fast. The
+subpackages are implementation details, described on the documentation's architecture page.
 """
 
 from importlib import import_module

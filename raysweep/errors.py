@@ -1,7 +1,7 @@
 """Shared exceptions.
 
-The user can fix the cause of an :class:`InputError`, so the command exits with one clear message, code 2 and no
-traceback.
+The user can fix the cause of an :class:`InputError`, so the command exits with code 2 and one clear message instead of
+a traceback.
 """
 
 import difflib
@@ -10,22 +10,22 @@ from collections.abc import Iterable, Mapping
 
 
 class InputError(ValueError):
-    """Bad input. The message names the file, row or key, the offending value and what is allowed."""
+    """Bad input. The message names the file, row or key, the offending value and the allowed values."""
 
 
 class DamagedError(InputError):
-    """A stored file that cannot be read; its run can still be shown without it."""
+    """A stored file is unreadable, but its run can be shown without it."""
 
 
 class ReplayError(Exception):
-    """A ledger with trials that the current sampler does not propose again."""
+    """A ledger contains trials that the current sampler does not propose again."""
 
 
 def exception_line(traceback: str) -> str:
-    """Return the exception in a traceback's text, with the first line of its message.
+    """Return the exception from a traceback's text, with the first line of its message.
 
-    Later lines are omitted, since they may be advice, as in CUDA errors. If the text has no frames, return its last
-    line.
+    Later lines are omitted because they may only give advice, as in CUDA errors. If the text has no frames, return its
+    last line.
     """
     lines = traceback.rstrip().splitlines() or [""]
     frame_lines = [index for index, line in enumerate(lines) if line.startswith("  File ")]
@@ -42,9 +42,9 @@ def exception_line(traceback: str) -> str:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return a suggestion in parentheses with the name nearest to ``name``, or an empty string if none is similar.
+    """Return the name most similar to ``name`` as a suggestion in parentheses, or an empty string if none is similar.
 
-    If ``names`` is a mapping, suggest the value of the nearest key.
+    If ``names`` is a mapping, suggest the value of the most similar key.
     """
     close = difflib.get_close_matches(name, names, n=1)
     if not close:

@@ -1,4 +1,4 @@
-"""Printed tables, JSON and escaped text, for a terminal, Markdown, HTML and CSV."""
+"""Tables, JSON and escaped text for terminals, Markdown, HTML and CSV."""
 
 import csv
 import html
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 ABSENT = "–"  # noqa: RUF001 (an en dash reads as an empty cell)
 
-# Control characters except tabs and line ends are shown as Unicode control pictures. Those without one, line
-# separators, direction overrides (which display text in a different order) and halves of surrogate pairs (which cannot
-# be encoded) are shown as the replacement character.
+# Control characters other than tabs and line ends are shown as Unicode control pictures. The replacement character
+# is shown for control characters without a picture, line separators, direction overrides (which reorder the displayed
+# text) and unpaired surrogates (which cannot be encoded).
 _CONTROL_PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n\r"} | {0x7F: "\u2421"}
 _SEPARATORS_AND_DIRECTIONS = (*range(0x2028, 0x202F), *range(0x2066, 0x206A))
 _ESCAPED = {
@@ -30,7 +30,7 @@ _ESCAPED = {
 
 @dataclass(frozen=True)
 class TextTable:
-    """Rows of text under ``columns``; the columns named in ``text`` hold words, all others numbers."""
+    """Rows of cells under ``columns``; the columns named in ``text`` contain words, all others numbers."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -40,9 +40,9 @@ class TextTable:
 
 
 def print_table(table: TextTable, *narrower: TextTable, console: "rich.console.Console | None" = None) -> None:
-    """Print the first of the tables that fits the terminal, or the last one.
+    """Print the first table that fits the terminal, or the last one if none does.
 
-    If the last one does not fit either, a terminal folds its words. Redirected output is as wide as the table.
+    If the last table does not fit, the terminal wraps its words. Redirected output is as wide as the table.
     """
     from rich.console import Console
     from rich.measure import Measurement
@@ -81,7 +81,7 @@ def _rich_table(table: TextTable) -> "rich.table.Table":
 
 
 def markdown_lines(table: TextTable, escape: "Callable[[str], str] | None" = None) -> list[str]:
-    """Return a table as lines of Markdown; ``escape`` is applied to each cell, by default :func:`escape_markdown`."""
+    """Return a table as lines of Markdown, applying ``escape`` (default: :func:`escape_markdown`) to each cell."""
     escape = escape_markdown if escape is None else escape
     rule = ["---" if column in table.text else "---:" for column in table.columns]
     head, *rows = [[escape(cell) for cell in row] for row in (table.columns, *table.rows)]
@@ -89,7 +89,7 @@ def markdown_lines(table: TextTable, escape: "Callable[[str], str] | None" = Non
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a header and rows as CSV; None is an empty cell."""
+    """Return a header and rows as CSV, with None as an empty cell."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(columns)
@@ -98,28 +98,28 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def json_text(value: object) -> str:
-    """Return a JSON document for people and programs."""
+    """Return a value as a JSON document that both people and programs can read."""
     return json.dumps(value, indent=2)
 
 
 def escape_controls(text: str) -> str:
-    """Return text without control characters other than tabs and line ends, which terminals and browsers interpret."""
+    """Replace control characters, which terminals and browsers interpret; keep tabs and line ends."""
     return text.translate(_ESCAPED)
 
 
 def escape_line(text: str) -> str:
-    """Return text on one line for a terminal or a log."""
+    """Return text as a single line for a terminal or a log."""
     return escape_controls(" ".join(text.split()))
 
 
 def escape_html(text: str) -> str:
-    """Return text for HTML elements and attributes."""
+    """Escape text for HTML elements and attributes."""
     return html.escape(escape_controls(text))
 
 
 def escape_markdown(text: str) -> str:
-    """Return text for Markdown, on one line and without column separators."""
+    """Escape text for Markdown, on one line and without column separators."""
     for character in "\\`*[]<>|":
         text = text.replace(character, "\\" + character)
-    text = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\_", text)  # not markup within a word
+    text = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\_", text)  # an underscore within a word is not markup
     return escape_line(text)

@@ -1,4 +1,4 @@
-"""Terminal output of running work, and a log file for everything else that libraries print."""
+"""Terminal output for running work, and a log file for everything else that libraries print."""
 
 import abc
 import contextlib
@@ -19,7 +19,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-SECONDS_BETWEEN_LINES = 10.0  # between status lines outside a terminal
+SECONDS_BETWEEN_LINES = 10.0  # between status lines if the output is not a terminal
 
 
 Advance = Callable[[int, int, str], None]
@@ -29,7 +29,7 @@ Advance = Callable[[int, int, str], None]
 class Display(abc.ABC):
     """Output for the person who started the work: permanent lines and a changing status.
 
-    Subclasses decide where the output goes; for scripts and notebooks, it may go to a callback.
+    Subclasses decide where the output goes, such as to a callback in scripts and notebooks.
     """
 
     @abc.abstractmethod
@@ -38,19 +38,19 @@ class Display(abc.ABC):
 
     @abc.abstractmethod
     def status(self, text: str, fraction: float = 0.0) -> None:
-        """Show the current state, replaced by the next call; ``fraction`` is the completed share, in [0, 1]."""
+        """Show the current state until the next call; ``fraction`` is the completed share, in [0, 1]."""
 
     def warn(self, text: str) -> None:
         self.line(f"warning: {text}")
 
     @contextlib.contextmanager
     def live(self) -> Iterator[None]:
-        """Reserve space for frequent calls of :meth:`status` in this context, if the display needs it."""
+        """Reserve space for frequent :meth:`status` calls in this context, if the display needs it."""
         yield
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[Advance]:
-        """Yield a function that shows the progress of a counted task."""
+        """Yield a function that shows a counted task's progress."""
         clock = _StageClock(name)
 
         def advance(done: int, total: int, unit: str) -> None:
@@ -61,16 +61,16 @@ class Display(abc.ABC):
 
 
 class _StageClock:
-    """Text for the progress of a counted task: rows, pace and remaining time."""
+    """Progress text for a counted task: rows, pace and remaining time."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.began = time.monotonic()
         self.first_done = 0
-        self.first_at: float | None = None  # time of the first rows; excludes start-up from the pace
+        self.first_at: float | None = None  # when the first rows were completed; the pace excludes start-up
 
     def text(self, done: int, total: int, unit: str) -> str:
-        """Return the text for the arguments of :data:`Advance`, with the remaining time once the pace is known."""
+        """Return the text for these :data:`Advance` arguments, with the remaining time once the pace is known."""
         rows_per_second = self._rate(done)
         if not total or rows_per_second is None:
             seconds = time.monotonic() - self.began
@@ -82,7 +82,7 @@ class _StageClock:
         return f"{self.name}: {counted}, {pace}, {left} left"
 
     def _rate(self, done: int) -> float | None:
-        """Return the rows per second since the first completed rows, or None until more rows are completed."""
+        """Return the rows per second since the first rows were completed, or None until more rows are."""
         now = time.monotonic()
         if done and self.first_at is None:
             self.first_done, self.first_at = done, now
@@ -92,16 +92,16 @@ class _StageClock:
 
 
 class _LastingConsole(Console):
-    """A console that survives a closed pipe, such as one to `head`; rich would exit the process."""
+    """A console that survives a closed pipe, such as one to `head`, where rich would exit the process."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
 
 
 class ConsoleDisplay(Display):
-    """Display on a rich console; for commands this is standard error, so that standard output contains only results.
+    """Display on a rich console, which commands open on standard error so that standard output has only results.
 
-    The status is a bar at the bottom of a terminal. Elsewhere, as in a log file, it is a line every
+    On a terminal, the status is a bar at the bottom. Elsewhere, as in a log file, it is a line every
     ``seconds_between_lines``.
     """
 
@@ -112,7 +112,7 @@ class ConsoleDisplay(Display):
         self._last_line_at = 0.0  # monotonic clock
 
     def line(self, text: str) -> None:
-        # The target of a redirect may be full. Continue without the line, since the ledger has the essential data.
+        # Redirected output may hit a full disk. Continue without the line, since the ledger has the essential data.
         with contextlib.suppress(OSError):
             self.console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
@@ -127,12 +127,12 @@ class ConsoleDisplay(Display):
 
     @contextlib.contextmanager
     def live(self) -> Iterator[None]:
-        """Reserve a row for :meth:`status` at the bottom of a terminal in this context."""
+        """Reserve the terminal's bottom row for :meth:`status` in this context."""
         self._last_line_at = time.monotonic()
         if not self.console.is_terminal:
             yield
             return
-        # By default, Live would show the output of libraries, which belongs in the log.
+        # By default, Live would show library output, which belongs in the log.
         options: dict[str, Any] = {"redirect_stdout": False, "redirect_stderr": False}
         with Live(console=self.console, transient=True, refresh_per_second=4, **options) as self._live:
             try:
@@ -142,14 +142,14 @@ class ConsoleDisplay(Display):
 
 
 def duration(seconds: float) -> str:
-    """Return a duration as ``MINUTES:SECONDS``, or ``HOURS:MINUTES:SECONDS`` from one hour."""
+    """Return a duration as ``MINUTES:SECONDS``, or as ``HOURS:MINUTES:SECONDS`` if it is at least an hour."""
     total_minutes, seconds_left = divmod(round(seconds), 60)
     hours, minutes = divmod(total_minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds_left:02d}" if hours else f"{minutes}:{seconds_left:02d}"
 
 
 class Log:
-    """The log file for the output of libraries, from this process and its children."""
+    """The log file for library output from this process and its children."""
 
     def __init__(self, path: Path, stdout: int, stderr: int) -> None:
         self.path = path
@@ -164,7 +164,7 @@ class Log:
         os.close(file)
 
     def move(self, path: Path) -> None:
-        """Continue in the file ``path``, after copying the existing output to it."""
+        """Copy the existing output to the file ``path``, and continue logging there."""
         _flush()
         shutil.copyfile(self.path, path)
         self._point_at(path)
@@ -200,10 +200,10 @@ def _open_closed_streams() -> None:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[tuple[Display, Log]]:
-    """Redirect the output of libraries to a log file, and yield a Display on the real standard error, and the Log.
+    """Redirect library output to a log file, and yield a Display on the real standard error together with the Log.
 
-    The log file is temporary unless moved. File descriptors are redirected, not only ``sys.stderr``, because Ray and
-    tokenizers also print from C++ and Rust.
+    The log file is temporary unless it is moved. File descriptors are redirected, not just ``sys.stderr``, because Ray
+    and tokenizers also print from C++ and Rust.
     """
     _open_closed_streams()
     stdout, stderr = os.dup(1), os.dup(2)
@@ -225,15 +225,16 @@ def quiet() -> Iterator[tuple[Display, Log]]:
 
 
 def in_main_thread() -> bool:
-    """Return whether this is the main thread, the only thread that receives signals and may set their handlers."""
+    """Return whether this is the main thread, the only one that receives signals and can set signal handlers."""
     return threading.current_thread() is threading.main_thread()
 
 
 @contextlib.contextmanager
 def undisturbed(when: bool = True) -> Iterator[None]:
-    """Ignore Ctrl-C and SIGTERM in this context, for short work that must not be left incomplete.
+    """Ignore Ctrl-C and SIGTERM in this context, for short work that must not be interrupted.
 
-    Has no effect if ``when`` is false, or outside the main thread, since only the main thread may set signal handlers.
+    This has no effect if ``when`` is false or outside the main thread, since only the main thread can set signal
+    handlers.
     """
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, signal.SIG_IGN) for number in numbers] if when and in_main_thread() else []
@@ -245,7 +246,7 @@ def undisturbed(when: bool = True) -> Iterator[None]:
 
 
 class _Interruption:
-    """State of interruptions: whether they are deferred, and whether one is pending."""
+    """Whether interruptions are deferred, and whether one is pending."""
 
     is_deferred = False
     is_pending = False
@@ -286,9 +287,9 @@ def termination_kept() -> Iterator[None]:
 
 
 def disable_telemetry() -> None:
-    """Disable the telemetry of libraries unless the environment enables it.
+    """Disable library telemetry unless the environment enables it.
 
-    Must be called before they are imported, since they read the environment on import.
+    Call this before importing the libraries, since they read the environment on import.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -297,7 +298,7 @@ def disable_telemetry() -> None:
 
 @contextlib.contextmanager
 def working() -> Iterator[tuple[Display, Log]]:
-    """Enter :func:`quiet` for the work of a command, and exit with the code that shells expect after Ctrl-C."""
+    """Run a command's work under :func:`quiet`; after Ctrl-C, exit with the code that shells expect."""
     disable_telemetry()
     try:
         with quiet() as opened:

@@ -1,4 +1,4 @@
-"""The version of raysweep, recorded in the ledger of each run, and the versions of its dependencies."""
+"""The raysweep version, recorded in each run's ledger, and the versions of its dependencies."""
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
@@ -20,7 +20,7 @@ PACKAGES = (
 
 
 def installed() -> dict[str, str]:
-    """Return the versions of Python and of the installed packages in ``PACKAGES``, keyed by name."""
+    """Return the versions of Python and of the installed ``PACKAGES``, keyed by name."""
     versions = {"Python": platform.python_version()}
     for name in PACKAGES:
         try:

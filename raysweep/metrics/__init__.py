@@ -1,4 +1,4 @@
-"""Retrieval scores (polarity, similarity), measures of rankings, fronts, hypervolumes, the oracle, and the objective.
+"""Retrieval scores (polarity, similarity), ranking measures, fronts, hypervolumes, the oracle and the objective.
 
-Pure arithmetic over arrays and pairs. Evaluation computes scores with it; search and report compare them.
+The package is pure arithmetic on arrays and pairs. Evaluation computes scores with it; search and report compare them.
 """

@@ -1,4 +1,4 @@
-"""Closeness of embeddings: the cosine, or the negative Euclidean distance of embeddings as they are."""
+"""Closeness of embeddings: their cosine, or their negative Euclidean distance without normalization."""
 
 from typing import Literal, get_args
 
@@ -21,12 +21,12 @@ def closeness(
     documents: Float32Array,
     pairs: tuple[NDArray[np.integer], NDArray[np.integer]],
 ) -> Float64Array:
-    """Return the closeness of rows of ``queries`` and ``documents``, float64 (pairs,); larger is closer.
+    """Return the closeness between rows of ``queries`` and rows of ``documents``, float64 (pairs,); larger is closer.
 
-    Equal pairs of rows have exactly equal values, so that they tie. The cosine with a zero vector is 0.
+    Identical pairs of rows get exactly the same value, so they tie. The cosine with a zero vector is 0.
 
     Args:
-        geometry: ``cosine``, or ``distance`` for minus the Euclidean distance. Rows are not normalized first.
+        geometry: ``cosine``, or ``distance`` for the negative Euclidean distance, without normalizing rows first.
         queries: Embeddings (queries, width).
         documents: Embeddings (documents, width).
         pairs: Row numbers in ``queries`` and in ``documents``, (pairs,) each.

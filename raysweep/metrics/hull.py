@@ -1,4 +1,4 @@
-"""The concave hull of a front: the scores that its points reach if queries are divided among them."""
+"""The concave hull of a front: the scores that are reached by dividing queries among its points."""
 
 from collections.abc import Sequence
 
@@ -12,12 +12,12 @@ NO_MINIMUM = (-np.inf, -np.inf)
 
 
 def concave_hull(points: ArrayLike) -> NDArray[np.int64]:
-    """Return the indices of the vertices of the smallest concave curve above the front of points (n, 2).
+    """Return the vertex indices of the smallest concave curve above the front of points (n, 2).
 
     The vertices are sorted by increasing P. A retrieval that uses one point's neighbors for some queries and another's
-    for the rest is on the chord between the two. Each oracle point maximizes ``S + bonus * P``, so no encoder's point is
-    above the tangents at the oracle points: apart from the gaps between bonuses, the oracle's hull is the upper limit.
-    The algorithm is Andrew's monotone chain (1979), O(n log n).
+    for the rest scores on the chord between the two. Each oracle point maximizes ``S + bonus * P``, so no encoder's
+    point is above the tangents at the oracle points: except for the gaps between bonuses, the oracle's hull is the
+    upper limit. The algorithm is Andrew's monotone chain (1979), O(n log n).
     """
     array = as_points(points)
     by_rising_polarity = front_indices(array)[::-1]
@@ -40,7 +40,7 @@ def concave_hull(points: ArrayLike) -> NDArray[np.int64]:
 def hull_area(points: ArrayLike, reference: Sequence[float], minimum: Sequence[float] = NO_MINIMUM) -> float:
     """Return the exact area that the concave hull of the points (n, 2) dominates above ``reference`` (2,).
 
-    Only the part of the hull that satisfies the constraints counts: P and S of at least ``minimum`` (2,).
+    Only the part of the hull with P and S of at least ``minimum`` (2,) counts.
     """
     array = as_points(points)
     hull = array[concave_hull(array)]
@@ -59,7 +59,7 @@ def hull_area(points: ArrayLike, reference: Sequence[float], minimum: Sequence[f
 
 
 def _clip(hull: Float64Array, floor: Float64Array) -> Float64Array:
-    """Return the part of a hull (n, 2), by increasing P, that is at least ``floor`` (2,), with vertices at the cuts."""
+    """Return the part of a hull (n, 2), by increasing P, at or above ``floor`` (2,), with vertices at the cuts."""
     if not len(hull):
         return hull
     polarity, similarity = hull.T

@@ -1,4 +1,4 @@
-"""Measures of a retrieval: functions of the retrieved sentences that return one value per query."""
+"""Retrieval measures: functions that compute one value per query from its retrieved sentences."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ VOTES_PER_BLOCK = 2**22  # elements of the (queries, k, k) table of votes
 
 @dataclass(frozen=True)
 class Retrieved:
-    """The sentences that queries retrieve, best first.
+    """The sentences that each query retrieved, best first.
 
     Args:
         labels: Labels (queries, k) of the retrieved sentences.
-        cosines: Cosines (queries, k) of the retrieved sentences with the query under the reference encoder.
+        cosines: Cosines (queries, k) between each query and its retrieved sentences under the reference encoder.
         query_labels: Labels (queries,).
         pool_labels: Labels (pool,).
         weights: Rank weights (k,).
@@ -40,13 +40,13 @@ Measure = Callable[[Retrieved], Float64Array]
 
 
 def polarity(retrieved: Retrieved) -> Float64Array:
-    """Return the weighted share of retrieved sentences with the query's label, in [0, 1]."""
+    """Return the weighted share of each query's retrieved sentences with its label, in [0, 1]."""
     shares: Float64Array = retrieved.has_query_label @ retrieved.weights
     return shares
 
 
 def similarity(retrieved: Retrieved) -> Float64Array:
-    """Return the weighted mean cosine of the retrieved sentences with the query."""
+    """Return the weighted mean cosine between each query and its retrieved sentences."""
     means: Float64Array = retrieved.cosines @ retrieved.weights
     return means
 
@@ -61,8 +61,8 @@ def accuracy(retrieved: Retrieved) -> Float64Array:
 def vote(labels: npt.NDArray[np.integer], weights: npt.NDArray[np.float64]) -> npt.NDArray[np.integer]:
     """Return the label (queries,) with the largest total weight in each row of ``labels`` (queries, k).
 
-    Columns are ranks, best first, and ``weights`` (k,) are their weights. Ties go to the label that is retrieved first.
-    Weights are compared as multiples of the smallest weight, which are integers, so ties are exact.
+    The columns are ranks, best first, with the weights ``weights`` (k,). Ties go to the label that is retrieved first.
+    Weights are compared as integer multiples of the smallest weight, so ties are exact.
     """
     votes = np.rint(weights / weights.min())
     k = len(weights)
@@ -73,7 +73,7 @@ def vote(labels: npt.NDArray[np.integer], weights: npt.NDArray[np.float64]) -> n
         block = labels[rows]
         agrees = block[:, :, None] == block[:, None, :]
         votes_of_rank = agrees @ votes  # for the label at each rank
-        best_rank = votes_of_rank.argmax(axis=1)  # the first of equal votes, that of the nearest sentence
+        best_rank = votes_of_rank.argmax(axis=1)  # ties go to the label of the nearest sentence
         best_label = np.take_along_axis(block, best_rank[:, None], axis=1)
         winners[rows] = best_label[:, 0]
     return winners

@@ -1,4 +1,4 @@
-"""The weighted objective of a sweep, its constraints, and the hypervolume above a reference point."""
+"""A sweep's weighted objective, its constraints, and the hypervolume above a reference point."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from raysweep.metrics.scores import GOALS, Goals, Pair, spec_of
 
 @dataclass(frozen=True)
 class Objective:
-    """The objective of a sweep, over its two goals (P, S).
+    """A sweep's objective over its two goals (P, S).
 
-    ``reference_point`` is the lower corner for hypervolumes; see :meth:`.Goals.reference_point`.
+    ``reference_point`` is the lower corner of hypervolumes; see :meth:`.Goals.reference_point`.
     """
 
     polarity_weight: float
@@ -34,10 +34,10 @@ class Objective:
 
         Args:
             polarity_weight: Weight of P; S has the weight ``1 - polarity_weight``.
-            similarity: The score that is weighted against P: a goal, or its ratio to the reference encoder's.
-            constraints: Minimum ``polarity``, ``similarity`` and ``retention`` of a feasible point; all are optional.
+            similarity: The score weighed against P: a goal, or the ratio of a goal to the reference encoder's score.
+            constraints: Minimum ``polarity``, ``similarity`` and ``retention`` of a feasible point, each optional.
             reference: P and S of the reference encoder.
-            goals: The scores that are P and S.
+            goals: The scores used as P and S.
         """
         minimum = {"polarity": 0.0, "similarity": 0.0, "retention": 0.0, **constraints}
         return cls(
@@ -60,12 +60,13 @@ class Objective:
         return self.polarity_weight * polarity + (1 - self.polarity_weight) * self.similarity_unit * similarity
 
     def violation(self, point: Pair) -> float:
-        """Return the amount by which the point violates the constraints, 0 if it satisfies them."""
+        """Return how far the point violates the constraints, or 0 if it satisfies them."""
         polarity, similarity = point
         return max(0.0, self.min_polarity - polarity) + max(0.0, self.min_similarity - similarity)
 
     def best_point(self, points: Sequence[Pair]) -> Pair:
-        """Return the feasible point with the largest weighted objective, or the smallest violation if none is feasible."""
+        """Return the feasible point with the largest weighted objective, or the least infeasible if none is
+        feasible."""
         return max(points, key=lambda point: (-self.violation(point), self.weighted_sum(point)))
 
     def best_value(self, points: Sequence[Pair]) -> float:
@@ -83,9 +84,9 @@ class Objective:
     def tchebycheff(self, points: Sequence[Pair], weight: float) -> float:
         """Return the best augmented Tchebycheff value (ParEGO, Knowles 2006) of the points, at most 1.
 
-        Scores are scaled first. P is scaled from the reference point's P to 1. S is scaled from the reference point's S
-        to twice that, which is the reference encoder's S. If either range is empty, its length is taken to be 1. The
-        value is minus the smallest violation if no point is feasible. ``weight`` is the weight of P.
+        Scores are scaled first: P on the range from the reference point's P to 1, and S on the range from the reference
+        point's S to twice that, which is the reference encoder's S. An empty range counts as having length 1. If no
+        point is feasible, the value is minus the smallest violation. ``weight`` is the weight of P.
         """
         best = self.best_point(points)
         violation = self.violation(best)

@@ -27,16 +27,16 @@ def oracle_scores(
     weights: ArrayLike,
     bonuses: Sequence[float] = DEFAULT_BONUSES,
 ) -> Float64Array:
-    """Return P and S (bonuses, queries, 2) of retrieval by ``cosines + bonus * same_label``.
+    """Return P and S (bonuses, queries, 2) when sentences are retrieved by ``cosines + bonus * same_label``.
 
     The means over queries (bonuses, 2) are the limit for any encoder. Each query retrieves the k sentences with the
-    largest sums, in descending order; ties are broken by pool position. Bonus 0 is the reference encoder itself.
+    largest sums, in descending order; ties are broken by pool position. Bonus 0 gives the reference encoder itself.
 
     Args:
         cosines: Cosines (queries, pool) under the reference encoder.
         same_label: Mask (queries, pool) of the sentences with the query's label.
         weights: Rank weights (k,), k <= pool.
-        bonuses: Bonuses of sentences with the query's label.
+        bonuses: Bonuses for sentences with the query's label.
 
     Raises:
         ValueError: If k is not in 1..pool, the shapes differ, or there are no queries.
@@ -70,10 +70,10 @@ def oracle_scores(
 def _select_candidates(
     cosines: Float64Array, same_label: NDArray[np.bool_], k: int
 ) -> tuple[Float64Array, NDArray[np.bool_]]:
-    """Return all sentences that can be retrieved at any bonus: each query's k nearest in its class and in the others.
+    """Return the sentences that some bonus can retrieve: each query's k nearest in its own class and in the others.
 
-    The result holds their cosines (queries, 2k) and whether they have the query's label (queries, 2k), in pool order.
-    If a class has fewer than k sentences, cosines of minus infinity fill the gap.
+    The result contains, in pool order, their cosines (queries, 2k) and a mask (queries, 2k) of those with the query's
+    label. If a class has fewer than k sentences, cosines of minus infinity fill the gap.
     """
     own_columns, own_cosines = _nearest(cosines, same_label, k)
     other_columns, other_cosines = _nearest(cosines, ~same_label, k)

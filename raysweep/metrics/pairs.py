@@ -1,4 +1,4 @@
-"""Measures of the cosines of pairs of sentences: how well they separate classes, and how far tuning moved them."""
+"""Measures of sentence pairs' cosines: how well they separate classes, and how far tuning moved them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ BINS = 200
 
 @dataclass(frozen=True)
 class MeasureSpec:
-    """The presentation of a measure: the heading of its column, a unit that values are multiplied by, and decimals."""
+    """How a measure is shown: its column heading, the factor that multiplies its values, and the number of decimals."""
 
     heading: str
     description: str
@@ -52,24 +52,24 @@ MEASURES: Mapping[str, MeasureSpec] = MappingProxyType(
 
 
 class PrecisionRecall(NamedTuple):
-    """Precision and recall, (m,) each, of the pairs at or above each distinct cosine, from the highest down."""
+    """Precision and recall, (m,) each, of the pairs at or above each distinct cosine, from highest to lowest."""
 
     precision: NDArray[np.float64]
     recall: NDArray[np.float64]
 
     def at_equal_steps(self, count: int) -> Float64Array:
-        """Return the precisions (count,) at the first cosines that reach a recall of 1 / count, 2 / count, ..., 1."""
+        """Return the precisions (count,) at the first cosines to reach the recalls 1 / count, 2 / count, ..., 1."""
         recalls = np.arange(1, count + 1) / count
-        # Recalls are ratios of integers, so a rounding error must not skip a cosine.
+        # Recalls are ratios of integers; the tolerance keeps a rounding error from skipping a cosine.
         reached = np.searchsorted(self.recall, recalls - 1e-12)
         precisions: Float64Array = self.precision[reached]
         return precisions
 
 
 def precision_recall(same_class: ArrayLike, cosines: ArrayLike) -> PrecisionRecall:
-    """Return the precision-recall curve of pairs, in which pairs of the same class are to have the higher cosines.
+    """Return the precision-recall curve of pairs, where same-class pairs should have the higher cosines.
 
-    ``same_class`` (n,) and ``cosines`` (n,) describe the pairs. Pairs with equal cosines are one step of the curve.
+    ``same_class`` (n,) and ``cosines`` (n,) describe the pairs. Pairs with equal cosines form one step of the curve.
     """
     is_same = np.asarray(same_class, bool)
     descending, is_last = _order(cosines)
@@ -79,7 +79,7 @@ def precision_recall(same_class: ArrayLike, cosines: ArrayLike) -> PrecisionReca
 
 
 def _order(cosines: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the order (n,) of decreasing cosines, and a mask (n,) of the last of equal ones in that order."""
+    """Return the order (n,) by decreasing cosine, and a mask (n,) of the last of each run of equal cosines in it."""
     values = np.asarray(cosines)
     descending = np.argsort(-values, kind="stable")
     in_order = values[descending]
@@ -88,18 +88,18 @@ def _order(cosines: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
 
 
 def average_precision(same_class: ArrayLike, cosines: ArrayLike) -> float:
-    """Return the area under the precision-recall curve of pairs, in [0, 1], as steps without interpolation.
+    """Return the area under the pairs' precision-recall curve, in [0, 1], summed in steps without interpolation.
 
-    It equals ``average_precision_score`` of scikit-learn. Pairs of the same class must exist.
+    It equals scikit-learn's ``average_precision_score``. At least one pair must be of the same class.
     """
     precision, recall = precision_recall(same_class, cosines)
     return float(np.diff(recall, prepend=0.0) @ precision)
 
 
 def weighted_average_precision(same_class: ArrayLike, cosines: ArrayLike, weights: ArrayLike) -> Float64Array:
-    """Return :func:`average_precision`, (m,), for pairs that count as often as their ``weights`` (m, n).
+    """Return :func:`average_precision`, (m,), counting each pair as often as its weight in ``weights`` (m, n).
 
-    It is NaN if the pairs of the same class have no weight.
+    It is NaN if no same-class pair has any weight.
     """
     descending, is_last = _order(cosines)
     counts = np.asarray(weights, np.float64)[:, descending]
@@ -114,17 +114,17 @@ def weighted_average_precision(same_class: ArrayLike, cosines: ArrayLike, weight
 
 
 def cosine_divergence(before: ArrayLike, after: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """Return the symmetric Kullback-Leibler divergence of two distributions of cosines, in nats.
+    """Return the symmetric Kullback-Leibler divergence between two distributions of cosines, in nats.
 
-    It is (KL(p, q) + KL(q, p)) / 2 for histograms p and q of ``BINS`` bins with one pseudo-count each. With
-    ``weights`` (n,), pairs count as often as their weights.
+    It is (KL(p, q) + KL(q, p)) / 2 for histograms p and q of ``BINS`` bins with one pseudo-count each. With ``weights``
+    (n,), each pair counts as often as its weight.
     """
     p, q = (_histogram(cosines, weights) for cosines in (before, after))
     return float(((p - q) * np.log(p / q)).sum() / 2)
 
 
 def _histogram(cosines: ArrayLike, weights: ArrayLike | None) -> NDArray[np.float64]:
-    """Return the share of each bin, (BINS,). Cosines beyond 1 by rounding count for the last bin."""
+    """Return each bin's share, (BINS,). Cosines that rounding pushes above 1 count in the last bin."""
     counts, _ = np.histogram(np.clip(cosines, -1, 1), BINS, (-1, 1), weights=weights)
     shares: NDArray[np.float64] = (counts + 1) / (counts.sum() + BINS)
     return shares

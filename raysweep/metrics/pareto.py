@@ -13,7 +13,7 @@ def as_points(points: ArrayLike) -> Float64Array:
     """Return the points as a float64 array (n, 2); an empty input gives shape (0, 2).
 
     Raises:
-        ValueError: If the points are not finite pairs.
+        ValueError: If the points are not pairs of finite numbers.
     """
     array = np.asarray(points, dtype=np.float64)
     if array.size == 0:
@@ -44,7 +44,7 @@ def non_dominated(points: ArrayLike) -> list[int]:
 
 
 def front_indices(points: Float64Array) -> NDArray[np.int64]:
-    """Return the indices of the non-dominated points (n, 2) in descending P; only the first of equal points is kept."""
+    """Return the indices of the non-dominated points (n, 2) by descending P; only the first of equal points is kept."""
     order = _sort_by_falling_polarity(points)
     similarity = points[order, 1]
     best_so_far = np.maximum.accumulate(similarity)
@@ -67,7 +67,7 @@ def dominated_by(points: ArrayLike, front: ArrayLike) -> NDArray[np.bool_]:
     if not len(array) or not len(rivals):
         return np.zeros(len(array), dtype=np.bool_)
     polarity, similarity = array.T
-    first = np.searchsorted(rivals[:, 0], polarity)  # has the highest S of the rivals with at least this P
+    first = np.searchsorted(rivals[:, 0], polarity)  # has the highest S among the rivals with at least this P
     exists = first < len(rivals)
     last = len(rivals) - 1
     rival = rivals[np.minimum(first, last)]
@@ -81,7 +81,7 @@ def dominated_by(points: ArrayLike, front: ArrayLike) -> NDArray[np.bool_]:
 
 
 def layers(points: ArrayLike) -> NDArray[np.int64]:
-    """Return the non-dominated layer of each point (n, 2): 0 for the front, 1 for the front of the others, etc.
+    """Return the non-dominated layer of each point (n, 2): 0 for the front, 1 for the front of the remaining ones, etc.
 
     A point counts as dominated by an earlier equal point. O(n log n): points are visited in order of descending P, so a
     layer dominates a point if the layer's best S so far is at least as high. Bisection finds the first layer that does
@@ -105,7 +105,7 @@ def layers(points: ArrayLike) -> NDArray[np.int64]:
 
 
 def knee(front: ArrayLike) -> int:
-    """Return the index of the best-balanced of the non-dominated points (n, 2), n >= 1, in any order.
+    """Return the index of the best-balanced point among non-dominated points (n, 2), n >= 1, in any order.
 
     The knee is the point farthest beyond the chord between the two extremes, with both objectives scaled to [0, 1] over
     the front (I. Das, "On characterizing the 'knee' of the Pareto curve based on Normal-Boundary Intersection", 1999).
@@ -126,7 +126,7 @@ def knee(front: ArrayLike) -> int:
 
 
 def _scaled_to_extremes(points: Float64Array) -> Float64Array:
-    """Return the points (n, 2) with each objective scaled to [0, 1], or 0 if all points share one value."""
+    """Return the points (n, 2) with each objective scaled to [0, 1], or set to 0 if it is the same for all points."""
     spread = np.ptp(points, axis=0)
     unit = np.where(spread > 0, spread, 1.0)
     scaled: Float64Array = (points - points.min(axis=0)) / unit

@@ -1,12 +1,12 @@
 """Rankings of each query's documents, and their measures: PND, MRR, MAP, P@1, nDCG@10, mAP@10, and agreement.
 
-A *group* is a set of candidates, each positive or negative, that are ranked together: the documents of a query, or all
-pairs of a pair file. Candidates are in order of decreasing closeness. Among equally close candidates the negatives come
-first, so ties count as errors in every measure. Groups without a positive or without a negative are not measured.
+A *group* is a set of candidates, each positive or negative, that are ranked together: a query's documents, or all pairs
+in a pair file. Candidates are sorted by decreasing closeness. Among equally close candidates the negatives come first,
+so ties count as errors in every measure. Groups that lack a positive or a negative are not measured.
 
 PND (positive-negative disorder; Vasilyev et al., arXiv 2407.00923, section 2.3) is the share of (positive, negative)
-pairs in which the positive is not closer than the negative. It equals 1 minus the area under the ROC curve if there are
-no ties.
+pairs in which the positive is not closer than the negative. Without ties, it equals 1 minus the area under the ROC
+curve.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Ranking:
-    """The candidates of all measured groups, ranked; sorted by group, then by rank.
+    """The ranked candidates of all measured groups, sorted by group, then by rank.
 
     ``groups`` (measured,) holds the numbers of the measured groups, ascending. ``num_positives`` and
     ``num_negatives`` (measured,) count their candidates. For each candidate (candidates,), ``group`` is a position in
@@ -60,7 +60,7 @@ class Ranking:
         groups = np.flatnonzero(is_measured)
         order = np.lexsort((is_positive, -closeness, group))
         order = order[is_measured[group[order]]]
-        positions = np.cumsum(is_measured) - 1  # of each group among the measured ones
+        positions = np.cumsum(is_measured) - 1  # position of each group among the measured ones
         sorted_groups = positions[group[order]]
         sorted_positive = is_positive[order]
         sizes = num_candidates[groups]
@@ -78,7 +78,7 @@ class Ranking:
         )
 
     def sum_over_positives(self, values: Float64Array | Integers, cutoff: int | None = None) -> Float64Array:
-        """Return the sums (measured,) of ``values`` (candidates,) over each group's positives in the first ranks."""
+        """Return the sums (measured,) of ``values`` (candidates,) over each group's positives within the cutoff."""
         is_counted = self.is_positive
         if cutoff is not None:
             is_counted = is_counted & (self.rank <= cutoff)
@@ -88,7 +88,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class ErrorCounts:
-    """The (positive, negative) pairs of each group, and those whose positive is not closer, int64 (groups,) each."""
+    """The number of (positive, negative) pairs in each group, and of those whose positive is not closer, (groups,)."""
 
     errors: Integers
     pairs: Integers
@@ -101,12 +101,12 @@ class ErrorCounts:
 
     @property
     def mean_over_groups(self) -> float:
-        """Return the mean PND of the groups, each with the same weight; NaN without groups."""
+        """Return the mean PND over groups, weighting all groups equally, or NaN without groups."""
         return float(self.by_group.mean()) if len(self.pairs) else float("nan")
 
     @property
     def over_pairs(self) -> float:
-        """Return the share of errors among the pairs of all groups, each pair with the same weight; NaN without pairs."""
+        """Return the share of errors among all groups' pairs, weighting all pairs equally, or NaN without pairs."""
         num_pairs = self.num_pairs
         return self.num_errors / num_pairs if num_pairs else float("nan")
 
@@ -120,7 +120,7 @@ class ErrorCounts:
 
 
 def count_errors(ranking: Ranking) -> ErrorCounts:
-    """Count the pairs of each group whose positive is not closer than the negative."""
+    """Count each group's (positive, negative) pairs, and those whose positive is not closer than the negative."""
     negatives_above = ranking.rank - ranking.positives_so_far
     errors = np.zeros(len(ranking.groups), np.int64)
     is_positive = ranking.is_positive
@@ -130,7 +130,7 @@ def count_errors(ranking: Ranking) -> ErrorCounts:
 
 
 def reciprocal_rank(ranking: Ranking) -> Float64Array:
-    """Return 1 / rank of the first positive of each group, (groups,)."""
+    """Return 1 / rank of the first positive in each group, (groups,)."""
     is_first = ranking.is_positive & (ranking.positives_so_far == 1)
     reciprocals: Float64Array = 1 / ranking.rank[is_first]
     return reciprocals
@@ -139,8 +139,8 @@ def reciprocal_rank(ranking: Ranking) -> Float64Array:
 def average_precision(ranking: Ranking, cutoff: int | None = None) -> Float64Array:
     """Return the mean precision at the ranks of each group's positives, (groups,).
 
-    With a cutoff, positives beyond it count as 0, and the sum is divided by min(positives, cutoff), as in the
-    ``InformationRetrievalEvaluator`` of sentence-transformers.
+    With a cutoff, positives beyond it count as 0, and the sum is divided by min(positives, cutoff), as in
+    sentence-transformers' ``InformationRetrievalEvaluator``.
     """
     precisions = ranking.positives_so_far / ranking.rank
     sums = ranking.sum_over_positives(precisions, cutoff)
@@ -173,10 +173,10 @@ def _discounts(ranks: Integers) -> Float64Array:
 
 
 def agreement(closeness: Float64Array, other: Float64Array, group: Integers, num_groups: int) -> Float64Array:
-    """Return Spearman's rank correlation of two closenesses (candidates,) within each group, (num_groups,).
+    """Return Spearman's rank correlation between two closenesses (candidates,) within each group, (num_groups,).
 
-    Equal values have the mean of their ranks. The correlation is 1 if both closenesses are constant within the group,
-    or if it has fewer than two candidates, and 0 if only one is constant.
+    Equal values share their mean rank. The correlation is 1 if both closenesses are constant within the group or the
+    group has fewer than two candidates, and 0 if only one closeness is constant.
     """
     sizes = np.bincount(group, minlength=num_groups)
     means = (sizes + 1) / 2

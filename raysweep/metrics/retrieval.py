@@ -1,4 +1,4 @@
-"""Per-query scores of retrieval, such as polarity and similarity, as defined on the documentation page about scores."""
+"""Per-query retrieval scores, such as polarity and similarity, as defined on the documentation page about scores."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ QUERIES_PER_BLOCK = 1024  # limits a block of cosines to 1024 * pool * 4 bytes
 
 @dataclass(frozen=True)
 class Scores:
-    """Per-query scores of one retrieval: ``named`` holds an array (queries,) for each score, keyed by name.
+    """Per-query scores of one retrieval; ``named`` maps each score's name to an array (queries,).
 
-    ``retrieved`` (readable queries, k) holds pool positions, best first, for the queries that may be shown to readers;
-    None if unknown.
+    ``retrieved`` (readable queries, k) contains the pool positions, best first, retrieved by the queries that may be
+    shown to readers. It is None if these are unknown.
     """
 
     named: Mapping[str, Float64Array]
@@ -49,7 +49,7 @@ def rank_weights(kind: RankWeights, k: int) -> npt.NDArray[np.float64]:
 
 
 def check_k(k: int, num_pool: int, name: str = "k") -> None:
-    """Raise InputError unless 1 <= k <= pool size; the message calls k by ``name``."""
+    """Raise InputError unless 1 <= k <= pool size; the message refers to k as ``name``."""
     if not 1 <= k <= num_pool:
         raise InputError(f"{name} is {k}; allowed: 1 to {num_pool}, the number of sentences in the retrieval pool")
 
@@ -57,8 +57,8 @@ def check_k(k: int, num_pool: int, name: str = "k") -> None:
 def sample_pool(num_train: int, num_queries: int, *, size: int | None = None, seed: int = 42) -> npt.NDArray[np.int64]:
     """Return the positions of the pool's rows within train, shape (min(num_train, size),), in sampled order.
 
-    The default size is ``5 * num_queries``. The result equals that of ``train.sample(size, random_state=seed)`` in
-    pandas, which the published scores use: sampling without replacement from the legacy RandomState.
+    The default size is ``5 * num_queries``. The result equals that of pandas' ``train.sample(size,
+    random_state=seed)``, which the published scores use: it samples without replacement from the legacy RandomState.
     """
     size = min(num_train, 5 * num_queries if size is None else size)
     return np.random.RandomState(seed).choice(num_train, size, replace=False).astype(np.int64)
@@ -67,7 +67,7 @@ def sample_pool(num_train: int, num_queries: int, *, size: int | None = None, se
 def retrieve(queries: Float32Array, pool: Float32Array, k: int) -> npt.NDArray[np.int64]:
     """Return the k pool rows with the largest inner product per query, shape (queries, k), best first.
 
-    ``queries`` and ``pool`` hold unit rows, so the inner product is the cosine. Ties are broken by pool position.
+    ``queries`` and ``pool`` have unit rows, so the inner product is the cosine. Ties are broken by pool position.
     """
     check_k(k, len(pool))
     retrieved = np.empty((len(queries), k), np.int64)
@@ -94,7 +94,7 @@ def top_k_of_sums(
 ) -> list[npt.NDArray[np.int64]]:
     """Return exactly ``top_k(first + weight * second, k)`` for each weight.
 
-    ``first`` and ``second`` are fp32 arrays (rows, columns). Weights close to each other cost little, because the
+    ``first`` and ``second`` are fp32 arrays (rows, columns). Weights that are close together cost little, because the
     result for one weight gives a lower bound for the next.
     """
     top_by_weight: dict[float, npt.NDArray[np.int64]] = {}
@@ -114,7 +114,7 @@ def top_k_of_sums(
 
 
 def _select_largest(values: npt.NDArray[np.floating], bound: npt.NDArray[np.floating], k: int) -> npt.NDArray[np.int64]:
-    """Return :func:`top_k`, given that at least k values of each row are at least its ``bound`` (rows, 1)."""
+    """Return :func:`top_k`, given that each row has at least k values at or above its ``bound`` (rows, 1)."""
     is_candidate = values >= bound
     cells = np.flatnonzero(is_candidate)
     rows, columns = np.divmod(cells, values.shape[1])
@@ -145,11 +145,11 @@ def score(
     pool_labels: npt.NDArray[np.integer],
     weights: npt.NDArray[np.float64],
 ) -> Scores:
-    """Return the scores of each query that :data:`.SCORES` has a measure for.
+    """Return each query's scores for all measures in :data:`.SCORES`.
 
     Args:
         retrieved: Pool positions (queries, k), best first.
-        cosines: Cosines (queries, k) of the retrieved sentences with the query under the reference encoder.
+        cosines: Cosines (queries, k) between each query and its retrieved sentences under the reference encoder.
         query_labels: Labels (queries,).
         pool_labels: Labels (pool,).
         weights: Rank weights (k,).
@@ -161,7 +161,7 @@ def score(
 def cosines_of_several(
     retrieved: Sequence[npt.NDArray[np.integer]], reference_queries: Float32Array, reference_pool: Float32Array
 ) -> list[npt.NDArray[np.float64]]:
-    """Return :func:`cosines_of_retrieved` for each retrieval (queries, k), computing shared pairs once."""
+    """Return :func:`cosines_of_retrieved` for each retrieval (queries, k), computing shared pairs only once."""
     stacked = np.stack(retrieved)
     cosines = np.empty(stacked.shape, np.float64)
     num_queries = stacked.shape[1]
@@ -176,7 +176,7 @@ def cosines_of_several(
 def _cosines_of_block(
     stacked: npt.NDArray[np.integer], queries: Float32Array, pool: Float32Array
 ) -> npt.NDArray[np.float64]:
-    """Return the cosines (retrievals, queries, k) of the sentences that several retrievals return for these queries."""
+    """Return the cosines (retrievals, queries, k) between these queries and the sentences of several retrievals."""
     num_pool = len(pool)
     num_pairs = len(queries) * num_pool
     rows = np.arange(len(queries))
@@ -202,7 +202,7 @@ def _cosines_of_block(
 def cosines_of_retrieved(
     retrieved: npt.NDArray[np.integer], reference_queries: Float32Array, reference_pool: Float32Array
 ) -> npt.NDArray[np.float64]:
-    """Return the cosines (queries, k) of each query with the pool rows retrieved for it."""
+    """Return the cosines (queries, k) between each query and the pool rows retrieved for it."""
     cosines = np.empty(retrieved.shape, np.float64)
     for start in range(0, len(retrieved), QUERIES_PER_BLOCK):
         block = slice(start, start + QUERIES_PER_BLOCK)

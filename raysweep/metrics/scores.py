@@ -1,4 +1,4 @@
-"""The scores of operating points: the table of their names, labels, ranges and measures, and the two goals of a sweep."""
+"""The scores of operating points, in a table of names, labels, ranges and measures, and a sweep's two goals."""
 
 import math
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ from typing import NamedTuple
 from raysweep.metrics import measures
 from raysweep.metrics.measures import Measure
 
-Pair = tuple[float, float]  # P and S of an operating point: its scores under the two goals of a sweep
+Pair = tuple[float, float]  # P and S of an operating point: its scores for a sweep's two goals
 
-ROUNDING = 0.001  # by which a score may exceed its range
+ROUNDING = 0.001  # tolerance by which a score may exceed its range
 
 
 @dataclass(frozen=True)
@@ -18,16 +18,18 @@ class ScoreSpec:
 
     Args:
         name: Key of the score in the ledger, in files and in conditions.
-        measure: Computes the value of each query from its retrieval; None if the score is not one of a retrieval.
-        symbol: Short name in tables and formulas; the name by default.
+        measure: Computes each query's value from its retrieval; None if the score is not computed from a retrieval.
+        symbol: Short name in tables and formulas; defaults to the name.
         minimum: Lowest possible value.
         maximum: Highest possible value.
         is_maximized: Whether more is better. Only such scores can be goals.
-        reference_share: Share of the reference encoder's score that is the reference point of hypervolumes.
-        is_continuous: Whether values per query, which must be in [-1, 1], are stored in steps of 1/32767.
-        is_binary: Whether values per query are 0 or 1, so the mean determines the standard deviation, which is not stored.
-        relative_to: The score whose ratio to the reference encoder's this is; such a score has no values per query.
-        is_of_relations: Whether it is a score of retrieval data and pair files instead of labeled sentences.
+        reference_share: Fraction of the reference encoder's score to use in the reference point of hypervolumes.
+        is_continuous: Whether per-query values, which must be in [-1, 1], are stored in steps of 1/32767.
+        is_binary: Whether per-query values are 0 or 1. The mean then determines the standard deviation, which is not
+            stored.
+        relative_to: For a ratio to the reference encoder's score, the score in the numerator. Ratios have no per-query
+            values.
+        is_of_relations: Whether the score is for retrieval data and pair files instead of labeled sentences.
     """
 
     name: str
@@ -44,22 +46,22 @@ class ScoreSpec:
 
     @property
     def heading(self) -> str:
-        """The symbol, or the name of a score without one, for tables and formulas."""
+        """The form for tables and formulas: the symbol, or the name if there is none."""
         return self.symbol or self.name
 
     @property
     def label(self) -> str:
-        """The name, followed by the symbol if there is one, for axes."""
+        """The form for axes: the name, followed by the symbol if there is one."""
         return f"{self.name} {self.symbol}" if self.symbol else self.name
 
     @property
     def title(self) -> str:
-        """The symbol followed by the name, or only the name of a score without a symbol, for headings and menus."""
+        """The form for headings and menus: the symbol followed by the name, or only the name if there is no symbol."""
         return f"{self.symbol}, {self.name}" if self.symbol else self.name
 
     @property
     def goal(self) -> str:
-        """The score in which an objective over this score builds its front: a ratio has the order of its numerator."""
+        """The score on the front's axis for an objective over this score; a ratio ranks like its numerator."""
         return self.relative_to or self.name
 
     def includes(self, score: float) -> bool:
@@ -86,43 +88,43 @@ STANDARD = ("polarity", "similarity", "retention", "accuracy")
 
 
 def spec_of(name: str) -> ScoreSpec:
-    """Return the entry of a score in the table, or a default entry for an unknown score, as in another version's run."""
+    """Return a score's table entry, or a default entry if the score is unknown, as in a run of another version."""
     return SCORES.get(name) or ScoreSpec(name)
 
 
 class Goals(NamedTuple):
-    """The names of the two scores that a sweep weighs against each other: ``p`` is called P, and ``s`` is called S."""
+    """The names of the two scores that a sweep weighs against each other: P (``p``) and S (``s``)."""
 
     p: str = "polarity"
     s: str = "similarity"
 
     @classmethod
     def of(cls, polarity: str, similarity: str) -> "Goals":
-        """Return the goals of an objective, given the two scores that it weighs."""
+        """Return the goals of an objective that weighs these two scores."""
         return cls(spec_of(polarity).goal, spec_of(similarity).goal)
 
     @property
     def headings(self) -> tuple[str, str]:
-        """The headings of the two scores in tables."""
+        """The table headings of the two scores."""
         return spec_of(self.p).heading, spec_of(self.s).heading
 
     @property
     def ratio(self) -> str | None:
-        """The score that is the ratio of S to the reference encoder's, such as retention; None if S has none."""
+        """The score that divides S by the reference encoder's S, such as retention; None if there is none."""
         return next((name for name, spec in SCORES.items() if spec.relative_to == self.s), None)
 
     @property
     def main_scores(self) -> tuple[str, ...]:
-        """The scores of short tables: P, S, and the ratio of S to the reference encoder's if it has a name."""
+        """The scores in short tables: P, S, and the ratio of S to the reference encoder's S, if that is a score."""
         return (self.p, self.s) if self.ratio is None else (self.p, self.s, self.ratio)
 
     @property
     def written_scores(self) -> list[str]:
-        """The scores of every front that is written as JSON: polarity, similarity and retention, and the two goals."""
+        """The scores in every front written as JSON: polarity, similarity and retention, and the two goals."""
         return list(dict.fromkeys(["polarity", "similarity", "retention", *self]))
 
     def reference_point(self, reference: Pair) -> Pair:
-        """Return the lower corner of hypervolumes, given the scores of the reference encoder."""
+        """Return the lower corner of hypervolumes, given the reference encoder's scores."""
         p, s = reference
         return p * spec_of(self.p).reference_share, s * spec_of(self.s).reference_share
 

@@ -30,7 +30,7 @@ class Staircase:
         return other
 
     def add(self, point: Pair) -> float:
-        """Add a point and return the area that it adds: 0 if the front dominates it."""
+        """Add a point and return the added area, which is 0 if the front dominates the point."""
         x = point[0] - self.reference_point[0]
         y = point[1] - self.reference_point[1]
         if x <= 0 or y <= 0:
@@ -60,7 +60,7 @@ class Staircase:
             self.add(tuple(point))
 
     def is_surpassed_by(self, points: Float64Array) -> NDArray[np.bool_]:
-        """Return a mask (n,) of the points (n, 2) that would each, on its own, add to the area."""
+        """Return a mask (n,) of the points (n, 2) that would add to the area on their own."""
         if self._ends is None:
             self._ends = np.array(self._steps).reshape(-1, 2)
         above = points - np.array(self.reference_point)
@@ -75,7 +75,7 @@ class Staircase:
         return adds_area
 
     def _area_above(self, left: int, right: int, corner: Pair) -> float:
-        """Return the area between a new step's ``corner`` and the steps under it, those from ``left`` to ``right``."""
+        """Return the area between a new step's ``corner`` and the steps from ``left`` to ``right`` under it."""
         x, y = corner
         steps = self._steps
         begin = steps[left - 1][0] if left else 0.0
