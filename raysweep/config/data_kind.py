@@ -10,7 +10,7 @@ from raysweep.metrics.scores import RELATION_GOALS, SCORES
 
 _MINING = (
     *("encoder", "neighbors", "concatenated", "min_similarity", "index", "anchors_per_class", "max_similarity"),
-    *("relative_margin", "experts"),
+    *("negatives", "negative_ranks", "relative_margin", "experts"),
 )
 """Settings of the mining of examples from labeled sentences that must have their defaults with other data."""
 

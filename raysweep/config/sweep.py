@@ -230,6 +230,12 @@ def _reject_repeated(encoders: list[EncoderConfig]) -> list[EncoderConfig]:
     return encoders
 
 
+def _ranks(ranks: list[int] | None) -> list[int] | None:
+    if ranks is not None and not (len(ranks) == 2 and 1 <= ranks[0] <= ranks[1]):
+        raise ValueError(f"is {ranks}; allowed: the first and the last rank, of which the first is at least 1")
+    return ranks
+
+
 class ExamplesConfig(StrictModel):
     """Mining of training examples from neighbors under an encoder."""
 
@@ -265,6 +271,16 @@ class ExamplesConfig(StrictModel):
     )
     target: int = Field(
         250_000, ge=1, description="maximum number of examples sampled of each kind that the losses of the space need"
+    )
+    negatives: Literal["neighbors", "random"] = Field(
+        "neighbors",
+        description="the sentences of other classes in examples. neighbors: those found as `neighbors` says; random: k "
+        "random ones for each anchor, whose sentences of the same class are still the nearest ones",
+    )
+    negative_ranks: Annotated[list[int] | None, AfterValidator(_ranks)] = Field(
+        None,
+        description="first and last rank of negatives by closeness among the sentences of other classes, such as [1, 1] for "
+        "only the nearest or [5, 20]; all k if not given",
     )
     max_similarity: float | None = Field(
         None,
@@ -308,6 +324,25 @@ class ExamplesConfig(StrictModel):
                 raise ValueError(f"{name} is {value:g}; allowed with neighbors: {self.neighbors}: null")
         if self.index != "exact":
             raise ValueError(f"index is {self.index}; allowed with neighbors: {self.neighbors}: exact")
+        return self
+
+    @model_validator(mode="after")
+    def _check_negatives(self) -> "ExamplesConfig":
+        is_random = self.negatives == "random"
+        if is_random and not self.are_nearest:
+            raise ValueError(f"negatives is random; allowed with neighbors: {self.neighbors}: neighbors")
+        if is_random:
+            for name in ("max_similarity", "relative_margin"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"{name} is {getattr(self, name):g}; allowed with negatives: random: null")
+        ranks = self.negative_ranks
+        if ranks is None:
+            return self
+        if is_random or self.neighbors != "per_class":
+            cause = "negatives: random" if is_random else f"neighbors: {self.neighbors}"
+            raise ValueError(f"negative_ranks is {ranks}; allowed with {cause}: null")
+        if ranks[1] > self.k:
+            raise ValueError(f"negative_ranks is {ranks}; allowed: ranks up to k ({self.k})")
         return self
 
     @model_validator(mode="after")

@@ -10,6 +10,7 @@ from raysweep.config.space_parser import has_teacher, possible_values
 from raysweep.config.sweep import HALVING, ExamplesConfig, SweepConfig
 from raysweep.config.trial import TrialConfig
 
+_LIMITS = ("negatives", "negative_ranks", "max_similarity")  # of sentences of other classes
 _TARGETS = ("same_class_cosine", "other_class_cosine")  # of scored pairs
 
 
@@ -98,7 +99,7 @@ def _find_unused_of_examples(config: SweepConfig, space: Space) -> Iterator[_Unu
             yield _Unused(("examples", name), cause, "no loss of the space trains on scored pairs")
         elif name == "relative_margin" and "triplet" not in kinds:
             yield _Unused(("examples", name), cause, "no loss of the space trains on triplets")
-        elif name == "max_similarity" and kinds <= {"positive_pair", "labeled_sentence"}:
+        elif name in _LIMITS and kinds <= {"positive_pair", "labeled_sentence"}:
             yield _Unused(("examples", name), cause, "no loss of the space has examples with other classes")
 
 

@@ -36,6 +36,28 @@ def keep_similar_up_to(
     return np.take_along_axis(ids, kept_first, 2), np.take_along_axis(cosines, kept_first, 2)
 
 
+def keep_ranks(
+    first: int, last: int, neighbor_ids: NDArray[np.int32], cosines: NDArray[np.float32]
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Return neighbors (m, 2, k) and their cosines without those of other classes below rank ``first`` or above ``last``.
+
+    Ranks count from 1, the nearest. They are ``range_min`` + 1 and ``range_max`` of sentence-transformers'
+    ``mine_hard_negatives``.
+    """
+    ids, kept_cosines = neighbor_ids.copy(), cosines.copy()
+    num_kept = last - first + 1
+    for array, missing in ((ids, -1), (kept_cosines, np.nan)):
+        kept = array[:, _OTHER, first - 1 : last].copy()
+        array[:, _OTHER] = missing
+        array[:, _OTHER, :num_kept] = kept
+    return ids, kept_cosines
+
+
+def with_negatives_of(others: NDArray[np.int32], neighbor_ids: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return neighbors (m, 2, k) whose neighbors of other classes are those in ``others``, (m, 2, k)."""
+    return np.stack([neighbor_ids[:, _OWN], others[:, _OTHER]], axis=1)
+
+
 def num_negatives(
     neighbor_ids: NDArray[np.int32], cosines: NDArray[np.float32] | None = None, relative_margin: float | None = None
 ) -> NDArray[np.int64]:

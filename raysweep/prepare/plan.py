@@ -135,10 +135,11 @@ class ExamplesOfKind(ArtifactStage):
 
 @dataclass(frozen=True)
 class ExamplesStage(ExamplesOfKind):
-    """Training examples of one kind, drawn from neighbors."""
+    """Training examples of one kind, drawn from neighbors; those of other classes from ``random_neighbors``, if given."""
 
     sentences: Artifact
     neighbors: Artifact
+    random_neighbors: Artifact | None = None
 
 
 @dataclass(frozen=True)
@@ -546,12 +547,18 @@ class _Planner:
         artifacts = {}
         for kind in kinds:
             parameters = self._example_parameters(kind)
+            random_neighbors = None
+            if kind != "positive_pair" and mining.negatives == "random":
+                random_neighbors = self._random_neighbors(sentences)
+            if kind != "positive_pair" and mining.negative_ranks is not None:
+                parameters["negative_ranks"] = mining.negative_ranks
             if kind != "positive_pair" and mining.max_similarity is not None:
                 parameters["max_similarity"] = mining.max_similarity
             if kind == "triplet" and mining.relative_margin is not None:
                 parameters["relative_margin"] = mining.relative_margin
-            artifact, keyed = self._key("examples", parameters, reads=[sentences, neighbors])
-            artifacts[kind] = self._add(ExamplesStage(artifact, keyed, sentences, neighbors))
+            reads = [sentences, neighbors, *([random_neighbors] if random_neighbors else [])]
+            artifact, keyed = self._key("examples", parameters, reads)
+            artifacts[kind] = self._add(ExamplesStage(artifact, keyed, sentences, neighbors, random_neighbors))
         return artifacts
 
     def joined(self, given: Artifact) -> Artifact:

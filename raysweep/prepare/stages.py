@@ -325,7 +325,7 @@ class Coordinator:
     def _count_candidates(self, stage: ExamplesStage) -> npt.NDArray[np.int64]:
         """Return the number of examples that each sentence could give as an anchor."""
         num_anchors = stage.neighbors.summary["num_sentences"]
-        arguments = (stage.neighbors, stage.parameters)
+        arguments = (stage.neighbors, stage.parameters, stage.random_neighbors)
         job = ChunkedJob(CandidateCounter, arguments, num_anchors, examples.CHUNK)
         chunks = self._run(job, self._request(), is_here=num_anchors <= FEW_ROWS)
         counts = np.concatenate([chunk["counts"] for chunk in chunks])
@@ -345,9 +345,9 @@ class Coordinator:
             classes = "its own class" if stage.example_kind == "positive_pair" else "its own class and of another"
             raise InputError(
                 f"examples: no {stage.example_kind} can be formed, because no sentence has neighbors of {classes}; raise "
-                "examples.k, lower examples.min_similarity, or relax examples.max_similarity and examples.relative_margin"
+                "examples.k, lower examples.min_similarity, or relax the limits on negatives"
             )
-        arguments = (stage.sentences, stage.neighbors, parameters)
+        arguments = (stage.sentences, stage.neighbors, parameters, stage.random_neighbors)
         job = ChunkedJob(ExampleWorker, arguments, len(counts), examples.CHUNK, {"quotas": quotas})
         at_start = StageProgress(0, num_examples, "examples")
         is_here = len(counts) <= FEW_ROWS

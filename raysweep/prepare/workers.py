@@ -209,21 +209,33 @@ class ScoreWorker:
 
 
 class CandidateNeighbors:
-    """Neighbors of anchors within the limits on negatives in the parameters of examples."""
+    """Neighbors of anchors within the limits on negatives in the parameters of examples.
 
-    def __init__(self, neighbors: Artifact, parameters: Mapping[str, Any]) -> None:
+    Those of other classes come from ``random_neighbors``, if given.
+    """
+
+    def __init__(
+        self, neighbors: Artifact, parameters: Mapping[str, Any], random_neighbors: Artifact | None = None
+    ) -> None:
+        self.ranks: tuple[int, int] | None = parameters.get("negative_ranks")
+        self.random_ids = None if random_neighbors is None else open_array(random_neighbors.folder, "ids")
         self.max_similarity: float | None = parameters.get("max_similarity")
         self.relative_margin: float | None = parameters.get("relative_margin")
         self.ids = open_array(neighbors.folder, "ids")
-        has_limits = self.max_similarity is not None or self.relative_margin is not None
+        limits = (self.ranks, self.max_similarity, self.relative_margin)
+        has_limits = any(limit is not None for limit in limits)
         self.cosines = open_array(neighbors.folder, "cosines") if has_limits else None
 
     def read(self, start: int, stop: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64] | None]:
         """Return the neighbors of rows, (rows, 2, k), and the number of negatives of each positive, if limited."""
         ids = np.asarray(self.ids[start:stop])
+        if self.random_ids is not None:
+            return examples.with_negatives_of(np.asarray(self.random_ids[start:stop]), ids), None
         if self.cosines is None:
             return ids, None
         cosines = np.asarray(self.cosines[start:stop])
+        if self.ranks is not None:
+            ids, cosines = examples.keep_ranks(*self.ranks, ids, cosines)
         if self.max_similarity is not None:
             ids, cosines = examples.keep_similar_up_to(self.max_similarity, ids, cosines)
         return ids, examples.num_negatives(ids, cosines, self.relative_margin)
@@ -232,8 +244,10 @@ class CandidateNeighbors:
 class CandidateCounter:
     """Worker that counts the examples of a kind that each anchor of a chunk could give."""
 
-    def __init__(self, neighbors: Artifact, parameters: Mapping[str, Any]) -> None:
-        self.neighbors = CandidateNeighbors(neighbors, parameters)
+    def __init__(
+        self, neighbors: Artifact, parameters: Mapping[str, Any], random_neighbors: Artifact | None = None
+    ) -> None:
+        self.neighbors = CandidateNeighbors(neighbors, parameters, random_neighbors)
         self.kind: ExampleKind = parameters["example_kind"]
 
     def __call__(self, chunk: Columns) -> Columns:
@@ -244,9 +258,15 @@ class CandidateCounter:
 class ExampleWorker:
     """Worker that returns examples of chunks of anchors, as many per anchor as the chunk's ``quotas`` allot."""
 
-    def __init__(self, sentences: Artifact, neighbors: Artifact, parameters: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        sentences: Artifact,
+        neighbors: Artifact,
+        parameters: Mapping[str, Any],
+        random_neighbors: Artifact | None = None,
+    ) -> None:
         self.train = Sentences(sentences.folder).ids("train")
-        self.neighbors = CandidateNeighbors(neighbors, parameters)
+        self.neighbors = CandidateNeighbors(neighbors, parameters, random_neighbors)
         self.kind = parameters["example_kind"]
         self.seed = parameters["seed"]
         self.cosines = tuple(parameters.get("cosines", (1.0, 0.0)))
