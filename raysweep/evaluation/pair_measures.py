@@ -56,6 +56,10 @@ class PairSet:
         distance = rng.integers(1, self.num_sentences, size=NUM_RANDOM)
         return np.stack([first, (first + distance) % self.num_sentences], axis=1)
 
+    def neighbor_cosines(self, embeddings: Sides[Float32Array]) -> Float32Array:
+        """Return the cosines (n,) of the neighbors under an encoder."""
+        return _cosines(embeddings, self.neighbors)
+
     def random_cosines(self, embeddings: Sides[Float32Array]) -> Float32Array:
         """Return the cosines (NUM_RANDOM,) of the random pairs under an encoder."""
         return _cosines(embeddings, self.random)
@@ -68,7 +72,7 @@ class PairSet:
         ``before`` are the random pairs' cosines before tuning; without them, the divergence is left out.
         """
         if self.same_class.any():
-            yield self._average_precision(_cosines(embeddings, self.neighbors), with_intervals=with_intervals)
+            yield self._average_precision(self.neighbor_cosines(embeddings), with_intervals=with_intervals)
         if before is not None:
             after = self.random_cosines(embeddings)
             divergence = pairs.cosine_divergence(before, after)

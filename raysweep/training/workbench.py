@@ -221,8 +221,12 @@ class Workbench:
             return ()
         pairs = self._pairs(evaluation)
         before = self._untuned_cosines(evaluation, pairs)
-        embeddings = operating_points.embed_on_both_sides(self.tuned(), evaluation, encoded.queries)
+        embeddings = self.both_sides(evaluation, encoded)
         return tuple(pairs.measure(embeddings, before, with_intervals=with_intervals))
+
+    def both_sides(self, evaluation: ScoredSet, encoded: Encoded) -> Sides[Float32Array]:
+        """Return the unit embeddings (queries, width) of the split's sentences as queries and as documents."""
+        return operating_points.embed_on_both_sides(self.tuned(), evaluation, encoded.queries)
 
     def _pairs(self, evaluation: EvaluationSet) -> PairSet:
         """Return a split's pairs, the same for all trials."""

@@ -50,14 +50,14 @@ def _interval(
 
     Resampled histograms are rougher than those of the sample and thus farther apart.
     """
-    resampled = np.concatenate([statistic(weights) for weights in _draw_weights(positions, seed)])
+    resampled = np.concatenate([statistic(weights) for weights in draw_weights(positions, seed)])
     resampled = resampled[np.isfinite(resampled)]
     low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     bias = resampled.mean() - estimate
     return Interval(float(low - bias), float(high - bias))
 
 
-def _draw_weights(positions: NDArray[np.integer], seed: int) -> Iterator[Float64Array]:
+def draw_weights(positions: NDArray[np.integer], seed: int) -> Iterator[Float64Array]:
     """Yield blocks (resamples, pairs) of how often each pair counts."""
     rng = np.random.default_rng(seed)
     num_sentences = int(positions.max()) + 1
