@@ -1,4 +1,4 @@
-"""Uncertainty of a front: intervals, stability, and noise from queries, seeds and selection.
+"""Uncertainty of a front: intervals, stability, and the noise due to queries, seeds and selection.
 
-Pure arithmetic over per-query scores, one array per split, used by the report and by the comparison of runs.
+Pure arithmetic on per-query scores, with one array per split, used by the report and to compare runs.
 """

@@ -1,4 +1,4 @@
-"""Hypervolumes of fronts and of the oracle's concave hull, as functionals of the points that :mod:`.noise` resamples."""
+"""Hypervolumes of fronts and of the oracle's concave hull, as functionals of the points resampled in :mod:`.noise`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ NO_CONSTRAINTS: Pair = (0.0, -1.0)
 
 
 def reference_points(reference: Float64Array, goals: Goals) -> Float64Array:
-    """Return the reference points (resamples, 2) of hypervolumes, given P and S of the reference encoder."""
+    """Return the hypervolumes' reference points (resamples, 2), given P and S of the reference encoder."""
     points: Float64Array = reference * np.array(goals.reference_point((1.0, 1.0)))
     return points
 
 
 @dataclass(frozen=True)
 class FrontArea:
-    """The hypervolume of the points at ``rows``, with the reference point given by row ``reference`` of each resample."""
+    """The hypervolume of the points at ``rows``; each resample's row ``reference`` determines the reference point."""
 
     rows: Sequence[int]
     reference: int
@@ -38,7 +38,7 @@ class FrontArea:
 
 @dataclass(frozen=True)
 class HullArea:
-    """The hypervolume of the concave hull of the points at ``rows``; ``least`` is the required P and S."""
+    """The hypervolume of the concave hull of the points at ``rows``; ``least`` holds the minimum P and S required."""
 
     rows: Sequence[int]
     reference: int
@@ -50,7 +50,7 @@ class HullArea:
         begins = reference_points(points[:, self.reference], self.goals)
         above_begins = hulls - begins[:, None]
         areas = _areas_of_concave(above_begins)
-        is_cut = np.any(begins < self.least, axis=1)  # a constraint requires more than the reference point
+        is_cut = np.any(begins < self.least, axis=1)  # a constraint is stricter than the reference point
         is_other = np.isnan(areas) | is_cut
         others = np.flatnonzero(is_other)
         for index in others.tolist():
@@ -59,10 +59,10 @@ class HullArea:
 
 
 def _areas_of_concave(points: Float64Array) -> Float64Array:
-    """Return the areas (resamples,) of points (resamples, points, 2) that form their own concave hull; NaN for others.
+    """Return the areas (resamples,) under points (resamples, points, 2) that form their own concave hull, else NaN.
 
-    Areas are measured above 0. Sorted by ascending bonus, the oracle's points form their own hull in every resample,
-    because each maximizes ``S + bonus * P`` for every query.
+    Areas are measured above 0. When sorted by ascending bonus, the oracle's points form their own hull in every
+    resample, because each of them maximizes ``S + bonus * P`` for every query.
     """
     polarity, similarity = points[..., 0], points[..., 1]
     widths = np.diff(polarity, axis=1)
@@ -78,7 +78,7 @@ def _areas_of_concave(points: Float64Array) -> Float64Array:
 
 
 def _falls_and_turns_right(points: Float64Array) -> NDArray[np.bool_]:
-    """Return a mask of the resamples in which P rises from point to point while S falls ever more steeply."""
+    """Return a mask of the resamples in which P rises from each point to the next while S falls ever more steeply."""
     steps = np.diff(points, axis=1)
     widths, drops = steps[..., 0], steps[..., 1]
     is_rightward = widths >= -_TINY
@@ -88,7 +88,7 @@ def _falls_and_turns_right(points: Float64Array) -> NDArray[np.bool_]:
     first_drops, next_drops = drops[:, :-1], drops[:, 1:]
     turns = (
         first_widths * next_drops - first_drops * next_widths
-    )  # cross products of successive steps, positive if the line turns left
+    )  # cross products of successive steps, positive where the line turns left
     is_steeper = np.all(turns <= _TINY, axis=1)
     is_concave: NDArray[np.bool_] = is_falling & is_steeper
     return is_concave
@@ -96,7 +96,7 @@ def _falls_and_turns_right(points: Float64Array) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Share:
-    """The front's share of the oracle's hypervolume, or 0 if the oracle's hypervolume is 0."""
+    """The front's share of the oracle's hypervolume, or 0 if the oracle's is 0."""
 
     front: FrontArea
     oracle: HullArea
@@ -109,7 +109,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Gain:
-    """The hypervolume of the first front minus that of the second, on the same queries."""
+    """The first front's hypervolume minus the second's, on the same queries."""
 
     first: FrontArea
     second: FrontArea

@@ -1,9 +1,10 @@
-"""Changes of a measure from an encoder to its tuned version: relative improvement, z-test and paired bootstrap.
+"""Changes in a measure between an encoder and its tuned version: relative improvement, z-test and paired bootstrap.
 
-The z-test compares two PNDs over the same N (positive, negative) pairs as independent proportions, as Vasilyev et al.
-do (arXiv 2407.00923, section 2.3). Pairs of one query share its embedding and their sentences, so they are not
-independent, and the test finds differences too often. The paired bootstrap (Efron, 1979) resamples the independent
-units instead: queries, or the labeled pairs of a pair file. Both encoders are measured on the same resamples.
+Like Vasilyev et al. (arXiv 2407.00923, section 2.3), the z-test compares two PNDs over the same N (positive, negative)
+pairs as if they were independent proportions. Pairs from the same query share the query's embedding and reuse the same
+sentences, so they are not independent, and the test finds differences too often. The paired bootstrap (Efron, 1979)
+instead resamples units that are independent: queries, or the labeled pairs in a pair file. Both encoders are measured
+on the same resamples.
 """
 
 import math
@@ -21,7 +22,7 @@ from raysweep.uncertainty.resamples import RESAMPLES, Resamples
 
 CRITICAL_Z = 1.96
 LEVEL = 0.95
-"""Coverage of the bootstrap intervals of changes."""
+"""Coverage of the bootstrap intervals for changes."""
 
 Verdict = Literal["improved", "worsened", "unchanged"]
 
@@ -38,7 +39,7 @@ def relative_improvement(before: float, after: float, *, lower_is_better: bool) 
 
 @dataclass(frozen=True)
 class ZTest:
-    """A two-sided, pooled two-proportion z-test: ``z`` is positive if the share rises."""
+    """A two-sided, pooled two-proportion z-test; ``z`` is positive if the proportion rises."""
 
     z: float
 
@@ -49,9 +50,9 @@ class ZTest:
 
 
 def z_test(before: float, after: float, num_pairs: int) -> ZTest:
-    """Test whether two shares in [0, 1] of the same number of pairs differ.
+    """Test whether two proportions, each over the same number of pairs, differ.
 
-    z = (p1 - p0) / sqrt(2 P (1 - P) / N) with P = (p0 + p1) / 2. Two shares of 0, or two of 1, have z = 0.
+    z = (p1 - p0) / sqrt(2 P (1 - P) / N) with P = (p0 + p1) / 2. If both proportions are 0 or both are 1, z = 0.
     """
     pooled = (before + after) / 2
     variance = 2 * pooled * (1 - pooled) / num_pairs
@@ -60,7 +61,7 @@ def z_test(before: float, after: float, num_pairs: int) -> ZTest:
 
 @dataclass(frozen=True)
 class Change:
-    """The 95% interval of a measure's difference (after minus before)."""
+    """The 95% interval for the difference in a measure (after minus before)."""
 
     interval: Interval
 
@@ -71,11 +72,11 @@ class Change:
 
     @classmethod
     def of_resamples(cls, differences: Float64Array, num_units: int) -> "Change":
-        """Return the change with the expanded percentile interval of ``differences`` (resamples,).
+        """Return the change, with the expanded percentile interval of ``differences`` (resamples,).
 
-        The plain percentile interval is too narrow if few units are resampled. The expanded one (Hesterberg, "What
-        Teachers Should Know About the Bootstrap", 2015) is as much wider as a t-interval with the unbiased variance is
-        than a normal one with the biased variance. With one unit, nothing is known.
+        With few units, the plain percentile interval is too narrow. The expanded interval (Hesterberg, "What Teachers
+        Should Know About the Bootstrap", 2015) widens it by the ratio of a t-interval with the unbiased variance to a
+        normal interval with the biased variance. With a single unit, the interval is infinite.
         """
         if num_units < 2:
             return cls(EVERYTHING)
@@ -93,7 +94,7 @@ def verdict(difference: float, *, is_significant: bool, lower_is_better: bool) -
 
 
 def bootstrap_means(before: Float64Array, after: Float64Array, seed: int, count: int = RESAMPLES) -> Change:
-    """Return the change of the mean of a measure with one value per query, (queries,) each, by resampling queries."""
+    """Return the change in the mean of a per-query measure, by resampling queries. Both arrays are (queries,)."""
     differences = after - before
     resamples = Resamples(len(differences), seed, count)
     means = resamples.means(differences[None, None])
@@ -101,7 +102,7 @@ def bootstrap_means(before: Float64Array, after: Float64Array, seed: int, count:
 
 
 def bootstrap_over_pairs(before: ErrorCounts, after: ErrorCounts, seed: int, count: int = RESAMPLES) -> Change:
-    """Return the change of the PND over all pairs of all queries, by resampling queries with all their pairs."""
+    """Return the change in the PND over all pairs of all queries, by resampling queries together with their pairs."""
     errors = (after.errors - before.errors).astype(np.float64)
     pairs = before.pairs.astype(np.float64)
     resamples = Resamples(len(pairs), seed, count)
@@ -113,18 +114,18 @@ def bootstrap_over_pairs(before: ErrorCounts, after: ErrorCounts, seed: int, cou
 def bootstrap_pair_file(
     before: Float64Array, after: Float64Array, is_positive: Flags, seed: int, count: int = RESAMPLES
 ) -> Change:
-    """Return the change of the PND of a pair file, by resampling its labeled pairs.
+    """Return the change in a pair file's PND, by resampling its labeled pairs.
 
-    Positive pairs and negative pairs are resampled separately, so that each resample has both.
+    Positive and negative pairs are resampled separately, so that every resample contains both.
 
     Args:
-        before: The closeness of each labeled pair under the first encoder, (pairs,).
-        after: The same under the second encoder.
-        is_positive: The label of each pair, (pairs,).
-        seed: Seed of the resamples.
+        before: Closeness of each labeled pair under the first encoder, (pairs,).
+        after: Closeness of each labeled pair under the second encoder, (pairs,).
+        is_positive: Label of each pair, (pairs,).
+        seed: Seed for the resamples.
         count: Number of resamples.
     """
-    # The order of :class:`raysweep.metrics.ranking.Ranking`.
+    # Use the same order as :class:`raysweep.metrics.ranking.Ranking`.
     order_before = np.lexsort((is_positive, -before))
     order_after = np.lexsort((is_positive, -after))
     differences = []
@@ -138,7 +139,7 @@ def bootstrap_pair_file(
 
 
 def _weighted_pnd(is_positive: Flags, weights: Float64Array, order: Integers) -> Float64Array:
-    """Return the PND (resamples,) of pairs in this order (pairs,) that occur ``weights`` (resamples, pairs) times."""
+    """Return each resample's PND, (resamples,), with pairs in ``order`` (pairs,) and ``weights`` (resamples, pairs)."""
     is_positive = is_positive[order]
     weights = weights[:, order]
     positive_weights = weights[:, is_positive]
@@ -151,7 +152,7 @@ def _weighted_pnd(is_positive: Flags, weights: Float64Array, order: Integers) ->
 
 
 def _draw_weights(is_positive: Flags, seed: int, count: int) -> Iterator[Float64Array]:
-    """Yield blocks (resamples, pairs) of how often each pair is drawn, separately for positives and negatives."""
+    """Yield blocks of draw counts per pair, (resamples, pairs); positives and negatives are drawn separately."""
     rng = np.random.default_rng(seed)
     at_once = max(1, _CELLS_AT_ONCE // len(is_positive))
     for start in range(0, count, at_once):

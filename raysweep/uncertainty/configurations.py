@@ -1,10 +1,10 @@
-"""Configurations trained several times: their mean scores over queries and seeds, and the noise of these means.
+"""Configurations trained several times: their mean scores over queries and seeds, and the noise in these means.
 
-On splits other than dev, only the runs on the front are scored. They were selected partly because of lucky
-seeds: a run that is better than the others on dev is expected to keep part of its lead on other splits, and this part
-is subtracted as luck. Notation, following :mod:`.seeds`: r runs, of which m are scored on the split, and
+On splits other than dev, only runs on the front are scored. They were selected partly because of lucky seeds: a run
+that beats the others on dev is expected to keep part of its lead on other splits, and this part is subtracted as luck.
+Notation, as in :mod:`.seeds`, with r runs, of which m are scored on the split:
 
-    l           v_a / (v_a + v_e / n) on dev, the reliability of the differences between runs
+        l           v_a / (v_a + v_e / n) on dev, the reliability of differences between runs
     l (x_M - x) expected lead of the m runs over the mean run: the best linear prediction (Henderson, 1975)
     v           v_a / r + (1 - l) v_a (1 / m - 1 / r), the remaining variance due to seeds, which is v_a / r for m = r
 """
@@ -30,8 +30,8 @@ _UNKNOWN = RunNoise(Variance(np.inf, 0.0), 0.0)
 class Replicated:
     """A configuration's points and their P and S on dev, (runs, points, 2, queries).
 
-    ``keys`` name the kinds of points; seed noise is pooled over points with the same key. All configurations
-    are scored on the same queries.
+    ``keys`` name the kinds of points; seed noise is pooled over points that share a key. All configurations are scored
+    on the same queries.
     """
 
     keys: tuple[Hashable, ...]
@@ -43,14 +43,14 @@ class Replicated:
 
     @property
     def run_means(self) -> Float64Array:
-        """Means of P and S over the queries, (runs, points, 2)."""
+        """Return the means of P and S over the queries, (runs, points, 2)."""
         means: Float64Array = self.scores.mean(axis=-1)
         return means
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A configuration on one split: ``scores`` (points, 2, queries) are means over the ``runs`` listed for each point."""
+    """A configuration on one split: ``scores`` (points, 2, queries) are means over each point's ``runs``."""
 
     configuration: Replicated
     scores: Float64Array
@@ -58,14 +58,14 @@ class Scored:
 
     @classmethod
     def by_all_runs(cls, configuration: Replicated) -> "Scored":
-        """Return the configuration on dev, where all runs are scored."""
+        """Return the configuration on dev, where all of its runs are scored."""
         all_runs = tuple(range(configuration.runs))
         means = configuration.scores.mean(axis=0)
         return cls(configuration, means, (all_runs,) * len(configuration.keys))
 
 
 class SeedNoise:
-    """The noise of one run's P and S per operating point, pooled over configurations."""
+    """Noise in one run's P and S for each operating point, pooled over configurations."""
 
     def __init__(self, configurations: Sequence[Replicated]) -> None:
         keys = {key for configuration in configurations for key in configuration.keys}
@@ -74,20 +74,20 @@ class SeedNoise:
 
     @property
     def is_known(self) -> bool:
-        """Whether any configuration has a second run."""
+        """Return whether any configuration has a second run."""
         return self._of_all[0] is not None
 
     def of(self, key: Hashable, score: int) -> RunNoise:
-        """Return the noise of P (``score`` 0) or S (1) for one key, or for all points if the key has no repeated runs."""
+        """Return the noise in P (``score`` 0) or S (1) for a key, or for all points if the key has no repeated runs."""
         own = self._by_key.get(key, self._of_all)[score]
         return own or self._of_all[score] or _UNKNOWN
 
     def of_mean(self, key: Hashable, runs: int) -> tuple[Variance, Variance]:
-        """Return the variances of mean P and mean S over ``runs`` runs."""
+        """Return the variances of P and S averaged over ``runs`` runs."""
         return self.of(key, 0).seeds.over(runs), self.of(key, 1).seeds.over(runs)
 
     def of_points(self, keys: Iterable[Hashable]) -> "PointNoise":
-        """Return the noise of points with these keys."""
+        """Return the noise in points with these keys."""
         noises = [self.of(key, score) for key in keys for score in (0, 1)]
         variance = np.array([noise.seeds.value for noise in noises])
         reliability = np.array([noise.reliability for noise in noises])
@@ -97,10 +97,10 @@ class SeedNoise:
 
 @dataclass(frozen=True)
 class PointNoise:
-    """Noise of one run's P and S due to its seed, per point.
+    """Noise in one run's P and S that is due to its seed, per point.
 
-    ``variance`` is the variance due to the seed, ``reliability`` the reliability of differences between runs; both
-    (points, 2). ``degrees`` is the minimum of their degrees of freedom.
+    ``variance`` is the variance due to the seed and ``reliability`` the reliability of differences between runs, both
+    (points, 2). ``degrees`` is the smallest of their degrees of freedom.
     """
 
     variance: Float64Array
@@ -110,7 +110,7 @@ class PointNoise:
 
 @dataclass(frozen=True)
 class Trained:
-    """Configurations on one split and their seed noise, which may also be estimated from other configurations."""
+    """Configurations on one split, and their seed noise, which may also be estimated from other configurations."""
 
     configurations: Sequence[Scored]
     noise: SeedNoise
@@ -121,12 +121,12 @@ class Trained:
 
 
 def noise_text(*, has_seeds: bool) -> str:
-    """Return the sources of variation that an interval covers, for display."""
+    """Return display text that names the sources of variation covered by an interval."""
     return "queries and seeds" if has_seeds else "queries"
 
 
 def _pooled(configurations: Sequence[Replicated], key: Hashable | None) -> list[RunNoise | None]:
-    """Return the pooled noise of P and of S, over the points with this key, or over all points if it is None."""
+    """Return the pooled noise in P and in S over the points with this key, or over all points if it is None."""
     noises = []
     for score in (0, 1):
         pooled = []
@@ -145,10 +145,10 @@ def _pooled(configurations: Sequence[Replicated], key: Hashable | None) -> list[
 def intervals(
     configurations: Sequence[Replicated], reference: Float64Array | None, noise: SeedNoise, goals: Goals
 ) -> list[list[ScoreIntervals]]:
-    """Return the intervals of each configuration's points over queries and seeds.
+    """Return the intervals for each configuration's points, over queries and seeds.
 
-    ``reference`` (2, queries) holds the scores of the reference encoder, which is not trained and so has no seeds.
-    Intervals are clipped to the ranges of the ``goals``, the scores that are P and S.
+    ``reference`` (2, queries) holds the scores of the reference encoder, which is not trained and thus has no seeds.
+    Intervals are clipped to the ranges of the scores that serve as P and S, as set in ``goals``.
     """
     by_configuration = []
     for configuration in configurations:
@@ -164,12 +164,12 @@ def intervals(
 def _of_point(
     scores: Float64Array, by_seeds: tuple[Variance, Variance], reference: Float64Array | None
 ) -> ScoreIntervals:
-    """Return the intervals of one operating point, without limits for P and S.
+    """Return the intervals for one operating point, with P and S not yet clipped.
 
     Args:
         scores: Scores (runs, 2, queries).
         by_seeds: Variances of mean P and mean S due to seeds.
-        reference: Scores (2, queries) of the reference encoder.
+        reference: Scores of the reference encoder, (2, queries).
     """
     polarity = _of_mean(scores[:, 0], by_seeds[0])
     similarity = _of_mean(scores[:, 1], by_seeds[1])
@@ -180,13 +180,13 @@ def _of_point(
 
 
 def _of_mean(scores: Float64Array, by_seeds: Variance) -> Interval:
-    """Return the interval of the mean of ``scores`` (runs, queries)."""
+    """Return the interval for the mean of ``scores`` (runs, queries)."""
     variance = seeds.of_queries(scores) + by_seeds
     return interval.around(float(scores.mean()), variance.value, variance.degrees)
 
 
 def _of_retention(scores: Float64Array, unit: Float64Array, by_seeds: Variance) -> Interval:
-    """Return the interval of the ratio of S (runs, queries) to the reference's S (queries,).
+    """Return the interval for the ratio of S, given as (runs, queries), to the reference's S, (queries,).
 
     The ratio is linearized as in :func:`.interval.of_ratios`.
     """
@@ -199,7 +199,7 @@ def _of_retention(scores: Float64Array, unit: Float64Array, by_seeds: Variance) 
 
 
 def noise_of(trained: Trained, untrained: Float64Array, seed: int, resamples: int = RESAMPLES) -> Noise:
-    """Return the noise of queries and seeds for all configurations' points, in order, followed by the untrained points.
+    """Return the query and seed noise in the points of all configurations, in order, followed by the untrained points.
 
     ``untrained`` (points, 2, queries) holds the scores of the reference encoder and the oracle.
     """
@@ -222,7 +222,7 @@ def noise_of(trained: Trained, untrained: Float64Array, seed: int, resamples: in
 
 @dataclass(frozen=True)
 class _SeedEffect:
-    """The expected effect of seeds on points (points, 2), and the standard deviations of the remaining, unknown effect."""
+    """The seeds' expected effect on points, (points, 2), and the standard deviation of the unknown remainder."""
 
     scored: Scored
     luck: Float64Array
@@ -241,16 +241,16 @@ class _SeedEffect:
 
     @property
     def without_luck(self) -> Float64Array:
-        """Scores (points, 2, queries) minus the expected effect of the seeds."""
+        """Return the scores (points, 2, queries) minus the seeds' expected effect."""
         return self.scored.scores - self.luck[..., None]
 
     def sample_deviations(self, rng: np.random.Generator, num_samples: int) -> Float64Array:
-        """Return sampled deviations (samples, points, 2) due to seeds."""
+        """Return sampled deviations due to seeds, (samples, points, 2)."""
         return seeds.sample_deviations(self.scored.configuration.run_means, self.sizes, rng, num_samples)
 
 
 def _lead(scored: Scored) -> Float64Array:
-    """Return the lead (points, 2) of the scored runs over all runs of the configuration, on dev."""
+    """Return the scored runs' lead over all of the configuration's runs on dev, (points, 2)."""
     means = scored.configuration.run_means
     scored_means = [means[list(runs), row].mean(axis=0) for row, runs in enumerate(scored.runs)]
     lead: Float64Array = np.stack(scored_means) - means.mean(axis=0)

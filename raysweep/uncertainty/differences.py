@@ -1,17 +1,17 @@
-"""Differences between points, and tests of which differences exceed noise.
+"""Differences between points, and tests that determine which differences exceed noise.
 
-Points scored on the same queries are compared query by query. Papers on retrieval instead apply a two-proportion z-test
-to P; the test here includes the design effect of sentences that share a query. With uniform rank weights, P is the
-share of the n k retrieved sentences that have the query's label. The k sentences of a query are correlated, so they
-carry less information than k independent ones. Notation:
+Points scored on the same queries are compared query by query. Retrieval papers instead apply a two-proportion z-test to
+P; the test here also includes a design effect, because retrieved sentences share queries. With uniform rank weights, P
+is the share of the n k retrieved sentences that have the query's label. The k sentences retrieved for a query are
+correlated, so they carry less information than k independent sentences. Notation:
 
-    p, n, k   P of a row, its number of queries, and the number of sentences retrieved for each
+        p, n, k   a row's P, its number of queries, and the number of sentences retrieved per query
     s^2       variance of P over queries
     D         design effect (Kish, "Survey Sampling", 1965, chapter 5): s^2 over the binomial variance p (1 - p) / k
-    p_0       P over the sentences of both rows together
+        p_0       P over both rows' sentences combined
     z         (p_1 - p_2) / sqrt(p_0 (1 - p_0) (D_1 / (n_1 k_1) + D_2 / (n_2 k_2)))
 
-For independent sentences, D = 1 and z is the textbook statistic.
+If the sentences are independent, D = 1 and z is the textbook statistic.
 """
 
 import math
@@ -28,9 +28,9 @@ from raysweep.uncertainty.interval import LEVEL, Interval
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference between two points' means, its individual interval, and its two-sided p-value.
+    """The difference between two points' means, with its own interval and two-sided p-value.
 
-    ``adjusted`` is the p-value adjusted by Holm's method if this is one of several differences.
+    ``adjusted`` is the p-value adjusted by Holm's method when several differences are compared.
     """
 
     estimate: float
@@ -39,15 +39,15 @@ class Difference:
     adjusted: float
 
     def is_real(self) -> bool:
-        """Return whether the difference exceeds noise.
+        """Return whether the difference exceeds the noise.
 
-        Among all differences compared, the probability of any false positive is below 1 - LEVEL.
+        The probability of even one false positive among all the differences compared is below 1 - LEVEL.
         """
         return self.adjusted < 1 - LEVEL
 
 
 def paired(differences: Sequence[Float64Array]) -> tuple[Difference, ...]:
-    """Return the mean per-query differences (queries,) with paired t-tests, adjusted for their number."""
+    """Return the mean of each array of differences (queries,), with paired t-tests adjusted for their number."""
     estimates = [float(difference.mean()) for difference in differences]
     intervals = map(interval.of_mean, differences)
     p_values = [_p_value(difference) for difference in differences]
@@ -68,10 +68,10 @@ def _p_value(differences: Float64Array) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values adjusted by Holm's step-down method (1979), in the given order.
+    """Return the p-values adjusted by Holm's step-down method (1979), in the order given.
 
-    With probability 1 - alpha, all differences with an adjusted p-value below alpha are real. The i-th smallest of m
-    p-values is multiplied by m - i + 1, and raised to the previous adjusted p-value if that is larger.
+    With probability 1 - alpha, every difference with an adjusted p-value below alpha is real. The i-th smallest of m
+    p-values is multiplied by m - i + 1 and raised to the previous adjusted p-value if that is larger.
     """
     count = len(p_values)
     adjusted = [1.0] * count
@@ -87,9 +87,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class Proportion:
-    """P of a row in [0, 1], over ``num_queries`` queries with k sentences each.
+    """A row's P in [0, 1], over ``num_queries`` queries with k retrieved sentences each.
 
-    ``deviation`` is its standard deviation over queries, if known.
+    ``deviation`` is the standard deviation of P over queries, if known.
     """
 
     share: float
@@ -103,7 +103,7 @@ class Proportion:
 
     @property
     def design_effect(self) -> float | None:
-        """Design effect, or None if the deviation is unknown or 0, or if P is 0 or 1."""
+        """Return the design effect, or None if the deviation is unknown or 0, or if P is 0 or 1."""
         binomial = self.share * (1 - self.share) / self.k
         if not self.deviation or not binomial:
             return None
@@ -112,10 +112,10 @@ class Proportion:
 
 @dataclass(frozen=True)
 class ZTest:
-    """Test of whether two rows differ by more than noise.
+    """Test whether two rows differ by more than the noise.
 
-    ``binomial_z`` treats sentences as independent; ``z`` does not. ``design_effect`` is that of both rows together, and
-    ``p_value`` is two-sided, based on ``z``.
+    ``binomial_z`` treats sentences as independent; ``z`` does not. ``design_effect`` applies to both rows combined, and
+    ``p_value`` is the two-sided p-value for ``z``.
     """
 
     difference: float
@@ -126,9 +126,9 @@ class ZTest:
 
 
 def z_test(first: Proportion, second: Proportion) -> ZTest | None:
-    """Return the test of the difference between two rows, or None if neither design effect is known.
+    """Return the test for the difference between two rows, or None if neither row's design effect is known.
 
-    A row with an unknown design effect uses the other row's.
+    If only one row's design effect is known, it is used for both.
     """
     effect = first.design_effect or second.design_effect
     second_effect = second.design_effect or effect

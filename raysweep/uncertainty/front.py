@@ -1,4 +1,4 @@
-"""Uncertainty of a front on one split, from the per-query scores of its members and of the points they compete with."""
+"""Uncertainty of a front on one split, from the per-query scores of its members and of competing points."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,18 +17,18 @@ from raysweep.uncertainty.noise import Noise
 from raysweep.uncertainty.resamples import RESAMPLES, Resamples
 
 PointName = tuple[int | None, int | None, str, float | None]
-"""Trial, step, kind and value of a point; trial and step are None if no trial produced it."""
+"""A point's trial, step, kind and value; trial and step are None if the point does not come from a trial."""
 
-_POINTS_AT_ONCE = 1000  # points per block of rivals, bounding a block of resampled means to 16 MB
+_POINTS_AT_ONCE = 1000  # rivals per block, so that a block of resampled means stays within 16 MB
 
 
 @dataclass(frozen=True)
 class PointUncertainty(ScoreIntervals):
-    """Uncertainty of a front member; the intervals reflect the sampling of queries.
+    """Uncertainty of a front member. The intervals reflect the sampling of queries.
 
-    ``stability`` is the share of resamples of the queries in which the point is on the front of all points compared. It
-    is not the probability that the point is truly on the front: a point that is on it by luck is also on it in
-    most resamples. ``knee_share`` is the share of resamples in which it is the knee.
+    ``stability`` is the share of query resamples in which the point is on the front of all the points compared. It is
+    not the probability that the point is truly on the front: a point that is there by luck is also there in most
+    resamples. ``knee_share`` is the share of resamples in which the point is the knee.
     """
 
     stability: float
@@ -38,19 +38,19 @@ class PointUncertainty(ScoreIntervals):
 
 @dataclass(frozen=True)
 class Floor:
-    """The front's hypervolume minus that of the linear probe on the untuned encoder, on the same queries."""
+    """The front's hypervolume minus that of a linear probe on the untuned encoder, on the same queries."""
 
     gain: float
     interval: Interval
 
     @property
     def is_beaten(self) -> bool:
-        """Whether the lower bound of the difference is above 0."""
+        """Return whether the lower bound of the difference is above 0."""
         return self.interval.low > 0
 
     @property
     def is_better(self) -> bool:
-        """Whether the upper bound of the difference is below 0, so the probe on the untuned encoder is better."""
+        """Return whether the upper bound of the difference is below 0: the probe on the untuned encoder is better."""
         return self.interval.high < 0
 
 
@@ -58,44 +58,44 @@ class Floor:
 class FrontUncertainty:
     """Intervals at confidence ``level`` for one split.
 
-    They reflect the sampling of queries. With ``has_seeds``, those for hypervolume, share and floor also reflect the
-    seeds of the same configurations.
+    They reflect the sampling of queries. If ``has_seeds`` is True, those for hypervolume, share and floor also reflect
+    other seeds for the same configurations.
     """
 
     members: Mapping[PointName, PointUncertainty]
-    others: Mapping[PointName, ScoreIntervals]  # points compared with the front
+    others: Mapping[PointName, ScoreIntervals]  # points that the front is compared with
     hypervolume: Interval | None
     share: Interval | None
     floor: Floor | None
-    num_compared: int  # points among which stability was computed
+    num_compared: int  # number of points that the stability is relative to
     level: float = LEVEL
     has_seeds: bool = False
 
     @property
     def noise(self) -> str:
-        """Sources of variation that the intervals of hypervolume, share and floor cover."""
+        """Return the sources of variation covered by the intervals for hypervolume, share and floor."""
         return noise_text(has_seeds=self.has_seeds)
 
     def of(self, name: PointName) -> ScoreIntervals | None:
-        """Return the intervals of a point, or None if its per-query scores are unknown."""
+        """Return the intervals for a point, or None if its per-query scores are unknown."""
         return self.members.get(name) or self.others.get(name)
 
     @property
     def knee_region(self) -> tuple[PointName, ...]:
-        """Smallest set of members that contains the knee in a share ``level`` of resamples, most frequent first."""
+        """Return the smallest set of members with the knee in a share ``level`` of resamples, most frequent first."""
         region = [name for name, member in self.members.items() if member.in_knee_region]
         return tuple(sorted(region, key=lambda name: -self.members[name].knee_share))
 
 
 @dataclass(frozen=True)
 class FrontQueryScores:
-    """P and S (points, 2, queries) of all points used to judge a front on one split, and their roles.
+    """P and S (points, 2, queries) of all points needed to assess a front on one split, and the points' roles.
 
-    ``members`` are the rows of the front, and ``counting`` are those that meet the constraints. ``rivals`` are the rows
-    of all points produced by trials, members included. ``oracle`` and ``floor`` (the linear probe) may be empty, and
-    ``reference`` may be None. ``least`` is the P and S that the constraints require. ``trained`` holds the
-    configurations of the counting members if some configurations of the run were trained several times; areas are then
-    those of the configurations, and their intervals also cover other seeds.
+    ``members`` are the rows of the front, and ``counting`` are the members that meet the constraints. ``rivals`` are
+    the rows of all points from trials, including members. ``oracle`` and ``floor`` (the linear probe) may be empty, and
+    ``reference`` may be None. ``least`` holds the minimum P and S that the constraints require. If some of the run's
+    configurations were trained several times, ``trained`` holds the configurations of the counting members; areas are
+    then those of the configurations, and their intervals also cover other seeds.
     """
 
     names: Sequence[PointName]
@@ -108,27 +108,27 @@ class FrontQueryScores:
     floor: Sequence[int] = ()
     least: Pair = NO_CONSTRAINTS
     trained: Trained | None = None
-    goals: Goals = GOALS  # the scores that are P and S
+    goals: Goals = GOALS  # the scores that serve as P and S
 
     @property
     def judged(self) -> list[int]:
-        """Rows of all points that are not just rivals, in ascending order."""
+        """Return the rows of all points that are not merely rivals, in ascending order."""
         others = [] if self.reference is None else [self.reference]
         return sorted({*self.members, *self.oracle, *self.floor, *others})
 
     @property
     def other_rivals(self) -> list[int]:
-        """Rows of rivals that are not members."""
+        """Return the rows of rivals that are not members."""
         members = set(self.members)
         return [row for row in self.rivals if row not in members]
 
     def among_judged(self, rows: Iterable[int]) -> list[int]:
-        """Return the positions of these rows in :attr:`judged`."""
+        """Return where these rows are in :attr:`judged`."""
         place = {row: index for index, row in enumerate(self.judged)}
         return [place[row] for row in rows]
 
     def only_judged(self) -> "FrontQueryScores":
-        """Return the scores without the points that are just rivals."""
+        """Return the scores without the points that are merely rivals."""
         rows = self.judged
         members = self.among_judged(self.members)
         return replace(
@@ -145,7 +145,7 @@ class FrontQueryScores:
 
 
 def assess(front: FrontQueryScores, seed: int, resamples: int = RESAMPLES) -> FrontUncertainty:
-    """Return intervals, stability, knee region and floor of a front, all from the same resamples of the queries."""
+    """Return a front's intervals, stability, knee region and floor, all computed from the same query resamples."""
     query_resamples = Resamples(front.scores.shape[-1], seed, resamples)
     resampled = query_resamples.means(front.scores[front.judged])
     stability = _stability(front, query_resamples, resampled)
@@ -179,7 +179,7 @@ def assess(front: FrontQueryScores, seed: int, resamples: int = RESAMPLES) -> Fr
 
 
 def _score_intervals(front: FrontQueryScores) -> dict[PointName, ScoreIntervals]:
-    """Return the intervals of all points, computed in blocks."""
+    """Return the intervals for all points, computed in blocks."""
     intervals: dict[PointName, ScoreIntervals] = {}
     rows = range(len(front.names))
     for block in _blocks(rows):
@@ -199,9 +199,9 @@ def _score_intervals(front: FrontQueryScores) -> dict[PointName, ScoreIntervals]
 
 
 def _stability(front: FrontQueryScores, query_resamples: Resamples, judged: Float64Array) -> dict[PointName, float]:
-    """Return the stability of each member.
+    """Return each member's stability.
 
-    There may be many thousands of rivals, so each block of them is compared with all members.
+    There may be many thousands of rivals, so they are compared with the members one block at a time.
     """
     positions = front.among_judged(front.members)
     members = judged[:, positions]
@@ -221,9 +221,9 @@ def _blocks(rows: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 def _knee_shares(front: FrontQueryScores, noise: Noise) -> dict[int, float]:
-    """Return the knee share of each member that is the knee in any resample.
+    """Return the knee share of each member that is the knee in at least one resample.
 
-    Members that violate a constraint are excluded, unless all do.
+    Members that violate a constraint are excluded unless all members do.
     """
     eligible = list(front.counting or front.members)
     if not eligible:
@@ -246,7 +246,7 @@ def _region(shares: Mapping[int, float]) -> set[int]:
 
 @dataclass(frozen=True)
 class _Compared:
-    """Rows of the points of ``noise`` whose hypervolumes are compared."""
+    """Rows in ``noise`` of the points whose hypervolumes are compared."""
 
     noise: Noise
     front: Sequence[int]
@@ -256,7 +256,7 @@ class _Compared:
 
     @classmethod
     def of(cls, front: FrontQueryScores, noise: Noise, reference: int, seed: int) -> "_Compared":
-        """Return the counting members, or their configurations if the seed noise is known."""
+        """Return the counting members, or their configurations if seed noise is known."""
         if front.trained is None:
             return cls(noise, front.counting, reference, front.oracle, front.floor)
         rows = [reference, *front.oracle, *front.floor]
@@ -278,7 +278,7 @@ class _Compared:
 def _areas(
     front: FrontQueryScores, query_noise: Noise, seed: int
 ) -> tuple[Interval | None, Interval | None, Floor | None]:
-    """Return the intervals of hypervolume and share, and the floor."""
+    """Return the intervals for hypervolume and share, and the floor."""
     if front.reference is None or not front.counting:
         return None, None, None
     compared = _Compared.of(front, query_noise, front.reference, seed)

@@ -1,4 +1,4 @@
-"""Confidence intervals, in particular of means and of ratios of means over queries."""
+"""Confidence intervals, mainly for means and ratios of means over queries."""
 
 import math
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ LEVEL = 0.9
 
 @dataclass(frozen=True)
 class Interval:
-    """An interval from ``low`` to ``high``, in the unit of the estimate; both are infinite if nothing is known."""
+    """An interval from ``low`` to ``high``, in the estimate's unit; both bounds are infinite if nothing is known."""
 
     low: float
     high: float
@@ -37,21 +37,21 @@ class Interval:
 
 @dataclass(frozen=True)
 class ScoreIntervals:
-    """Intervals of one point's P, S and retention; ``retention`` is None if S of the reference is unknown."""
+    """Intervals for one point's P, S and retention; ``retention`` is None if the reference's S is unknown."""
 
     polarity: Interval
     similarity: Interval
     retention: Interval | None
 
     def within(self, goals: Goals) -> "ScoreIntervals":
-        """Return the intervals with those of P and S clipped to the ranges of the scores that they are."""
+        """Return the intervals, with P and S clipped to the ranges of the scores that serve as P and S."""
         p, s = spec_of(goals.p), spec_of(goals.s)
         polarity = self.polarity.within(p.minimum, p.maximum)
         similarity = self.similarity.within(s.minimum, s.maximum)
         return replace(self, polarity=polarity, similarity=similarity)
 
     def named(self, goals: Goals) -> dict[str, Interval]:
-        """Return the intervals by score: the two goals, and the ratio of S to the reference encoder's if it has a name."""
+        """Return the intervals keyed by score: the two goals and, if named, the ratio of S to the reference's S."""
         intervals = {goals.p: self.polarity, goals.s: self.similarity}
         if goals.ratio is not None and self.retention is not None:
             intervals[goals.ratio] = self.retention
@@ -62,7 +62,7 @@ EVERYTHING = Interval(-math.inf, math.inf)
 
 
 def around(estimate: float, variance: float, degrees: float, level: float = LEVEL) -> Interval:
-    """Return the t-interval of an estimate whose variance was estimated with ``degrees`` degrees of freedom."""
+    """Return the t-interval for an estimate whose variance has ``degrees`` degrees of freedom."""
     if degrees <= 0 or not math.isfinite(variance):
         return EVERYTHING
     half_width = t_quantile(degrees, level) * math.sqrt(max(variance, 0.0))
@@ -70,25 +70,25 @@ def around(estimate: float, variance: float, degrees: float, level: float = LEVE
 
 
 def t_quantile(degrees: float, level: float = LEVEL) -> float:
-    """Return half the width of a two-sided t-interval in standard errors."""
+    """Return half the width of a two-sided t-interval, in standard errors."""
     return float(stdtrit(degrees, (1 + level) / 2))
 
 
 def of_mean(scores: Float64Array) -> Interval:
-    """Return the t-interval of the mean of ``scores`` (queries,)."""
+    """Return the t-interval for the mean of ``scores`` (queries,)."""
     return of_means(scores[None])[0]
 
 
 def of_means(scores: Float64Array) -> list[Interval]:
-    """Return the t-intervals of several points' means, for ``scores`` (points, queries)."""
+    """Return the t-interval for each point's mean, given ``scores`` (points, queries)."""
     return _all_around(scores.mean(axis=-1), scores)
 
 
 def of_ratios(scores: Float64Array, unit: Float64Array) -> list[Interval]:
-    """Return the intervals of the means of ``scores`` (points, queries) over the mean of ``unit`` (queries,).
+    """Return the interval for each point's mean of ``scores`` (points, queries) over the mean of ``unit`` (queries,).
 
-    The ratio is linearized (Cochran, "Sampling Techniques", 1977, chapter 6), so a query's effect on numerator and
-    denominator counts once.
+    The ratio is linearized (Cochran, "Sampling Techniques", 1977, chapter 6), so that a query's effects on numerator
+    and denominator are not counted separately.
     """
     mean_unit = float(unit.mean())
     if not mean_unit:
@@ -99,7 +99,7 @@ def of_ratios(scores: Float64Array, unit: Float64Array) -> list[Interval]:
 
 
 def _all_around(estimates: Float64Array, scores: Float64Array) -> list[Interval]:
-    """Return t-intervals around the estimates, with the variances of the means of ``scores`` (points, queries)."""
+    """Return t-intervals around the estimates, using the variances of the means of ``scores`` (points, queries)."""
     num_queries = scores.shape[-1]
     if num_queries < 2:
         return [EVERYTHING] * len(scores)

@@ -1,4 +1,4 @@
-"""Fronts, hypervolumes and knees of many resamples at once: a vectorized :mod:`raysweep.metrics.pareto`."""
+"""Fronts, hypervolumes and knees for many resamples at once: a vectorized version of :mod:`raysweep.metrics.pareto`."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +9,12 @@ _ROUNDING = 1e-12
 
 
 def memberships(points: Float64Array) -> NDArray[np.bool_]:
-    """Return a mask of the points (resamples, points, 2) on their resample's front; ties go to the first point."""
+    """Return a mask (resamples, points) of each resample's front in ``points`` (resamples, points, 2).
+
+    In a tie, only the first point is on the front.
+    """
     polarity, similarity = points[..., 0], points[..., 1]
-    order = np.lexsort((-similarity, -polarity), axis=-1)  # a stable sort, so equal points keep their order
+    order = np.lexsort((-similarity, -polarity), axis=-1)  # the sort is stable, so equal points keep their order
     in_order = np.take_along_axis(similarity, order, axis=-1)
     best_so_far = np.maximum.accumulate(in_order, axis=-1)
     best_before = np.full_like(in_order, -np.inf)
@@ -23,9 +26,9 @@ def memberships(points: Float64Array) -> NDArray[np.bool_]:
 
 
 def dominated(members: Float64Array, others: Float64Array) -> NDArray[np.bool_]:
-    """Return a mask of ``members`` (resamples, members, 2) dominated by any of ``others`` (resamples, others, 2).
+    """Return a mask of the ``members`` (resamples, members, 2) that any of ``others`` (resamples, others, 2) dominates.
 
-    Means of equal scores from two matrix products may differ by rounding; they count as equal.
+    The means of equal scores may differ by rounding if they come from two matrix products; they count as equal.
     """
     polarities = np.ascontiguousarray(others[..., 0])
     similarities = np.ascontiguousarray(others[..., 1])
@@ -34,7 +37,7 @@ def dominated(members: Float64Array, others: Float64Array) -> NDArray[np.bool_]:
         member = members[:, index, None]  # (resamples, 1, 2)
         above = member + _ROUNDING
         below = member - _ROUNDING
-        # In place, because there are many others.
+        # Compute in place, because ``others`` is large.
         dominates = polarities > above[..., 0]
         dominates |= similarities > above[..., 1]
         dominates &= polarities >= below[..., 0]
@@ -44,9 +47,9 @@ def dominated(members: Float64Array, others: Float64Array) -> NDArray[np.bool_]:
 
 
 def hypervolumes(points: Float64Array, references: Float64Array) -> Float64Array:
-    """Return the areas (resamples,) that the points (resamples, points, 2) dominate above ``references`` (resamples, 2).
+    """Return the areas (resamples,) that points (resamples, points, 2) dominate above ``references`` (resamples, 2).
 
-    An area is a sum of strips, from high to low P; a strip's height is the increase in the best S so far.
+    An area is a sum of strips from high to low P; each strip's height is the increase over the best S so far.
     """
     above = points - references[:, None, :]
     adds_nothing = np.any(above <= 0, axis=-1)
@@ -63,7 +66,7 @@ def hypervolumes(points: Float64Array, references: Float64Array) -> Float64Array
 
 
 def knees(points: Float64Array) -> NDArray[np.int64]:
-    """Return the index (resamples,) of each resample's knee, for points (resamples, points, 2), points >= 1."""
+    """Return the index of each resample's knee, (resamples,), for at least one point, (resamples, points, 2)."""
     beyond = _beyond_chord(points, memberships(points))
     farthest = beyond.max(axis=1, keepdims=True)
     is_tied = beyond >= farthest - 1e-9
@@ -73,7 +76,7 @@ def knees(points: Float64Array) -> NDArray[np.int64]:
 
 
 def _beyond_chord(points: Float64Array, on_front: NDArray[np.bool_]) -> Float64Array:
-    """Return each point's distance (resamples, points) beyond the chord of its scaled front, -inf off the front."""
+    """Return each point's distance beyond the chord of its scaled front, (resamples, points); -inf off the front."""
     mask = on_front[..., None]
     minimum = np.where(mask, points, np.inf).min(axis=1, keepdims=True)
     maximum = np.where(mask, points, -np.inf).max(axis=1, keepdims=True)

@@ -1,9 +1,10 @@
 """Noise in quantities computed from several points at once, such as a hypervolume: resamples and intervals.
 
-The area of a front is a sum of maxima, so noise increases it on average: of two equal points, the luckier one counts. A
-percentile interval contains this bias twice. Here the bootstrap estimate of the bias is subtracted, and also counts as
-an additional standard error, because the bootstrap sees only part of the bias near ties. Queries and seeds contribute
-one such error each; they are independent, so their squares are added. ``benchmarks.calibration`` measures the coverage.
+A front's area is a sum of maxima, so noise increases it on average: of two equally good points, the luckier one counts.
+A percentile interval contains this bias twice. Here the bootstrap estimate of the bias is subtracted and also counted
+as an additional standard error, because the bootstrap captures only part of the bias near ties. Queries and seeds each
+contribute one such error; the errors are independent, so their squares are added. ``benchmarks.calibration`` measures
+the coverage.
 """
 
 from collections.abc import Callable
@@ -18,25 +19,25 @@ from raysweep.uncertainty.resamples import RESAMPLES, resampled_means
 from raysweep.uncertainty.seeds import Variance
 
 Functional = Callable[[Float64Array], Float64Array]
-"""Maps P and S (resamples, points, 2) of points to one number per resample, (resamples,)."""
+"""Maps the points' P and S (resamples, points, 2) to one number per resample, (resamples,)."""
 
 
 @dataclass(frozen=True)
 class SeedSamples:
-    """Sampled effects of other seeds: deviations (resamples, points, 2), and their variance's degrees of freedom."""
+    """Sampled effects of other seeds: deviations (resamples, points, 2) and their variance's degrees of freedom."""
 
     deviations: Float64Array
     degrees: float
 
     def variance(self, functional: Functional, means: Float64Array) -> Variance:
-        """Return the variance, due to seeds, of a function of points with these means (points, 2)."""
+        """Return the variance, due to seeds, of a function of points whose means are (points, 2)."""
         values = functional(means + self.deviations)
         return Variance(float(values.var(ddof=1)), self.degrees)
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Measured P and S (points, 2) of points, and their values under resamples of the queries."""
+    """Measured P and S (points, 2), and their values in resamples of the queries."""
 
     means: Float64Array
     resampled: Float64Array  # (resamples, points, 2)
@@ -45,7 +46,7 @@ class Noise:
 
     @classmethod
     def of_queries(cls, scores: Float64Array, seed: int, resamples: int = RESAMPLES) -> "Noise":
-        """Return the noise of ``scores`` (points, 2, queries), by the paired bootstrap."""
+        """Return the noise in ``scores`` (points, 2, queries), estimated with the paired bootstrap."""
         return cls(scores.mean(axis=-1), resampled_means(scores, seed, resamples), scores.shape[-1])
 
     def estimate(self, functional: Functional) -> float:
@@ -53,7 +54,7 @@ class Noise:
         return float(functional(self.means[None])[0])
 
     def interval(self, functional: Functional, level: float = LEVEL) -> Interval:
-        """Return the interval of the functional's value at the points' true scores."""
+        """Return the interval for the functional's value at the points' true scores."""
         estimate = self.estimate(functional)
         values = functional(self.resampled)
         mean = float(values.mean())
@@ -69,7 +70,7 @@ class Noise:
         return interval.around(corrected, squared_error, variance.degrees, level)
 
     def _of_queries(self, values: Float64Array) -> Variance:
-        """Return the variance due to queries, with the bootstrap's divisor n corrected to n - 1."""
+        """Return the variance due to queries, with the bootstrap's divisor corrected from n to n - 1."""
         degrees = self.num_queries - 1
         if degrees < 1:
             return Variance(np.inf, 0.0)

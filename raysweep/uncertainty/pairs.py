@@ -1,7 +1,7 @@
-"""Intervals of measures of pairs by the bootstrap over sentences.
+"""Intervals for pair measures, from a bootstrap over sentences.
 
-A resample draws sentences, and a pair counts as often as the product of the counts of its two sentences, so that pairs
-with a common sentence do not pass for independent ones (Owen 2007, "The pigeonhole bootstrap").
+A resample draws sentences, and the weight of a pair is the product of its two sentences' counts. Pairs that share a
+sentence are therefore not treated as independent (Owen 2007, "The pigeonhole bootstrap").
 """
 
 from collections.abc import Callable, Iterator
@@ -20,9 +20,9 @@ _WEIGHTS_AT_ONCE = 1 << 21  # elements of a (resamples, pairs) table: 16 MB
 def of_average_precision(
     positions: NDArray[np.integer], same_class: ArrayLike, cosines: ArrayLike, seed: int = 0
 ) -> Interval:
-    """Return the interval of :func:`raysweep.metrics.pairs.average_precision`.
+    """Return the interval for :func:`raysweep.metrics.pairs.average_precision`.
 
-    ``positions`` (n, 2) are the sentences of the pairs. Resamples without pairs of the same class are left out.
+    ``positions`` (n, 2) holds the two sentences of each pair. Resamples without same-class pairs are left out.
     """
     is_same = np.asarray(same_class, bool)
     estimate = pairs.average_precision(is_same, cosines)
@@ -34,7 +34,7 @@ def of_average_precision(
 
 
 def of_divergence(positions: NDArray[np.integer], before: ArrayLike, after: ArrayLike, seed: int = 0) -> Interval:
-    """Return the interval of :func:`raysweep.metrics.pairs.cosine_divergence`, of cosines (n,) of pairs (n, 2)."""
+    """Return the interval for :func:`raysweep.metrics.pairs.cosine_divergence`, given cosines (n,) and pairs (n, 2)."""
     estimate = pairs.cosine_divergence(before, after)
 
     def statistic(weights: Float64Array) -> Float64Array:
@@ -46,9 +46,9 @@ def of_divergence(positions: NDArray[np.integer], before: ArrayLike, after: Arra
 def _interval(
     positions: NDArray[np.integer], statistic: Callable[[Float64Array], Float64Array], estimate: float, seed: int
 ) -> Interval:
-    """Return the percentile interval, shifted by the bias of the resamples.
+    """Return the percentile interval, shifted by the resamples' bias.
 
-    Resampled histograms are rougher than those of the sample and thus farther apart.
+    The resamples' histograms are rougher than the sample's and thus farther apart.
     """
     resampled = np.concatenate([statistic(weights) for weights in draw_weights(positions, seed)])
     resampled = resampled[np.isfinite(resampled)]
@@ -58,7 +58,7 @@ def _interval(
 
 
 def draw_weights(positions: NDArray[np.integer], seed: int) -> Iterator[Float64Array]:
-    """Yield blocks (resamples, pairs) of how often each pair counts."""
+    """Yield blocks of pair weights, (resamples, pairs)."""
     rng = np.random.default_rng(seed)
     num_sentences = int(positions.max()) + 1
     shares = np.full(num_sentences, 1 / num_sentences)

@@ -1,4 +1,4 @@
-"""The paired bootstrap over queries: each resample draws queries once, and every point is averaged over the same ones."""
+"""Paired bootstrap over queries: each resample draws queries once, and all points are averaged over the same draw."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ class Resamples:
     count: int = RESAMPLES
 
     def means(self, scores: Float64Array) -> Float64Array:
-        """Return the means (resamples, points, 2) of per-query P and S ``scores`` (points, 2, queries).
+        """Return the means (resamples, points, 2) of per-query P and S, ``scores`` (points, 2, queries).
 
-        A resample is a multinomial vector of how often each query is drawn (Efron, 1979), so all means are one matrix
-        product. Memory beyond the result is bounded.
+        A resample is a multinomial vector that counts how often each query is drawn (Efron, 1979), so a single matrix
+        product yields all the means. Apart from the result, memory use is bounded.
         """
         num_points, num_scores, _ = scores.shape
         by_query = scores.reshape(num_points * num_scores, self.num_queries).T
@@ -39,7 +39,7 @@ class Resamples:
         return np.concatenate(list(self._draw_blocks()))
 
     def _draw_blocks(self) -> Iterator[Float64Array]:
-        """Yield blocks (rows, queries) of resamples, as each query's share of the resample."""
+        """Yield blocks (rows, queries) of resamples, each row holding the queries' shares of one resample."""
         rng = np.random.default_rng(self.seed)
         at_once = max(1, _CELLS_AT_ONCE // self.num_queries)
         for start in range(0, self.count, at_once):
@@ -49,7 +49,7 @@ class Resamples:
 
 
 def _shares(indices: NDArray[np.int64]) -> Float64Array:
-    """Return each query's share of each resample (resamples, queries), from the indices of the drawn queries."""
+    """Return each query's share of each resample, (resamples, queries), given the indices of the queries drawn."""
     size, num_queries = indices.shape
     first = num_queries * np.arange(size)
     cells = indices + first[:, None]

@@ -1,17 +1,18 @@
-"""Seed noise alongside query noise: crossed random effects, with the seed variance pooled over configurations.
+"""Seed noise in addition to query noise: crossed random effects, with the seed variance pooled over configurations.
 
 Notation, after Searle, Casella and McCulloch, "Variance Components" (1992), chapter 4, for two crossed random factors
-without replication, since each run is scored on the same queries:
+without replication (each run is scored on the same queries):
 
-    r, n        runs of a configuration, and queries
+        r, n        a configuration's number of runs, and the number of queries
     x_sq        score of run s on query q: mean + a_s + b_q + e_sq, with variances v_a, v_b, v_e
     MS_s        mean square of runs: n sum (x_s. - x..)^2 / (r - 1), with expectation n v_a + v_e
     MS_q        mean square of queries: r sum (x_.q - x..)^2 / (n - 1), with expectation r v_b + v_e
     MS_e        residual mean square, with expectation v_e
     x..         overall mean, with variance v_a / r + v_b / n + v_e / (r n) = v_a / r + E[MS_q] / (r n)
 
-v_a is estimated by (MS_s - MS_e) / n and averaged over configurations, because two or three runs of one configuration
-contain almost no information about it. The degrees of freedom of the sum of two variances follow Satterthwaite (1946).
+v_a is estimated as (MS_s - MS_e) / n and averaged over configurations, because two or three runs of a single
+configuration say almost nothing about it. The degrees of freedom for the sum of two variances follow Satterthwaite
+(1946).
 """
 
 import math
@@ -31,7 +32,7 @@ class Variance:
     degrees: float
 
     def __add__(self, other: "Variance") -> "Variance":
-        """Return the variance of the sum of two independent quantities, with Satterthwaite's degrees of freedom."""
+        """Return the variance of a sum of two independent quantities, with Satterthwaite's degrees of freedom."""
         parts = [part for part in (self, other) if part.value > 0]
         total = sum(part.value for part in parts)
         if not parts:
@@ -41,12 +42,12 @@ class Variance:
         return Variance(total, total**2 / sum(part.value**2 / part.degrees for part in parts))
 
     def over(self, count: int) -> "Variance":
-        """Return the variance of a mean of ``count`` values."""
+        """Return the variance of a mean over ``count`` values."""
         return Variance(self.value / count, self.degrees)
 
 
 def of_queries(scores: Float64Array) -> Variance:
-    """Return the variance of the mean of ``scores`` (runs, queries) due to queries: E[MS_q] / (r n)."""
+    """Return the part of the variance of the mean of ``scores`` (runs, queries) that queries cause: E[MS_q] / (r n)."""
     num_queries = scores.shape[1]
     if num_queries < 2:
         return Variance(math.inf, 0.0)
@@ -56,14 +57,14 @@ def of_queries(scores: Float64Array) -> Variance:
 
 @dataclass(frozen=True)
 class RunNoise:
-    """Variances of runs' means over the queries: ``seeds`` is v_a, due to seeds, and ``residual`` is v_e / n."""
+    """Variances of the runs' means over queries: ``seeds`` is v_a, due to seeds, and ``residual`` is v_e / n."""
 
     seeds: Variance
     residual: float
 
     @property
     def reliability(self) -> float:
-        """Expected share of a run's lead over the others that is due to its seed and so persists on other queries."""
+        """Return the expected share of a run's lead that is due to its seed and thus persists on other queries."""
         total = self.seeds.value + self.residual
         return self.seeds.value / total if total else 0.0
 
@@ -71,8 +72,8 @@ class RunNoise:
 def of_runs(configurations: Sequence[Sequence[Float64Array]]) -> RunNoise | None:
     """Return the noise pooled over configurations, or None if no configuration has a second run.
 
-    Each configuration is a sequence of the scores (runs, queries) of its points to pool. These points share their
-    seeds, so their estimates are averaged and count once.
+    Each configuration is a sequence with one array of scores (runs, queries) for each point to pool. Its points share
+    their seeds, so their estimates are averaged and counted once.
     """
     estimates: list[Float64Array] = []
     degrees: list[int] = []
@@ -91,7 +92,7 @@ def of_runs(configurations: Sequence[Sequence[Float64Array]]) -> RunNoise | None
 
 
 def _of_one(scores: Float64Array) -> tuple[float, float]:
-    """Return (MS_s - MS_e) / n, which may be negative, and MS_e / n of one point (runs, queries).
+    """Return (MS_s - MS_e) / n, which may be negative, and MS_e / n for one point's scores (runs, queries).
 
     MS_s / n is the variance of the runs' means.
     """
@@ -107,14 +108,14 @@ def _of_one(scores: Float64Array) -> tuple[float, float]:
 def sample_deviations(
     run_means: Float64Array, sizes: Float64Array, rng: np.random.Generator, num_samples: int
 ) -> Float64Array:
-    """Return sampled effects (samples, points, 2) of other seeds on a configuration's points.
+    """Return sampled effects of other seeds on a configuration's points, (samples, points, 2).
 
     The correlation between points is estimated from the differences between runs. With a single run, all points move
-    together, P and S independently.
+    together, while P and S move independently.
 
     Args:
-        run_means: Means (runs, points, 2) over queries.
-        sizes: Standard deviations (points, 2).
+        run_means: Means over queries, (runs, points, 2).
+        sizes: Standard deviations, (points, 2).
         rng: Random generator.
         num_samples: Number of samples.
     """
@@ -128,12 +129,12 @@ def sample_deviations(
 
 
 def _unit_contrasts(means: Float64Array) -> Float64Array:
-    """Return differences of runs (runs, points, 2) as independent parts (runs - 1, points, 2).
+    """Return the differences between runs (runs, points, 2) as independent contrasts (runs - 1, points, 2).
 
-    The squares of the parts sum to 1, or to 0 if the runs are equal.
+    The squares of the contrasts sum to 1, or to 0 if the runs are equal.
     """
     runs = len(means)
-    # The first column of the orthogonal matrix is constant, so the other columns remove the mean.
+    # The first column of the orthogonal matrix is constant, so the remaining columns are free of the mean.
     basis, _ = np.linalg.qr(np.column_stack([np.ones(runs), np.eye(runs)[:, 1:]]))
     parts: Float64Array = np.tensordot(basis[:, 1:].T, means, axes=1)
     length = np.sqrt(np.sum(parts**2, axis=0))

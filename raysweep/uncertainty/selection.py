@@ -1,9 +1,9 @@
-"""Causes of a front's drop from dev to test: it was selected on dev, and the two splits contain different queries.
+"""Reasons why a front drops from dev to test: it was selected on dev, and the two splits contain different queries.
 
-Selection is measured by nested resampling of dev: queries are split into folds, the front is selected on all folds but
-one, and its members are scored on the held-out fold. The mean difference between the two is unbiased for a dev set of
-nine tenths the size (Stone, 1974). The bootstrap's optimism varies less, but captures only seven tenths of the effect
-if points are nearly tied.
+Selection is measured by resampling within dev: queries are split into folds, the front is selected on all folds but
+one, and its members are scored on the held-out fold. The mean difference between the two scores is unbiased for a dev
+set nine tenths the size (Stone, 1974). The bootstrap's optimism varies less but captures only seven tenths of the
+effect if points are nearly tied.
 """
 
 from collections.abc import Callable
@@ -22,16 +22,16 @@ FOLDS = 10
 REPEATS = 5
 
 Selection = Callable[[Float64Array], list[int]]
-"""Maps P and S (points, 2) of all candidates to the rows of the selected ones."""
+"""Maps all candidates' P and S (points, 2) to the rows of those selected."""
 
 
 @dataclass(frozen=True)
 class Drop:
-    """The decrease of selected points' mean score from dev to test, and its causes.
+    """The selected points' decrease in mean score from dev to test, and its causes.
 
-    ``selection`` is the part of the dev score that is due to selecting on dev. ``shift`` is the rest: the decrease of
-    the same encoders' scores from new queries like those of dev to the queries of test. ``reference`` is the decrease
-    of the reference encoder, which was not selected; None if its scores are not stored.
+    ``selection`` is the part of the dev score that is due to selecting on dev. ``shift`` is the rest: the decrease in
+    the same encoders' scores from new queries like those in dev to the test queries. ``reference`` is the decrease for
+    the reference encoder, which was not selected; it is None if its scores are not stored.
     """
 
     total: float
@@ -42,10 +42,10 @@ class Drop:
 
 
 def optimism(candidates: Float64Array, seed: int, select: Selection = non_dominated) -> Float64Array:
-    """Return the excess (2,) of selected points' P and S on the queries used for selection over those on other queries.
+    """Return the amount (2,) by which selected points' P and S on the selection queries exceed those on other queries.
 
-    ``candidates`` (points, 2, queries) are all points that may be selected. The excess is averaged over the selected
-    points, then over folds.
+    ``candidates`` (points, 2, queries) holds all points that may be selected. The excess is averaged over the selected
+    points and then over folds.
     """
     num_queries = candidates.shape[-1]
     if num_queries < 2:
@@ -81,16 +81,16 @@ def _gains_by_fold(
 
 
 def split_drop(dev: Float64Array, test: Float64Array, selection: float, reference: Interval | None = None) -> Drop:
-    """Return the drop of selected points with mean scores ``dev`` (queries,) and ``test`` (other queries,).
+    """Return the drop for selected points with mean scores ``dev`` (queries,) and ``test`` (other queries,).
 
-    ``selection`` is their mean :func:`optimism` in this score.
+    ``selection`` is the points' mean :func:`optimism` for this score.
     """
     total = float(dev.mean() - test.mean())
     return Drop(total, between_splits(dev, test), selection, total - selection, reference)
 
 
 def between_splits(dev: Float64Array, test: Float64Array) -> Interval:
-    """Return Welch's interval (1947) for the difference of two means over different queries."""
+    """Return Welch's interval (1947) for the difference between two means over different queries."""
     estimate = float(dev.mean() - test.mean())
     variance = of_queries(dev[None]) + of_queries(test[None])
     return interval.around(estimate, variance.value, variance.degrees)
