@@ -1,4 +1,4 @@
-"""Results in the layouts of papers, from runs, recordings and published scores: Markdown, LaTeX, CSV and PNG.
+"""Results from runs, recordings and published scores, in the layouts used by papers: Markdown, LaTeX, CSV and PNG.
 
-The commands ``paper`` and ``evaluate`` write them with :mod:`raysweep.paper.write`.
+The commands ``paper`` and ``evaluate`` write these files with :mod:`raysweep.paper.write`.
 """

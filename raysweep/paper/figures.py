@@ -1,4 +1,4 @@
-"""Figures of layouts as PNG bytes, in the style of the report's figures."""
+"""Figures for the layouts, as PNG bytes in the style of the report's figures."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ MAX_SPREAD = 0.17  # maximum offset of points from the middle of a box
 
 
 def draw_by_k(scores: "pd.DataFrame") -> bytes:
-    """Draw P and S against k, from the rows of the layout: a color for each model, a panel for each kind of weights."""
+    """Draw P and S against k from a layout's rows, with one color per model and one panel per kind of rank weights."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -57,7 +57,7 @@ def draw_by_k(scores: "pd.DataFrame") -> bytes:
 
 
 def draw_spreads(points: "pd.DataFrame") -> bytes:
-    """Draw P and S against N: a box over all configurations, and a point for each in its model's color."""
+    """Draw P and S against N: a box over all configurations and one point per configuration in its model's color."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -87,7 +87,7 @@ def draw_spreads(points: "pd.DataFrame") -> bytes:
 
 
 def draw_curves(best: "pd.DataFrame", references: "pd.DataFrame") -> bytes:
-    """Draw each loss's best P and S by rung: a row of panels per model, with its reference."""
+    """Draw each loss's best P and S by rung, with one row of panels per model that also shows the model's reference."""
     import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -120,9 +120,10 @@ def draw_curves(best: "pd.DataFrame", references: "pd.DataFrame") -> bytes:
 
 
 def _draw_box(axis: "Axes", place: float, scores: "pd.Series[float]") -> None:
-    """Draw the quartiles and the median, with whiskers to the minimum and the maximum, as in the layout.
+    """Draw the quartiles and the median, with whiskers from minimum to maximum, as in the layout.
 
-    matplotlib's own box plot inspects all of its settings and thereby loads pyplot, so the box is drawn from lines.
+    The box is drawn from lines, because matplotlib's own box plot inspects all of its settings and thereby loads
+    pyplot.
     """
     minimum, low, median, high, maximum = np.percentile(scores, [0, 25, 50, 75, 100])
     left, right = place - BOX_WIDTH / 2, place + BOX_WIDTH / 2
@@ -134,7 +135,7 @@ def _draw_box(axis: "Axes", place: float, scores: "pd.Series[float]") -> None:
 
 
 def _scale_to_doublings(axis: "Axes", ks: Sequence[int]) -> None:
-    """Use a logarithmic scale if k spans a wide range, and put a tick at each k if there are only a few."""
+    """Use a logarithmic scale if k covers a wide range, and put a tick at every k if there are only a few."""
     from matplotlib.ticker import NullLocator, ScalarFormatter
 
     if ks[-1] >= 4 * ks[0]:
@@ -146,6 +147,6 @@ def _scale_to_doublings(axis: "Axes", ks: Sequence[int]) -> None:
 
 
 def _colors(names: Iterable[str]) -> dict[Any, str]:
-    """Return a color for each name, in order."""
+    """Return a color for each name, in the order of the names."""
     unique_names = dict.fromkeys(names)
     return dict(zip(unique_names, itertools.cycle(PALETTE), strict=False))

@@ -27,15 +27,15 @@ _LATEX = str.maketrans(
 
 
 class NoLayoutError(Exception):
-    """The data does not allow a layout; the message is the reason, shown after the layout's name."""
+    """The data does not support a layout; the message gives the reason and is shown after the layout's name."""
 
 
 @dataclass(frozen=True)
 class Column:
     """A column: ``title`` is for readers, ``key`` for the CSV file.
 
-    Text columns have no ``digits``. Numbers are printed with this many decimals and NaN is an empty cell; scores are
-    x100. ``spreads`` are standard deviations, printed in parentheses and in the CSV column ``KEY_std``. Cells with
+    ``digits`` is None for text columns. Numbers are printed with this many decimals, NaN as an empty cell and scores
+    x100. ``spreads`` are standard deviations, printed in parentheses and in the CSV column ``KEY_std``. Cells marked in
     ``is_best`` are printed in bold.
     """
 
@@ -47,7 +47,7 @@ class Column:
     is_best: Sequence[bool] | None = None
 
     def format(self, escape: Callable[[str], str], bold: str) -> list[str]:
-        """Return the cells as text; ``bold`` is the format of the best."""
+        """Return the cells as text; ``bold`` is the format string for the best cells."""
         if self.digits is None:
             return [escape(cell) for cell in self.cells]
         texts = [escape(format_number(number, self.digits)) for number in self.cells]
@@ -62,7 +62,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Layout:
-    """A layout. ``name`` is the stem of its files; a rule separates rows of different ``groups``."""
+    """A layout. ``name`` is the stem of its files; a rule separates rows that belong to different ``groups``."""
 
     name: str
     caption: str
@@ -72,7 +72,7 @@ class Layout:
 
 
 def make_column(frame: "pd.DataFrame", key: str, title: str, digits: int | None = None) -> Column:
-    """Return a column of a frame, with the spreads in its column ``KEY_std``, if any."""
+    """Return one of the frame's columns, with spreads taken from the column ``KEY_std`` if there is one."""
     spreads = None
     if digits is not None and f"{key}_std" in frame:
         spreads = frame[f"{key}_std"].tolist()
@@ -88,14 +88,14 @@ def format_number(number: float, digits: int) -> str:
 
 
 def mark_best(numbers: "pd.Series[float]", digits: int) -> "pd.Series[bool]":
-    """Return a mask of the numbers that are printed the same as the maximum; all False if all are missing."""
+    """Return a mask of the numbers that print the same as the maximum; all False if every number is missing."""
     maximum = format_number(numbers.max(), digits)
     texts = numbers.map(lambda number: format_number(number, digits))
     return (texts == maximum) & numbers.notna()
 
 
 def to_markdown(layout: Layout) -> str:
-    """Return the caption, followed by the rows, with the best values in bold."""
+    """Return the caption followed by the rows, with the best values in bold."""
     titles = tuple(escape_markdown(column.title) for column in layout.columns)
     cells = [column.format(escape_markdown, "**{}**") for column in layout.columns]
     text = frozenset(title for title, column in zip(titles, layout.columns, strict=True) if column.digits is None)
@@ -104,14 +104,14 @@ def to_markdown(layout: Layout) -> str:
 
 
 def to_latex(layout: Layout) -> str:
-    r"""Return a ``table`` for ``\input`` in a document that uses booktabs, with the best values in bold."""
+    r"""Return a ``table`` that documents with booktabs can ``\input``, with the best values in bold."""
     import pandas as pd
 
     header = []
     alignment = ""
     for column in layout.columns:
         title = escape_latex(column.title)
-        header.append(title.replace("{", "{{").replace("}", "}}"))  # pandas formats titles
+        header.append(title.replace("{", "{{").replace("}", "}}"))  # pandas formats the titles
         alignment += "l" if column.digits is None else "r"
     cells = [column.format(escape_latex, r"\textbf{{{}}}") for column in layout.columns]
     label = layout.name.replace("_", "-")
@@ -133,12 +133,12 @@ def to_latex(layout: Layout) -> str:
 
 
 def escape_latex(text: str) -> str:
-    """Return text on one line, escaped for LaTeX."""
+    """Return the text on one line, escaped for LaTeX."""
     return " ".join(text.split()).translate(_LATEX)
 
 
 def to_csv(layout: Layout) -> str:
-    """Return a header and the rows, with numbers to six decimals; missing values are empty."""
+    """Return a header and the rows, with numbers to six decimals and empty cells for missing values."""
     keys = []
     cells = []
     for column in layout.columns:

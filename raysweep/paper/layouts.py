@@ -1,4 +1,4 @@
-"""Layouts of P and S by loss and margin, by N, by rung and by k, and z-tests of P against one row."""
+"""Layouts of P and S by loss and margin, by N, by rung and by k, and z-tests of P against a chosen row."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
@@ -24,7 +24,7 @@ DIGITS_BY_K = 3
 _SYMBOLS: dict[Score, str] = {"polarity": "P", "similarity": "S"}
 
 _STATISTICS = {"mean": "mean", "std": "std", "least": "min", "most": "max"}
-"""Functions of pandas, and titles of columns, by CSV key."""
+"""pandas functions and column titles, by CSV key."""
 
 _Z_CAPTION = (
     "Two-proportion z-tests of polarity P (x100) against {against}. With uniform rank weights P is the share of all "
@@ -37,12 +37,12 @@ _Z_CAPTION = (
 
 
 def by_margin(models: Sequence[ModelScores], score: Score, wanted: ScoredSplit | None = None) -> Layout:
-    """Return a layout with a row per configuration and a column per model, with the best value in bold.
+    """Return a layout with one row per configuration and one column per model, with the best value in bold.
 
-    The reference and baselines come first. Scores are those of the tuned encoder after its last rung.
+    The reference and the baselines come first. Scores are those of the tuned encoder after its last rung.
 
     Raises:
-        NoLayoutError: If no configuration has a loss.
+        NoLayoutError: If none of the configurations has a loss.
     """
     _check_losses(models)
     last_points = _last_points(models)
@@ -88,7 +88,7 @@ def _last_points(models: Sequence[ModelScores]) -> "pd.DataFrame":
 
 
 def _add_baselines(models: Sequence[ModelScores], points: "pd.DataFrame", split: ScoredSplit) -> "pd.DataFrame":
-    """Return the points and the baselines on a split, by model and position."""
+    """Return the points together with the baselines on a split, by model and position."""
     import pandas as pd
 
     rows = pd.concat([baseline_points(models), points])
@@ -96,10 +96,10 @@ def _add_baselines(models: Sequence[ModelScores], points: "pd.DataFrame", split:
 
 
 def by_examples(models: Sequence[ModelScores], wanted: ScoredSplit | None = None) -> Layout:
-    """Return a layout with a row for each number N of examples per rung, grouped by model, with a group for all models.
+    """Return a layout with one row per N (examples per rung), grouped by model, and a final group for all models.
 
     Raises:
-        NoLayoutError: If there are fewer than two values of N, or one is not a positive integer.
+        NoLayoutError: If there are fewer than two values of N, or any of them is not a positive integer.
     """
     import pandas as pd
 
@@ -134,7 +134,7 @@ def by_examples(models: Sequence[ModelScores], wanted: ScoredSplit | None = None
 
 
 def _check_counts(models: Sequence[ModelScores]) -> None:
-    """Raise NoLayoutError unless there are several values of N, all valid."""
+    """Raise NoLayoutError unless there are several values of N and all of them are valid."""
     counts = set()
     for configuration in all_configurations(models):
         if NUM_EXAMPLES in configuration.values:
@@ -148,10 +148,10 @@ def _check_counts(models: Sequence[ModelScores]) -> None:
 
 
 def by_rung(models: Sequence[ModelScores], wanted: ScoredSplit | None = None) -> Layout:
-    """Return a layout with the best scores of each loss by rung, and a group for each model and loss.
+    """Return a layout with each loss's best scores by rung, with one group per model and loss.
 
     Raises:
-        NoLayoutError: If no configuration completed a second rung, or none has a loss.
+        NoLayoutError: If no configuration has completed a second rung, or none has a loss.
     """
     _check_losses(models)
     max_rungs = max(len(configuration.rungs) for configuration in all_configurations(models))
@@ -189,12 +189,12 @@ def by_rung(models: Sequence[ModelScores], wanted: ScoredSplit | None = None) ->
 
 
 def by_k(scores: "pd.DataFrame", measured: str = "") -> Layout:
-    """Return a layout with a row for each k, and a group for each model and kind of rank weights.
+    """Return a layout with one row per k, and one group per model and kind of rank weights.
 
-    ``scores`` has the columns of the layout's CSV file, and ``measured`` is a sentence about the data, or empty.
+    ``scores`` has the columns of the layout's CSV file; ``measured`` is a sentence about the data and may be empty.
 
     Raises:
-        InputError: If a model has two different scores at one k.
+        InputError: If a model has two different scores for the same k.
     """
     import pandas as pd
 
@@ -223,10 +223,10 @@ def by_k(scores: "pd.DataFrame", measured: str = "") -> Layout:
 
 
 def z_tests(models: Sequence[ModelScores], against: str, wanted: ScoredSplit | None = None) -> Layout:
-    """Return a layout that compares P of each baseline and configuration with that of the row ``against``.
+    """Return a layout that compares each baseline's and configuration's P with that of the row ``against``.
 
     Raises:
-        InputError: If ``against`` does not exist; the message lists the rows.
+        InputError: If the row ``against`` does not exist; the message lists the rows.
         NoLayoutError: If nothing can be tested.
     """
     last_points = _last_points(models)
@@ -264,7 +264,7 @@ def z_tests(models: Sequence[ModelScores], against: str, wanted: ScoredSplit | N
 
 
 def _test_rows(proportions: Sequence[Proportion | None], chosen: int) -> dict[int, ZTest]:
-    """Return the tests against the ``chosen`` row, keyed by row, of the rows that can be tested."""
+    """Return the tests against the row ``chosen``, keyed by row, for all rows that can be tested."""
     other = proportions[chosen]
     tests: dict[int, ZTest] = {}
     if other is None:
@@ -279,7 +279,7 @@ def _test_rows(proportions: Sequence[Proportion | None], chosen: int) -> dict[in
 
 
 def _find_row(rows: "pd.DataFrame", against: str) -> int:
-    """Return the row with this label, or the only one with this name."""
+    """Return the row with this label, or the only row with this name."""
     matches = rows[rows["label"] == against]
     if matches.empty:
         matches = rows[rows["row"] == against]
@@ -294,7 +294,7 @@ def _find_row(rows: "pd.DataFrame", against: str) -> int:
 
 
 def _proportion(scores: Scores) -> Proportion | None:
-    """Return P with its counts, or None if they are unknown."""
+    """Return P with its counts, or None if the counts are unknown."""
     counts = scores.counts
     if counts is None:
         return None
@@ -302,7 +302,7 @@ def _proportion(scores: Scores) -> Proportion | None:
 
 
 def _describe_endings(points: "pd.DataFrame") -> str:
-    """Return a caption's note on configurations with fewer rungs than others of their model; may be empty."""
+    """Return a note for the caption on configurations with fewer rungs than others of their model; it may be empty."""
     configurations = points.drop_duplicates(["model", "position"])
     most_rungs = configurations.groupby("model", observed=True)["rung"].transform("max")
     num_short = int((configurations["rung"] < most_rungs).sum())

@@ -1,6 +1,6 @@
-"""Scores of one model, a column of a layout.
+"""Scores of one model, which fill one column of a layout.
 
-Both runs and files are converted to this form.
+Runs and files are both converted to this form.
 """
 
 import dataclasses
@@ -16,18 +16,18 @@ from raysweep.errors import InputError
 from raysweep.results.types import ScoredSplit
 
 NUM_EXAMPLES = "examples_per_rung"
-"""The parameter called N in papers."""
+"""The parameter that papers call N."""
 
 _LOSS_NAMES = {loss.class_path.partition(":")[2]: name for name, loss in reversed(list(LOSSES.items()))}
-"""The first loss in the table of each class."""
+"""For each class, the name of its first loss in the table."""
 
 _DISTINCTIONS = ("dataset", "reference", "retrieval", "origin", "place")
-"""Attributes that tell scores of one model apart, in this order."""
+"""Attributes that distinguish several columns for the same model, in the order in which they are tried."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """The number of queries over which P is averaged, and the number of retrieved sentences per query."""
+    """The number of queries that P is averaged over, and the number of sentences retrieved per query."""
 
     num_queries: int
     k: int
@@ -35,9 +35,9 @@ class Counts:
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of one encoder on one split: means over queries in [0, 1], and standard deviations if known.
+    """One encoder's scores on one split: means over queries in [0, 1], and standard deviations if known.
 
-    ``counts`` is None if unknown, or if P is not an unweighted share because rank weights differ.
+    ``counts`` is None if unknown, or if P is not an unweighted share because ranks have different weights.
     """
 
     polarity: float
@@ -52,7 +52,7 @@ SplitScores = Mapping[ScoredSplit, Scores]
 
 @dataclass(frozen=True)
 class ScoredPoint:
-    """Scores of the tuned encoder of one configuration after one rung; ``values`` is as in :class:`Configuration`."""
+    """Scores of a configuration's tuned encoder after one rung; ``values`` is as in :class:`Configuration`."""
 
     values: Mapping[str, Any]
     rung: int
@@ -64,7 +64,7 @@ class ScoredPoint:
 class Configuration:
     """A trained configuration. ``values`` omits parameters that are None and stores whole numbers as integers.
 
-    ``rungs`` maps rung numbers, ascending, to the scores of the tuned encoder; there is at least one.
+    ``rungs`` maps rung numbers, in ascending order, to the tuned encoder's scores; there is at least one rung.
     """
 
     values: Mapping[str, Any]
@@ -80,10 +80,10 @@ class ModelScores:
     """Scores of one model under one measurement setup.
 
     ``origin`` is the name of the run or file, and ``place`` its location. ``retrieval`` describes the retrieval
-    settings, empty if unknown. ``names_split`` is False for a file without a column ``split``. ``setting`` contains
-    everything besides the configuration that scores depend on, empty if unknown: scores with different settings never
-    share a column. ``baselines`` maps the names of encoders without a trial to their scores, the reference first.
-    ``why_no_test`` is the reason for leaving out the run's test scores.
+    settings; it is empty if they are unknown. ``names_split`` is False for a file without a column ``split``.
+    ``setting`` contains everything that the scores depend on besides the configuration; it is empty if unknown. Scores
+    with different settings never share a column. ``baselines`` maps the names of encoders that do not come from a trial
+    to their scores, with the reference first. ``why_no_test`` is the reason why the run's test scores are left out.
     """
 
     model: str
@@ -100,12 +100,12 @@ class ModelScores:
 
 
 def loss_name(name: Any) -> str:
-    """Return raysweep's name of a loss, given that name or the library's class."""
+    """Return raysweep's name for a loss, given either that name or the library's class name."""
     return _LOSS_NAMES.get(str(name), str(name))
 
 
 def last_part(place: str) -> str:
-    """Return the last part of a path, a URI or a name with slashes, such as an encoder's name without its owner."""
+    """Return the last component of a path, URI or name with slashes, such as an encoder's name without its owner."""
     return place.rstrip("/").rpartition("/")[2] or place
 
 
@@ -114,7 +114,7 @@ def all_configurations(models: Iterable[ModelScores]) -> list[Configuration]:
 
 
 def mean_scores(repeats: Sequence[Scores]) -> Scores:
-    """Return the mean over runs of one configuration; a deviation is the root of the mean variance over queries."""
+    """Return the mean over a configuration's runs; each deviation is the root of the mean variance over queries."""
     if len(repeats) == 1:
         return repeats[0]
     counts = {scores.counts for scores in repeats}
@@ -135,7 +135,7 @@ def _mean_deviation(deviations: Iterable[float | None]) -> float | None:
 
 
 def make_configurations(points: Iterable[ScoredPoint]) -> tuple[Configuration, ...]:
-    """Return the configurations of these points, with the means of points that were measured more than once."""
+    """Return the configurations of these points, averaging points that were measured more than once."""
     points_of_configuration: dict[str, list[ScoredPoint]] = {}
     for point in points:
         key = repr(sorted(point.values.items()))
@@ -144,7 +144,7 @@ def make_configurations(points: Iterable[ScoredPoint]) -> tuple[Configuration, .
 
 
 def _make_configuration(points: Sequence[ScoredPoint]) -> Configuration:
-    """Return the configuration that all of these points have."""
+    """Return the configuration that these points share."""
     repeats: dict[int, dict[ScoredSplit, list[Scores]]] = {}  # keyed by rung
     for point in points:
         by_split = repeats.setdefault(point.rung, {})
@@ -157,7 +157,7 @@ def _make_configuration(points: Sequence[ScoredPoint]) -> Configuration:
 
 
 def join_runs(models: Iterable[ModelScores]) -> list[ModelScores]:
-    """Merge scores with the same setting and disjoint configurations: parts of a grid from several runs."""
+    """Merge scores with the same setting but no configuration in common, such as parts of a grid from several runs."""
     joined: list[ModelScores] = []
     for model in models:
         values = [configuration.values for configuration in model.configurations]
@@ -178,7 +178,7 @@ def join_runs(models: Iterable[ModelScores]) -> list[ModelScores]:
 
 
 def column_names(models: Sequence[ModelScores]) -> list[str]:
-    """Return the model's name for each column, extended until names are unique.
+    """Return each column's model name, extended until all names are unique.
 
     Raises:
         InputError: If the same scores are passed twice.
@@ -200,10 +200,10 @@ def column_names(models: Sequence[ModelScores]) -> list[str]:
 
 
 def select(models: Iterable[ModelScores], where: Mapping[str, str]) -> list[ModelScores]:
-    """Filter scores by values of ``model``, ``dataset`` and parameters.
+    """Filter scores by the values of ``model``, ``dataset`` and parameters.
 
     Raises:
-        InputError: If nothing is left.
+        InputError: If no scores are left.
     """
     selected = list(models)
     for name, wanted in where.items():

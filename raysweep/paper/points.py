@@ -1,4 +1,4 @@
-"""The points of several models in one data frame, with names of their configurations."""
+"""Points of several models in one data frame, with names for their configurations."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,9 +22,9 @@ _COLUMNS = ("model", "position", "loss", "margin", "others", "text", "split", "s
 
 @dataclass(frozen=True)
 class Name:
-    """Name of a configuration.
+    """The name of a configuration.
 
-    ``margin`` is that of its loss, with ``scale 20`` if scales differ; ``others`` may be empty.
+    ``margin`` is the loss's margin, followed by a scale such as ``scale 20`` if scales differ; ``others`` may be empty.
     """
 
     loss: str
@@ -34,7 +34,7 @@ class Name:
 
     @property
     def text(self) -> str:
-        """Return the name without the loss, in words."""
+        """Return the name in words, without the loss."""
         margin = f"margin {self.margin}" if self.margin[0].isdigit() else self.margin
         parts = [part for part in (margin, self.others) if part not in ("", ABSENT)]
         return ", ".join(parts) or ABSENT
@@ -43,8 +43,8 @@ class Name:
 def name_configurations(models: Sequence[ModelScores]) -> list[Name]:
     """Return the names of all configurations, in order.
 
-    Different configurations have different names, though their texts may be equal. ``others`` are the parameters
-    outside the loss that vary, or that only some configurations of a loss have.
+    Different configurations have different names, although their texts may be equal. ``others`` holds the parameters
+    outside the loss that vary or that only some of a loss's configurations have.
     """
     import pandas as pd
 
@@ -89,7 +89,7 @@ def _name(values: Mapping[str, Any], varied: Sequence[str], *, has_scale: bool) 
 
 
 def _describe_margin(margin: Any, scale: Any) -> str:
-    """Return the margin and scale that are not None as text."""
+    """Return the margin and scale as text, omitting those that are None."""
     parts = []
     if margin is not None:
         parts.append(_format(margin))
@@ -103,18 +103,18 @@ def _format(value: Any) -> str:
 
 
 def _rank(value: Any) -> tuple[int, float, str]:
-    """Return the sort key of a value: missing values, then numbers, then words."""
+    """Return a value's sort key; missing values come first, then numbers, then words."""
     if value is None:
         return 0, 0.0, ""
     return (1, float(value), "") if isinstance(value, int | float) else (2, 0.0, str(value))
 
 
 def configuration_points(models: Sequence[ModelScores]) -> "pd.DataFrame":
-    """Return a row for each configuration, rung and split.
+    """Return one row per configuration, rung and split.
 
     ``model`` is the name of the model's column, an ordered category; ``position`` orders configurations by name;
-    ``is_last`` marks each configuration's last rung; ``scores`` are those from which ``polarity`` and
-    ``similarity`` are taken; these are x100, as are their deviations ``polarity_std`` and ``similarity_std``.
+    ``is_last`` marks each configuration's last rung; ``scores`` are the scores that ``polarity`` and ``similarity`` are
+    taken from. These two are x100, as are their standard deviations ``polarity_std`` and ``similarity_std``.
     """
     names = name_configurations(models)
     ordered = sorted(set(names), key=lambda name: (name.loss, name.order))
@@ -141,12 +141,12 @@ def configuration_points(models: Sequence[ModelScores]) -> "pd.DataFrame":
 
 
 def baseline_points(models: Sequence[ModelScores]) -> "pd.DataFrame":
-    """Return a row for each baseline and split, like :func:`configuration_points`, with its name in place of a loss."""
+    """Return one row per baseline and split, like :func:`configuration_points`, with its name as the loss."""
     names = list(dict.fromkeys(name for model in models for name in model.baselines))
     rows = []
     for title, model in zip(column_names(models), models, strict=True):
         for name, by_split in model.baselines.items():
-            position = names.index(name) - len(names)  # before the configurations
+            position = names.index(name) - len(names)  # sorts before the configurations
             cells = {
                 "model": title,
                 "position": position,
@@ -177,9 +177,9 @@ def _as_frame(rows: Sequence[Mapping[str, Any]], models: Sequence[ModelScores]) 
 def choose_split(
     models: Sequence[ModelScores], points: "pd.DataFrame", wanted: ScoredSplit | None
 ) -> tuple[ScoredSplit, str]:
-    """Return the split of a layout of these points, and the caption's sentence about split and retrieval.
+    """Return the split to use in a layout of these points, and the caption's sentence about split and retrieval.
 
-    The split is ``wanted`` if given; otherwise test if all points have test scores, else dev.
+    The split is ``wanted`` if given, otherwise test if all points have test scores, and dev if not.
 
     Raises:
         NoLayoutError: If no point has scores on that split.
@@ -211,8 +211,8 @@ def choose_split(
 
 
 def _describe_retrieval(models: Sequence[ModelScores]) -> list[str]:
-    """Return the retrieval settings, with the names of their models if settings differ or are unknown for some."""
-    names: dict[str, list[str]] = {}  # names of models, keyed by retrieval settings
+    """Return the retrieval settings, each with its models' names if the settings differ or some are unknown."""
+    names: dict[str, list[str]] = {}  # keyed by retrieval settings
     for model in models:
         members = names.setdefault(model.retrieval, [])
         if model.model not in members:

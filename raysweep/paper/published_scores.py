@@ -1,4 +1,4 @@
-"""Published scores from small tables in the package, for the split that they were measured on."""
+"""Published scores from small tables in the package, and the split that each table was measured on."""
 
 import csv
 import hashlib
@@ -12,9 +12,9 @@ from raysweep.results.types import Point, ScoredSplit
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A file of ``raysweep/paper/published``, whose header comment gives the source and the measurement.
+    """A file in ``raysweep/paper/published`` whose header comment states the source and how the scores were measured.
 
-    It has one row per method, the untuned encoder first, with means and standard deviations over queries, x100.
+    It has one row per method, starting with the untuned encoder, with means and standard deviations over queries, x100.
     """
 
     file: str
@@ -24,12 +24,12 @@ class PublishedTable:
     queries_digest: str  # see :func:`digest`
 
     def measured_on(self, texts: Iterable[str]) -> bool:
-        """Return whether these are the table's queries, in any order, ignoring case, spacing and punctuation."""
+        """Return whether these are the table's queries, in any order and ignoring case, spacing and punctuation."""
         return digest(texts) == self.queries_digest
 
     @property
     def untuned_similarity(self) -> float:
-        """Return S of the untuned encoder, in [0, 1], which reveals a different reference encoder or pool."""
+        """Return the untuned encoder's S in [0, 1]; a different value reveals a different reference encoder or pool."""
         return float(next(self._rows())["similarity"]) / 100
 
     def points(self, split: ScoredSplit) -> Iterator[Point]:
@@ -60,9 +60,9 @@ class PublishedTable:
 
 
 def digest(texts: Iterable[str]) -> str:
-    """Return the SHA-256 of the ASCII letters and digits of texts, independent of their order.
+    """Return the SHA-256 of the texts' ASCII letters and digits, independent of the texts' order.
 
-    Other characters are ignored because copies of a data set differ in spaces, quotes and accents.
+    Other characters are ignored because copies of the same data set differ in spaces, quotes and accents.
     """
     bare = sorted(
         "".join(character for character in text.lower() if character.isascii() and character.isalnum())
@@ -80,4 +80,4 @@ TABLES: Mapping[str, PublishedTable] = {
         queries_digest="ae043338450361cc596cf501baf4d13ffbb0f2981d28c1cd179fd45849ef5066",
     )
 }
-"""Tables by their names in ``baselines.published``."""
+"""Tables, keyed by their name in ``baselines.published``."""

@@ -1,10 +1,10 @@
-"""Scores of models from runs, recordings and files with published scores.
+"""Scores of models from runs, recordings and files of published scores.
 
-A file has the columns ``polarity`` and ``similarity``, in [0, 1] or x100, and one column per parameter. Optional columns:
-``model`` and ``dataset``, each value of which becomes a column of layouts; one of BUDGETS, without which the scores are
-those after training; ``split``, ``kind`` and ``value``, as in recordings; DEVIATIONS; and COUNTS, whose
-product is the number of sentences that P is an unweighted share of, for tests that need it. ``num_examples`` is an alias
-of ``examples_per_rung``.
+A file has the columns ``polarity`` and ``similarity``, in [0, 1] or x100, and one column per parameter. Optional
+columns are ``model`` and ``dataset``, each value of which becomes a column in layouts; one of BUDGETS, without which
+scores are those after training; ``split``, ``kind`` and ``value``, as in recordings; DEVIATIONS; and COUNTS, which some
+tests need and whose product is the number of sentences that P is an unweighted share of. ``num_examples`` is an alias
+for ``examples_per_rung``.
 """
 
 import itertools
@@ -39,22 +39,22 @@ if TYPE_CHECKING:
 MAX_K = 2**31  # no pool has more sentences
 
 BUDGETS = ("examples_seen", "epoch", "step")
-DEVIATIONS = ("polarity_std", "similarity_std")  # over queries
-COUNTS = ("num_queries", "k")  # their product is the denominator of P, if ranks have equal weights
+DEVIATIONS = ("polarity_std", "similarity_std")  # standard deviations over queries
+COUNTS = ("num_queries", "k")  # their product is the denominator of P if all ranks have equal weights
 
 _TEXTS = {"model": "", "dataset": "", "kind": "plain", "split": "dev"}  # columns and their defaults
 _IGNORED = ("trial", "seconds", "accuracy", "loss_value", "width")
 _NO_PARAMETERS = {*_TEXTS, *BUDGETS, *DEVIATIONS, *COUNTS, *_IGNORED, "polarity", "similarity", "value", "rung"}
-_NO_TRIAL = ("reference", *BASELINES)  # kinds of points, in the order of layouts
+_NO_TRIAL = ("reference", *BASELINES)  # kinds of points, in the order used by layouts
 
 
 def read_run(run: Folder) -> ModelScores:
-    """Return the scores of the run in a folder; dev scores are means over the replicates of a configuration.
+    """Return the scores of the run in a folder. Dev scores are means over a configuration's replicates.
 
     Test scores are left out if only part of the front has them.
 
     Raises:
-        InputError: If the folder does not contain a run, or no rung is finished.
+        InputError: If the folder does not contain a run, or if none of the run's rungs is finished.
     """
     results = load(run)
     info = results.info
@@ -83,7 +83,7 @@ def read_run(run: Folder) -> ModelScores:
 
 
 def _run_points(results: Results, splits: Collection[ScoredSplit]) -> Iterator[ScoredPoint]:
-    """Return the points of tuned encoders on these splits, trial by trial."""
+    """Yield the points of tuned encoders on these splits, one trial at a time."""
     configs = {trial.trial: trial.config for trial in results.trials}
     points: dict[int, list[ScoredPoint]] = {trial: [] for trial in configs}
     for point in averaged(results):
@@ -102,7 +102,7 @@ def _run_points(results: Results, splits: Collection[ScoredSplit]) -> Iterator[S
 
 
 def _run_baselines(results: Results) -> Mapping[str, SplitScores]:
-    """Return the scores of a run's baselines by name, the reference first."""
+    """Return the scores of a run's baselines, keyed by name, with the reference first."""
     baselines: dict[str, dict[ScoredSplit, Scores]] = defaultdict(dict)
     for kind in _NO_TRIAL:
         for point in results.points:
@@ -115,7 +115,7 @@ def _run_baselines(results: Results) -> Mapping[str, SplitScores]:
 
 
 def _point_scores(point: Point, info: RunInfo) -> Scores:
-    """Return a point's scores. Deviations of 0 mean that only means are known."""
+    """Return a point's scores. If the deviations are 0, only the means are known."""
     num_queries = info.num_queries.get(point.split)
     counts = Counts(num_queries, info.k) if num_queries and info.rank_weights == "uniform" else None
     deviations = point.std("polarity") or None, point.std("similarity") or None
@@ -123,15 +123,15 @@ def _point_scores(point: Point, info: RunInfo) -> Scores:
 
 
 def is_by_k(frame: "pd.DataFrame") -> bool:
-    """Return whether the frame holds scores by k read from CSV, rather than a recording."""
+    """Return whether the frame holds scores by k from a CSV file, rather than a recording."""
     return "k" in frame and "loss" not in frame and not any(budget in frame for budget in BUDGETS)
 
 
 def read_by_k(frame: "pd.DataFrame", path: Path) -> "pd.DataFrame":
-    """Return the rows of a layout by k read from CSV, with NaN for missing scores.
+    """Return the rows of a layout by k that was read from CSV, with NaN for missing scores.
 
     Raises:
-        InputError: If the rows are invalid, with file and problem.
+        InputError: If the rows are invalid; the message names the file and the problem.
     """
     try:
         check_columns(frame, ("model", "rank_weights", "polarity", "similarity"))
@@ -156,7 +156,7 @@ def read_rows(frame: "pd.DataFrame", path: Path) -> list[ModelScores]:
     """Return the scores in a file's rows, for each model and dataset.
 
     Raises:
-        InputError: If the rows are invalid, with file and, if applicable, column and row.
+        InputError: If the rows are invalid; the message names the file and, if applicable, the column and row.
     """
     try:
         return list(_read_rows(frame.reset_index(drop=True), path))
@@ -188,7 +188,7 @@ def _read_rows(frame: "pd.DataFrame", path: Path) -> Iterator[ModelScores]:
         points = points.assign(rung=budgets)
     is_ordinal = budget == "examples_seen"
     for (model, dataset), rows in points.groupby(["model", "dataset"], sort=False):
-        # Baselines without model or dataset apply to all of them.
+        # Baselines without a model or dataset apply to all models or datasets.
         is_of_model = baselines["model"].isin([model, ""])
         is_of_dataset = baselines["dataset"].isin([dataset, ""])
         model_baselines = baselines[is_of_model & is_of_dataset]
@@ -206,7 +206,7 @@ def _read_rows(frame: "pd.DataFrame", path: Path) -> Iterator[ModelScores]:
 
 
 def _read_texts(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Return the frame with all columns of texts, with defaults for missing cells."""
+    """Return the frame with all text columns; missing cells have default values."""
     frame = frame.copy()
     for column, default in _TEXTS.items():
         if column in frame:
@@ -218,7 +218,7 @@ def _read_texts(frame: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def _read_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Return the frame with all columns of scores and counts as floats, and scores in [0, 1]."""
+    """Return the frame with all score and count columns as floats, and scores in [0, 1]."""
     frame = frame.copy()
     for column in ("polarity", "similarity"):
         frame[column] = number_column(frame, column)
@@ -250,12 +250,12 @@ def _read_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def _optional_numbers(frame: "pd.DataFrame", column: str) -> "pd.Series[float] | float":
-    """Return the numbers of a column, or NaN if the column is missing."""
+    """Return a column's numbers, or NaN if the frame lacks this column."""
     return number_column(frame, column, is_optional=True) if column in frame else float("nan")
 
 
 def _row_points(rows: "pd.DataFrame", *, is_ordinal: bool) -> Iterator[ScoredPoint]:
-    """Yield the points of rows with a column ``rung``; if ``is_ordinal``, its values are replaced by ranks from 1."""
+    """Yield the points in rows with a column ``rung``; if ``is_ordinal``, its values are replaced by ranks from 1."""
     parameters = [name for name in rows.columns if name not in _NO_PARAMETERS and not is_index(name)]
     configurations = rows[parameters].apply(as_objects)
     if is_ordinal:
@@ -264,7 +264,7 @@ def _row_points(rows: "pd.DataFrame", *, is_ordinal: bool) -> Iterator[ScoredPoi
         elif parameters:
             keys = configurations.apply(tuple, axis=1)
         else:
-            keys = rows["kind"]  # the same in all rows, which have one configuration
+            keys = rows["kind"]  # the same in every row, since all rows have the same configuration
         budgets = rows.groupby(keys, dropna=False)["rung"]
         rows = rows.assign(rung=budgets.rank("dense"))
     for index, row in zip(rows.index, rows.to_dict("records"), strict=True):
@@ -273,7 +273,7 @@ def _row_points(rows: "pd.DataFrame", *, is_ordinal: bool) -> Iterator[ScoredPoi
 
 
 def _parameter_values(cells: "pd.Series[Any]") -> dict[str, Any]:
-    """Return the values of a row's parameters under raysweep's names, without those that are None."""
+    """Return a row's parameters by raysweep's names, omitting those that are None."""
     values = {str(name): plain(value) for name, value in cells.items() if value is not None}
     if NUM_EXAMPLES not in values and "num_examples" in values:
         values[NUM_EXAMPLES] = values.pop("num_examples")
@@ -283,7 +283,7 @@ def _parameter_values(cells: "pd.Series[Any]") -> dict[str, Any]:
 
 
 def _row_baselines(rows: "pd.DataFrame") -> Mapping[str, SplitScores]:
-    """Return the scores of the baselines by name, the reference first."""
+    """Return the baselines' scores, keyed by name, with the reference first."""
     baselines: dict[str, dict[ScoredSplit, Scores]] = defaultdict(dict)
     for kind in _NO_TRIAL:
         for row in rows[rows["kind"] == kind].to_dict("records"):
@@ -300,5 +300,5 @@ def _row_scores(row: Mapping[Any, Any]) -> Scores:
 
 
 def _known(number: float) -> float | None:
-    """Return a number, or None for NaN, an empty cell."""
+    """Return a number, or None for NaN, which stands for an empty cell."""
     return None if number != number else number

@@ -25,7 +25,7 @@ _SUFFIXES = (*_FORMATS, ".png")
 
 @dataclass(frozen=True)
 class Written:
-    """The written files by layout, and the reasons for leaving out other layouts."""
+    """The files written for each layout, and the reasons for leaving out the other layouts."""
 
     files: Mapping[str, Sequence[Path]]
     left_out: Mapping[str, str]
@@ -38,14 +38,15 @@ def write_layouts(
     split: ScoredSplit | None = None,
     z_test: str | None = None,
 ) -> Written:
-    """Write to a folder every layout that the runs and files support, replacing earlier ones.
+    """Write every layout that the runs and files support to a folder, replacing earlier layouts.
 
-    A path is a recording, a file with published scores, or a ``by_k.csv`` file written by :func:`write_by_k`. ``where``
-    filters by values of ``model``, ``dataset`` and parameters. ``z_test`` is the row that others are tested against.
-    Files of layouts that are left out are removed, so that all layouts in the folder except ``by_k`` are from one call.
+    A path is a recording, a file of published scores, or a ``by_k.csv`` file written by :func:`write_by_k`. ``where``
+    filters by the values of ``model``, ``dataset`` and parameters. ``z_test`` is the row that the others are tested
+    against. The files of layouts that are left out are removed, so that all layouts in the folder except ``by_k`` come
+    from the same call.
 
     Raises:
-        InputError: Before anything is written, if a source cannot be read or no layout is possible.
+        InputError: If a source cannot be read or no layout is possible; raised before anything is written.
     """
     import pandas as pd
 
@@ -75,7 +76,7 @@ def write_layouts(
 
 
 def _check_sources(sources: Iterable[Folder | Path], to: Path, names: Iterable[str]) -> None:
-    """Raise InputError if writing the layouts with these names would replace a source."""
+    """Raise InputError if writing the layouts with these names would overwrite a source."""
     source_files = {source.resolve() for source in sources if isinstance(source, Path)}
     for name in names:
         for suffix in _SUFFIXES:
@@ -102,7 +103,7 @@ def _read(sources: Iterable[Folder | Path]) -> "tuple[list[ModelScores], list[pd
 def _make_layouts(
     models: Sequence[ModelScores], split: ScoredSplit | None, z_test: str | None
 ) -> tuple[list[Layout], dict[str, str]]:
-    """Return the possible layouts, and the reasons for leaving out the others."""
+    """Return the layouts that are possible, and the reasons for leaving out the others."""
     makers: dict[str, Callable[[], Layout]] = {
         "by_margin_polarity": lambda: layouts.by_margin(models, "polarity", split),
         "by_margin_similarity": lambda: layouts.by_margin(models, "similarity", split),
@@ -122,7 +123,7 @@ def _make_layouts(
 
 
 def write_by_k(scores: "pd.DataFrame", measured: str, to: Path) -> None:
-    """Write scores by k, see :func:`layouts.by_k`, into a folder: Markdown, LaTeX, CSV and a figure.
+    """Write the layout of :func:`layouts.by_k` to a folder as Markdown, LaTeX, CSV and a figure.
 
     Raises:
         InputError: If the folder is not writable.
@@ -131,7 +132,7 @@ def write_by_k(scores: "pd.DataFrame", measured: str, to: Path) -> None:
 
 
 def check_writable(to: Path) -> None:
-    """Raise InputError if layouts cannot be written to the folder, without creating it."""
+    """Raise InputError if layouts cannot be written to the folder; the folder is not created."""
     nearest = next(folder for folder in (to, *to.absolute().parents) if folder.exists())
     if not nearest.is_dir():
         raise InputError(f"{to}: cannot be written; {nearest} is a file, not a folder")
@@ -140,7 +141,7 @@ def check_writable(to: Path) -> None:
 
 
 def _write(to: Path, new_layouts: Iterable[Layout], removed: Iterable[str]) -> dict[str, list[Path]]:
-    """Write all files once they are complete, and remove those of the ``removed`` layouts."""
+    """Write all files once their contents are complete, and remove the files of the ``removed`` layouts."""
     contents: dict[str, bytes] = {}
     files: dict[str, list[Path]] = {}
     for layout in new_layouts:
