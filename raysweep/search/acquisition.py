@@ -1,4 +1,4 @@
-"""Acquisition functions over Gaussian processes, which aim to improve a single value or a whole front."""
+"""Acquisition functions on Gaussian processes, which aim to improve either a single value or a whole front."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -14,7 +14,7 @@ from raysweep.search.conditional_space import Code
 from raysweep.search.gaussian_process import KernelFitter, Queries, TrainingSet, predict
 from raysweep.search.history import History, Row, fill_failed, row_values
 
-MAX_DISTANCE_BELOW = 3.0  # maximum distance of a value below the median, relative to the best value's distance above
+MAX_DISTANCE_BELOW = 3.0  # maximum distance below the median, as a multiple of the best value's distance above it
 TINY = 1e-12  # avoids division by 0
 
 
@@ -30,16 +30,16 @@ SUPPORTING_WEIGHTS = (
 )  # weights of P; those of S are 1 minus these. Each pair is a direction that selects one point on a front
 
 
-MAX_STEPS = 48  # maximum steps of the joint front in gain computations; neighbors of longer fronts are merged
+MAX_STEPS = 48  # maximum steps of the joint front in gain computations; longer fronts have neighboring steps merged
 
 
 NUM_ROWS_AT_EASE = 32  # with more rows, kernels are fitted less often, since fits take longer and change less
 
 
 class Acquisition(Protocol):
-    """Scores candidates to try next, based on the results of the trials in one space.
+    """Scores the candidates for the next trial, based on the results of the trials in one space.
 
-    The model is used once ``num_startup_trials`` have a value; before that, all choices are tried equally often.
+    The model is used once ``num_startup_trials`` trials have a value; until then, all choices are tried equally often.
     """
 
     num_startup_trials: int
@@ -49,7 +49,7 @@ class Acquisition(Protocol):
         """Return scores (candidates,) of the candidates (candidates, axes); the highest is tried next."""
 
     def to_refine(self, history: History, count: int, random: np.random.Generator) -> list[int]:
-        """Return the numbers of at most ``count`` trials near which to search."""
+        """Return the numbers of at most ``count`` trials to search near."""
 
 
 class UpperConfidenceBound:
@@ -81,8 +81,8 @@ class FrontImprovement:
     """The expected increase of the joint front's hypervolume above a reference point, at the largest budget seen.
 
     P and S each have their own Gaussian process. A trial with several points is represented by those that are farthest
-    in a few directions, with one model output per direction. Running trials count as if they had reached their
-    predictions.
+    in a few directions, with one model output per direction. Running trials count as if they had already reached their
+    predicted values.
     """
 
     num_startup_trials = 4
@@ -111,10 +111,10 @@ class FrontImprovement:
         gains = expected_gains(front, mean, deviation)
         if gains.any():
             return gains
-        # How close the points are to exceeding the reference point, in standard deviations.
+        # How far the points are above the reference point, in standard deviations.
         above = mean - np.array(self._reference_point)
         margins = above / deviation
-        smaller_margins = margins.min(axis=2)  # of P and S
+        smaller_margins = margins.min(axis=2)  # the smaller of the margins in P and S
         largest_margins: Float64Array = smaller_margins.max(axis=1)
         return largest_margins
 
@@ -132,7 +132,7 @@ class FrontImprovement:
             unit = clipped.std(axis=0) + TINY
             values = (clipped - center) / unit
             turn = self._num_predictions - objective
-            is_due = turn % period == 0  # P and S alternate if the period allows
+            is_due = turn % period == 0  # P and S take turns if the period allows
             posteriors = fitter.posteriors(training, values, random, is_due=is_due)
             mean, deviation = predict(posteriors[:num_posteriors], queries)
             means.append(center + unit * mean)
@@ -150,9 +150,9 @@ class FrontImprovement:
 
 
 def representative_points(rows: Sequence[Row]) -> Float64Array:
-    """Return points (rows, points, 2) that represent each row, one per row if no trial has more.
+    """Return points (rows, points, 2) that represent each row, or one point per row if no trial has more.
 
-    They are the points of the row's front that are farthest in each direction of SUPPORTING_WEIGHTS.
+    They are the points on the row's front that are farthest in each direction of SUPPORTING_WEIGHTS.
     """
     fronts = [row.front for row in rows if row.front is not None]
     lengths = np.array([[len(front)] for front in fronts])  # (fronts, 1)
@@ -177,11 +177,11 @@ def representative_points(rows: Sequence[Row]) -> Float64Array:
 def expected_gains(front: Steps, mean: Float64Array, deviation: Float64Array) -> Float64Array:
     """Return the area (trials,) that trials' points (trials, points, 2) are expected to add to a front.
 
-    A trial's P and S are independent normal variables that shift all its points alike. Let x and y be measured from the
+    A trial's P and S are independent normal variables that shift all its points alike. Measure x and y from the
     reference point, and sort a trial's points by x: each covers the strip between the previous point's x and its own,
-    up to its y. The area that a strip adds is a sum over the front's steps: the width that it shares with the step,
-    times its height above the step. Both are differences of expected excesses. For one point, this is the expected
-    hypervolume improvement in the closed form of Emmerich, Deutz and Klinkenberg (2011).
+    up to its y. The area that a strip adds is a sum over the front's steps: the width that the strip shares with the
+    step, times the strip's height above the step. Both factors are differences of expected excesses. For a single
+    point, this is the closed form of the expected hypervolume improvement by Emmerich, Deutz and Klinkenberg (2011).
     """
     order = np.argsort(mean[:, :, :1], axis=1)
     sorted_mean = np.take_along_axis(mean, order, axis=1)
@@ -190,7 +190,7 @@ def expected_gains(front: Steps, mean: Float64Array, deviation: Float64Array) ->
     x, y = np.moveaxis(above, 2, 0)
     x_deviation, y_deviation = np.moveaxis(sorted_deviation, 2, 0)
     ends, step_heights = merge_steps(front, MAX_STEPS)
-    begins = np.append(0.0, ends)  # of the front's steps, and of the area beyond them
+    begins = np.append(0.0, ends)  # of the front's steps and of the area beyond them
     heights = np.append(step_heights, 0.0)
     beyond = _expected_excess(x, x_deviation, begins)  # (trials, points, steps)
     beyond_end = np.zeros((*x.shape, 1))
@@ -205,10 +205,10 @@ def expected_gains(front: Steps, mean: Float64Array, deviation: Float64Array) ->
 
 
 def merge_steps(front: Steps, max_steps: int) -> tuple[Float64Array, Float64Array]:
-    """Return the ends and heights of the front's steps, each (n,), merging neighbors if there are more than ``max_steps``.
+    """Return the ends and heights (n,) of the front's steps, with neighbors merged if there are over ``max_steps``.
 
     Steps are merged into stretches of equal length along the front, in units of the front's ends. A merged step has the
-    mean height, so the area does not change.
+    mean height of its stretch, so the area does not change.
     """
     x, y = front.x, front.y
     if len(x) <= max_steps:
@@ -216,7 +216,7 @@ def merge_steps(front: Steps, max_steps: int) -> tuple[Float64Array, Float64Arra
     first_x, last_x, highest = x[0], x[-1], y[0]
     run = (x - first_x) / last_x
     fall = (highest - y) / highest
-    length = run + fall  # along the front, up to each step
+    length = run + fall  # distance along the front to the end of each step
     share = length / length[-1]
     last_stretch = max_steps - 1
     stretches = np.minimum(max_steps * share, last_stretch).astype(np.int64)
@@ -249,7 +249,8 @@ def as_array(codes: Collection[Code], num_axes: int) -> Float64Array:
 def _standardize(values: Float64Array) -> Float64Array:
     """Return the standardized square roots of the values' distances above the lowest, with outliers clipped.
 
-    Square roots, because many values are poor and few are good, and because an area grows with the square of its side.
+    Square roots are used because most values are poor and few are good, and because area grows with the square of the
+    side.
     """
     largest = np.abs(values).max() or 1.0
     clipped = _clip_outliers(values / largest)  # the division avoids overflow
@@ -260,9 +261,9 @@ def _standardize(values: Float64Array) -> Float64Array:
 
 
 def _clip_outliers(values: Float64Array) -> Float64Array:
-    """Return the values with low outliers clipped, so that a diverged loss does not make all others look alike.
+    """Return the values with low outliers clipped, so that a diverged loss does not make all other values look alike.
 
-    In each column, values end up at most MAX_DISTANCE_BELOW times as far below the median as the best is above it.
+    In each column, no value ends up more than MAX_DISTANCE_BELOW times as far below the median as the best is above it.
     """
     median = np.median(values, axis=0)
     best = values.max(axis=0)

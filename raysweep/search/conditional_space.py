@@ -1,7 +1,7 @@
 """Spaces with conditional parameters, which exist only for certain values of other parameters.
 
-The space of an Optuna study is not declared: the objective suggests one parameter after another. The parameters
-suggested by its trials reveal the study's parameters and, in most cases, their conditions (:func:`infer_space`).
+An Optuna study does not declare its space: the objective suggests one parameter after another. The parameters that its
+trials suggested reveal the study's parameters and, in most cases, their conditions (:func:`infer_space`).
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from raysweep.config.space import Choices, Parameters, Range, Scalar, Space
 from raysweep.errors import InputError
 from raysweep.search.encoding import Axis, Params, axis_of
 
-NUM_CHANGED = 2.0  # mean number of values changed to sample a configuration near another
+NUM_CHANGED = 2.0  # mean number of values that change when a configuration is sampled near another
 
 
 Code = tuple[float, ...]  # a configuration as numbers, one per axis
@@ -27,7 +27,7 @@ Code = tuple[float, ...]  # a configuration as numbers, one per axis
 
 @dataclass(frozen=True)
 class OneOf:
-    """Condition that the parent has one of these choices."""
+    """The condition that the parent has one of these choices."""
 
     parent: str
     choices: tuple[Any, ...]
@@ -38,7 +38,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Above:
-    """Condition that the parent is a number above a limit, or below it."""
+    """The condition that the parent is a number above or below a limit."""
 
     parent: str
     limit: float
@@ -53,12 +53,12 @@ Condition = OneOf | Above
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a space, with the ``condition`` under which it exists; None means always."""
+    """A parameter in a space; it exists only under its ``condition``, or always if that is None."""
 
     name: str
     distribution: BaseDistribution
     condition: Condition | None = None
-    ordered: tuple[Any, ...] | None = None  # its choices in order, if they are ordered and not numbers
+    ordered: tuple[Any, ...] | None = None  # the choices in order, if they have an order but are not numbers
 
     @cached_property
     def axis(self) -> Axis:
@@ -72,29 +72,29 @@ class Parameter:
 
 @dataclass(frozen=True)
 class ConditionalSpace:
-    """Parameters, each after its parent. The conditions of those in ``unexplained`` are unknown."""
+    """Parameters, each listed after its parent; the conditions of those in ``unexplained`` are unknown."""
 
     parameters: tuple[Parameter, ...]
     unexplained: frozenset[str] = frozenset()
 
     @cached_property
     def free(self) -> tuple[Parameter, ...]:
-        """Parameters with more than one possible value: the axes of a configuration's code."""
+        """The parameters with more than one possible value, which are the axes of a configuration's code."""
         return tuple(parameter for parameter in self.parameters if not parameter.distribution.single())
 
     @cached_property
     def categorical(self) -> NDArray[np.bool_]:
-        """Mask (axes,) of the axes whose values are unordered."""
+        """A mask (axes,) of the axes whose values are unordered."""
         return np.array([parameter.axis.is_categorical for parameter in self.free], dtype=bool)
 
     @cached_property
     def distributions(self) -> dict[str, BaseDistribution]:
-        """Distributions of the free parameters, by name."""
+        """The distributions of the free parameters, by name."""
         return {parameter.name: parameter.distribution for parameter in self.free}
 
     @cached_property
     def _axes(self) -> list[tuple[str, Axis]]:
-        """Names and axes of the free parameters; :meth:`code` is called too often to look them up."""
+        """The names and axes of the free parameters, cached because :meth:`code` is called often."""
         return [(parameter.name, parameter.axis) for parameter in self.free]
 
     def code(self, params: Params) -> Code:
@@ -102,14 +102,14 @@ class ConditionalSpace:
         return tuple([axis.code(params[name]) if name in params else axis.absent for name, axis in self._axes])
 
     def draw(self, random: np.random.Generator, fixed: Mapping[str, Any]) -> Params:
-        """Return a random configuration with the values ``fixed``, ignoring those of parameters that it lacks."""
+        """Return a random configuration with the values in ``fixed``, ignoring those for parameters that it lacks."""
         return self._build(fixed, lambda parameter: parameter.axis.draw(random))
 
     def draw_near(self, known: Params, size: float, random: np.random.Generator, fixed: Mapping[str, Any]) -> Params:
-        """Return a configuration with about NUM_CHANGED of the values that are not ``fixed`` changed.
+        """Return a copy of a known configuration with about NUM_CHANGED of the values that are not ``fixed`` changed.
 
-        A number moves by a normal step of standard deviation ``size`` on its scale from 0 to 1. A choice is sampled
-        anew, as are parameters that the known configuration lacks because they belong to another choice.
+        A number moves by a normally distributed step with standard deviation ``size`` on its scale from 0 to 1. Choices
+        are resampled, and so are parameters that the known configuration lacks because they belong to another choice.
         """
         num_changeable = max(len(known) - len(fixed), NUM_CHANGED)
         change_probability = NUM_CHANGED / num_changeable
@@ -124,7 +124,7 @@ class ConditionalSpace:
         return self._build(fixed, draw_value)
 
     def _build(self, fixed: Mapping[str, Any], draw_value: Callable[[Parameter], Any]) -> Params:
-        """Return a configuration with the values ``fixed``; ``draw_value`` returns those of its other parameters."""
+        """Return a configuration with the values in ``fixed``; ``draw_value`` supplies those of other parameters."""
         params: Params = {}
         for parameter in self.parameters:
             name = parameter.name
@@ -133,7 +133,7 @@ class ConditionalSpace:
         return params
 
     def is_complete(self, params: Params) -> bool:
-        """Return whether a configuration has every parameter that exists for its values."""
+        """Return whether a configuration has every parameter that should exist given its values."""
         return all(parameter.name in params for parameter in self.free if parameter.exists(params))
 
     def explains(self, trial: "SuggestedParams") -> bool:
@@ -148,7 +148,7 @@ class ConditionalSpace:
 
 
 def make_conditional_space(space: Space) -> ConditionalSpace:
-    """Return a sweep's space as samplers see it: without fixed parameters, under the samplers' names."""
+    """Return a sweep's space as samplers see it: without fixed parameters and with the samplers' names."""
     return ConditionalSpace(tuple(_parameters(space.parameters, "", None)))
 
 
@@ -177,7 +177,7 @@ def _parameters(parameters: Parameters, prefix: str, condition: OneOf | None) ->
 
 
 def _is_freezing_level(option: Scalar) -> bool:
-    """Return whether the option is a freezing level; recordings may use the name "freezing" for anything."""
+    """Return whether the option is a freezing level; a recording may name any of its parameters "freezing"."""
     try:
         check_level(str(option))
     except InputError:
@@ -186,7 +186,7 @@ def _is_freezing_level(option: Scalar) -> bool:
 
 
 class SuggestedParams(Protocol):
-    """The parameters that a trial suggested, a part of ``optuna.trial.FrozenTrial``."""
+    """The parameters suggested by a trial: the part of ``optuna.trial.FrozenTrial`` that is needed here."""
 
     @property
     def params(self) -> dict[str, Any]: ...
@@ -195,15 +195,15 @@ class SuggestedParams(Protocol):
 
 
 def infer_space(trials: Sequence[SuggestedParams]) -> ConditionalSpace:
-    """Return the space inferred from the trials of a study.
+    """Infer the space from the trials of a study.
 
     A parameter that some trials lack is assumed to depend on one other parameter that separates the trials with it from
-    those without: either on certain choices, or on a number being above or below a limit. If no parameter separates
-    them, only the trials since the first one with the parameter are considered, because the objective may have been
-    extended. Parameters that are still unexplained are left out.
+    those without it: either by certain choices, or by a number that is above or below a limit. If no parameter
+    separates them, only the trials since the parameter first appeared are considered, because the objective may have
+    been extended. Parameters that remain unexplained are left out.
     """
     counts = Counter(name for trial in trials for name in trial.distributions)
-    # A parameter cannot depend on one that fewer trials have, so parents come first in this order.
+    # A parameter cannot depend on one that fewer trials have, so this order puts parents first.
     names = sorted(counts, key=lambda name: (-counts[name], name))
     distributions: dict[str, BaseDistribution] = {}
     for trial in trials:
@@ -230,7 +230,7 @@ def infer_space(trials: Sequence[SuggestedParams]) -> ConditionalSpace:
 def _explain(
     name: str, distribution: BaseDistribution, parents: Sequence[str], trials: Sequence[SuggestedParams]
 ) -> Parameter | None:
-    """Return the parameter ``name`` with the condition that separates the trials with it from those without, if any."""
+    """Return the parameter ``name`` with a condition that separates the trials with and without it, or None."""
     if all(name in trial.params for trial in trials):
         return Parameter(name, distribution)
     for parent in parents:
@@ -240,12 +240,12 @@ def _explain(
     return None
 
 
-# Choices are tried before numbers: the more values a parameter has, the likelier it separates trials at random.
+# Choices are tried before numbers: the more values a parameter has, the likelier it is to separate trials by accident.
 _RANKS = {CategoricalDistribution: 0, IntDistribution: 1, FloatDistribution: 2}
 
 
 def _find_condition(parent: str, name: str, trials: Sequence[SuggestedParams]) -> Condition | None:
-    """Return the condition on ``parent`` that separates the trials with parameter ``name`` from those without, if any."""
+    """Return the condition on ``parent`` that separates the trials with and without the parameter ``name``, or None."""
     if any(name in trial.params and parent not in trial.params for trial in trials):
         return None
     with_parent = [trial for trial in trials if parent in trial.params]
@@ -262,7 +262,7 @@ def _find_condition(parent: str, name: str, trials: Sequence[SuggestedParams]) -
 def _separate_choices(
     parent: str, distribution: CategoricalDistribution, having: Sequence[Any], lacking: Sequence[Any]
 ) -> OneOf | None:
-    """Return the condition that the parent has one of the choices ``having``, if they are not also ``lacking``."""
+    """Return the condition that the parent has one of the choices ``having``, or None if any is also in ``lacking``."""
     indices = set(map(distribution.to_internal_repr, having))  # choices may be unhashable
     indices_lacking = set(map(distribution.to_internal_repr, lacking))
     if not indices.isdisjoint(indices_lacking):
@@ -272,7 +272,7 @@ def _separate_choices(
 
 
 def _separate_numbers(parent: str, having: Sequence[float], lacking: Sequence[float]) -> Above | None:
-    """Return the condition that the parent is above or below a limit between ``having`` and ``lacking``, if any."""
+    """Return the condition that the parent is beyond a limit between ``having`` and ``lacking``, or None."""
     smallest = min(having)
     largest = max(having)
     smallest_lacking = min(lacking)
@@ -287,7 +287,7 @@ def _separate_numbers(parent: str, having: Sequence[float], lacking: Sequence[fl
 
 
 def _covers(one: BaseDistribution, other: BaseDistribution) -> bool:
-    """Return whether a distribution contains all values of another one of its kind."""
+    """Return whether a distribution contains all values of another distribution of its kind."""
     if one == other or isinstance(one, CategoricalDistribution):
         return True
     assert isinstance(one, FloatDistribution | IntDistribution)
@@ -297,7 +297,7 @@ def _covers(one: BaseDistribution, other: BaseDistribution) -> bool:
 
 
 def _merge(one: BaseDistribution, other: BaseDistribution) -> BaseDistribution:
-    """Return the first distribution if it covers the other, else their joint range, logarithmic if both are."""
+    """Return the first distribution if it covers the other; otherwise their joint range, logarithmic if both are."""
     if _covers(one, other):
         return one
     assert isinstance(one, FloatDistribution | IntDistribution)

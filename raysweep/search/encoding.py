@@ -1,4 +1,4 @@
-"""Parameter values encoded as numbers for models, and values drawn at random."""
+"""Parameter values encoded as numbers for models, and random values."""
 
 import math
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-Params = dict[str, Any]  # a configuration under the sampler's names, such as ``loss=triplet.margin``
+Params = dict[str, Any]  # a configuration with the sampler's names, such as ``loss=triplet.margin``
 
 
-LOG_RATIO = 4.0  # positive numeric choices with at least this ratio of largest to smallest use a log scale
+LOG_RATIO = 4.0  # positive numeric choices whose largest-to-smallest ratio is at least this use a log scale
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A map from a range to [0, 1]: ``low`` to 0, ``high`` to 1."""
+    """A map from a range to [0, 1], with ``low`` mapped to 0 and ``high`` to 1."""
 
     low: float
     high: float
@@ -36,7 +36,7 @@ class Scale:
 
     @cached_property
     def _ends(self) -> tuple[float, float]:
-        """Ends of the range, as logarithms if it is logarithmic."""
+        """The ends of the range, as logarithms if the scale is logarithmic."""
         return (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
 
 
@@ -44,12 +44,13 @@ class Numbers:
     """A numeric parameter, continuous or with evenly spaced values."""
 
     is_categorical = False
-    absent = 0.5  # code of a configuration without the parameter: the middle
+    absent = 0.5  # code for a configuration without the parameter: the middle
 
     def __init__(self, distribution: FloatDistribution | IntDistribution) -> None:
         self._low, self._high = distribution.low, distribution.high
         self._is_integer = isinstance(distribution, IntDistribution)
-        # Each discrete value represents the interval within half a step, so the ends are as likely as other values.
+        # Each discrete value represents the interval within half a step of it, so the ends are as likely as other
+        # values.
         log_step = 1 if self._is_integer else None
         self._step = log_step if distribution.log else distribution.step
         self._scale = Scale(self._low, self._high, distribution.log)
@@ -57,15 +58,15 @@ class Numbers:
         self._drawn = Scale(self._low - reach, self._high + reach, distribution.log)
 
     def code(self, value: Any) -> float:
-        """Return the position of the value in [0, 1], clipped to the range."""
+        """Return the value's position in [0, 1], clipped to the range."""
         return self._scale(self._clip(float(value)))
 
     def draw(self, random: np.random.Generator) -> float:
-        """Return a random value, uniform on the parameter's scale."""
+        """Return a random value, distributed uniformly on the parameter's scale."""
         return self._nearest(self._drawn.value(random.random()))
 
     def draw_near(self, value: Any, size: float, random: np.random.Generator) -> float:
-        """Return a value one normally distributed step away, reflected at the ends.
+        """Return a value that is one normally distributed step away, reflected at the ends of the range.
 
         ``size`` is the step's standard deviation on the scale from 0 to 1.
         """
@@ -75,7 +76,7 @@ class Numbers:
         return self._nearest(self._drawn.value(reflected))
 
     def _nearest(self, value: float) -> float:
-        """Return the nearest value in the range."""
+        """Return the nearest value within the range."""
         if self._step:
             num_steps = round((value - self._low) / self._step)
             value = self._low + self._step * num_steps
@@ -87,7 +88,7 @@ class Numbers:
 
 
 class Choice:
-    """A categorical parameter, encoded as a position in [0, 1] if its choices are ordered, otherwise as an index."""
+    """A categorical parameter, encoded as a position in [0, 1] if its choices are ordered and as an index otherwise."""
 
     def __init__(self, distribution: CategoricalDistribution, ordered: Sequence[Any] | None = None) -> None:
         """Initialize the parameter; ``ordered`` lists the choices in order, if they are ordered but not numbers."""
@@ -98,7 +99,7 @@ class Choice:
         self.absent = -1.0 if self.is_categorical else 0.5
 
     def code(self, value: Any) -> float:
-        """Return the code of the choice, or the code of an absent parameter if the value is not a choice."""
+        """Return the code of a choice, or the code for an absent parameter if the value is not one of the choices."""
         try:
             index = int(self._distribution.to_internal_repr(value))
         except ValueError:
@@ -106,11 +107,11 @@ class Choice:
         return float(index) if self._positions is None else self._positions[index]
 
     def draw(self, random: np.random.Generator) -> Any:
-        """Return a random choice; all have the same probability."""
+        """Return a random choice, with equal probability for each."""
         return self._choices[int(random.integers(len(self._choices)))]
 
     def draw_near(self, value: Any, size: float, random: np.random.Generator) -> Any:
-        """Return a random choice, since choices have no neighbors."""
+        """Return any random choice, since choices have no neighbors."""
         return self.draw(random)
 
 
@@ -118,7 +119,7 @@ Axis = Numbers | Choice  # a parameter as the model sees it
 
 
 def axis_of(distribution: BaseDistribution, ordered: Sequence[Any] | None = None) -> Axis:
-    """Return the axis of a parameter with this distribution; ``ordered`` lists ordered, non-numeric choices in order."""
+    """Return the axis for a parameter with this distribution; ``ordered`` lists non-numeric choices in their order."""
     if isinstance(distribution, CategoricalDistribution):
         return Choice(distribution, ordered)
     if isinstance(distribution, FloatDistribution | IntDistribution):

@@ -1,4 +1,4 @@
-"""The Gaussian process of the sampler ``mfgp``: kernel, kernel parameters, fit and predictions.
+"""The Gaussian process of the ``mfgp`` sampler: kernel, kernel parameters, fit and predictions.
 
 Notation, after Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), chapters 2 and 5:
 
@@ -11,7 +11,8 @@ Notation, after Rasmussen and Williams, "Gaussian Processes for Machine Learning
     a           additive variance of an axis; those of all axes add up to ADDITIVE_VARIANCE
     k(x, x')    kernel: prod m + sum a m, both over the axes
     f(x)        value of a configuration at the smallest budget: f ~ GP(0, k)
-    g(x, r)     its value after r doublings: f(x) (1 + s r) + h(x) u r + c r, where s is the ``slope`` and c ~ N(0, s^2);
+    g(x, r)     its value after r doublings: f(x) (1 + s r) + h(x) u r + c r, where s is the ``slope`` and c ~ N(0,
+    s^2);
                 h ~ GP(0, k) is independent and u is the ``drift``, so the best configuration may change with the budget
     y           observation: g(x, r) + the trial's own deviation + noise; each of the two has half of the variance
                 ``noise_variance``, and both rungs of a trial share its deviation
@@ -22,10 +23,10 @@ Notation, after Rasmussen and Williams, "Gaussian Processes for Machine Learning
     variance    k_** - diag(K_*' K^-1 K_*), the posterior variance, with the prior variance k_**
     log p(y)    -y' alpha / 2 - log |K| / 2, the log marginal likelihood without its constant
 
-y may have several columns, the outputs. They share the kernel parameters, which are fitted to the mean of the outputs'
-log marginal likelihoods, since the outputs of a trial are strongly correlated.
+y may have several columns, called outputs. They share the kernel parameters, which are fitted to the mean of their log
+marginal likelihoods, since a trial's outputs are strongly correlated.
 
-The kernel of f contains both the sum and the product of the axes' kernels: a few trials are enough to learn the effect
+The kernel of f contains both the sum and the product of the axes' kernels. A few trials are enough to learn the effect
 of each parameter alone, and more trials reveal interactions (Duvenaud, Nickisch and Rasmussen, "Additive Gaussian
 Processes", 2011).
 """
@@ -43,8 +44,8 @@ from raysweep.metrics.arrays import Float64Array
 ADDITIVE_VARIANCE = 5.0  # prior variance of the sum over single axes; that of their product is 1
 
 
-# Priors: the logarithms of squared length scales, of the two deviations and of the drift are normal. The additive
-# variances are gamma variables with this shape, divided by their sum.
+# Priors: the logarithms of the squared length scales, of the two deviations and of the drift are normally distributed.
+# The additive variances are gamma variables with this shape, divided by their sum.
 LOG_SQUARED_LENGTH_MEAN = math.log(4.0)
 LOG_SQUARED_LENGTH_DEVIATION = 1.2
 LOG_DEVIATION_MEANS = np.log([0.1, 0.5])  # of the noise and of the slope
@@ -55,14 +56,14 @@ ADDITIVE_SHAPE = 0.5
 
 
 NUM_DRAWN = 24  # kernel parameters sampled from the prior for the first fit
-NUM_FRESH = 1  # sampled for each later fit, in addition to those of the last fit
+NUM_FRESH = 1  # kernel parameters sampled for each later fit, in addition to those from the last fit
 NUM_BEST = 2  # most probable kernel parameters that a fit passes on to the next
-MIN_WEIGHT = 0.05  # relative to the most probable; kernel parameters with less weight are left out of a prediction
+MIN_WEIGHT = 0.05  # relative to the highest weight; predictions leave out kernel parameters with less
 
 
-# Gradient steps from the most probable parameters, and their sizes on the log scale.
+# Gradient steps from the most probable parameters, and the size of the steps on the log scale.
 NUM_STEPS = 16
-NUM_ROWS_AT_LENGTH = 32  # with more rows, fewer steps are taken: each takes longer, and the start is better known
+NUM_ROWS_AT_LENGTH = 32  # with more rows, there are fewer steps: each takes longer, and the start is closer to the optimum
 FIRST_STEP, SMALLEST_STEP, LARGEST_STEP = 0.2, 1e-3, 1.0
 
 
@@ -74,10 +75,10 @@ MIN_VARIANCE = 1e-9  # minimum variance of a prediction; rounding may produce le
 
 
 class KernelParams:
-    """The parameters of the kernel and of the noise, given by their logarithms.
+    """The parameters of the kernel and the noise, given by their logarithms.
 
-    ``logs`` (2 * axes + 3,) are the logarithms of the squared length scales (axes,), of the additive variances (axes,)
-    before they are scaled to their sum, of the standard deviation of the noise, of the slope, and of the drift.
+    ``logs`` (2 * axes + 3,) contains the logarithms of the squared length scales (axes,), the additive variances
+    (axes,) before they are scaled to their sum, the standard deviation of the noise, the slope, and the drift.
     """
 
     def __init__(self, logs: Float64Array) -> None:
@@ -100,7 +101,7 @@ class KernelParams:
 
     @cached_property
     def log_prior(self) -> float:
-        """Logarithm of the prior density, without its constant."""
+        """The logarithm of the prior density, without its constant."""
         lengths = (self._log_squared_lengths - LOG_SQUARED_LENGTH_MEAN) / LOG_SQUARED_LENGTH_DEVIATION
         deviations = (self._log_deviations - LOG_DEVIATION_MEANS) / LOG_DEVIATION_DEVIATION
         drift = (self._log_drift - LOG_DRIFT_MEAN) / LOG_DRIFT_DEVIATION
@@ -110,7 +111,7 @@ class KernelParams:
 
     @cached_property
     def log_prior_gradient(self) -> Float64Array:
-        """Gradient of :attr:`log_prior` with respect to the logarithms, (2 * axes + 3,)."""
+        """The gradient of :attr:`log_prior` with respect to the logarithms, (2 * axes + 3,)."""
         lengths = (LOG_SQUARED_LENGTH_MEAN - self._log_squared_lengths) / LOG_SQUARED_LENGTH_DEVIATION**2
         shares = ADDITIVE_SHAPE - np.exp(self._log_shares)
         deviations = (LOG_DEVIATION_MEANS - self._log_deviations) / LOG_DEVIATION_DEVIATION**2
@@ -134,9 +135,9 @@ class KernelParams:
 
 
 def kernel(singles: Iterable[Float64Array], shape: tuple[int, ...], params: KernelParams) -> Float64Array:
-    """Return k(x, x') from the axes' kernels m, which all have the given shape and are overwritten.
+    """Return k(x, x') given each axis's kernel m; these all have the given shape and are overwritten.
 
-    Axes are processed one by one, because a single array stays in the processor's cache and fresh memory is expensive.
+    Axes are processed one by one, because a single array fits in the processor's cache and new memory is expensive.
     """
     product, total = np.ones(shape), np.zeros(shape)
     for single, variance in zip(singles, params.additive_variances, strict=True):
@@ -148,7 +149,7 @@ def kernel(singles: Iterable[Float64Array], shape: tuple[int, ...], params: Kern
 
 
 def singles_of(distances: Float64Array, params: KernelParams) -> Iterator[Float64Array]:
-    """Yield m of each axis for distances (axes, n). Each array is valid until the next one is requested."""
+    """Yield m for each axis, given distances (axes, n). Each array is valid until the next one is requested."""
     scaled, single = np.empty((2, distances.shape[1]))
     for distance, rate in zip(distances, params.rates, strict=True):
         np.multiply(distance, rate, out=scaled)
@@ -159,7 +160,7 @@ def singles_of(distances: Float64Array, params: KernelParams) -> Iterator[Float6
 def singles_between(
     codes: Float64Array, others: Float64Array, categorical: NDArray[np.bool_], params: KernelParams
 ) -> Iterator[Float64Array]:
-    """Yield m of each axis, (n, others), for codes (n, axes) and (others, axes), like :func:`singles_of`."""
+    """Yield m for each axis, (n, others), given codes (n, axes) and (others, axes), like :func:`singles_of`."""
     scaled, single = np.empty((2, len(codes), len(others)))
     axes = zip(codes.T, others.T, categorical, params.rates, strict=True)
     for along_axis, others_along_axis, is_categorical, rate in axes:
@@ -171,7 +172,7 @@ def singles_between(
 
 
 def matern(scaled: Float64Array, out: Float64Array) -> None:
-    """Write m of scaled distances t to ``out``; ``scaled`` is overwritten."""
+    """Write m at the scaled distances t to ``out``; ``scaled`` is overwritten."""
     np.multiply(scaled, 1 / 3, out=out)
     out += 1
     out *= scaled
@@ -193,7 +194,7 @@ def relative_gradient_by_length(scaled: Float64Array) -> Float64Array:
 
 
 def make_distances(differences: Float64Array, is_categorical: bool) -> None:
-    """Convert differences along an axis to distances in place; the distance of different choices is 1."""
+    """Convert differences along an axis to distances in place; different choices are at distance 1."""
     if is_categorical:
         np.not_equal(differences, 0, out=differences)
     else:
@@ -202,21 +203,21 @@ def make_distances(differences: Float64Array, is_categorical: bool) -> None:
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """The data that the process is fitted to: trials, with one or two rungs each. Each rung is a row.
+    """The data that the process is fitted to: trials with one or two rungs each. Each rung is a row.
 
-    A pair consists of two trials, or of a trial and itself, in either order. Symmetric quantities are only computed
-    once per pair.
+    A pair consists of two trials in either order, or of a trial and itself. Symmetric quantities are computed only once
+    per pair.
     """
 
     codes: Float64Array  # (trials, axes)
-    categorical: NDArray[np.bool_]  # (axes,), whether an axis has unordered choices
-    trial_index: NDArray[np.int64]  # (rows,), trial of each row
-    doublings: Float64Array  # (rows,), r of each row
-    max_doublings: float  # r of the largest budget that any trial has seen; predictions are for this budget
+    categorical: NDArray[np.bool_]  # (axes,), whether the axis has unordered choices
+    trial_index: NDArray[np.int64]  # (rows,), the trial of each row
+    doublings: Float64Array  # (rows,), r for each row
+    max_doublings: float  # r for the largest budget that any trial has seen, which predictions are for
 
     @cached_property
     def distances(self) -> Float64Array:
-        """Distances (axes, pairs) between the trials."""
+        """The distances (axes, pairs) between the trials."""
         first, second = np.triu_indices(len(self.codes))
         differences = self.codes[first] - self.codes[second]
         distances: Float64Array = np.ascontiguousarray(differences.T)
@@ -226,7 +227,7 @@ class TrainingSet:
 
     @cached_property
     def pair_index(self) -> NDArray[np.int64]:
-        """Pair index of any two rows, (rows, rows)."""
+        """The pair index for any two rows, (rows, rows)."""
         num_trials = len(self.codes)
         first, second = np.triu_indices(num_trials)
         of_trials = np.empty((num_trials, num_trials), dtype=np.int64)
@@ -235,19 +236,19 @@ class TrainingSet:
 
     @cached_property
     def noise_pattern(self) -> Float64Array:
-        """Multiples of half the noise variance shared by two rows, (rows, rows): 2 for a row itself, 1 within a trial."""
+        """The noise shared by two rows, in halves of its variance, (rows, rows): 2 for one row, 1 within a trial."""
         same_trial = np.equal.outer(self.trial_index, self.trial_index)
         return same_trial + np.eye(len(self.trial_index))
 
     def summed_over_pairs(self, of_rows: Float64Array) -> Float64Array:
-        """Return the sums (pairs,) of a matrix (rows, rows) over the entries of each pair."""
+        """Return the sums (pairs,) of a matrix (rows, rows) over the entries for each pair."""
         num_pairs = self.distances.shape[1]
         sums = np.bincount(self.pair_index.ravel(), of_rows.ravel(), num_pairs)
         return np.asarray(sums, dtype=np.float64)
 
 
 def inverse_of_lower(matrix: Float64Array) -> Float64Array:
-    """Invert a lower triangular matrix by blocks, in half the time of a general inverse."""
+    """Invert a lower triangular matrix by blocks, which takes half the time of a general inverse."""
     size = len(matrix)
     if size <= LARGEST_BLOCK:
         return np.asarray(np.linalg.inv(matrix), dtype=np.float64)
@@ -266,9 +267,9 @@ def inverse_of_lower(matrix: Float64Array) -> Float64Array:
 class Queries:
     """Configurations to predict, with their kernels to a training set.
 
-    ``pending`` (pending trials, axes) are the codes of running trials without values, and ``candidates`` (candidates,
-    axes) those of possible proposals. Both are predicted as if each pending trial had reached its prediction, which
-    lowers the variance near it.
+    ``pending`` (pending trials, axes) contains the codes of running trials without values, and ``candidates``
+    (candidates, axes) the codes of possible proposals. Both are predicted as if each pending trial had reached its
+    predicted value, which lowers the variance near it.
     """
 
     def __init__(self, training: TrainingSet, pending: Float64Array, candidates: Float64Array) -> None:
@@ -292,7 +293,7 @@ class Queries:
 class Posterior:
     """The process under one set of kernel parameters, conditioned on the values of a training set's rows.
 
-    ``values`` (rows, outputs) are y, standardized.
+    ``values`` (rows, outputs) is y, standardized.
     """
 
     def __init__(self, params: KernelParams, training: TrainingSet, values: Float64Array) -> None:
@@ -305,7 +306,7 @@ class Posterior:
         self._final_growth = slope * training.max_doublings  # s r at the budget that predictions are for
         self._drift = drift * training.doublings  # u r, (rows,)
         self._final_drift = drift * training.max_doublings
-        # Factors of k due to budgets: at the largest budget, and for any two rows.
+        # Budget-dependent factors of k: at the largest budget, and for any two rows.
         self._final_factor = (1 + self._final_growth) ** 2 + self._final_drift**2
         factors = np.stack([1 + self._growth, self._drift])
         self._growth_covariance: Float64Array = factors.T @ factors  # (rows, rows)
@@ -321,14 +322,14 @@ class Posterior:
         inverse_root = inverse_of_lower(cholesky)
         self._inverse = inverse_root.T @ inverse_root  # faster than solving for one column per query
         self._alpha = np.asarray(self._inverse @ values, dtype=np.float64)
-        # Log density of the kernel parameters, given the values.
+        # Log density of the kernel parameters given the values.
         self.log_density = self._log_marginal_likelihood(cholesky) + params.log_prior
 
     def predict(self, queries: Queries) -> tuple[Float64Array, Float64Array]:
-        """Return posterior mean (pending trials + candidates, outputs) and variance of g at the largest budget.
+        """Return the posterior mean (pending trials + candidates, outputs) and variance of g at the largest budget.
 
-        Both are conditioned on the pending trials. The variance (pending trials + candidates,) is the same for each
-        output.
+        Both are conditioned on the pending trials. The variance (pending trials + candidates,) is the same for all
+        outputs.
         """
         cross_covariance = self._cross_covariance(queries)
         solved = self._inverse @ cross_covariance
@@ -350,7 +351,7 @@ class Posterior:
 
     @cached_property
     def gradient(self) -> Float64Array:
-        """Gradient of :attr:`log_density` with respect to the logarithms of the kernel parameters, (2 * axes + 3,).
+        """The gradient of :attr:`log_density` with respect to the logs of the kernel parameters, (2 * axes + 3,).
 
         The gradient of the likelihood is tr((alpha alpha' - K^-1) dK) / 2 (Rasmussen and Williams, equation 5.9).
         """
@@ -359,7 +360,7 @@ class Posterior:
         return np.asarray(np.concatenate(gradients) + self.params.log_prior_gradient, dtype=np.float64)
 
     def _gradient_by_axes(self, outer: Float64Array) -> Float64Array:
-        """Return the likelihood's gradient for squared length scales and additive variances, (2 * axes,)."""
+        """Return the likelihood's gradient for the squared length scales and additive variances, (2 * axes,)."""
         of_pairs = self._training.summed_over_pairs(outer * self._growth_covariance)
         variances = self.params.additive_variances
         scaled = self._training.distances * self.params.rates[:, None]
@@ -381,7 +382,7 @@ class Posterior:
         return np.concatenate([by_lengths, by_shares])
 
     def _gradient_by_others(self, outer: Float64Array) -> Float64Array:
-        """Return the likelihood's gradient for the deviation of the noise, the slope and the drift, (3,)."""
+        """Return the likelihood's gradient for the noise deviation, the slope and the drift, (3,)."""
         weighted = outer * self._kernel_of_rows
         by_noise = self.params.noise_variance * (outer * self._training.noise_pattern).sum()
         of_shared = weighted @ (1 + self._growth)
@@ -399,7 +400,7 @@ class Posterior:
         return -0.5 * mean_fit - complexity
 
     def _observed_covariance(self) -> Float64Array:
-        """Return K (rows, rows), with jitter on the diagonal that keeps the inversion stable."""
+        """Return K (rows, rows), with jitter on the diagonal to keep the inversion stable."""
         covariance: Float64Array = self._kernel_of_rows * self._growth_covariance
         trace = float(np.trace(covariance))
         jitter = 1e-6 * trace / len(covariance)
@@ -420,7 +421,7 @@ class Posterior:
         return covariance
 
     def _explained_by_pending(self, covariance: Float64Array) -> Float64Array:
-        """Return the variance (pending trials + candidates,) that observing the pending trials with noise would remove.
+        """Return the variance (pending trials + candidates,) that noisy observations of pending trials would remove.
 
         ``covariance`` (pending trials, pending trials + candidates) is the posterior covariance.
         """
@@ -434,7 +435,7 @@ class Posterior:
 
 
 def predict(posteriors: Sequence[Posterior], queries: Queries) -> tuple[Float64Array, Float64Array]:
-    """Return mean and standard deviation (pending trials + candidates, outputs) of the posteriors' mixture.
+    """Return the mean and standard deviation (pending trials + candidates, outputs) of a mixture of posteriors.
 
     Each posterior is weighted by the probability of its kernel parameters.
     """
@@ -459,29 +460,29 @@ def predict(posteriors: Sequence[Posterior], queries: Queries) -> tuple[Float64A
 
 
 class KernelFitter:
-    """A search for the most probable kernel parameters of successive training sets, starting from the last result.
+    """Searches for the most probable kernel parameters of successive training sets, each time from the last result.
 
     It does not sample the posterior: sampling would take thousands of steps per proposal, and the first states of a
-    short chain predict badly. A prediction is the mean over the parameters found, weighted by posterior density, which
-    is Bayesian model averaging in Occam's window (Madigan and Raftery, 1994).
+    short chain predict poorly. A prediction is the mean over the kernel parameters that were found, weighted by
+    posterior density, which is Bayesian model averaging in Occam's window (Madigan and Raftery, 1994).
     """
 
     def __init__(self, num_axes: int) -> None:
         self._num_axes = num_axes
-        self._last_params: list[KernelParams] = []  # most probable ones of the last fit
+        self._last_params: list[KernelParams] = []  # most probable ones from the last fit
 
     def posteriors(
         self, training: TrainingSet, values: Float64Array, random: np.random.Generator, *, is_due: bool
     ) -> list[Posterior]:
-        """Return the posteriors of a new fit if it ``is_due``, else the one under the best parameters of the last fit."""
+        """Return the posteriors of a new fit if it ``is_due``, or the one under the best parameters of the last fit."""
         if is_due or not self._last_params:
             return self.fit(training, values, random)
         return [Posterior(self._last_params[0], training, values)]
 
     def fit(self, training: TrainingSet, values: Float64Array, random: np.random.Generator) -> list[Posterior]:
-        """Return the posteriors under the most probable kernel parameters found; the next fit starts from these.
+        """Return the posteriors under the most probable kernel parameters found, which the next fit starts from.
 
-        ``values`` (rows, outputs) are standardized.
+        ``values`` (rows, outputs) is standardized.
         """
         num_drawn = NUM_FRESH if self._last_params else NUM_DRAWN
         drawn = [KernelParams.draw(random, self._num_axes) for _ in range(num_drawn)]
@@ -497,8 +498,8 @@ class KernelFitter:
 def _ascend(start: Posterior, training: TrainingSet) -> Posterior:
     """Return the most probable posterior found by gradient ascent.
 
-    The steps are those of Rprop (Riedmiller and Braun, 1993): the sign of each component of the gradient gives the
-    direction, and the step size depends on whether the sign has changed. A gradient that is not finite ends the ascent.
+    The steps follow Rprop (Riedmiller and Braun, 1993): the sign of each component of the gradient gives the direction,
+    and the step size depends on whether the sign has changed. The ascent ends if the gradient is not finite.
     """
     num_rows = max(len(training.trial_index), NUM_ROWS_AT_LENGTH)
     num_steps = max(NUM_STEPS * NUM_ROWS_AT_LENGTH // num_rows, 2)

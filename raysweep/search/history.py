@@ -1,4 +1,4 @@
-"""The results of a study's trials, which the sampler ``mfgp`` learns from, and their joint front."""
+"""The results of a study's trials, from which the ``mfgp`` sampler learns, and their joint front."""
 
 import itertools
 import math
@@ -18,26 +18,26 @@ from raysweep.search.conditional_space import Code, ConditionalSpace
 from raysweep.search.encoding import Params
 from raysweep.search.gaussian_process import TrainingSet
 
-# The model is fitted to about NUM_VALUES values, one or two steps per trial: half of the trials used are the best ones,
-# a quarter the latest, and a quarter are sampled from the others.
+# The model is fitted to about NUM_VALUES values, from one or two steps per trial: half of the trials used are the best
+# ones, a quarter are the latest ones, and a quarter are sampled from the rest.
 NUM_VALUES = 96
 BEST_SHARE = 1 / 2
 LATEST_SHARE = 1 / 4
 
 
-FRONTS = "raysweep:fronts"  # user attribute of a trial that maps each step to its points [P, S] so far
+FRONTS = "raysweep:fronts"  # a trial's user attribute that maps each step to the points [P, S] so far
 
 
-FAILED_QUANTILE = 0.1  # quantile of the trials' first values, assigned to trials that failed before reporting one
+FAILED_QUANTILE = 0.1  # quantile of the trials' first values; trials that failed before reporting a value get it
 
 
 @dataclass(frozen=True)
 class TrialResults:
-    """A trial and its value at each reported step, the higher the better.
+    """A trial and its value at each reported step; higher is better.
 
-    ``by_step`` is empty if the trial failed or was pruned before it reported anything. A ``final`` value, if any,
-    replaces the value at the last step. ``fronts`` holds the trial's points (n, 2) so far at each step, if it reports
-    them.
+    ``by_step`` is empty if the trial failed or was pruned before it reported anything. The ``final`` value, if there is
+    one, replaces the value at the last step. If the trial reports points, ``fronts`` contains its points (n, 2) so far
+    at each step.
     """
 
     params: Params
@@ -48,7 +48,7 @@ class TrialResults:
 
     @cached_property
     def latest(self) -> float:
-        """Final or latest value; minus infinity if the trial failed."""
+        """The final value, or else the latest one; minus infinity if the trial failed."""
         if self.final is not None:
             return self.final
         return self.by_step[max(self.by_step)] if self.by_step else -math.inf
@@ -59,11 +59,11 @@ class TrialResults:
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
-        """First and last step: one entry if they are equal, empty without steps."""
+        """The first and last step: only one entry if they are equal, none without steps."""
         return tuple(sorted({min(self.by_step), max(self.by_step)})) if self.by_step else ()
 
     def first_and_latest(self, last_of_all: int) -> dict[int, float]:
-        """Return the values at the first and latest step; a final value without steps is assigned to ``last_of_all``."""
+        """Return the values at the first and latest step; without steps, a final value belongs to ``last_of_all``."""
         if not self.by_step:
             return {} if self.final is None else {last_of_all: self.final}
         values = {step: self.by_step[step] for step in self.ends}
@@ -73,7 +73,7 @@ class TrialResults:
 
 @dataclass(frozen=True)
 class Row:
-    """One step of a trial as training data; without a value if the trial failed before it reported any."""
+    """One step of a trial as training data; it has no value if the trial failed before reporting any."""
 
     trial: int  # index among the trials used for training
     step: int
@@ -85,16 +85,16 @@ class JointFront:
     """The non-dominated points (P, S) of all trials.
 
     The front is computed lazily. Points that leave it may uncover others, so the points of all trials are kept. An
-    update only examines the points that a leaving point dominated, and only sorts those that the rest of the front does
+    update examines only the points that a leaving point dominated, and sorts only those that the rest of the front does
     not dominate.
     """
 
     def __init__(self) -> None:
-        self._points = np.empty((0, 2))  # each trial's own front
+        self._points = np.empty((0, 2))  # every trial's own front
         self._owners = np.empty(0, dtype=np.int64)
-        # Indices of the points on the joint front, in order of descending P.
+        # Indices of the points on the joint front, by descending P.
         self._front: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        self._changed: dict[int, Float64Array] = {}  # trials' own fronts that are not merged yet
+        self._changed: dict[int, Float64Array] = {}  # trials' own fronts that have not been merged yet
 
     def put(self, trial: int, points: Float64Array) -> None:
         """Replace a trial's points (n, 2)."""
@@ -103,13 +103,13 @@ class JointFront:
 
     @property
     def points(self) -> Float64Array:
-        """The points of the front (n, 2), in order of descending P."""
+        """The points on the front (n, 2), by descending P."""
         self._merge_changes()
         return self._points[self._front]
 
     @property
     def owners(self) -> NDArray[np.int64]:
-        """The trials (n,) that own the points."""
+        """The trials (n,) that the points belong to."""
         self._merge_changes()
         return self._owners[self._front]
 
@@ -136,7 +136,7 @@ class JointFront:
         self._changed = {}
 
     def _front_of(self, stays: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the front of the points that stay, in order of descending P."""
+        """Return the front of the points that stay, by descending P."""
         is_staying = stays[self._front]
         staying = self._front[is_staying]
         leaving = self._front[~is_staying]
@@ -151,7 +151,7 @@ class JointFront:
         return self._join(staying, candidates)
 
     def _join(self, front: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the joint front of other points and of a front that is given in order of descending P."""
+        """Return the joint front of a front, which is in order of descending P, and other points."""
         polarity, similarity = self._points[front].T
         other_polarity, other_similarity = self._points[others].T
         # The number of front points with at least this P, and the highest S among them.
@@ -166,7 +166,7 @@ class JointFront:
 
 
 class History:
-    """The trials of a study, keyed by number, encoded in one space and updated by :meth:`read`.
+    """The trials of a study, keyed by number and encoded in one space; :meth:`read` updates them.
 
     If the study ``has_points``, a step counts only if the trial's attribute FRONTS has finite points for it, and
     ``joint_front`` is the front of all trials' points at their latest steps.
@@ -180,8 +180,8 @@ class History:
         self._left_out: set[int] = set()  # trials that did not suggest all parameters
         self._on_front: dict[int, Float64Array] = {}  # keyed by trial: its points on the joint front
         self.joint_front = JointFront()
-        self.results: dict[int, TrialResults] = {}  # trials with values, or failed
-        self.num_with_values = 0  # number of these that have not failed
+        self.results: dict[int, TrialResults] = {}  # trials that have values or failed
+        self.num_with_values = 0  # number of these trials that have not failed
         self.pending: dict[int, Code] = {}  # running trials without values
         self.running: set[Code] = set()  # codes of running trials
         self.tried: set[Code] = set()  # codes of all finished trials
@@ -237,7 +237,7 @@ class History:
         self._put_on_front(number, results)
 
     def _put_on_front(self, number: int, results: TrialResults) -> None:
-        """Update the joint front with the points of the trial's latest step, if they changed."""
+        """Update the joint front with the points at the trial's latest step, if they changed."""
         if not results.fronts:
             return
         points = results.fronts[max(results.fronts)]
@@ -246,7 +246,7 @@ class History:
             self.joint_front.put(number, points)
 
     def _read_results(self, trial: FrozenTrial, sign: int) -> TrialResults:
-        """Return a trial's results; it counts as failed if its latest value is not finite, as with NaN in Optuna."""
+        """Return a trial's results; like NaN in Optuna, a latest value that is not finite counts as a failure."""
         params = trial.params
         num_encoded, code = self._codes.get(trial.number, (-1, ()))
         if num_encoded != len(params):  # the trial has suggested another parameter
@@ -272,23 +272,23 @@ class History:
 
     @property
     def codes_with_values(self) -> list[Code]:
-        """Codes of running trials with values."""
+        """The codes of running trials with values."""
         return [results.code for number, results in self.results.items() if number not in self._finished]
 
     @property
     def codes(self) -> list[Code]:
-        """Codes of all trials that have started."""
+        """The codes of all trials that have started."""
         return [*(results.code for results in self.results.values()), *self.pending.values()]
 
     def best(self, count: int) -> list[int]:
         """Return the numbers of the ``count`` trials with the highest values, best first."""
         numbers = list(self.results)
         worth = np.array([results.latest for results in self.results.values()])
-        order = np.argsort(-worth, kind="stable")  # stable: ties go to the first
+        order = np.argsort(-worth, kind="stable")  # a stable sort breaks ties in favor of the first trial
         return [numbers[place] for place in order[:count]]
 
     def training_data(self, random: np.random.Generator) -> tuple[TrainingSet, list[Row]]:
-        """Return the training data: the first and the latest step of each chosen trial."""
+        """Return the training data: the first and latest step of each chosen trial."""
         ends = [results.ends for results in self.results.values()]
         steps = set(itertools.chain.from_iterable(ends)) or {0}
         first, last = min(steps), max(steps)
@@ -308,7 +308,7 @@ class History:
         return training, rows
 
     def _choose_trials(self, random: np.random.Generator) -> set[int]:
-        """Return the trials to train on, chosen so that they have at most about NUM_VALUES values."""
+        """Return the trials to train on, chosen so that they have about NUM_VALUES values at most."""
         num_values = sum(len(results.ends) or 1 for results in self.results.values())
         count = NUM_VALUES * len(self.results) // num_values
         num_best = int(count * BEST_SHARE)
@@ -325,7 +325,7 @@ class History:
 
 
 def _make_rows(trials: Sequence[TrialResults], first: int, last: int) -> list[Row]:
-    """Return the rows of these trials, given the ``first`` and ``last`` step of all; a failed trial has one row."""
+    """Return these trials' rows, given the ``first`` and ``last`` step of any trial; a failed trial has one row."""
     rows = []
     for index, results in enumerate(trials):
         values = results.first_and_latest(last)
@@ -339,9 +339,9 @@ def _make_rows(trials: Sequence[TrialResults], first: int, last: int) -> list[Ro
 
 
 def _add_points(results: TrialResults, fronts: Mapping[Any, Any]) -> TrialResults:
-    """Return the trial with its reported points, at the steps that have any.
+    """Add the reported points to the trial's results, keeping only steps that have points.
 
-    A storage may have converted the steps to text.
+    The storage may have converted the steps to text.
     """
     points_by_step: dict[int, Float64Array] = {}
     for key, front in fronts.items():
@@ -370,9 +370,9 @@ def row_values(rows: Sequence[Row]) -> Float64Array:
 
 
 def fill_failed(rows: Sequence[Row], entries: Float64Array) -> Float64Array:
-    """Return one entry per row, (rows, ...), filling failed rows with a low quantile over trials' first rows.
+    """Return one entry per row, (rows, ...), with a low quantile over the trials' first rows in place of failed rows.
 
-    ``entries`` (n, ...) are those of the rows that have a value.
+    ``entries`` (n, ...) contains the entries of the rows that have a value.
     """
     has_failed = np.array([row.value is None for row in rows])
     if not has_failed.any():

@@ -1,10 +1,10 @@
-"""The sampler ``mfgp``: proposals from a Gaussian process over configurations and training budgets.
+"""The ``mfgp`` sampler: proposals from a Gaussian process over configurations and training budgets.
 
-Multi-fidelity: the model learns from the first and the latest intermediate value of each trial, running and pruned ones
-included, as in freeze-thaw Bayesian optimization (Swersky, Snoek and Adams, 2014). Configurations are compared by their
-predicted values at the largest step seen so far. The model is in :mod:`raysweep.search.gaussian_process` and its
-training data in :mod:`raysweep.search.history`. This module contains the candidates, the choice among them, and the
-Optuna sampler.
+The sampler is multi-fidelity: its model learns from the first and latest intermediate value of each trial, including
+running and pruned ones, as in freeze-thaw Bayesian optimization (Swersky, Snoek and Adams, 2014). Configurations are
+compared by their predicted values at the largest step seen so far. The model is in
+:mod:`raysweep.search.gaussian_process`, and its training data in :mod:`raysweep.search.history`. This module contains
+the candidates, the choice among them, and the Optuna sampler.
 """
 
 import math
@@ -27,20 +27,20 @@ from raysweep.search.encoding import Params
 from raysweep.search.history import FRONTS, History
 
 POOL_SIZE = 256  # random candidates
-NUM_RENEWED = 64  # number replaced before each proposal
+NUM_RENEWED = 64  # number of candidates replaced before each proposal
 
 
-# Copies of the best trials with some values changed are candidates too: random candidates alone get close to an optimum
-# but do not reach it.
+# Copies of the best trials with some values changed are also candidates, because random candidates alone come close to
+# an optimum but do not reach it.
 NUM_REFINED = 3  # trials that are copied
 NUM_COPIES = 24  # copies per trial
-STEP_SIZES = (0.01, 0.3)  # bounds of the standard deviation by which a number moves in [0, 1], sampled for each copy
+STEP_SIZES = (0.01, 0.3)  # bounds of a number's standard deviation of change in [0, 1], which is sampled for each copy
 
 
-NUM_WITHOUT_POINTS = 4  # completed trials without the expected points before a warning
+NUM_WITHOUT_POINTS = 4  # number of completed trials without the expected points that causes a warning
 
 
-STARTUP_DEVIATION = 0.25  # standard deviation of the first proposals' numbers around 0.5, if they start in the middle
+STARTUP_DEVIATION = 0.25  # standard deviation around 0.5 of the first proposals' numbers, if they start in the middle
 
 
 Candidate = tuple[Params, Code]
@@ -50,19 +50,19 @@ FixedParams = Mapping[str, Any]  # values that a proposal must have
 class MultiFidelitySampler(BaseSampler):
     """An Optuna sampler for single-objective studies that minimize or maximize.
 
-    It learns from the intermediate values that trials report (:meth:`optuna.Trial.report`), whether they complete, are
-    pruned or still run, and from final values if there are no others. The unit of a step does not matter, but a trial
-    trained twice as long should be at twice the step. A trial that failed before reporting a value, or whose value is
-    not finite, counts as a poor one. Running trials count as if they had reached their predictions, so several
-    processes or threads may share a study.
+    It learns from the intermediate values that trials report (:meth:`optuna.Trial.report`), whether they are complete,
+    pruned or still running, and from final values if there are no intermediate ones. The unit of a step does not
+    matter, but a trial trained twice as long should be at twice the step. A trial counts as a poor one if it failed
+    before reporting a value, or if its value is not finite. Running trials count as if they had reached their predicted
+    values, so several processes or threads can share a study.
 
-    Parameters may be conditional on others. The sampler infers the conditions from the trials
-    (:func:`raysweep.search.conditional_space.infer_space`) unless ``space`` is given. Parameters that are still unknown
-    are sampled at random. Values of enqueued trials are kept, and the sampler chooses the remaining ones.
+    Parameters may be conditional on others. Unless ``space`` is given, the sampler infers the conditions from the
+    trials (:func:`raysweep.search.conditional_space.infer_space`). Parameters that are still unknown are sampled at
+    random. The sampler keeps the values of enqueued trials and chooses the remaining ones.
 
-    With a ``reference_point``, the sampler maximizes the hypervolume that the points of all trials dominate above this
-    point. Trials report their points in the user attribute "raysweep:fronts", which maps each step to the list of
-    points so far. A point is a pair of scores, the higher the better.
+    With a ``reference_point``, the sampler maximizes the hypervolume above this point that the points of all trials
+    dominate. Trials report their points in the user attribute "raysweep:fronts", which maps each step to the list of
+    points so far. A point is a pair of scores; higher is better.
 
     The same ``seed`` and trials give the same proposals.
 
@@ -86,7 +86,7 @@ class MultiFidelitySampler(BaseSampler):
         self._lock = threading.RLock()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without the lock, so that the sampler can be pickled and reused later."""
+        """Return the state without the lock, so that the sampler can be pickled and reused."""
         return {name: value for name, value in vars(self).items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -99,13 +99,13 @@ class MultiFidelitySampler(BaseSampler):
             self._random_sampler.reseed_rng()
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """Reset the search at a study's first trial, since the study may reuse the name of an earlier one."""
+        """Reset the search at a study's first trial, since the study may have the same name as an earlier one."""
         if trial.number == 0:
             with self._lock:
                 self._study_name = None
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return all known parameters that can have more than one value, conditional ones included."""
+        """Return all known parameters that can have more than one value, including conditional ones."""
         self._raise_error_if_multi_objective(study)
         with self._lock:
             search = self._update_search(study, [] if self._space else study.get_trials(deepcopy=False))
@@ -114,7 +114,7 @@ class MultiFidelitySampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return a complete configuration that extends the trial's values, or {} if the space has no new one."""
+        """Return a complete configuration that extends the trial's values, or {} if the space has no new one left."""
         if not search_space:
             return {}
         with self._lock:
@@ -133,7 +133,7 @@ class MultiFidelitySampler(BaseSampler):
         return {name: value for name, value in params.items() if name in new_names}
 
     def _warn_of_missing_points(self, trials: Sequence[FrozenTrial], history: History) -> None:
-        """Warn once if trials complete without points; their attribute may have the wrong name."""
+        """Warn once if trials complete without points, since their attribute may have the wrong name."""
         if self._reference_point is None or self._has_warned or history.num_with_values:
             return
         complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
@@ -149,12 +149,12 @@ class MultiFidelitySampler(BaseSampler):
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """Return a random value of a parameter that is not known yet."""
+        """Return a random value for a parameter that is not known yet."""
         self._raise_error_if_multi_objective(study)
         return self._random_sampler.sample_independent(study, trial, param_name, param_distribution)
 
     def _update_search(self, study: Study, trials: Sequence[FrozenTrial]) -> "_Search | None":
-        """Return the search in the currently known space, or None if no space is known.
+        """Return the search in the currently known space, or None if no space is known yet.
 
         The search restarts if the study or the space has changed.
         """
@@ -170,7 +170,7 @@ class MultiFidelitySampler(BaseSampler):
 
     def _infer_search(self, trials: Sequence[FrozenTrial]) -> None:
         """Start a search in the space inferred from the trials, unless the current space explains all of them."""
-        # Trials in other states may have ended before they suggested all their parameters.
+        # Trials in other states may have ended before suggesting all their parameters.
         has_all = (TrialState.COMPLETE, TrialState.PRUNED)
         completed = [trial for trial in trials if trial.state in has_all]
         new = [trial for trial in completed if trial.number not in self._completed]
@@ -196,7 +196,7 @@ def _finite_pair(reference_point: Pair) -> Pair:
 
 
 class _Search:
-    """The candidates in one space, and the choice among them by the model."""
+    """The candidates in one space, and the model-based choice among them."""
 
     def __init__(self, space: ConditionalSpace, reference_point: Pair | None) -> None:
         self.space = space
@@ -211,8 +211,8 @@ class _Search:
         self._proposed: set[Code] = set()
 
     def propose(self, random: np.random.Generator) -> Params:
-        """Return the next configuration to try, empty if the space has no new one."""
-        # Replace the oldest candidates of the pool, and all that have been tried, with new random configurations.
+        """Return the next configuration to try, or an empty one if the space has no new one left."""
+        # Replace the pool's oldest candidates, and all candidates that have been tried, with new random configurations.
         num_staying = POOL_SIZE - NUM_RENEWED
         newest = self._pool[-num_staying:]
         self._pool = [(params, code) for params, code in newest if self._is_new(code)]
@@ -227,14 +227,14 @@ class _Search:
         return self._choose([*self._pool, *copies], random)
 
     def complete(self, fixed: FixedParams, random: np.random.Generator) -> Params:
-        """Return the next configuration to try among those with the fixed values."""
+        """Return the next configuration to try among those with the values in ``fixed``."""
         candidates = [self._draw(fixed, random) for _ in range(NUM_RENEWED)]
         new = [(params, code) for params, code in candidates if self._is_new(code)]
         new += self._draw_near_best(fixed, random)
         return self._choose(new or candidates, random)
 
     def _is_new(self, code: Code) -> bool:
-        """Return whether this configuration is new: no trial has it, and it was not proposed before."""
+        """Return whether this configuration is new, meaning that no trial has it and it was not proposed before."""
         return not (code in self.history.tried or code in self.history.running or code in self._proposed)
 
     def _choose(self, candidates: Sequence[Candidate], random: np.random.Generator) -> Params:
@@ -257,10 +257,10 @@ class _Search:
         return self.history.num_with_values >= self._acquisition.num_startup_trials
 
     def _choose_without_model(self, codes: Float64Array, random: np.random.Generator) -> int:
-        """Return the index of a candidate whose choices have been tried least, so that a few trials cover all choices.
+        """Return the index of a candidate with the least-tried choices, so that a few trials cover all choices.
 
         If the acquisition starts in the middle, numbers near the middle of their ranges are more likely, and the first
-        trial is the candidate nearest to the middle. Otherwise the first candidate is used, which is random.
+        trial is the candidate nearest to the middle. Otherwise the first candidate is returned, which is a random one.
         """
         num_axes = len(self.space.free)
         tried = as_array(self.history.codes, num_axes)
@@ -277,13 +277,13 @@ class _Search:
             nearest = np.argmin(squared_distances)
             return int(least_tried[nearest])
         log_densities = -0.5 * squared_distances / STARTUP_DEVIATION**2
-        weights = np.exp(log_densities - log_densities.max())  # prevents all weights from vanishing with many axes
+        weights = np.exp(log_densities - log_densities.max())  # keeps weights from all becoming 0 with many axes
         probabilities = weights / weights.sum()
         chosen = random.choice(least_tried, p=probabilities)
         return int(chosen)
 
     def _draw_near_best(self, fixed: FixedParams, random: np.random.Generator) -> list[Candidate]:
-        """Return copies of good trials with some values changed and with the fixed values; none during startup."""
+        """Return copies of good trials with the values in ``fixed`` and some others changed, or none during startup."""
         if not self._uses_model:
             return []
         smallest, largest = map(math.log, STEP_SIZES)

@@ -1,6 +1,6 @@
-"""Seeded proposals of configurations over a conditional space, through Optuna's ask-and-tell interface.
+"""Seeded proposals of configurations in a conditional space, through Optuna's ask-and-tell interface.
 
-A study receives a paused trial as pruned at its rung, never as complete. If the trial resumes later and is reported
+A study receives a paused trial as pruned at its rung, never as complete. If the trial later resumes and is reported
 again, the sampler sees only the latest report.
 """
 
@@ -32,14 +32,14 @@ from raysweep.search.encoding import Params
 from raysweep.search.history import FRONTS
 from raysweep.search.mfgp import MultiFidelitySampler
 
-PAREGO_WEIGHTS = (0.1, 0.3, 0.5, 0.7, 0.9)  # weights of P in ParEGO's scalarizations, one study each
+PAREGO_WEIGHTS = (0.1, 0.3, 0.5, 0.7, 0.9)  # weights of P in ParEGO's scalarizations; each has its own study
 
 
-MAX_SHOWN = 256  # trials that a sampler learns from: the latest, and the best of the older ones
+MAX_SHOWN = 256  # number of trials that a sampler learns from: the latest ones, and the best of the older ones
 NUM_BEST_SHOWN = 64
 
 
-NUM_TRIED_OUT = 12  # made-up trials that check a sampler; most samplers choose their first ten at random
+NUM_TRIED_OUT = 12  # number of made-up trials that check a sampler; most samplers choose their first ten at random
 
 
 STUDY_STATES = {
@@ -59,21 +59,21 @@ class KnownTrial:
 
     params: Params
     distributions: dict[str, optuna.distributions.BaseDistribution]
-    fronts: dict[int, Front] = field(default_factory=dict)  # keyed by examples seen: the front so far
+    fronts: dict[int, Front] = field(default_factory=dict)  # keyed by examples seen: the front up to then
 
     @property
     def last_front(self) -> Front:
-        """Front at the rung with the most examples."""
+        """The front at the rung with the most examples seen."""
         return self.fronts[max(self.fronts)]
 
 
 @dataclass(frozen=True)
 class Scalarization:
-    """The objective of a study: one number computed from a trial's front, or P and S themselves."""
+    """A study's objective: either a single number computed from a trial's front, or P and S themselves."""
 
     objective: Objective
     aim: Aim
-    weight: float | None = None  # of P in ParEGO's augmented Tchebycheff value; None for other objectives
+    weight: float | None = None  # weight of P in ParEGO's augmented Tchebycheff value; None for other objectives
 
     @property
     def names(self) -> list[str]:
@@ -83,11 +83,11 @@ class Scalarization:
 
     @property
     def reference_point_of_front(self) -> Pair | None:
-        """Reference point of the joint front's hypervolume, or None if that is not the objective."""
+        """The reference point of the joint front's hypervolume, or None if that is not the objective."""
         return self.objective.feasible_reference_point if self.aim == "front" else None
 
     def values(self, front: Front) -> list[float]:
-        """Return the objective values of a front, one per name."""
+        """Return the objective values for a front, one per name."""
         if self.weight is not None:
             return [self.objective.tchebycheff(front, self.weight)]
         if self.aim == "both":
@@ -100,16 +100,16 @@ class Scalarization:
 class RecentTrialsStorage(optuna.storages.InMemoryStorage):
     """A storage that shows a sampler only the trials that are still worth learning from.
 
-    It hides trials that were reported again later. It also shows at most ``max_shown`` reported trials, so that
-    proposals do not slow down; a sampler such as TPE gives almost no weight to old trials anyway, except
-    for the best. If ``max_shown`` is None, it shows all.
+    It hides the earlier entries of trials that were reported again. It shows at most ``max_shown`` reported trials, or
+    all of them if ``max_shown`` is None, so that proposals do not slow down. Samplers such as TPE give almost no weight
+    to old trials anyway, except for the best ones.
     """
 
     def __init__(self, max_shown: int | None) -> None:
         super().__init__()
         self._max_shown = max_shown
-        self._shown: dict[int, None] = {}  # trial numbers, ascending
-        self._values: dict[int, float] = {}  # value of each shown trial that was reported, oldest first
+        self._shown: dict[int, None] = {}  # trial numbers, in ascending order
+        self._values: dict[int, float] = {}  # value of each shown trial that was reported, oldest report first
 
     def add_report(self, number: int, value: float) -> None:
         """Record that trial ``number`` was reported to the study with this value."""
@@ -139,10 +139,10 @@ class RecentTrialsStorage(optuna.storages.InMemoryStorage):
 
 
 class ScalarizedStudy:
-    """A study of the sweep's trials under one scalarization, with its own trial numbers.
+    """A study that contains the sweep's trials under one scalarization, with its own trial numbers.
 
     It contains every trial, including those proposed by other studies. A trial is running in the study until it first
-    comes to rest, and has values from its first rung on. If it resumes later, each rung replaces the previous report.
+    pauses or ends, and has values from its first rung on. If it resumes later, each rung replaces the previous report.
     """
 
     def __init__(self, space: Space, sampler: str, seed: int, scalarization: Scalarization) -> None:
@@ -156,13 +156,13 @@ class ScalarizedStudy:
             storage=self.storage,
         )
         self._study_id = self.storage.get_study_id_from_name(self.study.study_name)
-        self.numbers: dict[int, int] = {}  # keyed by number in the sweep: latest number in the study
-        self._running: set[int] = set()  # sweep numbers of trials that have never come to rest
+        self.numbers: dict[int, int] = {}  # keyed by the number in the sweep: the latest number in the study
+        self._running: set[int] = set()  # numbers in the sweep of trials that have never paused or ended
         self._space = space
         self._num_trials = 0
 
     def ask(self, number: int, params: Params) -> tuple[KnownTrial, dict[str, Any]]:
-        """Ask the sampler for a trial that has these parameters; return it with its configuration's values."""
+        """Ask the sampler for a trial with these parameters, and return it with the values of its configuration."""
         if params:
             self.study.enqueue_trial(params)
         trial = self.study.ask()
@@ -174,13 +174,13 @@ class ScalarizedStudy:
         return known, values
 
     def withdraw(self, number: int) -> None:
-        """Remove a trial that does not run with the proposed values."""
+        """Remove a trial that will not run with the proposed values."""
         self._running.remove(number)
         self.study.tell(self.numbers[number], state=TrialState.FAIL)
         self.storage.hide(self.numbers.pop(number))
 
     def begin(self, number: int, known: KnownTrial) -> None:
-        """Add a running trial that another study proposed, or that was proposed elsewhere."""
+        """Add a running trial that was proposed by another study or outside the studies."""
         self._running.add(number)
         self._add(number, known, TrialState.RUNNING)
 
@@ -211,7 +211,7 @@ class ScalarizedStudy:
             self._add(number, known, state)
 
     def _add(self, number: int, known: KnownTrial, state: TrialState) -> None:
-        """Add the trial in its current state, replacing the study's earlier entry."""
+        """Add the trial in its current state, replacing its earlier entry in the study."""
         if number in self.numbers:
             self.storage.hide(self.numbers[number])
         self.numbers[number] = self._num_trials
@@ -229,18 +229,18 @@ class ScalarizedStudy:
             self.storage.add_report(self.numbers[number], self._ranking_value(known))
 
     def _ranking_value(self, known: KnownTrial) -> float:
-        """Return the value that selects the best of the older trials."""
+        """Return the value by which the best of the older trials are selected."""
         return self.scalarization.values(known.last_front)[0] if known.fronts else -math.inf
 
     def _attributes(self, known: KnownTrial) -> dict[str, Any]:
-        """Return the user attributes with the training data of a sampler that maximizes the joint front's hypervolume."""
+        """Return the user attributes that train a sampler to maximize the joint front's hypervolume."""
         return {FRONTS: dict(known.fronts)} if self.scalarization.aim == "front" else {}
 
     def _final_values(self, known: KnownTrial, state: TrialState) -> list[float] | None:
         return self.scalarization.values(known.last_front) if state == TrialState.COMPLETE else None
 
     def _intermediate_values(self, known: KnownTrial) -> dict[int, float]:
-        """Return values by examples seen, empty for several objectives, for which Optuna does not support them."""
+        """Return values keyed by examples seen, or none for several objectives, where Optuna does not support them."""
         if self.scalarization.aim == "both":
             return {}
         return {seen: self.scalarization.values(front)[0] for seen, front in known.fronts.items()}
@@ -249,8 +249,8 @@ class ScalarizedStudy:
 class Proposer:
     """The studies of one sweep. Trials have the numbers passed to :meth:`ask` and :meth:`adopt`.
 
-    ``limit`` is the number of trials to propose, or None if unlimited. ``views`` are the studies: one per weight with
-    ParEGO, otherwise a single one. Each proposal comes from one of them, chosen at random.
+    ``limit`` is the number of trials to propose, or None for no limit. ``views`` contains the studies: one per weight
+    with ParEGO, otherwise a single one. Each proposal comes from a randomly chosen study.
     """
 
     def __init__(self, space: Space, sampler: str, seed: int, objective: Objective, aim: Aim = "combined") -> None:
@@ -261,7 +261,7 @@ class Proposer:
         self._scalarization = Scalarization(objective, aim)
         self._random = np.random.default_rng(seed)
         self._known: dict[int, KnownTrial] = {}
-        self._queue: deque[Params] = deque()  # proposed before anything else
+        self._queue: deque[Params] = deque()  # configurations to propose before any others
         if sampler == "grid":
             self._queue.extend(space.grid())
             self.limit = len(self._queue)
@@ -273,11 +273,11 @@ class Proposer:
 
     @property
     def names(self) -> list[str]:
-        """Names of the values that the sampler maximizes."""
+        """The names of the values that the sampler maximizes."""
         return self._scalarization.names
 
     def values(self, front: Front) -> list[float]:
-        """Return the values that the sampler maximizes for a trial with this front; with ParEGO, the weighted objective."""
+        """Return the values that the sampler maximizes, given a trial's front; for ParEGO, the weighted objective."""
         return self._scalarization.values(front)
 
     def known_trial(self, number: int) -> KnownTrial:
@@ -289,7 +289,7 @@ class Proposer:
         return self._known[number]
 
     def try_first(self, number: int) -> None:
-        """Propose the configuration of the adopted trial ``number`` before all others."""
+        """Propose the adopted trial ``number``'s configuration before all others."""
         params = self._known[number].params
         self._remove_from_queue(params)
         self._queue.appendleft(params)
@@ -299,7 +299,7 @@ class Proposer:
             self._queue.remove(params)
 
     def ask(self, number: int, preset: Preset | None = None) -> dict[str, Any]:
-        """Return the configuration of the sweep's trial ``number``, with the values of a preset if one is given."""
+        """Return a configuration for the sweep's trial ``number``, with the values of the preset if one is given."""
         index = int(self._random.integers(len(self.views)))
         view = self.views[index]
         params = {} if preset is None else dict(preset.params)
@@ -321,7 +321,7 @@ class Proposer:
         return self.limit is None or any(values <= params.items() for params in self._queue)
 
     def trial_with(self, preset: Preset) -> int | None:
-        """Return the sweep's first trial with a preset's values, or None if no trial matches or the preset is incomplete."""
+        """Return the first trial with a preset's values, or None if no trial matches or the preset is incomplete."""
         if not preset.is_complete:
             return None
         for number, known in self._known.items():
@@ -330,7 +330,7 @@ class Proposer:
         return None
 
     def amend(self, number: int, values: Mapping[str, Any]) -> None:
-        """Run trial ``number``, which was just proposed, with these values instead."""
+        """Run the trial ``number``, which was just proposed, with these values instead."""
         params = self.space.suggest_fixed(values).params
         if params != self._known[number].params:
             for view in self.views:
@@ -338,7 +338,7 @@ class Proposer:
             self._replace(number, values)
 
     def adopt(self, number: int, values: Mapping[str, Any]) -> None:
-        """Add a trial that was proposed elsewhere, and do not propose its configuration again.
+        """Add a trial that was proposed elsewhere, so that its configuration is not proposed again.
 
         Raises:
             ValueError: If the values are not in the space.
@@ -356,7 +356,7 @@ class Proposer:
             view.begin(number, known)
 
     def report(self, number: int, examples_seen: int, front: Front) -> None:
-        """Report a trial's non-dominated points so far, at a rung."""
+        """Report a trial's non-dominated points as of a rung."""
         known = self._known[number]
         known.fronts[examples_seen] = front
         for view in self.views:
@@ -365,7 +365,7 @@ class Proposer:
     def tell(self, number: int, status: TrialStatus) -> None:
         """Report a trial's status.
 
-        The studies record paused and stopped trials as pruned, and trials without a rung as failed.
+        The studies record paused and stopped trials as pruned, and trials without any rung as failed.
         """
         known = self._known[number]
         state = STUDY_STATES[status] if known.fronts else TrialState.FAIL
@@ -376,8 +376,9 @@ class Proposer:
 def _scalarizations(objective: Objective, aim: Aim, sampler: str) -> list[Scalarization]:
     """Return the objectives of a sweep's studies: one per weight with ParEGO, otherwise a single one.
 
-    Only ``mfgp`` can maximize the joint front's hypervolume; other samplers maximize that of each trial's own front.
-    ``mfgp`` supports a single objective, so the joint front's hypervolume replaces P and S as separate objectives.
+    Only ``mfgp`` can maximize the joint front's hypervolume; with other samplers, the objective is the hypervolume of
+    each trial's own front. Because ``mfgp`` supports only one objective, it maximizes the joint front's hypervolume
+    instead of P and S separately.
     """
     if aim == "both" and sampler == "mfgp":
         return [Scalarization(objective, "front")]
@@ -407,7 +408,7 @@ def make_sampler(
     if name == "mfgp":
         return MultiFidelitySampler(make_conditional_space(space), seed=seed, reference_point=reference_point)
     if name == "tpe":
-        # Multivariate and grouped: one density for the parameters that exist together under a choice.
+        # Multivariate and grouped: a joint density for each set of parameters that exist together under a choice.
         return samplers.TPESampler(seed=seed, multivariate=True, group=True, constant_liar=True)
     if name == "gp":
         return samplers.GPSampler(seed=seed, deterministic_objective=False)
@@ -426,13 +427,13 @@ def make_sampler(
 
 
 def _describe(error: BaseException) -> str:
-    """Return the type of an error and the first line of its message."""
+    """Return an error's type and the first line of its message."""
     text = str(error).strip().split("\n")[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def find_sampler(path: str) -> type[optuna.samplers.BaseSampler]:
-    """Return the sampler class with import path ``package.module:Class``.
+    """Return the sampler class with the import path ``package.module:Class``.
 
     Raises:
         InputError: If the path cannot be imported or is not a sampler.
@@ -451,9 +452,9 @@ def find_sampler(path: str) -> type[optuna.samplers.BaseSampler]:
 
 
 def try_out(name: str, space: Space, aim: Aim) -> None:
-    """Raise InputError unless ``name`` is a sampler that can search this space with this aim.
+    """Raise InputError unless ``name`` is a sampler that can search this space for this aim.
 
-    The check proposes and reports a few trials with made-up scores.
+    The check asks it for a few trials and reports made-up scores for them.
     """
     if name in SAMPLERS:
         return
@@ -476,7 +477,7 @@ def try_out(name: str, space: Space, aim: Aim) -> None:
 
 
 def check_sampler(loaded: LoadedSweep) -> None:
-    """Raise InputError, with the position in the file, unless the sweep's sampler can search its space."""
+    """Raise InputError, with the position in the file, if the sweep's sampler cannot search its space."""
     config = loaded.config
     try:
         try_out(config.sampler, loaded.space, config.objective.proposals)

@@ -1,6 +1,6 @@
 """Replicates: configurations near the front are rerun with other seeds and judged by the means over their runs.
 
-A configuration is identified by the number of its original, the trial of the search that introduced it; its replicates
+A configuration is identified by the number of its original, the trial of the search that introduced it. Its replicates
 have their own numbers. Points with the same name and examples seen are averaged over the runs that reached them and did
 not fail.
 """
@@ -24,7 +24,7 @@ Area = Callable[[Sequence[Pair]], float]  # value of a front
 
 @dataclass(frozen=True)
 class MeanScores:
-    """Mean (P, S) of a point over ``runs`` runs and their sample standard deviations, which are 0 for a single run."""
+    """A point's mean (P, S) over ``runs`` runs, and their sample standard deviations, which are 0 for a single run."""
 
     runs: int
     mean: Pair
@@ -32,7 +32,7 @@ class MeanScores:
 
     @classmethod
     def of(cls, pairs: Sequence[Pair]) -> "MeanScores":
-        """Return the mean scores of one pair per run."""
+        """Return the mean scores over runs, given one pair per run."""
         array = np.array(pairs)
         mean = array.mean(axis=0)
         spread = array.std(axis=0, ddof=1) if len(pairs) > 1 else np.zeros(2)
@@ -50,22 +50,22 @@ class _MeanPoints:
     """The points on the mean fronts of all competing configurations."""
 
     points: Float64Array  # (points, 2)
-    owners: NDArray[np.int64]  # (points,), each point's original
-    num_runs: NDArray[np.int64]  # (points, 1), number of counted runs of the configuration
+    owners: NDArray[np.int64]  # (points,), the original of each point
+    num_runs: NDArray[np.int64]  # (points, 1), number of the configuration's runs that count
 
     def shifted(self, deviation: Float64Array) -> Float64Array:
-        """Return the points (points, 2), each improved by its standard error, given the ``deviation`` (2,) of one run."""
+        """Return the points (points, 2) raised by their standard errors, given the ``deviation`` (2,) of one run."""
         return self.points + deviation / np.sqrt(self.num_runs)
 
     def gain(self, original: int, shifted: Float64Array, area: Area) -> float:
-        """Return the increase in the joint front's area from adding a configuration's shifted points to the others."""
+        """Return how much the joint front's area grows if a configuration's shifted points are added to the others."""
         others = self.points[self.owners != original]
         with_own = np.concatenate([others, shifted[self.owners == original]])
         return _area_of(with_own, area) - _area_of(others, area)
 
 
 class Replicates:
-    """The replicates of a sweep and the means over runs.
+    """A sweep's replicates, and the means over runs.
 
     ``trials`` is the maximum number of replicates. ``runs`` is the maximum number of runs per configuration, including
     the original.
@@ -77,7 +77,7 @@ class Replicates:
         self._runs: dict[int, dict[int, _Run]] = {}  # keyed by original, then by trial
         self._keys: dict[int, Hashable] = {}  # keyed by original
         self._original: dict[int, int] = {}  # keyed by trial
-        self._fronts: dict[int, Front] = {}  # fronts of means, keyed by original; changes remove the entry
+        self._fronts: dict[int, Front] = {}  # fronts of means, keyed by original; removed when runs change
 
     def original(self, number: int, key: Hashable) -> None:
         """Register a new trial of the search. Trials with equal configurations have equal keys."""
@@ -85,7 +85,7 @@ class Replicates:
         self._keys[number], self._original[number] = key, number
 
     def replicate(self, number: int, original: int) -> int:
-        """Register a new replicate and return its run number within the configuration; the original is run 0."""
+        """Register a new replicate, and return its run number within the configuration; the original is run 0."""
         runs = self._runs[original]
         runs[number] = _Run(counts=False)
         self._original[number] = original
@@ -93,7 +93,7 @@ class Replicates:
         return len(runs) - 1
 
     def rung(self, number: int, examples_seen: int, points: Mapping[Any, Pair]) -> None:
-        """Record a run's points at a rung, by name. Points of a replicate count once it has ended."""
+        """Record a run's points, keyed by name, at a rung. A replicate's points count only once it has ended."""
         self._run(number).points[examples_seen] = dict(points)
 
     def end(self, number: int, failed: bool) -> None:
@@ -106,7 +106,7 @@ class Replicates:
         return self._runs[original][number]
 
     def has_any(self, original: int) -> bool:
-        """Return whether a replicate of this configuration counts."""
+        """Return whether this configuration has a replicate that counts."""
         return len(self._counting_runs(original)) > 1
 
     def _counting_runs(self, original: int, ending: int | None = None) -> list[_Run]:
@@ -114,15 +114,15 @@ class Replicates:
         return [run for number, run in runs.items() if run.counts or number == ending]
 
     def next(self, is_at_rest: Callable[[int], bool], area: Area) -> int | None:
-        """Return the original to replicate next, or None.
+        """Return the original to replicate next, or None if there is none.
 
-        Candidates are the configurations on the front of means. If all of these have the maximum number of runs, the
+        The candidates are the configurations on the front of means. If these all have the maximum number of runs, the
         candidates are those that would be on the front if their means improved by the standard error. Configurations
         with the fewest runs come first; ties go to those that add the most area.
 
         Args:
-            is_at_rest: Returns whether a trial is paused, completed or stopped.
-            area: Returns the value of a front.
+            is_at_rest: Function that returns whether a trial is paused, completed or stopped.
+            area: Function that returns the value of a front.
         """
         if self.num_started >= self.trials:
             return None
@@ -149,10 +149,10 @@ class Replicates:
         return None
 
     def _distinct_fronts(self) -> dict[int, Front]:
-        """Return the fronts of means, keyed by original, one per distinct configuration.
+        """Return the fronts of the means for distinct configurations, keyed by original.
 
-        Equal configurations have equal seeds, so one represents them all: the one with the most runs; ties go to the
-        most examples seen, then to the first.
+        Equal configurations have equal seeds, so one of them represents them all: the one with the most runs; ties go
+        to the one with the most examples seen, then to the first.
         """
         equal: dict[Hashable, list[int]] = defaultdict(list)
         for original in self._runs:
@@ -163,7 +163,7 @@ class Replicates:
         return {original: self._front(original) for original in chosen}
 
     def _progress(self, original: int) -> tuple[int, int]:
-        """Return the number of a configuration's runs, and the most examples that its original has seen."""
+        """Return a configuration's number of runs, and the most examples that its original has seen."""
         runs = self._runs[original]
         return len(runs), max(runs[original].points)
 
@@ -174,7 +174,7 @@ class Replicates:
         return self._fronts[original]
 
     def _deviation_of_a_run(self) -> Float64Array:
-        """Return the standard deviations (2,) of one run's P and S, pooled over all points reached by several runs."""
+        """Return the standard deviations (2,) of one run's P and S, pooled over the points that several runs reached."""
         spreads = []
         for original, runs in self._runs.items():
             if len(runs) == 1:
@@ -191,7 +191,7 @@ class Replicates:
     def means(self, original: int, ending: int | None = None) -> dict[int, dict[Any, MeanScores]]:
         """Return a configuration's mean scores, keyed by examples seen (ascending), then by point name.
 
-        Run ``ending`` counts as if it had ended.
+        The run ``ending`` counts as if it had ended.
         """
         pairs_by_budget: dict[int, dict[Any, list[Pair]]] = defaultdict(lambda: defaultdict(list))
         for run in self._counting_runs(original, ending):
@@ -206,7 +206,7 @@ class Replicates:
         return means
 
     def mean_fronts(self, original: int) -> dict[int, Front]:
-        """Return the configuration's fronts of all means so far, keyed by examples seen (ascending)."""
+        """Return the fronts of a configuration's means so far, keyed by examples seen (ascending)."""
         front: Front = ()
         fronts = {}
         for examples_seen, points in self.means(original).items():
@@ -217,10 +217,10 @@ class Replicates:
 
 
 def _feasible(fronts: dict[int, Front], area: Area) -> dict[int, Front]:
-    """Return the feasible points of each front that has any, or all fronts unchanged if no front has any."""
+    """Return the feasible points of each front that has any, or all fronts unchanged if none has any."""
     feasible_fronts = {}
     for original, front in fronts.items():
-        feasible = tuple(pair for pair in front if area([pair]) >= 0)  # the area of an infeasible point is negative
+        feasible = tuple(pair for pair in front if area([pair]) >= 0)  # the area is negative for an infeasible point
         if feasible:
             feasible_fronts[original] = feasible
     return feasible_fronts or fronts

@@ -1,7 +1,7 @@
 """The scheduler: proposals, early stopping, replicates and the front, without a clock, files or Ray.
 
-Both the sweep and the simulator of ``raysweep replay`` feed it events. Equal events lead to equal decisions, which is
-how a sweep resumes.
+Both the sweep and the simulator behind ``raysweep replay`` feed events to the scheduler. Equal events lead to equal
+decisions, which makes it possible to resume a sweep.
 """
 
 import math
@@ -27,16 +27,16 @@ AT_REST = (TrialStatus.PAUSED, TrialStatus.COMPLETED, TrialStatus.STOPPED)
 
 @dataclass
 class TrialState:
-    """The current state of a trial."""
+    """A trial's current state."""
 
     number: int
-    values: Mapping[str, Any]  # values of its configuration
+    values: Mapping[str, Any]  # the values of its configuration
     status: TrialStatus = TrialStatus.RUNNING
-    front: tuple[Pair, ...] = ()  # non-dominated points of all its rungs
-    reason: str = ""  # reason for the pause
+    front: tuple[Pair, ...] = ()  # non-dominated points from all its rungs
+    reason: str = ""  # why the trial is paused
     replicate_of: int | None = None
-    run: int = 0  # run number within its configuration: 0 for an original, from 1 for replicates
-    origin: str | None = None  # name of the requested configuration that it runs, if any
+    run: int = 0  # run number within the configuration: 0 for an original, from 1 for replicates
+    origin: str | None = None  # name of the requested configuration that the trial runs, if any
 
 
 @dataclass(frozen=True)
@@ -48,20 +48,20 @@ class RequestedConfig:
 
 
 def first_name(index: int) -> str:
-    """Return the name of the requested configuration at this position under ``first``."""
+    """Return the name for a requested configuration at this position under ``first``."""
     return f"first[{index}]"
 
 
 @dataclass
 class RequestedConfigs:
-    """A queue of requested configurations that no trial has run yet; requests made during the sweep come first."""
+    """A queue of requested configurations that no trial has run yet; those requested during the sweep come first."""
 
     _requested: deque[RequestedConfig] = field(default_factory=deque)
     _first: deque[RequestedConfig] = field(default_factory=deque)
 
     @classmethod
     def of(cls, first: Iterable[Preset]) -> "RequestedConfigs":
-        """Return a queue of the presets from a sweep's file."""
+        """Return a queue of the presets in a sweep's file."""
         requested = [RequestedConfig(first_name(index), preset) for index, preset in enumerate(first)]
         return cls(_first=deque(requested))
 
@@ -69,32 +69,32 @@ class RequestedConfigs:
         return len(self._requested) + len(self._first)
 
     def add(self, requested: RequestedConfig) -> None:
-        """Append a configuration to the requests made during the sweep, ahead of those under ``first``."""
+        """Append a configuration to those requested during the sweep, which precede those under ``first``."""
         self._requested.append(requested)
 
     def has(self, preset: Preset) -> bool:
-        """Return whether this exact configuration, with no parameter left to the sampler, is in the queue."""
+        """Return whether the queue contains exactly this configuration, leaving no parameter to the sampler."""
         if not preset.is_complete:
             return False
         queued = [requested.preset for requested in (*self._requested, *self._first)]
         return any(other.is_complete and other.params == preset.params for other in queued)
 
     def take(self) -> RequestedConfig:
-        """Remove and return the next one; the queue must not be empty."""
+        """Remove and return the next configuration; the queue must not be empty."""
         return self._requested.popleft() if self._requested else self._first.popleft()
 
     def drop(self, name: str) -> None:
-        """Remove the requested configuration with this name, because a trial already ran it."""
+        """Remove the requested configuration with this name because a trial has already run it."""
         self._requested = deque(requested for requested in self._requested if requested.name != name)
         self._first = deque(requested for requested in self._first if requested.name != name)
 
 
 @dataclass
 class Scheduler:
-    """The scheduler of a search, which chooses the next trial from the reported rungs, pauses and ends.
+    """The scheduler of a search, which chooses the next trial based on the reported rungs, pauses and ends.
 
-    Trials are numbered from 0 in the order of their proposals. On a ``plateau`` the search neither starts nor resumes
-    trials.
+    Trials are numbered from 0 in the order in which they are proposed. On a ``plateau``, the search neither starts nor
+    resumes trials.
     """
 
     proposer: Proposer
@@ -105,8 +105,8 @@ class Scheduler:
     replicates: Replicates = field(default_factory=Replicates)
     requested: RequestedConfigs = field(default_factory=RequestedConfigs)
     trials: dict[int, TrialState] = field(default_factory=dict)
-    front: tuple[Pair, ...] = ()  # front of the whole search
-    _num_rests: int = 0  # number of times a trial was paused or ended
+    front: tuple[Pair, ...] = ()  # front of the entire search
+    _num_rests: int = 0  # number of times that a trial paused or ended
     _num_rests_at_growth: int = 0  # value of _num_rests when the front last grew enough
     _area_at_growth: float | None = None
 
@@ -116,12 +116,12 @@ class Scheduler:
 
     @property
     def num_started(self) -> int:
-        """Number of proposed trials, without replicates."""
+        """The number of proposed trials, excluding replicates."""
         return len(self.trials) - self.replicates.num_started
 
     @property
     def can_start(self) -> bool:
-        """Whether there are trials left to propose."""
+        """Whether any trials are left to propose."""
         return self.num_started < self.num_trials
 
     @property
@@ -137,13 +137,13 @@ class Scheduler:
 
     @property
     def on_plateau(self) -> bool:
-        """Whether enough trials came to rest without front growth for the search to end."""
+        """Whether enough trials have paused or ended without front growth for the search to end."""
         return self.plateau is not None and self._num_rests - self._num_rests_at_growth >= self.plateau.trials
 
     def ask(self) -> TrialState | None:
         """Return the trial to run next: a paused one, a new one or a replicate; None if nothing can run now."""
         if not self.on_plateau:
-            if self.requested and self.can_start:  # before paused trials resume
+            if self.requested and self.can_start:  # takes precedence over resuming paused trials
                 return self.propose()
             resumed = self.early_stopper.next_to_resume(self.can_start)
             if resumed is not None:
@@ -160,20 +160,20 @@ class Scheduler:
         return self.trials[number].status in AT_REST
 
     def resume(self, number: int) -> TrialState:
-        """Resume a trial that is paused or about to be."""
+        """Resume a trial that is paused or about to pause."""
         trial = self.trials[number]
         trial.status, trial.reason = TrialStatus.RUNNING, ""
         self.early_stopper.set_running(number, running=True)
         return trial
 
     def propose(self) -> TrialState:
-        """Start a new trial, with the next requested configuration or the sampler's proposal."""
+        """Start a new trial that runs the next requested configuration or the sampler's proposal."""
         number = len(self.trials)
         proposer = self.proposer
         while self.requested:
             requested = self.requested.take()
             preset = requested.preset
-            is_new = proposer.trial_with(preset) is None  # another run would score the same
+            is_new = proposer.trial_with(preset) is None  # another run would have the same scores
             if is_new and proposer.has_left(preset):
                 values = proposer.ask(number, preset)
                 return self._begin(number, values, requested.name)
@@ -181,7 +181,7 @@ class Scheduler:
         return self._begin(number, values)
 
     def try_next(self, name: str, values: Mapping[str, Any]) -> None:
-        """Request a configuration, complete or partial, as the next new trial.
+        """Request a configuration, complete or partial, for the next new trial.
 
         Raises:
             ParameterError: If the values are not in the space.
@@ -190,7 +190,7 @@ class Scheduler:
         self.requested.add(RequestedConfig(name, preset))
 
     def amend(self, number: int, values: Mapping[str, Any]) -> None:
-        """Run a trial that was just proposed with these values instead, if a recording lacks the proposed ones."""
+        """Run a trial that was just proposed with other values, if a recording does not contain the proposed ones."""
         self.proposer.amend(number, values)
         self._begin(number, values)
 
@@ -213,7 +213,7 @@ class Scheduler:
         return trial
 
     def replicate(self, original: int) -> TrialState:
-        """Start a run of a trial's configuration with another seed."""
+        """Start another run of a trial's configuration, with a different seed."""
         number = len(self.trials)
         run = self.replicates.replicate(number, original)
         trial = TrialState(number, self.trials[original].values, replicate_of=original, run=run)
@@ -229,7 +229,7 @@ class Scheduler:
         names: Sequence[Hashable] | None = None,
         can_start: bool | None = None,
     ) -> str | None:
-        """Record the points (P, S) of a trial's rung, and return the reason to pause the trial, or None to continue.
+        """Record the points (P, S) at a trial's rung, and return the reason to pause the trial, or None to continue it.
 
         Early stopping does not apply to replicates.
 
@@ -239,10 +239,12 @@ class Scheduler:
             points: The operating points (P, S).
             ahead: Examples seen at each remaining rung; empty at the last rung.
             names: Names of the points, equal in all runs of a configuration; positions if omitted.
-            can_start: Whether new trials could start when the rung was recorded; the current value if omitted.
+            can_start: Whether new trials could start when the rung was recorded; by default, whether they can start
+            now.
 
         Raises:
-            InputError: If a score is not finite. The state is unchanged then, and the trial can only fail.
+            InputError: If a score is not finite. The scheduler's state is then unchanged, and the trial must be ended
+            as failed.
         """
         _check_finite(number, examples_seen, points)
         trial = self.trials[number]
@@ -328,13 +330,13 @@ def _check_finite(number: int, examples_seen: int, points: Sequence[Pair]) -> No
 
 
 def make_scheduler(config: SweepConfig, space: Space, reference: Pair, *, seed_offset: int = 0) -> Scheduler:
-    """Return the scheduler of a new sweep, given P and S of the reference encoder on dev."""
+    """Return the scheduler for a new sweep, given the reference encoder's P and S on dev."""
     settings = config.objective
     constraints = settings.constraints.model_dump()
     objective = Objective.of(settings.polarity_weight, settings.similarity, constraints, reference, settings.goals)
     first = [preset_of(space, values) for values in config.first]
     seed = (config.seed + seed_offset) % 2**32
-    # An untrained trial scores like the reference encoder, unless the reference is a different encoder.
+    # An untrained trial scores like the reference encoder, unless a different encoder is the reference.
     untrained = reference if config.reference_encoder == config.model else None
     proposer = Proposer(space, config.sampler, seed, objective, settings.proposals)
     early_stopper = make_early_stopper(config.early_stopping, objective, untrained)
