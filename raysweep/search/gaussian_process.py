@@ -63,7 +63,7 @@ MIN_WEIGHT = 0.05  # relative to the highest weight; predictions leave out kerne
 
 # Gradient steps from the most probable parameters, and the size of the steps on the log scale.
 NUM_STEPS = 16
-NUM_ROWS_AT_LENGTH = 32  # with more rows, there are fewer steps: each takes longer, and the start is closer to the optimum
+NUM_ROWS_AT_LENGTH = 32  # with more rows, there are fewer steps: each takes longer and starts nearer the optimum
 FIRST_STEP, SMALLEST_STEP, LARGEST_STEP = 0.2, 1e-3, 1.0
 
 

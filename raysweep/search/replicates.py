@@ -174,7 +174,7 @@ class Replicates:
         return self._fronts[original]
 
     def _deviation_of_a_run(self) -> Float64Array:
-        """Return the standard deviations (2,) of one run's P and S, pooled over the points that several runs reached."""
+        """Return the standard deviations (2,) of one run's P and S, pooled over points that several runs reached."""
         spreads = []
         for original, runs in self._runs.items():
             if len(runs) == 1:
