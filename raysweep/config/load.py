@@ -22,6 +22,14 @@ from raysweep.storage.location import is_file
 _SOURCES = ("data.train", "data.dev", "data.test")
 _PROMPTS = ("model.prompt", "reference.prompt", "examples.encoder.prompt", "baselines.setfit.prompt")
 _PROMPTS_OF_SIDES = tuple(f"{key}.{side}" for key in _PROMPTS for side in Prompts.model_fields)
+_COLUMNS = (
+    "data.text_column",
+    "data.label_column",
+    "data.columns.query",
+    "data.columns.positives",
+    "data.columns.negatives",
+    "data.columns.score",
+)
 _NULLS = ("~", "null", "Null", "NULL")  # YAML's spellings of null
 
 Override = tuple[str, str]
@@ -65,14 +73,15 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
 
 
 def _as_yaml(key: str, text: str) -> str:
-    """Return the YAML of an override's value; sources and prompts may be unquoted text that is not valid YAML.
+    """Return the YAML of an override's value; sources, prompts and columns may be unquoted text that is not valid YAML.
 
-    A source may also be a YAML list, and a prompt a YAML mapping of ``query`` and ``document``. Sources and prompts may be
-    quoted text or null.
+    Spaces at either end are kept, as in the column ``Body ``. A source may also be a YAML list, and a prompt a YAML
+    mapping of ``query`` and ``document``. All of them may be quoted text or null.
     """
     is_source = key in _SOURCES
     is_prompt = key in (*_PROMPTS, *_PROMPTS_OF_SIDES)
-    if not (is_source or is_prompt) or text.strip() in _NULLS:
+    is_column = key in _COLUMNS
+    if not (is_source or is_prompt or is_column) or text.strip() in _NULLS:
         return text
     try:
         value = parse_value(text)

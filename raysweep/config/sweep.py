@@ -145,6 +145,11 @@ class DataConfig(StrictModel):
         description="classes: reject labels that seem to be scores (more than 20 different numbers) or combinations of "
         "other labels, such as 'pos,funny'; as_is: use every label as a class",
     )
+    on_bad_row: Literal["error", "drop"] = Field(
+        "error",
+        description="error: reject files of labeled sentences with an empty or missing text or label, stating how many rows "
+        "have one; drop: leave these rows out",
+    )
     dev_fraction: float = Field(
         0.1, gt=0, lt=1, description="share of train that is split off as dev if dev is not given"
     )

@@ -32,6 +32,7 @@ import numpy as np
 import pyarrow as pa
 
 from raysweep.data import demo, files, hub
+from raysweep.data.bad_rows import BadRows
 from raysweep.data.source_files import PARQUET, SourceFile, list_files, stored, unchanged, without_options
 from raysweep.errors import InputError
 from raysweep.storage import location
@@ -147,13 +148,13 @@ def check(source: Source, text_column: str = "text", label_column: str = "label"
     check_first(pieces(source, split=split), text_column, label_column)
 
 
-def check_first(listed: Sequence[Piece], text_column: str, label_column: str) -> None:
-    """Check pieces that are already listed, like :func:`check`."""
+def check_first(listed: Sequence[Piece], text_column: str, label_column: str, bad_rows: BadRows | None = None) -> None:
+    """Check pieces that are already listed, like :func:`check`. ``bad_rows`` collects bad rows, as in :func:`read_piece`."""
     first = listed[0]
     if first.name.startswith("hub:"):
         hub.parse(first.name, first.split)
     else:
-        next(read_pieces(listed, text_column, label_column))
+        next(read_pieces(listed, text_column, label_column, bad_rows))
 
 
 def read(
@@ -163,8 +164,10 @@ def read(
     yield from read_pieces(pieces(source, split=split), text_column, label_column)
 
 
-def read_pieces(listed: Sequence[Piece], text_column: str = "text", label_column: str = "label") -> Iterator[Batch]:
-    """Stream the rows of pieces in order.
+def read_pieces(
+    listed: Sequence[Piece], text_column: str = "text", label_column: str = "label", bad_rows: BadRows | None = None
+) -> Iterator[Batch]:
+    """Stream the rows of pieces in order. ``bad_rows`` collects bad rows, as in :func:`read_piece`.
 
     Raises:
         InputError: With file, row, column and value, if a row is not a text with a label; if a file is missing,
@@ -172,7 +175,7 @@ def read_pieces(listed: Sequence[Piece], text_column: str = "text", label_column
     """
     is_empty = True
     for piece in listed:
-        for batch in read_piece(piece, text_column, label_column):
+        for batch in read_piece(piece, text_column, label_column, bad_rows):
             yield batch
             is_empty = False
     if is_empty:
@@ -205,8 +208,14 @@ def lines(piece: Piece) -> Iterator[str]:
         yield from files.lines(piece.name)
 
 
-def read_piece(piece: Piece, text_column: str = "text", label_column: str = "label") -> Iterator[Batch]:
-    """Stream the rows of one piece, which may be empty. Raises InputError as :func:`read_pieces` does."""
+def read_piece(
+    piece: Piece, text_column: str = "text", label_column: str = "label", bad_rows: BadRows | None = None
+) -> Iterator[Batch]:
+    """Stream the rows of one piece, which may be empty. Raises InputError as :func:`read_pieces` does.
+
+    The first bad row raises at once, unless ``bad_rows`` collects them: then they are left out, or the error at the end
+    of the piece counts them all, and nothing is yielded after the first of them.
+    """
     columns = (text_column, label_column)
     if text_column == label_column:
         raise InputError(f"text_column and label_column are both {text_column!r}; allowed: two different columns")
@@ -214,10 +223,39 @@ def read_piece(piece: Piece, text_column: str = "text", label_column: str = "lab
     try:
         with _readable(piece.name):
             for texts, labels in _persistent_blocks(piece, columns):
-                yield make_batch(piece.name, first_row, texts, labels, columns)
+                try:
+                    batches = [make_batch(piece.name, first_row, texts, labels, columns)]
+                except InputError:
+                    if bad_rows is None:
+                        raise
+                    batches = list(_good_batches(piece.name, first_row, (texts, labels), columns, bad_rows))
+                if bad_rows is None or bad_rows.is_dropped or not bad_rows.count:
+                    yield from batches
                 first_row += len(texts)
     except files.ColumnError as error:
         raise InputError(f"{error}; set text_column and label_column to the columns to read") from None
+    if bad_rows is not None:
+        bad_rows.check()
+
+
+def _good_batches(
+    name: str, first_row: int, block: tuple[list[Any], list[Any]], columns: tuple[str, str], bad_rows: BadRows
+) -> Iterator[Batch]:
+    """Yield a batch for each run of consecutive good rows in a block of texts and labels; collect the bad rows."""
+    texts, labels = block
+    start = 0
+    for end in range(len(texts) + 1):
+        row = first_row + end
+        if end < len(texts):
+            try:
+                make_batch(name, row, texts[end : end + 1], labels[end : end + 1], columns)
+            except InputError as error:
+                bad_rows.add(row, error)
+            else:
+                continue
+        if start < end:
+            yield make_batch(name, first_row + start, texts[start:end], labels[start:end], columns)
+        start = end + 1
 
 
 def share_out(piece: Piece) -> list[Piece]:
@@ -294,7 +332,7 @@ def _hash_content(piece: Piece, digest: Any, text_column: str, label_column: str
     if piece.file is not None:
         _hash_file(piece.file, digest)
         return
-    for batch in read_piece(piece, text_column, label_column):
+    for batch in read_piece(piece, text_column, label_column, BadRows(is_dropped=True)):
         for row in zip(batch.texts, batch.labels, strict=True):
             _hash_line(row, digest)
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 from raysweep.config.sweep import DataConfig
 from raysweep.data import sources
 from raysweep.data.artifacts import Artifact
+from raysweep.data.bad_rows import BadRows
 from raysweep.data.containment import Matches, match_phrases
 from raysweep.data.dataset import HUB_SPLITS, Split
 from raysweep.data.files import RowGroups
@@ -152,11 +153,17 @@ class ReadWorker:
     """Worker that reads a piece into parts, and returns the labels that occur in it."""
 
     def __init__(
-        self, work: Artifact, columns: tuple[str, str], is_carved: bool, report_progress: Callable[[int], None] | None
+        self,
+        work: Artifact,
+        columns: tuple[str, str],
+        is_carved: bool,
+        drops_bad_rows: bool,
+        report_progress: Callable[[int], None] | None,
     ) -> None:
         self.work = work
         self.columns = columns
         self.is_carved = is_carved
+        self.drops_bad_rows = drops_bad_rows
         self.report_progress = report_progress
 
     def __call__(self, chunk: Columns) -> Shard:
@@ -165,7 +172,8 @@ class ReadWorker:
         labels = _LabelCounts()
         num_rows = 0
         rows_of_parts: list[int] = []
-        batches = sources.read_piece(piece, *self.columns)
+        bad_rows = BadRows(self.drops_bad_rows)
+        batches = sources.read_piece(piece, *self.columns, bad_rows)
         for part, batches_of_part in enumerate(_group_into_parts(batches)):
             texts: list[str] = []
             keys_of_batches = []
@@ -181,7 +189,13 @@ class ReadWorker:
             num_rows += len(texts)
             if self.report_progress:
                 self.report_progress(num_rows)
-        return Shard(labels.columns(), {"num_rows": num_rows, "rows_of_parts": rows_of_parts})
+        report = {
+            "num_rows": num_rows,
+            "rows_of_parts": rows_of_parts,
+            "num_bad_rows": bad_rows.count,
+            "bad_rows": bad_rows.rows,
+        }
+        return Shard(labels.columns(), report)
 
     def _write(self, kind: str, piece: int, number: int, columns: Mapping[str, Any]) -> None:
         content = serialize(columns, {})

@@ -16,6 +16,7 @@ from raysweep.config.sweep import DataConfig, EncoderConfig, Prompts, SweepConfi
 from raysweep.data import sources
 from raysweep.data.all_pairs import MAX_PAIRS
 from raysweep.data.artifacts import Artifact, Store
+from raysweep.data.bad_rows import BadRows
 from raysweep.data.class_labels import check_classes
 from raysweep.data.dataset import SPLITS, Sentences
 from raysweep.data.prepared import Prepared
@@ -329,7 +330,8 @@ def _check_sources(data: DataConfig, pieces: PiecesBySplit) -> dict[str, str]:
     for split in SPLITS:
         if getattr(data, split):  # the demo's dev and test splits follow from train
             if not data.is_related:
-                sources.check_first(pieces[split], data.text_column, data.label_column)
+                bad_rows = BadRows(is_dropped=data.on_bad_row == "drop")
+                sources.check_first(pieces[split], data.text_column, data.label_column, bad_rows)
             fingerprints[split] = sources.fingerprint(pieces[split], data.text_column, data.label_column)
     return fingerprints
 
@@ -473,6 +475,8 @@ class _Planner:
         excluded = {"train", "dev", "test", *_RELATED}
         if data.dev:
             excluded |= {"dev_fraction", "max_dev"}
+        if data.on_bad_row == "error":
+            excluded.add("on_bad_row")
         parameters = data.model_dump(exclude=excluded)
         parameters["content"] = dict(fingerprints)
         if not data.dev:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from raysweep.data import sources
+from raysweep.data import bad_rows, sources
 from raysweep.data.artifacts import Artifact, Store
 from raysweep.data.class_labels import check_classes
 from raysweep.data.containment import Containment, Matches, measure_overlaps
@@ -132,6 +132,7 @@ class SentencesBuilder:
         conflicts = self._find_conflicts()
         label_names = self._name_labels()
         shown, warnings = self._describe_conflicts(conflicts)
+        warnings += self._bad_rows
         spellings: list[tuple[str, str]] = []
         for labels_of_piece in self._labels_of_pieces:
             spellings += zip(labels_of_piece["name"], labels_of_piece["spelling"], strict=True)
@@ -186,7 +187,11 @@ class SentencesBuilder:
         reports = self._read_pieces()
         num_by_split = dict.fromkeys(SPLITS, 0)
         rows_of_parts: list[tuple[int, ...]] = []
-        for (split, _), report in zip(self.pieces, reports, strict=True):
+        self._bad_rows: list[str] = []
+        for (split, piece), report in zip(self.pieces, reports, strict=True):
+            if report["num_bad_rows"]:
+                rows = bad_rows.shown(report["num_bad_rows"], report["bad_rows"])
+                self._bad_rows.append(f"{piece.name}: left out {rows} without a valid text or label")
             num_by_split[split] += report["num_rows"]
             rows_of_parts.append(tuple(report["rows_of_parts"]))
         for split, source in self.sources.items():
@@ -209,7 +214,8 @@ class SentencesBuilder:
             report_progress = self.runner.report_rows
         text_and_label = (self.data.text_column, self.data.label_column)
         is_carved = not self.data.dev
-        arguments = (self.work, text_and_label, is_carved, report_progress)
+        drops_bad_rows = self.data.on_bad_row == "drop"
+        arguments = (self.work, text_and_label, is_carved, drops_bad_rows, report_progress)
         pieces = [piece.to_json() for piece in self.pieces]
         columns = {"piece": np.array(pieces, object)}
         job = ChunkedJob(ingest.ReadWorker, arguments, num_pieces, 1, columns)

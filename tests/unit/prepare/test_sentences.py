@@ -1,6 +1,7 @@
 """The sentences do not depend on how the work is distributed, and a killed build resumes."""
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from support.s3_server import BUCKET, S3Server
 from support.sentences import build, stage_of
 
 
-def put_parquet(path: Path, rows: list[tuple[str, str]]) -> None:
+def put_parquet(path: Path, rows: Sequence[tuple[str | None, str | None]]) -> None:
     texts, labels = zip(*rows, strict=True)
     pq.write_table(pa.table({"text": pa.array(texts), "label": pa.array(labels)}), path)
 
@@ -62,6 +63,29 @@ def test_sentences_do_not_depend_on_parts_and_partitions(tmp_path: Path, monkeyp
     assert texts[0] == texts[1]
     for name in ("labels.npy", "splits.npy", "duplicate_groups.npy", "dataset.json"):
         assert content(whole)[name] == content(in_parts)[name]
+
+
+def test_bad_rows_are_left_out_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest equals the same file without them; each conflict is still shown with its own text."""
+    rows: list[tuple[str | None, str | None]] = list(random_rows(120))
+    bad = {3: ("", "x"), 4: (None, "x"), 40: ("a text", None), 41: ("  ", None), 90: ("a text", "")}
+    for position, row in sorted(bad.items()):
+        rows.insert(position, row)
+    good = [row for position, row in enumerate(rows) if position not in bad]
+    put_parquet(tmp_path / "messy.parquet", rows)
+    put_parquet(tmp_path / "clean.parquet", good)
+    messy = DataConfig(train=str(tmp_path / "messy.parquet"), on_bad_row="drop")
+    clean = build(tmp_path / "clean", DataConfig(train=str(tmp_path / "clean.parquet"))).folder
+    in_small_parts(monkeypatch)
+    left = build(tmp_path / "left", messy).folder
+    texts = [Sentences(folder).texts(range(len(Sentences(folder)))) for folder in (clean, left)]
+    assert texts[0] == texts[1]
+    assert content(clean)["labels.npy"] == content(left)["labels.npy"]
+    messages = [Sentences(folder).summary.warnings for folder in (clean, left)]
+    (added,) = set(messages[1]) - {message.replace("clean", "messy") for message in messages[0]}
+    assert "left out 5 rows (4, 5, 41, 42, 91)" in added
+    with pytest.raises(InputError, match=r"messy.parquet: row 4: column 'text' is ''.*5 rows \(4, 5, 41, 42, 91\)"):
+        build(tmp_path / "rejected", messy.model_copy(update={"on_bad_row": "error"}))
 
 
 def test_several_files_equal_one_file_with_all_rows(tmp_path: Path) -> None:
