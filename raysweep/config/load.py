@@ -8,6 +8,7 @@ from typing import Any
 
 from raysweep.config import space_parser
 from raysweep.config import sweep as sweep_file
+from raysweep.config.data_kind import of_kind
 from raysweep.config.document import CHOICES, Document, parse_value
 from raysweep.config.guards import find_reserved_name
 from raysweep.config.losses import LOSSES
@@ -64,6 +65,8 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
     config = sweep_file.parse(document)
     _check_combinations(document, config)
     space = space_parser.parse(document, config)
+    if config.data.kind is not None:  # otherwise it is known when the sources are opened
+        config = of_kind(config, space, config.data.kind)
     _check_soft_targets(document, config, space)
     _check_teacher(document, config, space)
     first, warnings_of_first = _check_first(document, config, space)

@@ -60,7 +60,8 @@ def needs_of_adapters(key: str, adapters: Iterable[object]) -> Iterator[Need]:
 
 def needs_of_mining(config: SweepConfig, space: Space) -> Iterator[Need]:
     """Yield the packages for finding nearest neighbors, which existing artifacts make unnecessary."""
-    if config.examples.are_nearest and mined_kinds(space.values("loss")):
+    is_mined = config.examples.are_nearest and not config.data.is_related
+    if is_mined and mined_kinds(space.values("loss")):
         yield Need("examples.neighbors", "faiss", "cpu")
 
 

@@ -135,6 +135,15 @@ def test_settings_for_labeled_sentences_are_rejected(tmp_path: Path, overrides: 
     assert text.startswith(message) and "allowed" in text and "\n" not in text
 
 
+def test_a_given_kind_is_checked_without_data(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="space.loss is softmax; allowed with data of the kind pairs: triplet"):
+        read(tmp_path, SWEEP, data__kind="pairs", space__loss="softmax")
+    with pytest.raises(InputError, match="thresholds: negative is 4; allowed: below positive"):
+        read(tmp_path, SWEEP, data__thresholds__negative="4")
+    with pytest.raises(InputError, match="allowed: two different columns"):
+        read(tmp_path, SWEEP, data__columns__pair="[text]")
+
+
 def test_negatives_of_the_whole_batch_are_allowed(tmp_path: Path) -> None:
     assert plan(tmp_path, space__loss="{choices: {multiple_negatives: {negatives: all}}}").config.data.is_related
 
