@@ -261,10 +261,13 @@ def to_frame(results: Results) -> "pd.DataFrame":
     """Return a run's dev points as a recording, with means for configurations that have replicates.
 
     Raises:
-        InputError: If no rung is finished.
+        InputError: If no rung is finished, or if the run's points have no polarity and similarity.
     """
     import pandas as pd
 
+    if results.info.is_related:
+        goals = " and ".join(results.info.goals)
+        raise InputError(f"{results.folder}: its points have {goals}; allowed: a run over labeled sentences")
     if not results.rungs:
         raise InputError(f"{results.folder}: no rung is finished, so there is nothing to record")
     parameters = varied_parameters(results.trials)
