@@ -193,10 +193,9 @@ class _Retrieval:
     """Retrieval data on which an encoder's nDCG@10 is measured."""
 
     def __init__(self, source: str | None) -> None:
-        from raysweep.data.relation_sources import RelationSettings
-        from raysweep.evaluation.measures import read_relations
+        from raysweep.data.relation_sources import RelationSettings, read_all
 
-        self.relations = [] if source is None else read_relations([source], RelationSettings())
+        self.relations = [] if source is None else read_all([(source, RelationSettings())])
 
     def measure(self, model: Any) -> npt.NDArray[np.float64]:
         """Return the nDCG@10 of each query, (queries,), under a model that uses no prompts."""

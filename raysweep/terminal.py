@@ -60,6 +60,16 @@ class Display(abc.ABC):
             yield advance
 
 
+class SilentDisplay(Display):
+    """A display that shows nothing, for workers."""
+
+    def line(self, text: str) -> None:
+        """Do nothing."""
+
+    def status(self, text: str, fraction: float = 0.0) -> None:
+        """Do nothing."""
+
+
 class _StageClock:
     """Progress text for a counted task: rows, pace and remaining time."""
 

@@ -348,17 +348,17 @@ def measure_run(  # noqa: PLR0913 (the options of a command)
     settings = RelationSettings(
         columns=RelationColumns(groups=groups), thresholds=_parse_thresholds(thresholds), seed=seed
     )
-    from raysweep.evaluation import watched
     from raysweep.export import watched_run
+    from raysweep.report import watched_trials
 
     folder = as_folder(run)
     with working() as (display, _):
         trials = watched_run.watch_run(folder, target, watch, settings, checked_geometry, display)
     if format == "json":
-        print_json(watched.as_json(trials))
+        print_json(watched_trials.as_json(trials))
         return
-    print_table(watched.table(trials, checked_geometry))
-    typer.echo(str(watched.adiabatic_range(trials, checked_geometry)))
+    print_table(watched_trials.table(trials, checked_geometry))
+    typer.echo(str(watched_trials.adiabatic_range(trials, checked_geometry)))
     typer.echo(f"{folder.location}/{watched_run.JSON_FILE}, {folder.location}/{watched_run.FIGURE_FILE}")
 
 

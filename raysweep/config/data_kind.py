@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from raysweep.config.losses import LOSSES, find_loss
+from raysweep.config.sources import DataKind
 from raysweep.config.space import Space, branches
-from raysweep.config.sweep import DataKind, ExamplesConfig, SweepConfig, goal_names
+from raysweep.config.sweep import ExamplesConfig, SweepConfig, goal_names
 from raysweep.errors import InputError
-from raysweep.metrics.scores import RELATION_GOALS, SCORES
+from raysweep.metrics.scores import RELATION_GOALS, SCORES, WATCHED
 
 _MINING = (
     *("encoder", "neighbors", "concatenated", "min_similarity", "index", "anchors_per_class", "max_similarity"),
@@ -42,7 +43,8 @@ def _check_goals(config: SweepConfig, kind: DataKind) -> None:
     for key in ("polarity", "similarity"):
         name = getattr(config.objective, key)
         is_of_relations = kind != "labeled"
-        allowed = [goal for goal in goal_names(key) if SCORES[goal].is_of_relations == is_of_relations]
+        of_kind = [goal for goal in goal_names(key) if SCORES[goal].is_of_relations == is_of_relations]
+        allowed = list(dict.fromkeys([*of_kind, WATCHED]))
         if name not in allowed:
             raise InputError(f"objective.{key} is {name}; allowed with data of the kind {kind}: {', '.join(allowed)}")
 

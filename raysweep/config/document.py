@@ -183,7 +183,7 @@ class Document:
             short_form = short_forms.get(keys[:depth])
             if value is None:
                 value = target[key] = {}
-            elif isinstance(value, str) and short_form is not None:
+            elif isinstance(value, str | list) and short_form is not None:
                 value = target[key] = {short_form: value}
             if not isinstance(value, dict):
                 raise InputError(f"--{path}: {key} is {value!r}; allowed: a mapping")

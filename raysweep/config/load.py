@@ -15,9 +15,10 @@ from raysweep.config.losses import LOSSES
 from raysweep.config.preset import ParameterError, preset_of
 from raysweep.config.soft_targets import SOFT_TARGETS
 from raysweep.config.space import Space
-from raysweep.config.sweep import Prompts, SweepConfig
+from raysweep.config.sweep import PointsConfig, Prompts, SweepConfig
 from raysweep.config.unused import warn_of_unused
 from raysweep.errors import InputError, did_you_mean
+from raysweep.metrics.scores import WATCHED
 from raysweep.storage.location import is_file
 
 _SOURCES = ("data.train", "data.dev", "data.test")
@@ -64,6 +65,7 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
         document.override(key, _as_yaml(key, value), sweep_file.SHORT_FORMS)
     config = sweep_file.parse(document)
     _check_combinations(document, config)
+    config = _with_points_of_goals(document, config)
     space = space_parser.parse(document, config)
     if config.data.kind is not None:  # otherwise it is known when the sources are opened
         config = of_kind(config, space, config.data.kind)
@@ -113,6 +115,33 @@ def _check_combinations(document: Document, config: SweepConfig) -> None:
         if guard.kind == "retrieval" and minimum is not None and minimum < 0:
             problem = f"is {minimum:g}; allowed: 0 to 1, since nDCG is never below 0"
             raise document.error(("guards", name, "at_least"), problem)
+
+
+def _with_points_of_goals(document: Document, config: SweepConfig) -> SweepConfig:
+    """Return the configuration without points that lack the score ``watched``, if that is a goal.
+
+    Raises:
+        InputError: If watched data is not measured at each rung, or if the file asks for other points.
+    """
+    objective = config.objective
+    if WATCHED not in objective.goals:
+        return config
+    place = ("objective", "polarity" if objective.polarity == WATCHED else "similarity")
+    if config.watch is None or config.watch.at != "rung":
+        at = "null" if config.watch is None else f"measured at: {config.watch.at}"
+        raise document.error(place, f"is watched, but watch is {at}; allowed: watch with sources and at: rung")
+    given = document.values.get("evaluation") or {}
+    given_points = given.get("points") or {}
+    kinds = [name for name in PointsConfig.model_fields if name != "calibrate"]
+    for kind in kinds:
+        if given_points.get(kind):
+            problem = (
+                f"is {given_points[kind]}; allowed with the score watched, which only the tuned encoder itself has: []"
+            )
+            raise document.error(("evaluation", "points", kind), problem)
+    points = config.evaluation.points.model_copy(update={kind: [] for kind in kinds})
+    evaluation = config.evaluation.model_copy(update={"points": points})
+    return config.model_copy(update={"evaluation": evaluation})
 
 
 def _check_soft_targets(document: Document, config: SweepConfig, space: Space) -> None:

@@ -43,6 +43,9 @@ def needs_of_sweep(config: SweepConfig, space: Space) -> Iterator[Need]:
         if isinstance(sources, str):
             sources = [sources]
         yield from needs_of_sources(f"data.{split}", sources)
+    if config.watch is not None:
+        watched = [*config.watch.sources, *([config.watch.target] if config.watch.target else [])]
+        yield from needs_of_sources("watch", [source.source for source in watched])
     encoders = {"model": config.model, "reference": config.reference, "examples.encoder": config.examples.encoder}
     encoders |= {f"examples.experts[{number}]": expert for number, expert in enumerate(config.examples.experts)}
     for key, encoder in encoders.items():

@@ -16,40 +16,14 @@ from pydantic import (
 )
 
 from raysweep.config.document import Document, KeyPath
-from raysweep.config.guards import Guards, absolute_file
+from raysweep.config.guards import Guards
 from raysweep.config.sides import Side
+from raysweep.config.sources import ColumnsConfig, DataKind, Sources, ThresholdsConfig
 from raysweep.config.strict import StrictModel, explain
 from raysweep.config.trackers import Trackers, TrackersConfig
+from raysweep.config.watch import Watch
 from raysweep.metrics.scores import SCORES, Goals
 from raysweep.storage import location
-
-
-def _absolute_source(source: str) -> str:
-    """Return a source with an absolute path, since workers have different working directories."""
-    if source == "demo" or source.startswith("hub:"):
-        return location.reject_null(source)
-    return absolute_file(source)
-
-
-def _source_or_list(value: Any) -> Any:
-    """Check the type before pydantic, which would report one error per allowed type."""
-    entries = value if isinstance(value, list) else [value]
-    for entry in entries:
-        if not isinstance(entry, str):
-            raise ValueError(f"is {entry!r}; allowed: a source or a list of sources, which are strings")
-    if not entries or "" in entries:
-        raise ValueError("is empty or has an empty entry; allowed: a source or a list of sources")
-    return value
-
-
-def _absolute_sources(sources: str | list[str]) -> str | list[str]:
-    if isinstance(sources, str):
-        return _absolute_source(sources)
-    absolute = [_absolute_source(source) for source in sources]
-    for source in absolute:
-        if absolute.count(source) > 1:
-            raise ValueError(f"has {source!r} more than once")
-    return absolute
 
 
 def absolute_model(name: str) -> str:
@@ -71,48 +45,7 @@ def _folder_name(name: str) -> str:
     return name
 
 
-Sources = Annotated[str | list[str], BeforeValidator(_source_or_list), AfterValidator(_absolute_sources)]
-
-
 Location = Annotated[str, AfterValidator(location.absolute)]
-
-
-DataKind = Literal["labeled", "retrieval", "pairs", "scored_pairs"]
-
-
-def _two_columns(value: list[str] | None) -> list[str] | None:
-    if value is not None and (len(value) != 2 or value[0] == value[1]):
-        raise ValueError(f"is {value}; allowed: two different columns")
-    return value
-
-
-class ColumnsConfig(StrictModel):
-    """Columns of retrieval data and pair files."""
-
-    query: str = Field("query", description="column of the queries of retrieval data")
-    positives: str = Field("positives", description="column with a query's positive texts: a list, or one text")
-    negatives: str = Field("negatives", description="column with a query's negative texts: a list, or one text")
-    pair: Annotated[list[str] | None, AfterValidator(_two_columns)] = Field(
-        None,
-        description="the two columns of the sentences of pairs; sentence1 and sentence2, or text1 and text2, if not given",
-    )
-    score: str = Field("score", description="column of the scores of pairs")
-    groups: list[str] = Field(
-        [], description="columns, such as two languages; only pairs with the same values are compared with each other"
-    )
-
-
-class ThresholdsConfig(StrictModel):
-    """Scored pairs with at least the score `positive` are positive, with at most `negative` negative."""
-
-    positive: float = Field(4.0, description="lowest score of positive pairs")
-    negative: float = Field(2.0, description="highest score of negative pairs")
-
-    @model_validator(mode="after")
-    def _check_order(self) -> "ThresholdsConfig":
-        if not self.negative < self.positive:
-            raise ValueError(f"negative is {self.negative:g}; allowed: below positive ({self.positive:g})")
-        return self
 
 
 class DataConfig(StrictModel):
@@ -224,7 +157,9 @@ Encoder = Annotated[EncoderConfig, BeforeValidator(lambda value: {"name": value}
 
 _ENCODERS: list[KeyPath] = [("model",), ("reference",), ("examples", "encoder"), ("baselines", "setfit")]
 
-SHORT_FORMS: Mapping[KeyPath, str] = MappingProxyType({**dict.fromkeys(_ENCODERS, "name"), ("teacher",): "run"})
+SHORT_FORMS: Mapping[KeyPath, str] = MappingProxyType(
+    {**dict.fromkeys(_ENCODERS, "name"), ("teacher",): "run", ("watch",): "sources"}
+)
 """Keys that accept a plain value in place of a mapping, with the key of the mapping that the value sets."""
 
 
@@ -751,6 +686,10 @@ class SweepConfig(StrictModel):
     )
     examples: ExamplesConfig = Field(ExamplesConfig(), description="mining of training examples")
     evaluation: EvaluationConfig = Field(EvaluationConfig(), description="computation of the scores P and S")
+    watch: Watch | None = Field(
+        None,
+        description="data on which trials are not tuned, but measured: a list of sources, or a mapping",
+    )
     baselines: BaselinesConfig = Field(BaselinesConfig(), description="baselines shown in the report next to the front")
     # Plain values, parsed by raysweep.config.space_parser.
     space: dict[str, Any] = Field(

@@ -1,16 +1,22 @@
-"""Scoring of the front on the test split: assigns rungs to workers and stores each result as it arrives."""
+"""Scoring after the search: the front on the test split, and watched data for trials that stopped before their last rung.
+
+Rungs are assigned to workers, and each result is stored as it arrives.
+"""
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from raysweep.config.trial import TrialConfig
 from raysweep.controller.failures import Blame, Failures, Loss
 from raysweep.controller.sweep import Sweep
-from raysweep.results.events import PointsScored
+from raysweep.metrics.scores import WATCHED
+from raysweep.results.events import PointsScored, RungWatched
 from raysweep.results.query_scores import name_of_point
-from raysweep.results.types import Calibration, PointKey, measure_of, point_of
+from raysweep.results.types import Calibration, Point, PointKey, StageName, measure_of, point_of
+from raysweep.results.watched import Watched
 
 
 @dataclass(frozen=True)
@@ -20,6 +26,20 @@ class FrontRung:
     trial: int
     step: int
     keys: list[PointKey] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class UnwatchedRung:
+    """The last rung of a paused or interrupted trial, at which watched data is still to be measured."""
+
+    trial: int
+    step: int
+    config: TrialConfig
+    run: int  # counts the replicates of the configuration from 1
+
+
+AfterSearch = FrontRung | UnwatchedRung
+"""What is scored after the search."""
 
 
 @dataclass(frozen=True)
@@ -45,19 +65,20 @@ class ScoredRung:
 
 
 class FrontScores:
-    """The rungs of the final front and their test scores.
+    """The rungs of the final front and their test scores, and the trials that stopped without measuring watched data.
 
     A rung without scores, because they never arrived or scoring failed, is scored again when the sweep is resumed. Without
-    a test split (``has_test`` is False), there is nothing to score.
+    a test split (``has_test`` is False), the front is not scored.
     """
 
     def __init__(self, sweep: Sweep, *, has_test: bool) -> None:
         self._sweep = sweep
         self._has_test = has_test
         self._began: float | None = None  # first call of `next`, on the monotonic clock
-        self._waiting: deque[FrontRung] = deque()
-        self._under_way: list[FrontRung] = []
+        self._waiting: deque[AfterSearch] = deque()
+        self._under_way: list[AfterSearch] = []
         self._num_rungs = 0
+        self._stages: set[StageName] = set()  # that have begun
         self._failures = Failures(sweep.config.resources)
 
     @property
@@ -70,39 +91,62 @@ class FrontScores:
         """Return whether a worker is scoring a rung."""
         return bool(self._under_way)
 
-    def next(self) -> FrontRung | None:
+    def next(self) -> AfterSearch | None:
         """Return the next rung to score, or None if all are assigned or the requested number of workers is busy."""
         if self._began is None:
             self._began = time.monotonic()
             if self._has_test:
                 self._waiting.extend(_untested(self._sweep))
+            self._waiting.extend(_unwatched(self._sweep))
             self._num_rungs = len(self._waiting)
-            if self._num_rungs:
-                self._sweep.begin_stage("test", self._num_rungs)
         max_workers = self._sweep.steering.workers
         is_full = max_workers is not None and len(self._under_way) >= max_workers
         if is_full or not self._waiting:
             return None
         rung = self._waiting.popleft()
+        self._begin_stage_of(rung)
         self._under_way.append(rung)
         return rung
 
+    def _begin_stage_of(self, rung: AfterSearch) -> None:
+        """Log the start of a stage with its first rung."""
+        stage: StageName = "test" if isinstance(rung, FrontRung) else "watch"
+        if stage not in self._stages:
+            self._stages.add(stage)
+            num_rungs = 1 + sum(isinstance(other, type(rung)) for other in self._waiting)
+            self._sweep.begin_stage(stage, num_rungs)
+
     def take(self, rung: FrontRung, scored: ScoredRung) -> None:
-        """Store a rung's scores."""
-        self._sweep.ledger.append(scored.event(rung))
+        """Store a rung's scores. Its score on watched data, which has no splits, is that of the search."""
+        event = scored.event(rung)
+        points = tuple(self._with_watched(point) for point in event.points)
+        self._sweep.ledger.append(replace(event, points=points))
         self._under_way.remove(rung)
 
-    def fail(self, rung: FrontRung, reason: str) -> None:
+    def _with_watched(self, point: Point) -> Point:
+        on_dev = next((member for member in self._sweep.front if name_of_point(member) == name_of_point(point)), None)
+        if on_dev is None or WATCHED not in on_dev.scores:
+            return point
+        return replace(point, scores={**point.scores, WATCHED: on_dev.scores[WATCHED]})
+
+    def take_watched(self, rung: UnwatchedRung, watched: Watched) -> None:
+        """Store a rung's values on watched data."""
+        self._sweep.ledger.append(RungWatched(trial=rung.trial, step=rung.step, watched=watched))
+        self._sweep.progress.watched[rung.trial] = rung.step
+        self._under_way.remove(rung)
+
+    def fail(self, rung: AfterSearch, reason: str) -> None:
         """Warn once that a rung could not be scored, since a long search must not end without a report."""
         if rung in self._under_way:
             self._under_way.remove(rung)
-            self._sweep.display.warn(f"test: trial {rung.trial} not scored at rung {rung.step} (reason={reason})")
+            stage = "test" if isinstance(rung, FrontRung) else "watch"
+            self._sweep.display.warn(f"{stage}: trial {rung.trial} not scored at rung {rung.step} (reason={reason})")
 
-    def lose(self, rung: FrontRung, loss: Loss) -> None:
+    def lose(self, rung: AfterSearch, loss: Loss) -> None:
         """Queue a rung again after it lost its worker, or give up on it after too many losses."""
         if loss.blame == Blame.STORAGE:
             self._sweep.pause(loss.reason)
-        if reason := self._failures.count((rung.trial, rung.step), loss):
+        if reason := self._failures.count((type(rung), rung.trial, rung.step), loss):
             self.fail(rung, reason)
         else:
             self._under_way.remove(rung)
@@ -114,8 +158,20 @@ class FrontScores:
         if num_left and self._began is not None:
             num_done = self._num_rungs - num_left
             seconds = time.monotonic() - self._began
-            text = f"test: {num_done} of {self._num_rungs} rungs of the front scored, {seconds:.0f} s"
+            stages = " and ".join(sorted(self._stages)) or "test"
+            text = f"{stages}: {num_done} of {self._num_rungs} rungs scored, {seconds:.0f} s"
             self._sweep.display.status(text, num_done / self._num_rungs)
+
+
+def _unwatched(sweep: Sweep) -> Iterator[UnwatchedRung]:
+    """Yield the last rungs of trials with a checkpoint whose values on watched data are still missing."""
+    if sweep.config.watch is None:
+        return
+    for number in sweep.resumable_trials():
+        step = sweep.progress.steps_done(number)
+        if step and sweep.progress.watched.get(number) != step:
+            run = sweep.scheduler.trials[number].run
+            yield UnwatchedRung(number, step, sweep.progress.configs[number], run)
 
 
 def _untested(sweep: Sweep) -> list[FrontRung]:

@@ -18,6 +18,7 @@ from raysweep.results.events import (
     PaidEvent,
     PointsScored,
     RungFinished,
+    RungWatched,
     SweepSteered,
     TrialContinued,
     TrialEnded,
@@ -47,6 +48,7 @@ class Progress:
         self.num_rungs: dict[int, int] = {}  # rungs of a completed trial
         self.front: list[Point] = []
         self.tested: set[PointName] = set()  # points scored on test by an earlier session
+        self.watched: dict[int, int] = {}  # the last rung of each trial that measured watched data
         self.ended = dict.fromkeys((TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED), 0)
         self._budget, self._scheduler, self._study = budget, scheduler, study
         self._steps: dict[int, int] = {}
@@ -74,6 +76,8 @@ class Progress:
         """Record a rung that is in the ledger, and return the verdict on its trial, or None if the trial continues."""
         number = rung.trial
         self._steps[number] = rung.step
+        if rung.watched is not None:
+            self.watched[number] = rung.step
         self.front = front_points([*self.front, *rung.points], self._scheduler.objective.goals)
         reason_to_pause = self._report_to_scheduler(rung)
         trial = self._scheduler.trials[number]
@@ -169,13 +173,18 @@ class LedgerReplay:
                 self.unfinished[event.trial] = None
             case TrialInterrupted():  # keeps the verdict after the last rung, if any
                 self.unfinished.setdefault(event.trial, None)
+            case RungWatched():
+                self._progress.watched[event.trial] = event.step
             case PointsScored():
                 tested = [point for point in event.points if point.split == "test"]
                 self._progress.tested.update(map(name_of_point, tested))
             case SweepSteered():
-                self.steering.take(event)
-                if event.config is not None:
-                    self._scheduler.try_next(event.request, event.config)
+                self._steer(event)
+
+    def _steer(self, event: SweepSteered) -> None:
+        self.steering.take(event)
+        if event.config is not None:
+            self._scheduler.try_next(event.request, event.config)
 
     def _start(self, event: TrialStarted) -> None:
         config = trial_config(dict(event.config))

@@ -155,6 +155,10 @@ class Sweep:
         """Return the front's members whose weights are stored."""
         return self._weights.select_stored(self.front)
 
+    def resumable_trials(self) -> list[int]:
+        """Return the paused and interrupted trials, which have checkpoints."""
+        return sorted([*self.progress.paused, *self._interrupted])
+
     # Life cycle of a trial: assignment to a worker, rungs, release of the worker.
 
     def assign(self) -> tuple[int, TrialConfig] | None:

@@ -4,16 +4,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from raysweep.config.watch import MAX_QUERIES
 from raysweep.data.relations import Relations, RelationsBuilder
 from raysweep.data.sources import shown
 from raysweep.errors import InputError
 
-MAX_QUERIES = 1000
 MAX_DOCUMENTS = 20
 """Maximum number of positives, and of negatives, of a query."""
 
 
-def retrieval_from_labels(name: str, texts: Sequence[str], labels: Sequence[str], *, seed: int = 0) -> Relations:
+def retrieval_from_labels(
+    name: str, texts: Sequence[str], labels: Sequence[str], *, seed: int = 0, max_queries: int = MAX_QUERIES
+) -> Relations:
     """Return retrieval data whose positives have the query's label, and whose negatives have other labels.
 
     Queries are a sample of distinct sentences, and the documents of each query a sample of the others; all samples are
@@ -36,7 +38,7 @@ def retrieval_from_labels(name: str, texts: Sequence[str], labels: Sequence[str]
         )
     rng = np.random.default_rng(seed)
     builder = RelationsBuilder(name, "retrieval")
-    for position in rng.permutation(len(sentences))[:MAX_QUERIES].tolist():
+    for position in rng.permutation(len(sentences))[:max_queries].tolist():
         query = sentences[position]
         is_own = classes == classes[position]
         others = np.flatnonzero(~is_own)

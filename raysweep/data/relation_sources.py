@@ -9,7 +9,7 @@ A source is any of :mod:`raysweep.data.sources`. Its columns determine the kind 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from raysweep.config.sweep import DataConfig
+from raysweep.config.watch import MAX_QUERIES, WatchedSource
 from raysweep.data import scored_pairs, sources
 from raysweep.data.labeled_relations import retrieval_from_labels
-from raysweep.data.relations import KINDS, Kind, Relations, RelationsBuilder
+from raysweep.data.relations import KINDS, Kind, Relations, RelationsBuilder, sample_groups
 from raysweep.data.scored_pairs import PairColumns
 from raysweep.data.source_files import without_options
 from raysweep.errors import InputError
@@ -73,7 +74,7 @@ class Thresholds:
 class RelationSettings:
     """How sources are read. Without a ``positive_label``, the one of POSITIVE_LABELS that occurs is used.
 
-    ``seed`` is that of the queries and documents of labeled sentences.
+    ``seed`` is that of the queries and documents of labeled sentences, and of a sample of at most ``max_queries`` queries.
     """
 
     kind: Kind | None = None
@@ -81,10 +82,11 @@ class RelationSettings:
     positive_label: str | None = None
     thresholds: Thresholds = Thresholds()
     seed: int = 0
+    max_queries: int | None = None
 
     @classmethod
-    def of(cls, data: DataConfig) -> "RelationSettings":
-        """Return the settings of a sweep's data."""
+    def of(cls, data: DataConfig | WatchedSource) -> "RelationSettings":
+        """Return the settings of a sweep's data or of a watched source."""
         names = data.columns
         pair = None if names.pair is None else (names.pair[0], names.pair[1])
         columns = RelationColumns(
@@ -101,6 +103,29 @@ class RelationSettings:
         return cls(data.kind, columns, data.positive_label, thresholds)
 
 
+def read_all(sources_and_settings: Iterable[tuple[str, RelationSettings]]) -> list[Relations]:
+    """Read the relations of several sources as :func:`read` does, with different names.
+
+    Raises:
+        InputError: If a source cannot be read, or none of its queries or groups has both positives and negatives.
+    """
+    all_relations: list[Relations] = []
+    for source, settings in sources_and_settings:
+        for relations in read(source, settings):
+            _check_groups(relations)
+            is_known = relations.name in {known.name for known in all_relations}
+            all_relations.append(replace(relations, name=source) if is_known else relations)
+    return all_relations
+
+
+def _check_groups(relations: Relations) -> None:
+    groups, is_positive = relations.group, relations.is_positive
+    if len(np.intersect1d(groups[is_positive], groups[~is_positive])):
+        return
+    unit = "query" if relations.kind == "retrieval" else "group"
+    raise InputError(f"{relations.name}: no {unit} has positives and negatives; allowed: at least one {unit} with both")
+
+
 def read(source: str, settings: RelationSettings, *, split: str = "test", subset: str | None = None) -> list[Relations]:
     """Read the relations of a source; a pair file has one item for each label that its positives are compared with.
 
@@ -113,7 +138,8 @@ def read(source: str, settings: RelationSettings, *, split: str = "test", subset
     kind = settings.kind or _recognize(pieces[0], settings.columns)
     name = PurePosixPath(without_options(source)).name
     if kind == "retrieval":
-        return [_read_retrieval(name, pieces, settings.columns)]
+        relations = _read_retrieval(name, pieces, settings.columns)
+        return [sample_groups(relations, settings.max_queries, settings.seed)]
     if kind == "labeled":
         return [_read_labeled(name, pieces, settings)]
     has_header = not (kind == "scored_pairs" and scored_pairs.is_without_header(pieces[0]))
@@ -212,7 +238,8 @@ def _read_labeled(name: str, pieces: Sequence[sources.Piece], settings: Relation
     for batch in sources.read_pieces(pieces, settings.columns.text, settings.columns.label):
         texts += batch.texts
         labels += batch.labels
-    return retrieval_from_labels(name, texts, labels, seed=settings.seed)
+    max_queries = settings.max_queries or MAX_QUERIES
+    return retrieval_from_labels(name, texts, labels, seed=settings.seed, max_queries=max_queries)
 
 
 class _LabeledPair(NamedTuple):

@@ -3,8 +3,8 @@
 Their kinds and sources are described in :mod:`raysweep.data.relation_sources`.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -71,6 +71,16 @@ class Relations:
     group_names: list[str]
     num_left_out: int = 0
 
+    @classmethod
+    def of_pairs(
+        cls, name: str, kind: Kind, pairs: GroupedPairs, read_texts: Callable[[Integers], list[str]]
+    ) -> "Relations":
+        """Return pairs of sentences that have any ids, whose texts are read; groups are named by their numbers."""
+        ids, positions = np.unique(np.concatenate([pairs.first, pairs.second]), return_inverse=True)
+        first, second = np.split(positions, 2)
+        group_names = list(map(str, range(pairs.num_groups)))
+        return cls(name, kind, read_texts(ids), first, second, pairs.is_positive, pairs.group, group_names)
+
     @property
     def num_groups(self) -> int:
         return len(self.group_names)
@@ -97,6 +107,24 @@ def join(parts: Sequence[Relations]) -> Relations:
     columns = pairs.first, pairs.second, pairs.is_positive, pairs.group
     num_left_out = sum(part.num_left_out for part in parts)
     return Relations(first.name, first.kind, list(ids), *columns, group_names, num_left_out)
+
+
+def sample_groups(relations: Relations, max_groups: int | None, seed: int) -> Relations:
+    """Return the pairs of a seeded sample of at most ``max_groups`` groups, in their order; all groups if None."""
+    if max_groups is None or relations.num_groups <= max_groups:
+        return relations
+    order = np.random.default_rng(seed).permutation(relations.num_groups)
+    groups = np.sort(order[:max_groups])
+    table = relations.pairs.table[np.isin(relations.group, groups)]
+    table[:, 3] = np.searchsorted(groups, table[:, 3])
+    sampled = Relations.of_pairs(
+        relations.name,
+        relations.kind,
+        GroupedPairs.of_table(table),
+        lambda ids: [relations.sentences[number] for number in ids.tolist()],
+    )
+    names = [relations.group_names[number] for number in groups.tolist()]
+    return replace(sampled, group_names=names, num_left_out=relations.num_left_out)
 
 
 @dataclass

@@ -63,6 +63,12 @@ def merge(model: "SentenceTransformer", share: float = 1.0) -> None:
     remove(model)
 
 
+def updates(model: "SentenceTransformer") -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
+    """Yield the name of each adapted weight of the transformer, the weight itself and the adapter's update."""
+    for name, layer in _layers(model).items():
+        yield f"{name}.weight", layer.base_layer.weight.detach(), layer.get_delta_weight(NAME).detach()
+
+
 def keep(model: "SentenceTransformer", share: float, base: str | None) -> None:
     """Multiply the adapter's update by ``share``, so that saving the model writes the adapter of that encoder.
 

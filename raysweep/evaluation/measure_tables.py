@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from raysweep.evaluation.measures import DataMeasures, Measured
 from raysweep.metrics.closeness import GEOMETRIES, Geometry
+from raysweep.metrics.measured_value import MeasuredValue
 from raysweep.output import ABSENT, TextTable
 from raysweep.uncertainty import changes
-from raysweep.uncertainty.changes import Change, Verdict, ZTest
+from raysweep.uncertainty.changes import Change
 
 MIN_TESTED = 20
 """Minimum number of positives, and of negatives, for a test of a pair file or of one of its groups."""
@@ -18,49 +18,9 @@ MIN_GROUPS = 8
 """Minimum number of groups for a test of a pair file with several groups as a whole."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """A measure by one geometry, in [0, 1], and its change from the base encoder's value if there is one."""
-
-    measure: str
-    geometry: Geometry
-    value: float
-    lower_is_better: bool
-    base: float | None = None
-    z_test: ZTest | None = None
-    change: Change | None = None
-
-    @property
-    def improvement(self) -> float | None:
-        if self.base is None:
-            return None
-        return changes.relative_improvement(self.base, self.value, lower_is_better=self.lower_is_better)
-
-    @property
-    def shown_improvement(self) -> str:
-        """Return the relative improvement in percent, or a sign that it is unknown."""
-        improvement = self.improvement
-        return f"{improvement:+.2%}" if improvement is not None and math.isfinite(improvement) else ABSENT
-
-    @property
-    def z_verdict(self) -> Verdict | None:
-        return self._verdict(None if self.z_test is None else self.z_test.is_significant)
-
-    @property
-    def verdict(self) -> Verdict | None:
-        """Return the verdict of the bootstrap; None if the change is not tested."""
-        return self._verdict(None if self.change is None else self.change.is_significant)
-
-    def _verdict(self, is_significant: bool | None) -> Verdict | None:
-        if is_significant is None or self.base is None:
-            return None
-        difference = self.value - self.base
-        return changes.verdict(difference, is_significant=is_significant, lower_is_better=self.lower_is_better)
-
-
-def rows_of(measures: DataMeasures, seed: int) -> list[Row]:
+def rows_of(measures: DataMeasures, seed: int) -> list[MeasuredValue]:
     """Return all measures: those of retrieval data, or the PND of each group of a pair file."""
-    rows: list[Row] = []
+    rows: list[MeasuredValue] = []
     for geometry in GEOMETRIES:
         tuned, base = measures.tuned[geometry], measures.base.get(geometry)
         make_rows = _retrieval_rows if measures.is_retrieval else _pair_rows
@@ -68,49 +28,78 @@ def rows_of(measures: DataMeasures, seed: int) -> list[Row]:
     return rows
 
 
-def _retrieval_rows(geometry: Geometry, tuned: Measured, base: Measured | None, seed: int) -> Iterator[Row]:
+def _retrieval_rows(geometry: Geometry, tuned: Measured, base: Measured | None, seed: int) -> Iterator[MeasuredValue]:
     errors = tuned.errors
+    num_pairs = errors.num_pairs
     if base is None:
-        yield Row("PND, by query", geometry, errors.mean_over_groups, True)
-        yield Row("PND, by pair", geometry, errors.over_pairs, True)
+        yield MeasuredValue("PND, by query", geometry, errors.mean_over_groups)
+        yield MeasuredValue("PND, by pair", geometry, errors.over_pairs, pairs=num_pairs)
         for name, values in tuned.by_query.items():
-            yield Row(name, geometry, float(values.mean()), False)
+            yield MeasuredValue(name, geometry, float(values.mean()))
         return
     before = base.errors
     change = changes.bootstrap_means(before.by_group, errors.by_group, seed)
-    yield Row("PND, by query", geometry, errors.mean_over_groups, True, before.mean_over_groups, None, change)
+    share, base_share = errors.mean_over_groups, before.mean_over_groups
+    yield MeasuredValue("PND, by query", geometry, share, base_share, *_interval(change))
     change = changes.bootstrap_over_pairs(before, errors, seed)
-    z_test = changes.z_test(before.over_pairs, errors.over_pairs, errors.num_pairs)
-    yield Row("PND, by pair", geometry, errors.over_pairs, True, before.over_pairs, z_test, change)
+    yield _tested("PND, by pair", geometry, errors.over_pairs, before.over_pairs, num_pairs, change)
     for name, values in tuned.by_query.items():
         base_values = base.by_query[name]
         change = changes.bootstrap_means(base_values, values, seed)
-        yield Row(name, geometry, float(values.mean()), False, float(base_values.mean()), None, change)
+        yield MeasuredValue(name, geometry, float(values.mean()), float(base_values.mean()), *_interval(change))
 
 
-def _pair_rows(geometry: Geometry, tuned: Measured, base: Measured | None, seed: int) -> Iterator[Row]:
+def _interval(change: Change | None) -> tuple[float, float] | tuple[None, None]:
+    """Return the ends of a change's interval; None if nothing is known."""
+    if change is None or not math.isfinite(change.interval.low):
+        return None, None
+    return change.interval.low, change.interval.high
+
+
+def _tested(
+    measure: str, geometry: Geometry, share: float, base: float, pairs: int, change: Change | None
+) -> MeasuredValue:
+    """Return a share of ``pairs`` and its change, by the bootstrap and by the z-test."""
+    z = changes.z_statistic(base, share, pairs)
+    low, high = _interval(change)
+    return MeasuredValue(measure, geometry, share, base, low, high, pairs, z)
+
+
+def _pair_rows(geometry: Geometry, tuned: Measured, base: Measured | None, seed: int) -> Iterator[MeasuredValue]:
     relations, ranking = tuned.relations, tuned.ranking
-    shares = tuned.errors.by_group.tolist()
-    for position, (number, share) in enumerate(zip(ranking.groups.tolist(), shares, strict=True)):
+    errors = tuned.errors
+    for position, number in enumerate(ranking.groups.tolist()):
         name = relations.group_names[number]
         measure = f"PND, {name}" if name else "PND"
+        share, pairs = float(errors.by_group[position]), int(errors.pairs[position])
         if base is None:
-            yield Row(measure, geometry, share, True)
+            yield MeasuredValue(measure, geometry, share, pairs=pairs)
             continue
         base_share = float(base.errors.by_group[position])
         num_rarest = min(ranking.num_positives[position], ranking.num_negatives[position])
         if num_rarest < MIN_TESTED:
-            yield Row(measure, geometry, share, True, base_share)
+            yield MeasuredValue(measure, geometry, share, base_share, pairs=pairs)
             continue
-        z_test = changes.z_test(base_share, share, int(tuned.errors.pairs[position]))
         in_group = relations.group == number
         change = changes.bootstrap_pair_file(
             base.closeness[in_group], tuned.closeness[in_group], relations.is_positive[in_group], seed
         )
-        yield Row(measure, geometry, share, True, base_share, z_test, change)
+        yield _tested(measure, geometry, share, base_share, pairs, change)
 
 
-def whole_row(measures: DataMeasures, rows: Sequence[Row], geometry: Geometry, seed: int) -> Row:
+def is_tested(measures: DataMeasures) -> bool:
+    """Return whether the change of the source as a whole is tested."""
+    ranking = measures.ranking
+    num_groups = len(ranking.groups)
+    if measures.is_retrieval:
+        return num_groups > 1
+    if num_groups > 1:
+        return num_groups >= MIN_GROUPS
+    num_rarest = int(min(ranking.num_positives[0], ranking.num_negatives[0]))
+    return num_rarest >= MIN_TESTED
+
+
+def whole_row(measures: DataMeasures, rows: Sequence[MeasuredValue], geometry: Geometry, seed: int) -> MeasuredValue:
     """Return the PND of a source as a whole and its change; ``rows`` are those of :func:`rows_of`.
 
     It is the mean over queries, or the PND of a pair file. The groups of a pair file are resampled as units, if there
@@ -124,9 +113,7 @@ def whole_row(measures: DataMeasures, rows: Sequence[Row], geometry: Geometry, s
     change = None
     if num_groups >= MIN_GROUPS:
         change = changes.bootstrap_over_pairs(before, after, seed)
-    base_share, share = before.over_pairs, after.over_pairs
-    z_test = changes.z_test(base_share, share, after.num_pairs)
-    return Row("PND, all groups", geometry, share, True, base_share, z_test, change)
+    return _tested("PND, all groups", geometry, after.over_pairs, before.over_pairs, after.num_pairs, change)
 
 
 def title(measures: DataMeasures) -> str:
@@ -151,7 +138,7 @@ def title(measures: DataMeasures) -> str:
     return f"{relations.name}: {listed}; {num_pairs:,} (positive, negative) pairs"
 
 
-def table(rows: Sequence[Row]) -> TextTable:
+def table(rows: Sequence[MeasuredValue]) -> TextTable:
     """Return a row per measure with a column per geometry; with a base encoder, a row per measure and geometry."""
     if rows[0].base is None:
         values: dict[str, list[str]] = {}
@@ -166,11 +153,11 @@ def table(rows: Sequence[Row]) -> TextTable:
     return TextTable(columns, tuple(compared_cells), text_columns)
 
 
-def _compared_cells(row: Row) -> tuple[str, ...]:
+def _compared_cells(row: MeasuredValue) -> tuple[str, ...]:
     assert row.base is not None
     interval = ABSENT
-    if row.change is not None:
-        interval = f"{100 * row.change.interval.low:+.2f} to {100 * row.change.interval.high:+.2f}"
+    if row.low is not None and row.high is not None:
+        interval = f"{100 * row.low:+.2f} to {100 * row.high:+.2f}"
     return (
         row.measure,
         row.geometry,
@@ -180,12 +167,12 @@ def _compared_cells(row: Row) -> tuple[str, ...]:
         f"{100 * (row.value - row.base):+.2f}",
         interval,
         row.verdict or "not tested",
-        f"{row.z_test.z:+.2f}" if row.z_test else ABSENT,
+        ABSENT if row.z is None else f"{row.z:+.2f}",
         row.z_verdict or ABSENT,
     )
 
 
-def as_json(measures: DataMeasures, rows: Sequence[Row]) -> dict[str, Any]:
+def as_json(measures: DataMeasures, rows: Sequence[MeasuredValue]) -> dict[str, Any]:
     """Return the measures of one set of relations for :func:`json.dumps`."""
     errors = measures.tuned["cosine"].errors
     return {
@@ -195,25 +182,5 @@ def as_json(measures: DataMeasures, rows: Sequence[Row]) -> dict[str, Any]:
         "skipped": len(measures.skipped_groups),
         "left_out": measures.relations.num_left_out,
         "pairs": errors.num_pairs,
-        "measures": [row_as_json(row) for row in rows],
-    }
-
-
-def row_as_json(row: Row) -> dict[str, Any]:
-    """Return a measure and its change for :func:`json.dumps`."""
-    values: dict[str, Any] = {"measure": row.measure, "closeness": row.geometry, "value": 100 * row.value}
-    if row.base is None:
-        return values
-    improvement = row.improvement
-    assert improvement is not None
-    interval = row.change.interval if row.change else None
-    return {
-        **values,
-        "base": 100 * row.base,
-        "improvement": 100 * improvement if math.isfinite(improvement) else None,
-        "low": 100 * interval.low if interval else None,
-        "high": 100 * interval.high if interval else None,
-        "verdict": row.verdict,
-        "z": row.z_test.z if row.z_test else None,
-        "z_verdict": row.z_verdict,
+        "measures": [row.as_json() for row in rows],
     }

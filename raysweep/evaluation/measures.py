@@ -5,7 +5,8 @@ embeddings; :mod:`raysweep.metrics.ranking` defines them, and :mod:`raysweep.unc
 """
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,6 @@ from raysweep.data.relation_sources import RelationSettings
 from raysweep.data.relations import Integers, Relations
 from raysweep.encoders import encoder
 from raysweep.encoders.loaded import LoadedEncoder, locate_evaluated
-from raysweep.errors import InputError
 from raysweep.metrics.arrays import Float32Array, Float64Array
 from raysweep.metrics.closeness import GEOMETRIES, Geometry, closeness
 from raysweep.metrics.ranking import RANKING_MEASURES, ErrorCounts, Ranking, count_errors
@@ -112,26 +112,12 @@ def measure(
     encoders = [model] if base is None else [model, base]
     for measured_encoder in encoders:
         locate_evaluated(measured_encoder.config, display)
-    all_relations = read_relations(sources, settings)
+    all_relations = relation_sources.read_all((source, settings) for source in sources)
     measured = [_measure_all(measured_encoder, all_relations, display) for measured_encoder in encoders]
     of_base = measured[1] if base is not None else [{} for _ in all_relations]
     results = [DataMeasures(*values) for values in zip(all_relations, measured[0], of_base, strict=True)]
     warn_of_skipped(results, display)
     return results
-
-
-def read_relations(sources: Sequence[str], settings: RelationSettings) -> list[Relations]:
-    """Read the relations of all sources.
-
-    Raises:
-        InputError: If a source cannot be read, or none of its queries or groups has both positives and negatives.
-    """
-    all_relations: list[Relations] = []
-    for source in sources:
-        all_relations += relation_sources.read(source, settings)
-    for relations in all_relations:
-        _check_groups(relations)
-    return all_relations
 
 
 def warn_of_skipped(results: Sequence[DataMeasures], display: Display) -> None:
@@ -143,14 +129,6 @@ def warn_of_skipped(results: Sequence[DataMeasures], display: Display) -> None:
                 f"{result.relations.name}: {len(skipped)} {unit} without positives or negatives, such as {skipped[0]!r}, "
                 "are not measured"
             )
-
-
-def _check_groups(relations: Relations) -> None:
-    groups, is_positive = relations.group, relations.is_positive
-    if len(np.intersect1d(groups[is_positive], groups[~is_positive])):
-        return
-    unit = "query" if relations.kind == "retrieval" else "group"
-    raise InputError(f"{relations.name}: no {unit} has positives and negatives; allowed: at least one {unit} with both")
 
 
 @dataclass(frozen=True)
@@ -180,10 +158,10 @@ def _measure_all(
 ) -> list[dict[Geometry, Measured]]:
     """Load an encoder and measure it on all relations."""
     loaded = LoadedEncoder.load(measured_encoder.config, device=encoder.best_device())
-    remove_normalization(loaded.model)
     asked = replace(loaded, config=measured_encoder.query_config)
-    documents = embed_documents(loaded, all_relations, display)
-    return measure_embedded(asked, documents, all_relations, display, is_symmetric=asked.config == loaded.config)
+    with unnormalized(loaded.model):
+        documents = embed_documents(loaded, all_relations, display)
+        return measure_embedded(asked, documents, all_relations, display, is_symmetric=asked.config == loaded.config)
 
 
 def embed_documents(loaded: LoadedEncoder, all_relations: Sequence[Relations], display: Display) -> Embedded:
@@ -219,16 +197,28 @@ def measure_embedded(
     return results
 
 
-def remove_normalization(model: "SentenceTransformer") -> None:
-    """Remove last modules that normalize, also in a Router: they do not change cosines, but hide distances."""
+@contextmanager
+def unnormalized(model: "SentenceTransformer") -> Iterator[None]:
+    """Leave out last modules that normalize within the context, also in a Router.
+
+    They do not change cosines, but hide distances.
+    """
     from sentence_transformers.sentence_transformer.modules import Normalize, Router
 
     routes: list[Any] = [model]
     if isinstance(model[0], Router):
         routes += model[0].sub_modules.values()
+    removed = []
     for route in routes:
         while isinstance(route[-1], Normalize):
-            del route[-1]
+            name = list(route.named_children())[-1][0]
+            removed.append((route, name, route[-1]))
+            delattr(route, name)
+    try:
+        yield
+    finally:
+        for route, name, module in reversed(removed):
+            route.add_module(name, module)
 
 
 def _first_sentences(relations: Relations) -> list[str]:

@@ -71,6 +71,9 @@ class ScoreSpec:
         return self.relative_to is not None or self.minimum - ROUNDING <= score <= self.maximum + ROUNDING
 
 
+WATCHED = "watched"
+"""The mean of 1 - PND over watched sets; see :mod:`raysweep.evaluation.watched`."""
+
 _SPECS = (
     ScoreSpec("polarity", measures.polarity, symbol="P"),
     ScoreSpec("similarity", measures.similarity, symbol="S", minimum=-1.0, reference_share=0.5, is_continuous=True),
@@ -78,6 +81,7 @@ _SPECS = (
     ScoreSpec("accuracy", measures.accuracy, is_binary=True),
     ScoreSpec("ranking", is_of_relations=True),
     ScoreSpec("agreement", minimum=-1.0, reference_share=0.5, is_continuous=True, is_of_relations=True),
+    ScoreSpec(WATCHED, reference_share=0.5),
 )
 
 SCORES: dict[str, ScoreSpec] = {spec.name: spec for spec in _SPECS}

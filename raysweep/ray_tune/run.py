@@ -19,6 +19,7 @@ from raysweep.controller.node_meter import NodeMeter
 from raysweep.controller.resume import Resumed
 from raysweep.controller.sweep import Sweep
 from raysweep.errors import InputError
+from raysweep.evaluation.watched import WatchedRelations
 from raysweep.prepare.build import prepare
 from raysweep.prepare.plan import Plan, make_plan
 from raysweep.ray_tune.baselines import Baselines
@@ -123,6 +124,8 @@ def run(  # noqa: PLR0913 (one argument for each way to start a run)
             closing.callback(resumed.ledger.close)  # releases the run for other drivers, however this ends
         _check(config, space, display, resumed)
         older_runs = [load(folder) for folder in warm_start]
+        if config.watch is not None:
+            WatchedRelations.of(config.watch, config.seed)  # raises for unreadable data; the session reads it again
         plan = _plan(config, space, resumed)
 
         def start(session: Session) -> Sweep:
@@ -296,7 +299,11 @@ def search(session: Session, sweep: Sweep) -> None:
     from raysweep.ray_tune.workers import WorkbenchSpec
 
     config = session.config
-    bench = WorkbenchSpec(session.prepared, config.evaluation, session.request)
+    watch = None
+    untuned = session.untuned(sweep.run)
+    if untuned is not None and config.watch is not None:
+        watch = untuned.task(config.watch.at)
+    bench = WorkbenchSpec(session.prepared, config.evaluation, session.request, watch)
     tune.search(sweep, bench, has_test=session.has_test)
     # Like test scoring, this also runs after the budget has ended the trials: there may never be another session.
     if config.guards:

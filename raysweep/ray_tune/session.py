@@ -8,12 +8,14 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import yaml
 
 from raysweep.cluster.resources import Request
 from raysweep.config.space import Space
+from raysweep.config.space_parser import possible_values
 from raysweep.config.sweep import EncoderConfig, SweepConfig
 from raysweep.controller import warm_start
 from raysweep.controller.budget import CostTracker
@@ -21,16 +23,22 @@ from raysweep.controller.optuna_study import StudyFile
 from raysweep.controller.readings import ReadingsWriter
 from raysweep.controller.resume import Resumed, check_links, has_begun
 from raysweep.controller.sweep import Sweep
+from raysweep.data.labeled_relations import retrieval_from_labels
 from raysweep.data.prepared import Prepared
+from raysweep.data.relations import Relations
 from raysweep.data.sources import shown
 from raysweep.errors import InputError, ReplayError
 from raysweep.evaluation.evaluation_set import ScoredSet
 from raysweep.evaluation.pair_measures import reference_measures
 from raysweep.evaluation.relation_set import scored_set
+from raysweep.evaluation.watched import WatchedRelations
+from raysweep.metrics.scores import WATCHED
 from raysweep.ray_tune.baselines import Baselines, BaselineScores, OnScores, limit_points
+from raysweep.ray_tune.untuned import Untuned
 from raysweep.results.events import PointsScored, SessionStarted
 from raysweep.results.ledger import Ledger
 from raysweep.results.readings import REFERENCE, REFERENCE_FILE
+from raysweep.results.scores import Score
 from raysweep.results.types import Measure, Point, Results, RunInfo, ScoredSplit
 from raysweep.search.scheduler import Scheduler, make_scheduler
 from raysweep.storage import location
@@ -54,6 +62,39 @@ class Session:
     request: Request
     display: Display
     log: Log | None = None
+
+    @cached_property
+    def watched(self) -> WatchedRelations | None:
+        """Return the watched data, whose target is dev unless another one is given.
+
+        Labeled sentences become retrieval data; without two classes, one of them with two sentences, dev is not a target.
+        """
+        if self.config.watch is None:
+            return None
+        watched = WatchedRelations.of(self.config.watch, self.config.seed)
+        if not watched.has_target:
+            with contextlib.suppress(InputError):
+                return watched.with_target(self._dev_relations())
+        return watched
+
+    def _dev_relations(self) -> Relations:
+        """Return dev as relations. Raise InputError if its labels have no pairs."""
+        sentences = self.prepared.sentences
+        ids = sentences.ids("dev")
+        if sentences.are_related:
+            kind = self.config.data.kind
+            assert kind is not None
+            return Relations.of_pairs("dev", kind, sentences.pairs("dev"), sentences.texts)
+        labels = [sentences.label_names[label] for label in sentences.labels[ids]]
+        return retrieval_from_labels("dev", sentences.texts(ids), labels, seed=self.config.seed)
+
+    def untuned(self, run: Folder) -> Untuned | None:
+        """Return the untuned encoders' values on watched data, measured unless the run stores them."""
+        if self.watched is None:
+            return None
+        untuned = Untuned(run, self.watched, self.prepared, self.display)
+        untuned.measure(possible_values(self.space, "tower"))
+        return untuned
 
     @property
     def has_test(self) -> bool:
@@ -93,14 +134,15 @@ class Session:
         goals = self.config.objective.goals
         scores = BaselineScores(run, goals)
         limits: list[Point] = []
+        untuned = self.untuned(run)
         for evaluation in evaluation_sets.values():
-            limits += limit_points(evaluation, scores.add)
+            for point in limit_points(evaluation, scores.add):
+                limits.append(self._with_watched(point, untuned))
         baselines = self._baselines(evaluation_sets, scores.add)
         baseline_points = self._score(baselines)
         scores.store()
         self._keep_reference_reading(run, evaluation_sets)
-        scores_on_dev = evaluation_sets["dev"].reference_scores
-        reference = scores_on_dev.mean(goals.p), scores_on_dev.mean(goals.s)
+        reference = next(point for point in limits if point.kind == "reference" and point.split == "dev").pair(goals)
         scheduler = make_scheduler(self.config, self.space, reference)
         if older:
             gathered = warm_start.gather(older, self.space, reference, goals)
@@ -173,6 +215,13 @@ class Session:
         reading = shown_set.reading({REFERENCE: shown_set.reference_scores})
         if reading is not None:
             run.keep(REFERENCE_FILE, reading.content())
+
+    def _with_watched(self, point: Point, untuned: Untuned | None) -> Point:
+        """Return the reference's point with the score ``watched``, if each rung has it."""
+        watch = self.config.watch
+        if untuned is None or watch is None or watch.at != "rung" or point.kind != "reference":
+            return point
+        return replace(point, scores={**point.scores, WATCHED: Score(untuned.reference_score)})
 
     def _baselines(
         self, evaluation_sets: Mapping[ScoredSplit, ScoredSet], on_scores: OnScores, stored: Sequence[Point] = ()

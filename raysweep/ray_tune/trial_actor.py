@@ -18,17 +18,19 @@ from raysweep.cluster.nodes import DrainWatch, node_type, watch_for_notices
 from raysweep.config.sweep import BudgetConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.controller.failures import Blame, Loss
-from raysweep.controller.front_scores import FrontRung, ScoredRung
+from raysweep.controller.front_scores import AfterSearch, FrontRung, ScoredRung, UnwatchedRung
 from raysweep.controller.status import describe_progress
 from raysweep.errors import InputError
 from raysweep.evaluation.evaluation_set import TrialDivergedError
+from raysweep.metrics.scores import WATCHED
 from raysweep.ray_tune.workers import WorkbenchSpec, keep_scores, open_workbench, score_on_test
 from raysweep.results.ledger import checkpoint_folder, point_folder
 from raysweep.results.readings import Reading
 from raysweep.results.types import Node, RungProgress, calibration_values, measure_values
+from raysweep.results.watched import Watched
 from raysweep.storage.failure import is_of_storage
 from raysweep.storage.folder import BucketFolder, Folder
-from raysweep.training.trial import Intervals, rungs_and_progress, trial_seed
+from raysweep.training.trial import Intervals, rungs_and_progress, trial_seed, watch_last_rung
 from raysweep.training.weights import save_point
 from raysweep.training.workbench import RungResult
 
@@ -105,7 +107,7 @@ def _keep_up_while_storage_waits(heartbeat: Heartbeat, run: Folder) -> None:
         run.bucket.on_wait = wait
 
 
-def as_tune_config(job: Assignment | FrontRung) -> dict[str, Any]:
+def as_tune_config(job: Assignment | AfterSearch) -> dict[str, Any]:
     """Return the job as a configuration for Tune.
 
     Tune copies a configuration several times and pickles it into its snapshots.
@@ -113,9 +115,9 @@ def as_tune_config(job: Assignment | FrontRung) -> dict[str, Any]:
     return {"job": job}
 
 
-def job_of(tune_config: dict[str, Any]) -> Assignment | FrontRung:
-    """Return the job in a configuration from Tune: a trial to run, or a rung to score on test."""
-    job: Assignment | FrontRung = tune_config["job"]
+def job_of(tune_config: dict[str, Any]) -> Assignment | AfterSearch:
+    """Return the job in a configuration from Tune: a trial to run, or a rung to score after the search."""
+    job: Assignment | AfterSearch = tune_config["job"]
     return job
 
 
@@ -132,7 +134,7 @@ def loss_in(result: dict[str, Any]) -> Loss | None:
 class TrialActor(tune.Trainable):
     """A trial on one worker, started or resumed from its checkpoint; a Tune step is a rung or a part of one.
 
-    An actor may also score one rung of the front on the test split, which takes one step.
+    An actor may also score one rung after the search, on the test split or on watched data, which takes one step.
     """
 
     def setup(self, config: dict[str, Any], sweep: SweepTask) -> None:  # type: ignore[override]  # by with_parameters
@@ -146,9 +148,11 @@ class TrialActor(tune.Trainable):
             self.heartbeat = _heartbeat()
             self.heartbeat.begin(self.trial_id, listener)
             _keep_up_while_storage_waits(self.heartbeat, sweep.run)
-        self.results: Iterator[RungResult | RungProgress | ScoredRung]
+        self.results: Iterator[RungResult | RungProgress | ScoredRung | Watched]
         if isinstance(job, FrontRung):
             self.results = self._test_scores(sweep, job)
+        elif isinstance(job, UnwatchedRung):
+            self.results = self._watched(TrialTask(sweep, Assignment(job.trial, job.config, job.run)))
         else:
             self.task = TrialTask(sweep, job)
             self.results = self._rungs()
@@ -172,6 +176,17 @@ class TrialActor(tune.Trainable):
         """Yield the test scores of a rung; nothing runs before the first step."""
         self._open_bench(sweep)
         yield score_on_test(self.bench, sweep.run, rung)
+
+    def _watched(self, task: TrialTask) -> Iterator[Watched]:
+        """Yield the values on watched data of a trial's last rung; nothing runs before the first step."""
+        self._open_bench(task.sweep)
+        yield watch_last_rung(
+            task.assignment.config,
+            self.bench,
+            seed=task.trial_seed,
+            num_rungs=task.num_rungs,
+            checkpoints=task.checkpoints,
+        )
 
     def _open_bench(self, sweep: SweepTask) -> None:
         self.bench = open_workbench(sweep.bench)
@@ -202,8 +217,9 @@ class TrialActor(tune.Trainable):
             if isinstance(error, InputError):
                 return {"failure": str(error), "done": True}
             raise
-        if isinstance(result, ScoredRung):
-            return {"scored": json.dumps(dataclasses.asdict(result), allow_nan=False), "done": True}
+        if isinstance(result, ScoredRung | Watched):
+            scored = result.to_json() if isinstance(result, Watched) else dataclasses.asdict(result)
+            return {"scored": json.dumps(scored, allow_nan=False), "done": True}
         if isinstance(result, RungProgress):
             if self.has_checkpoint:
                 return _as_result(NODE_GOES)
@@ -216,7 +232,7 @@ class TrialActor(tune.Trainable):
 
     def as_event(self, result: RungResult) -> dict[str, Any]:
         """Return the rung in the form of a ledger event, without the trial."""
-        rung = {
+        rung: dict[str, Any] = {
             "step": result.step,
             "examples_seen": result.examples_seen,
             "seconds": result.seconds,
@@ -231,6 +247,11 @@ class TrialActor(tune.Trainable):
             rung["measures"] = [measure_values(measure) for measure in result.measures]
         if result.labeled:
             rung["labeled"] = self.bench.describe(self.bench.dev, result.labeled)
+        if result.watched is not None:
+            rung["watched"] = result.watched.to_json()
+            if self.bench.watches_each_rung:
+                own_point, *_ = rung["points"]
+                own_point[WATCHED] = result.watched.score
         return rung
 
     def note_whether_to_leave(self) -> bool:

@@ -2,7 +2,8 @@
 
 Tune places trials, reuses their actors and notices when one dies. It never restarts a trial: a trial that loses its
 worker returns to the sweep, which assigns it again. Tune's snapshots are stored in a folder of this process and are
-never read back. After the search, the actors score the front on test; to Tune, each rung to score is one more trial.
+never read back. After the search, the actors score the front on test, and trials that stopped early on watched data; to
+Tune, each rung to score is one more trial.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ from raysweep.cluster.resources import address_of
 from raysweep.cluster.waiting import WaitingWatch
 from raysweep.control.request_queue import Inbox, RequestQueue, poll_in_background
 from raysweep.controller.failures import Blame, Loss
-from raysweep.controller.front_scores import FrontRung, FrontScores, ScoredRung
+from raysweep.controller.front_scores import AfterSearch, FrontRung, FrontScores, ScoredRung
 from raysweep.controller.request_handler import RequestHandler
 from raysweep.controller.sweep import Sweep
 from raysweep.errors import exception_line
@@ -35,6 +36,7 @@ from raysweep.ray_tune.trial_actor import Assignment, SweepTask, TrialActor, as_
 from raysweep.ray_tune.workers import WorkbenchSpec
 from raysweep.results.ledger import point_name
 from raysweep.results.types import RungProgress
+from raysweep.results.watched import Watched
 from raysweep.storage.scratch import process_folder
 from raysweep.terminal import uninterrupted
 
@@ -152,14 +154,13 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
         job = job_of(trial.config)
         loss = loss_in(result)
         failure = result.get("failure")
-        if isinstance(job, FrontRung):
+        if not isinstance(job, Assignment):
             if loss:
                 self._scores.lose(job, loss)
             elif failure:
                 self._scores.fail(job, failure)
             else:
-                scored = json.loads(result["scored"])
-                self._scores.take(job, ScoredRung(**scored))
+                self._take_scores(job, json.loads(result["scored"]))
             return
         if "rung" in result:  # Tune passes a trial's last result here, not to on_trial_result
             rung = json.loads(result["rung"])
@@ -170,12 +171,18 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
             has_diverged = "diverged" in result
             self._sweep.release(job.number, failure=failure, diverged=has_diverged)
 
+    def _take_scores(self, job: AfterSearch, values: dict[str, Any]) -> None:
+        if isinstance(job, FrontRung):
+            self._scores.take(job, ScoredRung(**values))
+        else:
+            self._scores.take_watched(job, Watched.from_json(values))
+
     @_ends_the_sweep()
     @uninterrupted()
     def on_trial_error(self, tune_controller: Any, trial: TuneTrial) -> None:
         job = job_of(trial.config)
         error = self._watch.error_of(trial)
-        if isinstance(job, FrontRung):
+        if not isinstance(job, Assignment):
             if error.is_raised:
                 self._scores.fail(job, error.exception)
             else:
@@ -189,7 +196,7 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
     @_ends_the_sweep()
     def on_trial_remove(self, tune_controller: Any, trial: TuneTrial) -> None:
         job = job_of(trial.config)
-        if isinstance(job, FrontRung):
+        if not isinstance(job, Assignment):
             self._scores.fail(job, REMOVED)
         else:
             self._sweep.release(job.number, failure=REMOVED)
@@ -314,8 +321,9 @@ class _Error:
 
 def _name(trial: TuneTrial) -> str:
     job = job_of(trial.config)
-    if isinstance(job, FrontRung):
-        return f"test-{point_name(job.trial, job.step)}-{trial.trial_id}"
+    if not isinstance(job, Assignment):
+        stage = "test" if isinstance(job, FrontRung) else "watch"
+        return f"{stage}-{point_name(job.trial, job.step)}-{trial.trial_id}"
     return f"trial-{job.number:04d}-{trial.trial_id}"
 
 

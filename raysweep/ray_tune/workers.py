@@ -29,6 +29,7 @@ from raysweep.results.readings import reading_file
 from raysweep.results.types import PointKey, ScoredSplit, calibration_values, measure_values
 from raysweep.storage.folder import Folder
 from raysweep.terminal import Display
+from raysweep.training.watching import WatchTask
 from raysweep.training.weights import read_point
 from raysweep.training.workbench import Workbench
 
@@ -42,6 +43,7 @@ class WorkbenchSpec:
     prepared: Prepared
     evaluation: EvaluationConfig
     request: Request
+    watch: WatchTask | None = None
 
 
 _workbenches: dict[str, Workbench] = {}  # at most one; a process that joins a different sweep drops the previous one
@@ -54,7 +56,9 @@ def open_workbench(spec: WorkbenchSpec) -> Workbench:
     request = spec.request
     torch.set_num_threads(request.threads)
     data = spec.prepared, spec.evaluation
-    key = repr((*data, request.checkpoints_blocks))
+    watch = spec.watch
+    watched = watch and (watch.relations.digest, watch.at)
+    key = repr((*data, request.checkpoints_blocks, watched))
     if key not in _workbenches:
         _workbenches.clear()
         _workbenches[key] = Workbench(
@@ -62,6 +66,7 @@ def open_workbench(spec: WorkbenchSpec) -> Workbench:
             device="cuda" if request.gpus else "cpu",
             cache_bytes=request.cache_bytes,
             checkpoints_blocks=request.checkpoints_blocks,
+            watch=watch,
         )
     return _workbenches[key]
 

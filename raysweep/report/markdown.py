@@ -3,7 +3,7 @@
 from raysweep.output import TextTable, escape_markdown, markdown_lines
 from raysweep.report.notes import notes
 from raysweep.report.summary import Summary
-from raysweep.report.table_sections import cost_sections, evaluation_sections
+from raysweep.report.table_sections import cost_sections, evaluation_sections, watched_section
 from raysweep.report.tables import certainty_table, front_table, settings_table, trial_table
 from raysweep.report.texts import CERTAINTY_TEXT, objective_text, scores_text
 from raysweep.report.trust import trust_sentences
@@ -21,7 +21,7 @@ def markdown(summary: Summary) -> str:
     certainty = certainty_table(summary)
     sentences = trust_sentences(summary)
     lines += _section("Certainty", certainty, CERTAINTY_TEXT, *sentences)
-    sections = evaluation_sections(summary) + cost_sections(summary)
+    sections = [*evaluation_sections(summary), watched_section(summary), *cost_sections(summary)]
     for section in sections:
         lines += _section(section.title, section.table, *section.paragraphs)
     lines += _section("Settings", settings_table(summary))

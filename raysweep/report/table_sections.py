@@ -12,6 +12,8 @@ from raysweep.report.summary import Summary
 from raysweep.report.tables import area_table, baseline_table, bill_table, cost_table, mean_table
 from raysweep.report.texts import BASELINES_TEXT, bill_sentences, cost_text
 from raysweep.report.trust import area_text, means_text
+from raysweep.report.watched_trials import last_rungs, sentences
+from raysweep.report.watched_trials import table as watched_table
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,14 @@ def evaluation_sections(summary: Summary) -> list[TableSection]:
             "Known labels", known_labels_table(summary), [KNOWN_LABELS_TEXT, *known_labels_sentences(summary)]
         ),
     ]
+
+
+def watched_section(summary: Summary) -> TableSection:
+    """Return the section on watched data; its table is empty without such data."""
+    rungs = last_rungs(summary.results.watched)
+    if not rungs:
+        return TableSection("Watched data", TextTable((), (), frozenset()), [])
+    return TableSection("Watched data", watched_table(rungs, "cosine"), sentences(rungs))
 
 
 def cost_sections(summary: Summary) -> list[TableSection]:

@@ -9,18 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from raysweep.errors import DamagedError, InputError
-from raysweep.report import figures
+from raysweep.report import figures, watched_trials
 from raysweep.report.importance import importances
 from raysweep.report.markdown import markdown
 from raysweep.report.page.document import render
 from raysweep.report.page.origin import Origin
 from raysweep.report.page.sections import Material
 from raysweep.report.summary import SPLITS, Summary, summary_of
+from raysweep.report.watched_figure import figure as watched_figure
+from raysweep.report.watched_trials import last_rungs
 from raysweep.results.account import Account
 from raysweep.results.readings import Readings, load_readings
 from raysweep.results.settings_file import check_settings
 from raysweep.results.types import Measure, Point, flat_point
 from raysweep.results.views import extra_scores, score_columns
+from raysweep.results.watched import WatchedRung
 from raysweep.storage.folder import Folder, LocalFolder, as_folder
 
 Row = dict[str, Any]  # a table's cells, keyed by column
@@ -107,7 +110,8 @@ def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> di
             if point is not None:
                 row = _point_row(point, columns)
                 members.append({name: row[name] for name in names})
-    material = Material(summary, front_png, progress_png, origin, importances(summary), readings)
+    watched_png = watched_figure(last_rungs(results.watched), "cosine") if results.watched else None
+    material = Material(summary, front_png, progress_png, origin, importances(summary), readings, watched_png)
     return {
         "front.json": _json(members),
         "points.json": _json(points),
@@ -121,6 +125,19 @@ def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> di
         "front.png": front_png,
         "progress.png": progress_png,
         "report.html": render(material),
+        **_watched_contents(results.watched, watched_png),
+    }
+
+
+def _watched_contents(rungs: Sequence[WatchedRung], figure_png: bytes | None) -> dict[str, bytes]:
+    """Return the files on watched data; none without such data."""
+    if figure_png is None:
+        return {}
+    last = json.dumps(watched_trials.as_json(last_rungs(rungs)), indent=1)
+    return {
+        "watch.json": f"{last}\n".encode(),
+        "watch.png": figure_png,
+        "watched.parquet": _parquet(watched_trials.rows(rungs), _WATCHED_TYPES),
     }
 
 
@@ -192,6 +209,26 @@ _MEASURE_TYPES = {
     "value": "float64",
     "low": "float64",
     "high": "float64",
+}
+
+
+_WATCHED_TYPES = {
+    "trial": "int64",
+    "step": "int64",
+    "role": "string",
+    "data": "string",
+    "kind": "string",
+    "measure": "string",
+    "closeness": "string",
+    "value": "float64",
+    "base": "float64",
+    "improvement": "float64",
+    "low": "float64",
+    "high": "float64",
+    "verdict": "string",
+    "pairs": "int64",
+    "z": "float64",
+    "z_verdict": "string",
 }
 
 

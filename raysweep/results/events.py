@@ -6,6 +6,7 @@ kind of event; the other keys are the fields of its class:
 ``run``     :class:`SessionStarted`
 ``trial``   :class:`TrialStarted`
 ``rung``    :class:`RungFinished`
+``watched`` :class:`RungWatched`
 ``pause``   :class:`TrialPaused`
 ``resume``  :class:`TrialResumed`
 ``cut``     :class:`TrialInterrupted`
@@ -52,6 +53,7 @@ from raysweep.results.types import (
     nested_point,
     scores_problem,
 )
+from raysweep.results.watched import Watched
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +144,7 @@ class RungFinished(Event):
     ``stop`` is the trial's own reason to end here, if any. ``node`` is the node it ran on. ``may_begin`` is True if
     trials were still left to start; early stopping depends on it. ``cost`` is the trial's cost so far. ``calibration``
     is the calibration of a softmax head on dev, ``labeled`` contains the points that use the pool's labels, and
-    ``measures`` are those on dev.
+    ``measures`` are those on dev. ``watched`` has the measures on watched data, if the rung has any.
     """
 
     kind = "rung"
@@ -160,12 +162,15 @@ class RungFinished(Event):
     calibration: Calibration | None = None
     labeled: tuple[Point, ...] | None = None
     measures: tuple[Measure, ...] | None = None
+    watched: Watched | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object. Points and the like omit trial and step, which are fields of the event."""
         values = _with_flat_points(self, super().to_json())
         if self.measures is not None:
             values["measures"] = [measure_values(measure) for measure in self.measures]
+        if self.watched is not None:
+            values["watched"] = self.watched.to_json()
         calibrations = [values["calibration"]] if "calibration" in values else []
         for scores in (*values["points"], *calibrations, *values.get("labeled", ())):
             del scores["trial"], scores["step"]
@@ -186,6 +191,20 @@ class RungFinished(Event):
         _check_calibration(event.calibration)
         _check_measures(event.measures)
         return event
+
+
+@dataclass(frozen=True, kw_only=True)
+class RungWatched(Event):
+    """Watched data was measured after the search with the weights of a trial's last rung."""
+
+    kind = "watched"
+
+    trial: int
+    step: int
+    watched: Watched
+
+    def to_json(self) -> dict[str, Any]:
+        return {**super().to_json(), "watched": self.watched.to_json()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -392,6 +411,7 @@ EVENTS: Mapping[str, type[Event]] = {
         SessionStarted,
         TrialStarted,
         RungFinished,
+        RungWatched,
         TrialPaused,
         TrialResumed,
         TrialInterrupted,

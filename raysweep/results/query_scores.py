@@ -27,7 +27,7 @@ import numpy.typing as npt
 from raysweep.errors import DamagedError, InputError
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.pareto import dominated_by
-from raysweep.metrics.scores import SCORES, Goals, spec_of
+from raysweep.metrics.scores import SCORES, WATCHED, Goals, spec_of
 from raysweep.results.ledger import point_name
 from raysweep.results.types import Point, Results, ScoredSplit
 from raysweep.results.views import front_points
@@ -46,7 +46,7 @@ STANDARD_ERRORS = 3.0
 
 def bytes_per_query() -> int:
     """Return the usual maximum size of one point's scores of a query in bytes, before compression."""
-    has_values = [spec for spec in SCORES.values() if spec.relative_to is None]
+    has_values = [spec for spec in SCORES.values() if spec.relative_to is None and spec.name != WATCHED]
     num_of_relations = sum(spec.is_of_relations for spec in has_values)
     return 2 * max(num_of_relations, len(has_values) - num_of_relations)
 

@@ -15,6 +15,7 @@ from raysweep.results.events import (
     PointsScored,
     ReplicatesAveraged,
     RungFinished,
+    RungWatched,
     SessionFinished,
     SessionStarted,
     StageBegan,
@@ -40,6 +41,7 @@ from raysweep.results.types import (
     Trial,
     TrialStatus,
 )
+from raysweep.results.watched import Watched, WatchedRung
 from raysweep.storage.folder import Folder, LocalFolder, as_folder
 from raysweep.storage.line_log import is_held
 
@@ -103,6 +105,7 @@ def build_results(events: Iterable[Event], run: Folder, has_driver: bool | None 
         calibrations=tuple(tables.calibrations.values()),
         measures=tuple(tables.measures.values()),
         labeled=tuple(tables.labeled),
+        watched=tuple(tables.watched.values()),
         stage=tables.stage,
         has_driver=has_driver,
         config_digests=tuple(tables.config_digests),
@@ -118,6 +121,7 @@ class _Tables:
     rungs: list[Rung] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     labeled: list[Point] = field(default_factory=list)
+    watched: dict[tuple[int, int], WatchedRung] = field(default_factory=dict)  # keyed by trial and step
     means: dict[int, tuple[Mean, ...]] = field(default_factory=dict)  # keyed by original trial
     nodes: dict[tuple[str, float | None], NodeTime] = field(default_factory=dict)  # keyed by type and price
     guards: dict[tuple[object, ...], GuardScore] = field(default_factory=dict)  # keyed by member and guard
@@ -147,7 +151,7 @@ class _Tables:
                 self._add_rung(event)
             case ReplicatesAveraged():
                 self.means[event.trial] = event.points
-            case PointsScored() | GuardsMeasured():
+            case PointsScored() | GuardsMeasured() | RungWatched():
                 self._add_scores(event)
             case NodesCounted():
                 self._add_nodes(event)
@@ -167,6 +171,8 @@ class _Tables:
                 self.stage = Stage(event.stage, event.count)
             case PointsScored():
                 self._advance_stage("test", 1)
+            case RungWatched():
+                self._advance_stage("watch", 1)
             case GuardsMeasured():
                 self._advance_stage("guards", len(event.scores))
             case SessionStarted() | TrialStarted() | SessionFinished():
@@ -205,10 +211,19 @@ class _Tables:
                 loss=event.loss,
             )
         )
+        if event.watched is not None:
+            self._add_watched(event.trial, event.step, event.watched)
 
-    def _add_scores(self, event: PointsScored | GuardsMeasured) -> None:
+    def _add_watched(self, trial: int, step: int, watched: Watched) -> None:
+        self.watched[trial, step] = WatchedRung(trial, step, watched)
+
+    def _add_scores(self, event: PointsScored | GuardsMeasured | RungWatched) -> None:
         if isinstance(event, PointsScored):
             self._add_points(event)
+            return
+        if isinstance(event, RungWatched):
+            self._check_begun(event.trial)
+            self._add_watched(event.trial, event.step, event.watched)
             return
         for score in event.scores:
             self.guards[score.trial, score.step, score.kind, score.value, score.guard] = score

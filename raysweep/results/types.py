@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from raysweep.metrics.scores import Goals, Pair, spec_of
 from raysweep.results.scores import Score, flatten, nest
+from raysweep.results.watched import WatchedRung
 
 SCHEMA = 2  # of the ledger's format
 
@@ -385,7 +386,7 @@ class NodeTime:
         return self.up_seconds / 3600 * (self.price_per_hour or 0.0)
 
 
-StageName = Literal["test", "guards"]
+StageName = Literal["test", "watch", "guards"]
 
 
 @dataclass(frozen=True)
@@ -418,6 +419,7 @@ class Results:
     calibrations: tuple[Calibration, ...] = ()  # one per rung and split
     measures: tuple[Measure, ...] = ()  # of rungs and of the reference encoder, on dev and test
     labeled: tuple[Point, ...] = ()  # points that use the pool's labels, excluded from ``points`` and from fronts
+    watched: tuple[WatchedRung, ...] = ()  # rungs at which watched data was measured, in order
     stage: Stage | None = None  # current stage; None during the search and after the end
     has_driver: bool | None = None  # whether a process drives the run; None if not checked or unknown
     config_digests: tuple[str, ...] = ()  # SHA-256 of the settings of each session

@@ -22,6 +22,7 @@ from raysweep.errors import InputError
 from raysweep.evaluation.operating_points import LABELED
 from raysweep.metrics.retrieval import Scores
 from raysweep.results.types import Calibration, PointKey, measure_of, measure_values
+from raysweep.results.watched import Watched
 from raysweep.storage.folder import Folder, as_folder, flush
 from raysweep.training.progress import Progress
 from raysweep.training.trainer import Training
@@ -163,6 +164,8 @@ def _pack_result(result: RungResult) -> tuple[dict[str, Any], dict[str, Tensor]]
         values["calibration"] = asdict(result.calibration)
     if result.measures:
         values["measures"] = [measure_values(measure) for measure in result.measures]
+    if result.watched is not None:
+        values["watched"] = result.watched.to_json()
     tensors = {}
     for index, scores in enumerate(scores_by_key.values()):
         rows = [scores[name] for name in values["scores"]]
@@ -183,7 +186,10 @@ def _unpack_result(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
     if "calibration" in values:
         calibration = Calibration(**values["calibration"])
     measures = tuple(measure_of(measure, None, None) for measure in values.get("measures", ()))
-    return RungResult(**plain_values, points=points, labeled=labeled, calibration=calibration, measures=measures)
+    watched = Watched.from_json(values["watched"]) if "watched" in values else None
+    return RungResult(
+        **plain_values, points=points, labeled=labeled, calibration=calibration, measures=measures, watched=watched
+    )
 
 
 def write(place: str | Path | Folder, number: int, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:

@@ -142,6 +142,19 @@ class Trainable:
         """Return the current weights of the trainable part, without copying."""
         return TrainedWeights({name: value.detach() for name, value in self.parameters.items()}, self.lora)
 
+    def changes(self) -> Iterator[tuple[str, Tensor, Tensor]]:
+        """Yield each trained parameter's name, its base weights and its change; of an adapter, the weights it updates."""
+        if self.lora is not None:
+            yield from adapter.updates(self.model)
+            if self._query is not None:
+                with self._query.used():
+                    for name, base, update in adapter.updates(self.model):
+                        yield f"{PREFIX}{name}", base, update
+            return
+        for name, parameter in self.parameters.items():
+            base = self._base[name.removeprefix(PREFIX)]
+            yield name, base, parameter.detach() - base
+
     def heights(self) -> dict[str, int]:
         """Return the height of each parameter, an adapter's included, as :meth:`Structure.heights` does."""
         heights = Structure.of(self.model).heights()

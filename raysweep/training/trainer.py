@@ -344,6 +344,8 @@ class Training:
         if self.idle is not None:
             loss, errors = self._validate(encoded)
             stop = self.idle.update(loss, errors)
+        is_last = progress.rung == self.num_rungs or stop is not None
+        watched = self.bench.measure_watched(self.config, is_last=is_last)
         self._begin_rung()
         return RungResult(
             step=progress.rung,
@@ -356,6 +358,7 @@ class Training:
             stop=stop,
             calibration=self.bench.calibration(self.bench.dev, encoded),
             measures=self.bench.pair_measures(self.bench.dev, encoded),
+            watched=watched,
         )
 
     def _tuned(self) -> TunedEncoder:

@@ -14,6 +14,7 @@ from raysweep.data.prepared import Prepared
 from raysweep.encoders import encoder
 from raysweep.errors import InputError
 from raysweep.results.types import RungProgress
+from raysweep.results.watched import Watched
 from raysweep.storage.folder import Folder
 from raysweep.training.progress import Pace
 from raysweep.training.workbench import RungResult, Workbench
@@ -88,6 +89,29 @@ def rungs(
     ):
         if isinstance(result, RungResult):
             yield result
+
+
+def watch_last_rung(
+    config: TrialConfig, workbench: Workbench, *, seed: int, num_rungs: int, checkpoints: str | Path | Folder
+) -> Watched:
+    """Measure watched data with the weights of a trial's last rung, from its checkpoint.
+
+    Raises:
+        InputError: If the trial stopped within a rung, so that the checkpoint has other weights.
+    """
+    from raysweep.training import checkpoint
+    from raysweep.training.trainer import Training
+
+    training = Training(config, workbench, seed, num_rungs)
+    last = checkpoint.restore(training, checkpoints)
+    if last is None or training.progress.seen_in_rung:
+        raise InputError("its checkpoint is within a rung")
+    if last.watched is not None:
+        return last.watched
+    training.show_average(shown=True)
+    watched = workbench.measure_watched(config, is_last=True)
+    assert watched is not None
+    return watched
 
 
 @dataclass(frozen=True)

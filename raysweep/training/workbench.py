@@ -23,7 +23,9 @@ from raysweep.evaluation.relation_set import scored_set
 from raysweep.metrics import retrieval
 from raysweep.metrics.arrays import Float32Array
 from raysweep.results.types import Calibration, Measure, PointKey, ScoredSplit, point_values
+from raysweep.results.watched import Watched
 from raysweep.training.trainable import Trainable, TrainedWeights
+from raysweep.training.watching import Watching, WatchTask
 
 if TYPE_CHECKING:
     from raysweep.encoders.frozen_prefix import Prefix
@@ -44,7 +46,8 @@ class RungResult:
     ``points`` holds per-query scores of every operating point, that of the tuned encoder itself first. ``stop`` is the
     reason why the trial stops by its own rule, or None. ``calibration`` is that of the softmax head on dev, or None
     without a head. ``labeled`` holds the scores of the points that use the pool's labels, and
-    ``measures`` those of pairs on dev, if the sweep has experts.
+    ``measures`` those of pairs on dev, if the sweep has experts. ``watched`` has the values on watched data, if the rung
+    measures it.
     """
 
     step: int
@@ -57,6 +60,7 @@ class RungResult:
     calibration: Calibration | None = None
     labeled: dict[PointKey, retrieval.Scores] = field(default_factory=dict)
     measures: tuple[Measure, ...] = ()
+    watched: Watched | None = None
 
     @property
     def scores(self) -> retrieval.Scores:
@@ -86,6 +90,7 @@ class Workbench:
     device: str = "cpu"
     cache_bytes: int = 2 << 30
     checkpoints_blocks: bool = False
+    watch: WatchTask | None = None
     head: Head | None = field(default=None, init=False)  # of the model's current trial
     keeps_documents: bool = field(default=False, init=False)  # whether the same trial tunes only queries
     _pairs_by_split: dict[ScoredSplit, PairSet] = field(default_factory=dict, init=False)
@@ -103,6 +108,10 @@ class Workbench:
         self.structure = self.trainable.structure
         self.tokens = self._open_tokens(source.prompts_of(config))
         self._prefixes: Sides[Prefix] | None = None  # of the last trial with a cache
+        self._watching: Watching | None = None
+        if self.watch is not None:
+            reference = EncoderConfig(**self.prepared.reference)
+            self._watching = Watching(self.watch, self.trainable, source, config, reference)
 
     def _open_tokens(self, prompts: Sides[str]) -> Sides[Tokens]:
         def open_tokens(source: tuple[Artifact, str]) -> Tokens:
@@ -202,6 +211,17 @@ class Workbench:
     ) -> dict[PointKey, retrieval.Scores]:
         """Return the scores of points with the weights loaded by :meth:`reset`, reusing ``encoded`` if given."""
         return operating_points.measure(self.tuned(), evaluation, keys, encoded)
+
+    @property
+    def watches_each_rung(self) -> bool:
+        """Return whether each rung measures watched data, so that the tuned encoder's own point has the score."""
+        return self.watch is not None and self.watch.at == "rung"
+
+    def measure_watched(self, config: TrialConfig, *, is_last: bool) -> Watched | None:
+        """Return the current trial's values on watched data; None without watched data, or if the rung is not due."""
+        if self._watching is None or not (is_last or self.watches_each_rung):
+            return None
+        return self._watching.measure(config)
 
     def calibration(self, evaluation: ScoredSet, encoded: Encoded) -> Calibration | None:
         """Return how well the current head fits the labels of the encoded queries, or None without a head."""

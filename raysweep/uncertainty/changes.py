@@ -1,4 +1,4 @@
-"""Changes in a measure between an encoder and its tuned version: relative improvement, z-test and paired bootstrap.
+"""Changes in a measure between an encoder and its tuned version: z-test and paired bootstrap.
 
 Like Vasilyev et al. (arXiv 2407.00923, section 2.3), the z-test compares two PNDs over the same N (positive, negative)
 pairs as if they were independent proportions. Pairs from the same query share the query's embedding and reuse the same
@@ -10,7 +10,6 @@ on the same resamples.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from scipy.special import ndtr
@@ -20,43 +19,21 @@ from raysweep.metrics.ranking import ErrorCounts, Flags, Integers
 from raysweep.uncertainty.interval import EVERYTHING, Interval, t_quantile
 from raysweep.uncertainty.resamples import RESAMPLES, Resamples
 
-CRITICAL_Z = 1.96
 LEVEL = 0.95
 """Coverage of the bootstrap intervals for changes."""
-
-Verdict = Literal["improved", "worsened", "unchanged"]
 
 _CELLS_AT_ONCE = 1 << 22  # elements of a (resamples, pairs) table
 
 
-def relative_improvement(before: float, after: float, *, lower_is_better: bool) -> float:
-    """Return s (after - before) / before, with s = -1 if lower is better and 1 otherwise; NaN if ``before`` is 0."""
-    if not before:
-        return math.nan
-    change = (after - before) / before
-    return -change if lower_is_better else change
+def z_statistic(before: float, after: float, num_pairs: int) -> float:
+    """Return z of a two-sided, pooled two-proportion test of two shares in [0, 1] of the same number of pairs.
 
-
-@dataclass(frozen=True)
-class ZTest:
-    """A two-sided, pooled two-proportion z-test; ``z`` is positive if the proportion rises."""
-
-    z: float
-
-    @property
-    def is_significant(self) -> bool:
-        """Return whether |z| exceeds 1.96."""
-        return abs(self.z) > CRITICAL_Z
-
-
-def z_test(before: float, after: float, num_pairs: int) -> ZTest:
-    """Test whether two proportions, each over the same number of pairs, differ.
-
-    z = (p1 - p0) / sqrt(2 P (1 - P) / N) with P = (p0 + p1) / 2. If both proportions are 0 or both are 1, z = 0.
+    z = (p1 - p0) / sqrt(2 P (1 - P) / N) with P = (p0 + p1) / 2 is positive if the share rises. Two shares of 0, or two
+    of 1, have z = 0.
     """
     pooled = (before + after) / 2
     variance = 2 * pooled * (1 - pooled) / num_pairs
-    return ZTest((after - before) / math.sqrt(variance) if variance > 0 else 0.0)
+    return (after - before) / math.sqrt(variance) if variance > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -84,13 +61,6 @@ class Change:
         tail = float(ndtr(-num_errors))
         low, high = np.quantile(differences, [tail, 1 - tail])
         return cls(Interval(float(low), float(high)))
-
-
-def verdict(difference: float, *, is_significant: bool, lower_is_better: bool) -> Verdict:
-    """Return the verdict on a difference (after minus before)."""
-    if not is_significant:
-        return "unchanged"
-    return "improved" if (difference < 0) == lower_is_better else "worsened"
 
 
 def bootstrap_means(before: Float64Array, after: Float64Array, seed: int, count: int = RESAMPLES) -> Change:

@@ -22,7 +22,7 @@ from raysweep.report.page.members import TITLE, member_table
 from raysweep.report.page.origin import Origin
 from raysweep.report.page.trials import stopping_table, stopping_text, trial_table
 from raysweep.report.summary import Summary
-from raysweep.report.table_sections import TableSection, cost_sections, evaluation_sections
+from raysweep.report.table_sections import TableSection, cost_sections, evaluation_sections, watched_section
 from raysweep.report.tables import (
     certainty_table,
     settings_table,
@@ -34,6 +34,7 @@ from raysweep.report.tables import (
 )
 from raysweep.report.texts import CERTAINTY_TEXT, CORRECTED, front_title, objective_text, scores_text
 from raysweep.report.trust import trust_sentences
+from raysweep.report.watched_trials import last_rungs, tensor_table
 from raysweep.results.readings import Readings
 from raysweep.results.types import Point
 
@@ -53,6 +54,7 @@ class Material:
     origin: Origin
     importances: Mapping[str, Mapping[str, float]]  # keyed by target, then parameter
     readings: Readings | None
+    watched_png: bytes | None = None
 
 
 def header(summary: Summary) -> str:
@@ -81,6 +83,7 @@ def sections(material: Material) -> list[str]:
         _readings(material),
         _certainty(summary),
         *(_table_section(content) for content in evaluation_sections(summary)),
+        _watched(material),
         _curves(material),
         _hyperparameters(summary),
         section("importance", "Importance", paragraph(IMPORTANCE_TEXT), importances) if importances else "",
@@ -215,6 +218,17 @@ def _certainty(summary: Summary) -> str:
     sentences = [paragraph(sentence) for sentence in trust_sentences(summary)]
     intervals = table(content, "Intervals and stability of front members")
     return section("certainty", "Certainty", *sentences, intervals, paragraph(CERTAINTY_TEXT, "soft"))
+
+
+def _watched(material: Material) -> str:
+    if material.watched_png is None:
+        return ""
+    content = watched_section(material.summary)
+    picture = figure(material.watched_png, "Relative improvement of PND by learning rate")
+    tensors = tensor_table(last_rungs(material.summary.results.watched))
+    changed = details("Parameter tensors that changed most", table(tensors, "Changed tensors", "fit"))
+    paragraphs = [paragraph(text) for text in content.paragraphs]
+    return section("watched", content.title, *paragraphs, picture, table(content.table, content.title, "fit"), changed)
 
 
 def _curves(material: Material) -> str:

@@ -47,7 +47,11 @@ class Moment:
         stage = None if self.results is None or not self.is_live else self.results.stage
         if stage is None:
             return ""
-        work = "rungs of the front scored" if stage.name == "test" else "scores of the front measured"
+        work = {
+            "test": "rungs of the front scored",
+            "watch": "trials measured on watched data",
+            "guards": "scores of the front measured",
+        }[stage.name]
         return f"{stage.name}: {stage.num_done} of {stage.count} {work}"
 
     @property

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from raysweep.config.document import Document, parse_value
 from raysweep.config.sweep import SHORT_FORMS, EncoderConfig, SweepConfig, TeacherConfig
+from raysweep.config.watch import WatchConfig
 from raysweep.errors import InputError
 from support.sweep_files import MINIMAL, read
 
@@ -78,11 +79,11 @@ def test_an_override_below_a_numeric_choice(tmp_path: Path) -> None:
     assert space.values("batch_size") == [16, 32] and space.values("accumulation_steps") == [4]
 
 
-def test_every_encoder_and_the_teacher_have_a_short_form() -> None:
+def test_every_encoder_the_teacher_and_watched_data_have_a_short_form() -> None:
     def places(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
         for name, field in model.model_fields.items():
             for kind in parts(field.annotation):
-                if kind in (EncoderConfig, TeacherConfig):
+                if kind in (EncoderConfig, TeacherConfig, WatchConfig):
                     yield (*path, name)
                 elif isinstance(kind, type) and issubclass(kind, BaseModel):
                     yield from places(kind, (*path, name))

@@ -129,7 +129,7 @@ def test_status_counts_scored_rungs(tmp_path: Path) -> None:
         rungs.append(rung)
     for done, rung in enumerate(rungs):
         scores.show()
-        assert f"test: {done} of {len(rungs)} rungs of the front scored" in out.getvalue().splitlines()[-1]
+        assert f"test: {done} of {len(rungs)} rungs scored" in out.getvalue().splitlines()[-1]
         scores.take(rung, on_test(rung))
     written = out.getvalue()
     scores.show()

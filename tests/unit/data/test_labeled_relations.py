@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raysweep.data import labeled_relations, relation_sources
+from raysweep.data import relation_sources
 from raysweep.data.labeled_relations import retrieval_from_labels
 from raysweep.data.relation_sources import RelationSettings
 from raysweep.errors import InputError
@@ -40,11 +40,10 @@ def test_documents_have_the_right_labels(rows: list[tuple[str, str]], seed: int)
         assert len(documents) == len(set(documents))
 
 
-def test_large_sets_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(labeled_relations, "MAX_QUERIES", 7)
+def test_large_sets_are_sampled() -> None:
     texts = [f"sentence {number}" for number in range(100)]
     labels = ["a" if number % 4 else "b" for number in range(100)]
-    first, same, other = (retrieval_from_labels("data", texts, labels, seed=seed) for seed in (1, 1, 2))
+    first, same, other = (retrieval_from_labels("data", texts, labels, seed=seed, max_queries=7) for seed in (1, 1, 2))
     assert first.group_names == same.group_names != other.group_names
     assert first.num_groups == 7
     for group in range(7):

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -172,3 +173,20 @@ def test_trec_qa(name, num_queries, num_pairs):
     negatives = Counter(relations.group[~relations.is_positive].tolist())
     assert relations.num_groups == num_queries
     assert sum(positives[group] * negatives[group] for group in positives) == num_pairs
+
+
+def test_a_sample_of_queries_keeps_their_documents(tmp_path: Path) -> None:
+    rows = [{"query": f"q{n}", "positives": [f"p{n}"], "negatives": [f"n{n}", "shared"]} for n in range(20)]
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (everything,) = read(str(path), RelationSettings())
+    samples = [read(str(path), RelationSettings(seed=seed, max_queries=5))[0] for seed in (0, 0, 1)]
+    sample, same, other = samples
+    assert sample.group_names == same.group_names != other.group_names
+    assert len(set(sample.group_names)) == 5 and set(sample.group_names) < set(everything.group_names)
+    for pair in range(len(sample.first)):
+        number = sample.group_names[sample.group[pair]].removeprefix("q")
+        assert sample.sentences[sample.first[pair]] == f"q{number}"
+        documents = {f"p{number}"} if sample.is_positive[pair] else {f"n{number}", "shared"}
+        assert sample.sentences[sample.second[pair]] in documents
+    assert len(sample.sentences) == 5 * 3 + 1

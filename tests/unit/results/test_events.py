@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from raysweep.errors import InputError
+from raysweep.metrics.measured_value import MeasuredValue
 from raysweep.results.events import (
     EVENTS,
     Event,
@@ -17,6 +18,7 @@ from raysweep.results.events import (
     PointsScored,
     ReplicatesAveraged,
     RungFinished,
+    RungWatched,
     SessionFinished,
     SessionStarted,
     StageBegan,
@@ -43,6 +45,7 @@ from raysweep.results.types import (
     RunInfo,
     TrialStatus,
 )
+from raysweep.results.watched import TensorChange, Watched, WatchedSet
 from support.points import make_scores
 
 INFO = RunInfo("s", "0", "d", "m", "r", 16, "uniform", 0.5, "similarity", 12, {"dev": 9}, {"dev": 9}, ("0", "1"), 0)
@@ -56,6 +59,8 @@ ON_TEST = Calibration(3, 2, "test", 2.9, **FIGURES)
 AREA = Measure(3, 2, "dev", "average_precision", 0.9, curve=(1.0, 0.8))
 KL = Measure(None, None, "test", "divergence", 0.3, 0.2, 0.4)
 RUNG: dict[str, Any] = {"trial": 3, "step": 2, "examples_seen": 4096, "seconds": 8.5, "loss": 0.1, "points": (POINT,)}
+
+PND = MeasuredValue("PND", "cosine", 0.2, 0.3, -0.15, -0.05, 400, -3.3)
 
 # Each kind, with the keys of its JSON object in their order.
 EXAMPLES: list[tuple[Event, list[str]]] = [
@@ -94,6 +99,17 @@ EXAMPLES: list[tuple[Event, list[str]]] = [
     (PointsScored(points=(), measures=(AREA, KL)), ["event", "points", "measures"]),
     (PointsScored(points=(), labeled=(TOLD,)), ["event", "points", "labeled"]),
     (StageBegan(stage="guards", count=22, at=9.0), ["event", "stage", "count", "at"]),
+    (
+        RungWatched(
+            trial=3,
+            step=2,
+            watched=Watched(
+                (WatchedSet("sts.tsv", "scored_pairs", 1, 0, 3, 400, (PND,), (PND,)),), None, 2e-5, (TensorChange("w", 0.1),)
+            ),
+            at=8.5,
+        ),
+        ["event", "trial", "step", "watched", "at"],
+    ),
     (
         GuardsMeasured(scores=(GuardScore(3, 2, "concat", 0.3, "sts-b", "spearman_cosine", 0.8, 0.7),), at=9.0),
         ["event", "scores", "at"],

@@ -7,31 +7,23 @@ import pytest
 from scipy import stats
 
 from raysweep.metrics.closeness import closeness
+from raysweep.metrics.measured_value import CRITICAL_Z, MeasuredValue
 from raysweep.metrics.ranking import ErrorCounts, Ranking, count_errors
 from raysweep.uncertainty import changes
 from raysweep.uncertainty.changes import (
     bootstrap_means,
     bootstrap_over_pairs,
     bootstrap_pair_file,
-    relative_improvement,
-    verdict,
-    z_test,
+    z_statistic,
 )
 
 NUM_SETS = 1000
 
 
-def test_relative_improvement_of_errors_and_of_scores():
-    assert relative_improvement(0.2, 0.15, lower_is_better=True) == pytest.approx(0.25)
-    assert relative_improvement(0.2, 0.15, lower_is_better=False) == pytest.approx(-0.25)
-    assert math.isnan(relative_improvement(0.0, 0.1, lower_is_better=True))
-
-
 def test_z_of_the_published_improvement():
     share = 0.047
-    test = z_test(share, share * (1 - 0.0730), 357_642)
-    assert round(abs(test.z), 2) == 6.98
-    assert test.is_significant
+    z = z_statistic(share, share * (1 - 0.0730), 357_642)
+    assert round(abs(z), 2) == 6.98
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -39,17 +31,16 @@ def test_z_equals_that_of_the_chi_square_test(seed):
     rng = np.random.default_rng(seed)
     num_pairs = int(rng.integers(50, 5000))
     before, after = rng.integers(1, num_pairs, 2)
-    test = z_test(before / num_pairs, after / num_pairs, num_pairs)
+    z = z_statistic(before / num_pairs, after / num_pairs, num_pairs)
     table = [[before, num_pairs - before], [after, num_pairs - after]]
     result = stats.chi2_contingency(table, correction=False)
-    assert abs(test.z) == pytest.approx(math.sqrt(result.statistic), abs=1e-9, rel=1e-9)
-    assert (test.z > 0) == (after > before)
+    assert abs(z) == pytest.approx(math.sqrt(result.statistic), abs=1e-9, rel=1e-9)
+    assert (z > 0) == (after > before)
 
 
 def test_z_of_equal_shares_is_zero():
     for share in (0, 0.3, 1):
-        assert z_test(share, share, 10).z == 0
-        assert not z_test(share, share, 10).is_significant
+        assert z_statistic(share, share, 10) == 0
 
 
 def bounds_of(differences, num_units):
@@ -147,8 +138,8 @@ def test_null_sets_are_rarely_significant_by_the_bootstrap(null_sets):
 
 
 def test_null_sets_are_often_significant_by_the_z_test(null_sets):
-    tests = [z_test(before.over_pairs, after.over_pairs, before.num_pairs) for before, after in null_sets]
-    assert np.mean([test.is_significant for test in tests]) > 0.1
+    statistics = [z_statistic(before.over_pairs, after.over_pairs, before.num_pairs) for before, after in null_sets]
+    assert np.mean(np.abs(statistics) > CRITICAL_Z) > 0.1
 
 
 def made_set(seed, direction):
@@ -185,15 +176,11 @@ def test_planted_changes_are_classified(seed):
     verdicts = {"improved": 1.0, "worsened": -1.0, "unchanged": 0.0}
     for expected, direction in verdicts.items():
         before, after = made_set(seed, direction)
-        difference = after.over_pairs - before.over_pairs
-        test = z_test(before.over_pairs, after.over_pairs, before.num_pairs)
+        z = z_statistic(before.over_pairs, after.over_pairs, before.num_pairs)
         change = bootstrap_over_pairs(before, after, seed, 300)
         mean_change = bootstrap_means(before.by_group, after.by_group, seed, 300)
-        for is_significant in (test.is_significant, change.is_significant, mean_change.is_significant):
-            assert verdict(difference, is_significant=is_significant, lower_is_better=True) == expected
-
-
-def test_verdicts_of_scores():
-    assert verdict(0.1, is_significant=True, lower_is_better=False) == "improved"
-    assert verdict(0.1, is_significant=True, lower_is_better=True) == "worsened"
-    assert verdict(0.1, is_significant=False, lower_is_better=True) == "unchanged"
+        for interval in (change.interval, mean_change.interval):
+            value = MeasuredValue(
+                "PND", "cosine", after.over_pairs, before.over_pairs, interval.low, interval.high, before.num_pairs, z
+            )
+            assert value.verdict == value.z_verdict == expected

@@ -1,13 +1,16 @@
 """The adiabatic range of made trials whose changes are planted."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from raysweep.config.sweep import EncoderConfig
 from raysweep.data.relations import Relations, RelationsBuilder
-from raysweep.evaluation.measures import DataMeasures, Measured
-from raysweep.evaluation.watched import AdiabaticRange, TunedTrial, WatchedSet, WatchedTrial, adiabatic_range
+from raysweep.evaluation.measures import Measured
+from raysweep.evaluation.watched import WatchedRelations
 from raysweep.metrics.closeness import GEOMETRIES
+from raysweep.report.watched_trials import AdiabaticRange, adiabatic_range, worsened
+from raysweep.results.watched import WatchedRung
 
 NUM_QUERIES = 60
 
@@ -21,34 +24,27 @@ def made_relations(name: str) -> Relations:
     return builder.build()
 
 
-def made_set(name: str, rng: np.random.Generator, before: float, after: float) -> WatchedSet:
-    """Return a set whose positives are closer by ``before`` and ``after`` deviations of the common noise."""
-    relations = made_relations(name)
-    noise = rng.normal(size=len(relations.first))
-    base, tuned = (
-        dict.fromkeys(GEOMETRIES, Measured(relations, noise + shift * relations.is_positive))
-        for shift in (before, after)
-    )
-    return WatchedSet(DataMeasures(relations, tuned, base), seed=0)
-
-
-def made_trial(rate: float, seed: int, target: float, worse: float, better: float) -> WatchedTrial:
+def made_trial(rate: float, seed: int, target: float, worse: float, better: float) -> WatchedRung:
+    """Return a rung after which the positives of four sets are closer or farther, in deviations of the common noise."""
     rng = np.random.default_rng(seed)
-    trial = TunedTrial(0, 1, rate, "both", EncoderConfig(name="demo"), lambda: pytest.fail("not needed"))
-    watched = [
-        made_set("fixed", rng, 1.0, 1.0),
-        made_set("worse", rng, 1.0, 1.0 - worse),
-        made_set("better", rng, 1.0, 1.0 + better),
-    ]
-    return WatchedTrial(trial, made_set("target", rng, 1.0, 1.0 + target), watched)
+    shifts = {"target": target, "fixed": 0.0, "worse": -worse, "better": better}
+    relations = [made_relations(name) for name in shifts]
+    base, tuned = [], []
+    for made, shift in zip(relations, shifts.values(), strict=True):
+        noise = rng.normal(size=len(made.first))
+        base.append(dict.fromkeys(GEOMETRIES, Measured(made, noise + made.is_positive)))
+        tuned.append(dict.fromkeys(GEOMETRIES, Measured(made, noise + (1 + shift) * made.is_positive)))
+    watched = WatchedRelations(relations, has_target=True, seed=0).compare(tuned, base)
+    return WatchedRung(0, 1, replace(watched, learning_rate=rate))
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_planted_changes_are_classified(seed: int) -> None:
     trial = made_trial(1e-5, seed, target=0.5, worse=0.5, better=0.5)
-    assert trial.target.whole("cosine").verdict == "improved"
-    assert [watched.whole("cosine").verdict for watched in trial.watched] == ["unchanged", "worsened", "improved"]
-    assert trial.worsened("cosine") == ["worse"]
+    watched = trial.watched
+    assert watched.target is not None and watched.target.whole_by("cosine").verdict == "improved"
+    assert [found.whole_by("cosine").verdict for found in watched.sets] == ["unchanged", "worsened", "improved"]
+    assert worsened(watched, "cosine") == ["worse"]
 
 
 def test_range_has_the_rates_at_which_the_target_improves_and_nothing_worsens() -> None:
@@ -71,5 +67,5 @@ def test_range_has_the_rates_at_which_the_target_improves_and_nothing_worsens() 
 def test_reason_for_an_empty_range(target: float, worse: float, reason: str) -> None:
     trials = [made_trial(rate, 5, target, worse, 0.0) for rate in (1e-6, 1e-7)]
     found = adiabatic_range(trials, "cosine")
-    assert found.rates == []
+    assert found is not None and found.rates == []
     assert found.reason.startswith(reason)

@@ -1,0 +1,78 @@
+"""Sources of data in a sweep's file, with absolute paths, and how their rows are read."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from raysweep.config.guards import absolute_file
+from raysweep.config.strict import StrictModel
+from raysweep.storage import location
+
+
+def absolute_source(source: str) -> str:
+    """Return a source with an absolute path, since workers have different working directories."""
+    if source == "demo" or source.startswith("hub:"):
+        return location.reject_null(source)
+    return absolute_file(source)
+
+
+def _source_or_list(value: Any) -> Any:
+    """Check the type before pydantic, which would report one error per allowed type."""
+    entries = value if isinstance(value, list) else [value]
+    for entry in entries:
+        if not isinstance(entry, str):
+            raise ValueError(f"is {entry!r}; allowed: a source or a list of sources, which are strings")
+    if not entries or "" in entries:
+        raise ValueError("is empty or has an empty entry; allowed: a source or a list of sources")
+    return value
+
+
+def _absolute_sources(sources: str | list[str]) -> str | list[str]:
+    if isinstance(sources, str):
+        return absolute_source(sources)
+    absolute = [absolute_source(source) for source in sources]
+    for source in absolute:
+        if absolute.count(source) > 1:
+            raise ValueError(f"has {source!r} more than once")
+    return absolute
+
+
+Sources = Annotated[str | list[str], BeforeValidator(_source_or_list), AfterValidator(_absolute_sources)]
+
+
+DataKind = Literal["labeled", "retrieval", "pairs", "scored_pairs"]
+
+
+def _two_columns(value: list[str] | None) -> list[str] | None:
+    if value is not None and (len(value) != 2 or value[0] == value[1]):
+        raise ValueError(f"is {value}; allowed: two different columns")
+    return value
+
+
+class ColumnsConfig(StrictModel):
+    """Columns of retrieval data and pair files."""
+
+    query: str = Field("query", description="column of the queries of retrieval data")
+    positives: str = Field("positives", description="column with a query's positive texts: a list, or one text")
+    negatives: str = Field("negatives", description="column with a query's negative texts: a list, or one text")
+    pair: Annotated[list[str] | None, AfterValidator(_two_columns)] = Field(
+        None,
+        description="the two columns of the sentences of pairs; sentence1 and sentence2, or text1 and text2, if not given",
+    )
+    score: str = Field("score", description="column of the scores of pairs")
+    groups: list[str] = Field(
+        [], description="columns, such as two languages; only pairs with the same values are compared with each other"
+    )
+
+
+class ThresholdsConfig(StrictModel):
+    """Scored pairs with at least the score `positive` are positive, with at most `negative` negative."""
+
+    positive: float = Field(4.0, description="lowest score of positive pairs")
+    negative: float = Field(2.0, description="highest score of negative pairs")
+
+    @model_validator(mode="after")
+    def _check_order(self) -> "ThresholdsConfig":
+        if not self.negative < self.positive:
+            raise ValueError(f"negative is {self.negative:g}; allowed: below positive ({self.positive:g})")
+        return self

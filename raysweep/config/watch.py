@@ -1,0 +1,77 @@
+"""Watched data of a sweep: sources on which trials are not tuned, but measured."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+
+from raysweep.config.sources import ColumnsConfig, DataKind, ThresholdsConfig, absolute_source
+from raysweep.config.strict import StrictModel
+
+At = Literal["last", "rung"]
+"""The rungs at which watched data is measured: the last one of each trial, or all."""
+
+MAX_QUERIES = 1000
+"""Maximum number of queries of a watched set."""
+
+
+class WatchedSource(StrictModel):
+    """A source of retrieval data, pairs, scored pairs or labeled sentences, and how it is read."""
+
+    source: Annotated[str, AfterValidator(absolute_source)] = Field(
+        description="path or URI of a file, a folder or a glob; hub:NAME[:SPLIT]; or demo"
+    )
+    kind: DataKind | None = Field(None, description="kind of the data; recognized by the columns if not given")
+    columns: ColumnsConfig = Field(ColumnsConfig(), description="columns of retrieval data and pairs")
+    positive_label: str | None = Field(
+        None, description="label of positive pairs; 1, true or entailment if not given; all other labels are negative"
+    )
+    thresholds: ThresholdsConfig = Field(ThresholdsConfig(), description="scores of positive and negative pairs")
+    text_column: str = Field("text", description="column of labeled sentences")
+    label_column: str = Field("label", description="column of the labels of pairs or sentences")
+    max_queries: int = Field(
+        MAX_QUERIES, ge=1, description="maximum number of queries, of which a seeded sample is measured"
+    )
+
+
+def _as_mapping(value: Any) -> Any:
+    """Return a source as the mapping of its settings."""
+    if isinstance(value, str):
+        return {"source": value}
+    if not isinstance(value, dict | WatchedSource):
+        keys = ", ".join(WatchedSource.model_fields)
+        raise ValueError(f"is {value!r}; allowed: a source, or a mapping of {keys}")
+    return value
+
+
+Watched = Annotated[WatchedSource, BeforeValidator(_as_mapping)]
+
+
+class WatchConfig(StrictModel):
+    """Data that shows what tuning does elsewhere, and when it is measured."""
+
+    sources: Annotated[list[Watched], Field(min_length=1)] = Field(
+        description="data on which trials are not tuned; each a source, or a mapping"
+    )
+    target: Watched | None = Field(
+        None, description="data that should improve, for the adiabatic range; dev's labeled sentences if not given"
+    )
+    at: At = Field(
+        "last", description="last: measure each trial at its last rung; rung: at each rung, as the score watched needs"
+    )
+
+    @field_validator("sources")
+    @classmethod
+    def _check_sources(cls, sources: list[WatchedSource]) -> list[WatchedSource]:
+        for source in sources:
+            if sources.count(source) > 1:
+                raise ValueError(f"has {source.source!r} more than once; allowed: different sources")
+        return sources
+
+
+def _list_or_mapping(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"sources": [value]}
+    return {"sources": value} if isinstance(value, list) else value
+
+
+Watch = Annotated[WatchConfig, BeforeValidator(_list_or_mapping)]

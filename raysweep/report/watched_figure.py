@@ -1,0 +1,91 @@
+"""The figure of changes on watched data by learning rate."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from raysweep.metrics.closeness import Geometry
+from raysweep.metrics.measured_value import MeasuredValue
+from raysweep.report.style import FAINT, INK, PALETTE, STYLE, add_legend, png
+from raysweep.report.watched_trials import adiabatic_range
+from raysweep.results.watched import WatchedRung
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LINE_STYLES = ("-", "--", ":", "-.")
+
+
+def figure(rungs: Sequence[WatchedRung], geometry: Geometry) -> bytes:
+    """Return a PNG of the relative improvement of each source by learning rate, and of the counts of verdicts.
+
+    Insignificant improvements have open markers. The scale is linear up to 10%, and logarithmic beyond.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(STYLE):
+        drawn = Figure(figsize=(7.2, 6.4), layout="constrained")
+        upper, lower = drawn.subplots(2, 1, sharex=True, height_ratios=[3, 1])
+        _draw_improvements(upper, rungs, geometry)
+        _draw_counts(lower, rungs, geometry)
+        add_legend(drawn)
+        return png(drawn)
+
+
+def _draw_improvements(axes: "Axes", rungs: Sequence[WatchedRung], geometry: Geometry) -> None:
+    rates = [rung.watched.learning_rate for rung in rungs]
+    targets = [rung.watched.target for rung in rungs]
+    values = [target.whole_by(geometry) for target in targets if target is not None]
+    if targets[0] is not None:
+        _draw_line(axes, rates, values, color=INK, linewidth=1.8, label=f"{targets[0].name} (target)")
+    for number, watched_set in enumerate(rungs[0].watched.sets):
+        values = [rung.watched.sets[number].whole_by(geometry) for rung in rungs]
+        cycle, color = divmod(number, len(PALETTE))
+        dashes = LINE_STYLES[cycle % len(LINE_STYLES)]
+        _draw_line(axes, rates, values, color=PALETTE[color], linewidth=0.9, linestyle=dashes, label=watched_set.name)
+    adiabatic = adiabatic_range(rungs, geometry)
+    if adiabatic is not None:
+        for rate in adiabatic.rates:
+            axes.axvspan(rate / 1.15, rate * 1.15, color=PALETTE[2], alpha=0.15, linewidth=0)
+        axes.set_title(str(adiabatic), fontsize=8)
+    axes.axhline(0, color=FAINT, linewidth=0.8)
+    axes.set_yscale("symlog", linthresh=10)
+    axes.yaxis.set_major_formatter("{x:+g}")
+    axes.set_ylabel(f"relative improvement of PND by {geometry}, %")
+
+
+def _draw_line(
+    axes: "Axes", rates: Sequence[float], values: Sequence[MeasuredValue], *, color: str, **style: Any
+) -> None:
+    """Draw the improvements of a source at these rates, with closed markers where they are significant."""
+    improvements = [100 * (value.improvement or 0.0) for value in values]
+    axes.plot(rates, improvements, color=color, **style)
+    markers: dict[str, Any] = {"color": color, "marker": "o", "markersize": 5}
+    for rate, improvement, value in zip(rates, improvements, values, strict=True):
+        is_significant = value.verdict in ("improved", "worsened")
+        fill = color if is_significant else "white"
+        axes.plot(rate, improvement, markerfacecolor=fill, **markers)
+
+
+def _draw_counts(axes: "Axes", rungs: Sequence[WatchedRung], geometry: Geometry) -> None:
+    rates = [rung.watched.learning_rate for rung in rungs]
+    counts = [_count_verdicts(rung, geometry) for rung in rungs]
+    improved, worsened = zip(*counts, strict=True)
+    axes.plot(rates, improved, color=PALETTE[2], marker="o", label="improved")
+    axes.plot(rates, worsened, color=PALETTE[1], marker="s", label="worsened")
+    axes.set_ylabel("sets and groups")
+    axes.legend()
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:.0e}")
+    axes.set_xlabel("learning rate")
+
+
+def _count_verdicts(rung: WatchedRung, geometry: Geometry) -> tuple[int, int]:
+    """Return how many groups of watched sets improve and worsen; a set without groups counts once."""
+    verdicts = []
+    for watched_set in rung.watched.sets:
+        if watched_set.kind == "retrieval":
+            verdicts.append(watched_set.whole_by(geometry).verdict)
+        else:
+            verdicts += [value.verdict for value in watched_set.values if value.geometry == geometry]
+    return verdicts.count("improved"), verdicts.count("worsened")

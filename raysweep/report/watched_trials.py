@@ -1,0 +1,171 @@
+"""What trials changed on data that they were not tuned for, and the learning rates at which nothing got worse.
+
+The **adiabatic range** is the set of learning rates at which the target improves significantly and no watched set worsens
+significantly, by the paired bootstrap (Vasilyev et al., arXiv 2407.00923).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from raysweep.metrics.closeness import GEOMETRIES, Geometry
+from raysweep.metrics.measured_value import VERDICTS
+from raysweep.output import ABSENT, TextTable
+from raysweep.results.watched import Watched, WatchedRung, WatchedSet
+
+
+def last_rungs(rungs: Iterable[WatchedRung]) -> list[WatchedRung]:
+    """Return the last measured rung of each trial, by learning rate."""
+    last = {rung.trial: rung for rung in rungs}
+    return sort_rungs(last.values())
+
+
+def sort_rungs(rungs: Iterable[WatchedRung]) -> list[WatchedRung]:
+    """Return rungs by learning rate, then by trial."""
+    return sorted(rungs, key=lambda rung: (rung.watched.learning_rate, rung.trial))
+
+
+def is_improved(watched: Watched, geometry: Geometry) -> bool:
+    """Return whether the target improves significantly."""
+    return watched.target is not None and watched.target.whole_by(geometry).verdict == "improved"
+
+
+def worsened(watched: Watched, geometry: Geometry) -> list[str]:
+    """Return the names of the watched sets that worsen significantly as a whole."""
+    return [each.name for each in watched.sets if each.whole_by(geometry).verdict == "worsened"]
+
+
+@dataclass(frozen=True)
+class AdiabaticRange:
+    """The learning rates in the range, ascending, of those that were tried. ``reason`` explains an empty range."""
+
+    rates: list[float]
+    tried: list[float]
+    reason: str = ""
+
+    def __str__(self) -> str:
+        if not self.rates:
+            return f"adiabatic range: empty: {self.reason}"
+        listed = ", ".join(f"{rate:.3g}" for rate in self.rates)
+        return f"adiabatic range: learning rates {listed} ({len(self.rates)} of the {len(self.tried)} tried)"
+
+
+def adiabatic_range(rungs: Sequence[WatchedRung], geometry: Geometry) -> AdiabaticRange | None:
+    """Return the learning rates at which every trial is adiabatic, or the reason why there is no such rate.
+
+    Watched sets that are too small to be tested are ignored. Without a target there is no range.
+    """
+    by_rate: dict[float, list[Watched]] = {}
+    for rung in sort_rungs(rungs):
+        by_rate.setdefault(rung.watched.learning_rate, []).append(rung.watched)
+    targets = [rung.watched.target for rung in rungs]
+    if not targets or targets[0] is None:
+        return None
+    tried = list(by_rate)
+    rates = []
+    for rate, at_rate in by_rate.items():
+        if all(is_improved(watched, geometry) and not worsened(watched, geometry) for watched in at_rate):
+            rates.append(rate)
+    if rates:
+        return AdiabaticRange(rates, tried)
+    if targets[0].whole_by(geometry).verdict is None:
+        return AdiabaticRange([], tried, "the target is too small to be tested")
+    for rate, at_rate in by_rate.items():
+        names = list(dict.fromkeys(name for watched in at_rate for name in worsened(watched, geometry)))
+        if names:
+            reason = f"at the learning rate {rate:.3g}, PND rises first: {', '.join(names)}"
+            if not any(is_improved(watched, geometry) for watched in at_rate):
+                reason += "; the target does not improve significantly there"
+            return AdiabaticRange([], tried, reason)
+    return AdiabaticRange([], tried, "the target improves significantly at no learning rate")
+
+
+WATCHED_TEXT = (
+    "The last measured rung of each trial: the relative improvement of the target's PND by cosine, how many watched sets "
+    "improve, stay unchanged and worsen as a whole by the paired bootstrap, and the lowest improvement of a set. PND is the "
+    "share of (positive, negative) pairs whose positive is not closer. Intervals have no correction for several tests."
+)
+
+
+def sentences(rungs: Sequence[WatchedRung]) -> list[str]:
+    """Return the explanation of the table, and the adiabatic range by each geometry if there is a target."""
+    ranges = {geometry: adiabatic_range(rungs, geometry) for geometry in GEOMETRIES}
+    stated = [f"By {geometry}, {found}." for geometry, found in ranges.items() if found is not None]
+    return [WATCHED_TEXT, *stated]
+
+
+def table(rungs: Sequence[WatchedRung], geometry: Geometry) -> TextTable:
+    """Return a row per trial: the target's improvement, and the watched sets' verdicts and smallest improvement."""
+    columns = ("trial", "learning rate", "target", "verdict", *VERDICTS, "not tested", "lowest", "of")
+    cells = [_cells(rung, geometry) for rung in rungs]
+    return TextTable(columns, tuple(cells), frozenset({"trial", "verdict", "of"}))
+
+
+def _cells(rung: WatchedRung, geometry: Geometry) -> tuple[str, ...]:
+    target = rung.watched.target
+    values = {each.name: each.whole_by(geometry) for each in rung.watched.sets}
+    verdicts = [value.verdict for value in values.values()]
+    known = {name: value for name, value in values.items() if value.shown_improvement != ABSENT}
+    lowest = min(known, key=lambda name: known[name].improvement or 0.0, default=None)
+    of_target = (ABSENT, ABSENT)
+    if target is not None:
+        value = target.whole_by(geometry)
+        of_target = value.shown_improvement, value.verdict or "not tested"
+    return (
+        f"{rung.trial}:{rung.step}",
+        f"{rung.watched.learning_rate:.3g}",
+        *of_target,
+        *(str(verdicts.count(verdict)) for verdict in [*VERDICTS, None]),
+        ABSENT if lowest is None else known[lowest].shown_improvement,
+        lowest or ABSENT,
+    )
+
+
+def tensor_table(rungs: Sequence[WatchedRung]) -> TextTable:
+    """Return a row per trial and tensor that changed most."""
+    rows = []
+    for rung in rungs:
+        for tensor in rung.watched.tensors:
+            relative = ABSENT if tensor.relative is None else f"{tensor.relative:.2e}"
+            name = f"{rung.trial}:{rung.step}"
+            rows.append((name, f"{rung.watched.learning_rate:.3g}", tensor.name, relative, f"{tensor.maximum:.2e}"))
+    columns = ("trial", "learning rate", "tensor", "relative L2 change", "largest change")
+    return TextTable(columns, tuple(rows), frozenset({"trial", "tensor"}))
+
+
+def as_json(rungs: Sequence[WatchedRung]) -> dict[str, Any]:
+    """Return all changes x100 for ``watch.json``."""
+    ranges = {geometry: adiabatic_range(rungs, geometry) for geometry in GEOMETRIES}
+    return {
+        "adiabatic_range": {
+            geometry: {"learning_rates": found.rates, "tried": found.tried, "reason": found.reason}
+            for geometry, found in ranges.items()
+            if found is not None
+        },
+        "trials": [_rung_as_json(rung) for rung in rungs],
+    }
+
+
+def _rung_as_json(rung: WatchedRung) -> dict[str, Any]:
+    watched = rung.watched
+    return {
+        "trial": rung.trial,
+        "step": rung.step,
+        "learning_rate": watched.learning_rate,
+        "target": None if watched.target is None else watched.target.as_json(),
+        "watched": [each.as_json() for each in watched.sets],
+        "tensors": [asdict(tensor) for tensor in watched.tensors],
+    }
+
+
+def rows(rungs: Iterable[WatchedRung]) -> list[dict[str, Any]]:
+    """Return a row per rung, set and measure for ``watched.parquet``, x100."""
+    all_rows: list[dict[str, Any]] = []
+    for rung in rungs:
+        target = rung.watched.target
+        sets: list[tuple[str, WatchedSet]] = [] if target is None else [("target", target)]
+        sets += [("watched", each) for each in rung.watched.sets]
+        for role, each in sets:
+            place = {"trial": rung.trial, "step": rung.step, "role": role, "data": each.name, "kind": each.kind}
+            all_rows += [{**place, **value.as_json(), "pairs": value.pairs} for value in each.values]
+    return all_rows

@@ -1,0 +1,88 @@
+"""Watched data, measured with the weights of a process's current trial."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from raysweep.config.sides import Tower
+from raysweep.config.sweep import EncoderConfig
+from raysweep.config.trial import TrialConfig
+from raysweep.config.watch import At
+from raysweep.encoders.loaded import LoadedEncoder
+from raysweep.encoders.locate import ModelSource
+from raysweep.encoders.traits import EncoderTraits
+from raysweep.evaluation.measures import Embedded, embed_documents, measure_embedded, unnormalized
+from raysweep.evaluation.watched import MeasuredRelations, WatchedRelations, watched_encoder
+from raysweep.results.watched import TensorChange, Watched
+from raysweep.terminal import SilentDisplay
+from raysweep.training.trainable import Trainable
+
+NUM_TENSORS = 2
+"""The number of tensors reported by each measure of change."""
+
+
+@dataclass(frozen=True)
+class WatchTask:
+    """Watched data, the untuned encoder's values as a trial of each tower measures them, and the rungs to measure."""
+
+    relations: WatchedRelations
+    untuned: Mapping[Tower, MeasuredRelations]
+    at: At = "last"
+
+
+class Watching:
+    """Measures watched data with the current weights of ``trainable``.
+
+    Under the tower ``query``, documents are embedded once, with the base model's weights.
+    """
+
+    def __init__(
+        self, task: WatchTask, trainable: Trainable, source: ModelSource, model: EncoderConfig, reference: EncoderConfig
+    ) -> None:
+        self.task = task
+        self._trainable = trainable
+        self._source = source
+        self._model, self._reference = model, reference
+        self._untuned_documents: Embedded | None = None
+
+    def measure(self, trial: TrialConfig) -> Watched:
+        """Return the values of a trial with the current weights, their changes, and the tensors that changed most."""
+        tower = trial.tower
+        relations = self.task.relations
+        encoder = self._trainable.model
+        config = watched_encoder(self._model, self._reference, tower)
+        loaded = LoadedEncoder(config, self._source, encoder, EncoderTraits.of(encoder))
+        with unnormalized(encoder):
+            if tower == "query":
+                documents = self._embed_untuned(loaded)
+            else:
+                documents = embed_documents(loaded, relations.relations, SilentDisplay())
+            with self._trainable.weight_contexts.query():
+                tuned = measure_embedded(
+                    loaded, documents, relations.relations, SilentDisplay(), is_symmetric=tower == "both"
+                )
+        watched = relations.compare(tuned, self.task.untuned[tower])
+        tensors = most_changed(self._trainable.changes())
+        return replace(watched, learning_rate=trial.peak_learning_rate, tensors=tensors)
+
+    def _embed_untuned(self, loaded: LoadedEncoder) -> Embedded:
+        if self._untuned_documents is None:
+            with self._trainable.interpolated(0.0):
+                self._untuned_documents = embed_documents(loaded, self.task.relations.relations, SilentDisplay())
+        return self._untuned_documents
+
+
+def most_changed(changes: Iterable[tuple[str, Tensor, Tensor]]) -> tuple[TensorChange, ...]:
+    """Return the NUM_TENSORS tensors that changed most by each measure, first those by relative change.
+
+    ``changes`` are names, untuned tensors and their changes.
+    """
+    measured = []
+    for name, base, change in changes:
+        norm = float(base.float().norm())
+        relative = float(change.float().norm()) / norm if norm else None
+        measured.append(TensorChange(name, float(change.abs().max()), relative))
+    by_relative = sorted(measured, key=lambda tensor: -(tensor.relative or 0.0))
+    by_maximum = sorted(measured, key=lambda tensor: -tensor.maximum)
+    return tuple(dict.fromkeys([*by_relative[:NUM_TENSORS], *by_maximum[:NUM_TENSORS]]))
