@@ -1,4 +1,4 @@
-"""Storage for runs and artifacts: folders of file systems, and prefixes of object stores with atomic writes and locks.
+"""Storage for runs and artifacts: file system folders, and object store prefixes with atomic writes and locks.
 
-Used by all code that reads or writes a run or an artifact. Nothing here depends on their contents.
+All code that reads or writes a run or an artifact uses this package, which knows nothing about their contents.
 """

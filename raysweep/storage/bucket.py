@@ -1,4 +1,4 @@
-"""Objects below a URI of an object store, with verified transfers and retries of temporary failures."""
+"""Objects under a URI in an object store, with verified transfers and retries after temporary failures."""
 
 import errno
 import math
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 600.0  # while a store does not respond or is temporarily unavailable
-FIRST_PATIENCE_SECONDS = 20.0  # if the URI, the credentials or the network may be wrong
-LEASE = "lease.json"  # the lease on everything below a URI
-PART_BYTES = 16 * 2**20  # of an object, read in one request
+PATIENCE_SECONDS = 600.0  # how long to wait while a store does not respond or is temporarily unavailable
+FIRST_PATIENCE_SECONDS = 20.0  # the same while the URI, the credentials or the network may be wrong
+LEASE = "lease.json"  # the lease on everything under a URI
+PART_BYTES = 16 * 2**20  # of an object, read in a single request
 NUM_THREADS = 8
 TIMEOUT_VARIABLE = "RAYSWEEP_REQUEST_SECONDS"
-DEFAULT_TIMEOUT_SECONDS = 30.0  # for one request including its data, which is at most PART_BYTES
+DEFAULT_TIMEOUT_SECONDS = 30.0  # per request, including its data, which is at most PART_BYTES
 
 _LONGEST_TIMEOUT_SECONDS = 86_400.0
-_RETRY_SECONDS = 20.0  # during which the client itself retries a request
+_RETRY_SECONDS = 20.0  # how long the client itself retries a request
 _PAUSE_SECONDS = 3.0  # the client's longest pause between retries
 _RETRIES: Any = {
     "max_retries": 5,
@@ -46,11 +46,11 @@ _CONNECT_TIMEOUT = "5s"
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _PROFILE_VARIABLES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE")
-_METADATA_HOSTS = ("169.254.169.254", "metadata.google.internal")  # serve credentials to a cloud's machines
+_METADATA_HOSTS = ("169.254.169.254", "metadata.google.internal")  # serve credentials to machines in a cloud
 
 
 class StorageError(OSError, InputError):
-    """An object store rejected a request, or did not respond for too long. ``strerror`` holds the reason."""
+    """An object store rejected a request or did not respond for too long. ``strerror`` is the reason."""
 
     def __str__(self) -> str:
         return f"{self.filename}: {self.strerror}"
@@ -58,7 +58,7 @@ class StorageError(OSError, InputError):
 
 @dataclass(frozen=True)
 class Stored:
-    """An object as read: its bytes, the tag of this version, and its modification time on the store's clock."""
+    """An object as read: its bytes, the tag of this version, and its modification time by the store's clock."""
 
     content: bytes
     tag: dict[str, str]
@@ -66,7 +66,7 @@ class Stored:
 
 
 class FileStat(NamedTuple):
-    """A stored file's size, and the time of its last write, in seconds since the epoch."""
+    """A stored file's size in bytes, and the time of its last write in seconds since the epoch."""
 
     num_bytes: int
     modified: float
@@ -74,10 +74,10 @@ class FileStat(NamedTuple):
 
 @dataclass
 class Bucket:
-    """The objects below ``uri``. Names are relative to it, with slashes between their parts.
+    """The objects under ``uri``. Names are relative to it, with slashes between their parts.
 
-    All methods raise StorageError if the store rejects a request or does not respond for ``patience`` seconds.
-    ``on_wait`` is called with the reason for waiting. Methods may be called from any thread.
+    All methods raise StorageError if the store rejects a request or does not respond for ``patience`` seconds. While
+    waiting, they call ``on_wait`` with the reason. Methods may be called from any thread.
     """
 
     uri: str
@@ -90,7 +90,7 @@ class Bucket:
         return _connect(self.uri)
 
     def check(self) -> None:
-        """Raise InputError unless the store responds soon. Used to validate a URI that the user just entered."""
+        """Raise InputError unless the store responds quickly. Used to validate a URI that the user has just entered."""
         patience, self.patience = self.patience, min(self.patience, FIRST_PATIENCE_SECONDS)
         try:
             self.size_of(LEASE)
@@ -102,7 +102,7 @@ class Bucket:
         return self.read_version(name).content
 
     def read_version(self, name: str) -> Stored:
-        """Return an object's bytes with the tag of this version. Raises FileNotFoundError if it does not exist."""
+        """Return an object's bytes and this version's tag. Raises FileNotFoundError if it does not exist."""
 
         def get() -> Stored:
             response = self._store.get(name)
@@ -112,7 +112,7 @@ class Bucket:
         return self._persist(get)
 
     def read_all(self, names: Iterable[str], num_bytes: int | None = None) -> list[bytes]:
-        """Return the bytes of small objects, or their first ``num_bytes`` bytes, in order; requests run in parallel."""
+        """Return the bytes of small objects, or their first ``num_bytes`` bytes, in order. Requests run in parallel."""
 
         def read(name: str) -> bytes:
             if num_bytes is None:
@@ -124,17 +124,17 @@ class Bucket:
             return list(pool.map(read, names))
 
     def write(self, name: str, content: bytes) -> None:
-        """Write an object, replacing an existing one."""
+        """Write an object, replacing any existing one."""
         self._persist_writing(lambda: self._store.put(name, content, use_multipart=len(content) > PART_BYTES))
 
     def create(self, name: str, content: bytes) -> dict[str, str]:
         """Write an object that does not exist yet, and return its tag.
 
-        An existing object with the same content counts as written, because the response to an earlier attempt may be
-        lost.
+        If the object exists with the same content, it counts as written, because the response to an earlier attempt may
+        have been lost.
 
         Raises:
-            FileExistsError: If an object with different content exists.
+            FileExistsError: If the object exists with different content.
         """
         from obstore.exceptions import AlreadyExistsError
 
@@ -150,7 +150,7 @@ class Bucket:
         return self._persist_writing(put)
 
     def replace(self, name: str, content: bytes, tag: dict[str, str]) -> dict[str, str] | None:
-        """Replace the version of an object that has this tag; return the new tag, or None if the tag has changed."""
+        """Replace the object's version that has this tag; return the new tag, or None if the tag has changed."""
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         def put() -> dict[str, str] | None:
@@ -162,7 +162,7 @@ class Bucket:
         return self._persist_writing(put)
 
     def files(self, prefix: str = "") -> dict[str, FileStat]:
-        """Return the objects whose names begin with ``prefix/``, or all objects, keyed and sorted by name."""
+        """Return the objects whose names begin with ``prefix/``, or all objects, keyed by name in sorted order."""
 
         def list_files() -> dict[str, FileStat]:
             files = {}
@@ -177,7 +177,7 @@ class Bucket:
         return dict(sorted(files.items()))
 
     def sizes(self, prefix: str = "") -> dict[str, int]:
-        """Return the sizes in bytes of the objects that :meth:`files` returns."""
+        """Return the size in bytes of each object that :meth:`files` returns."""
         return {name: stat.num_bytes for name, stat in self.files(prefix).items()}
 
     def size_of(self, name: str) -> int | None:
@@ -189,16 +189,16 @@ class Bucket:
         return num_bytes
 
     def delete(self, names: Iterable[str]) -> None:
-        """Remove objects; missing ones are ignored."""
+        """Delete objects, ignoring missing ones."""
         present = list(names)
         if present:
             with suppress(FileNotFoundError):
                 self._persist_writing(lambda: self._store.delete(present))
 
     def upload(self, path: Path, name: str) -> None:
-        """Upload a file of any size. Raises StorageError if part of it did not arrive.
+        """Upload a file of any size. Raises StorageError if part of the file did not arrive.
 
-        S3 compares the received data with the SHA-256 that each request is signed with.
+        S3 checks the received data against the SHA-256 in each request's signature.
         """
         num_bytes = path.stat().st_size
         self._persist_writing(lambda: self._store.put(name, path))
@@ -207,7 +207,7 @@ class Bucket:
             raise StorageError(errno.EIO, f"{arrived} of {num_bytes} bytes arrived", join(self.uri, name))
 
     def download(self, name: str, path: Path, num_bytes: int) -> None:
-        """Download an object of ``num_bytes`` bytes to a file, whose folder is created if it does not exist."""
+        """Download an object of ``num_bytes`` bytes to a file, creating the file's folder if it does not exist."""
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
             for start in range(0, num_bytes, PART_BYTES):
@@ -215,18 +215,18 @@ class Bucket:
                 file.write(self._persist(lambda: self._store.get_range(name, start=start, length=length)))  # noqa: B023
 
     def now(self) -> datetime:
-        """Return the time by the store's own clock, to the second."""
+        """Return the time by the store's own clock, accurate to a second."""
         self.write("clock", b"")
         modified: datetime = self._persist(lambda: self._store.head("clock"))["last_modified"]
         return modified
 
     def _persist_writing(self, request: Callable[[], T]) -> T:
-        """Return the response to a request that writes; the guard is called before each attempt."""
+        """Return the response to a write request; the guard is called before each attempt."""
         return self._persist(request, self.guard)
 
     def _persist(self, request: Callable[[], T], guard: Callable[[], None] = lambda: None) -> T:
         """Return the response to a request, retrying while the store does not respond or is temporarily unavailable."""
-        _ = self._store  # first, because its error names the package to install
+        _ = self._store  # connect first, because the error names the package to install
         from obstore.exceptions import BaseError
 
         began = time.monotonic()
@@ -259,7 +259,7 @@ class Bucket:
 
 
 def _connect(uri: str) -> "ObjectStore":
-    """Return a client for the store, which finds and renews credentials like the cloud's own libraries."""
+    """Return a client for the store; it finds and renews credentials the way the cloud's own libraries do."""
     scheme, bucket, prefix, options = split(uri)
     try:
         from obstore.store import GCSStore, S3Store
@@ -284,12 +284,12 @@ def _connect(uri: str) -> "ObjectStore":
 
 
 def attempt_seconds() -> float:
-    """Return how long after its start an attempt at a small request may still reach the store."""
+    """Return how many seconds after its start an attempt at a small request may still reach the store."""
     return _RETRY_SECONDS + _PAUSE_SECONDS + _timeout_seconds()
 
 
 def _timeout_seconds() -> float:
-    """Return the timeout of one request before it is retried: ``RAYSWEEP_REQUEST_SECONDS``, or else 30 s."""
+    """Return the time limit in seconds before a request is retried: ``RAYSWEEP_REQUEST_SECONDS``, by default 30."""
     text = os.environ.get(TIMEOUT_VARIABLE)
     if not text:
         return DEFAULT_TIMEOUT_SECONDS
@@ -305,7 +305,7 @@ def _timeout_seconds() -> float:
 
 
 def _check_variables() -> None:
-    """Raise InputError for an invalid endpoint or region in the environment, which would crash the client."""
+    """Raise InputError if the environment contains an invalid endpoint or region, which would crash the client."""
     for name in _ENDPOINT_VARIABLES:
         endpoint = os.environ.get(name)
         if not endpoint:
@@ -320,7 +320,7 @@ def _check_variables() -> None:
 
 
 def _profile_credentials() -> Any:
-    """Return boto3's credentials from profiles and single sign-on, which the client does not read, or None."""
+    """Return boto3's credentials from profiles and single sign-on, which the client itself does not read, or None."""
     if "AWS_ACCESS_KEY_ID" in os.environ:
         return None
     is_named = any(name in os.environ for name in _PROFILE_VARIABLES)
@@ -335,7 +335,7 @@ def _profile_credentials() -> Any:
             raise InputError(f"{names}: requires the package boto3: pip install 'raysweep[s3]'") from None
         return None
     try:
-        # A lifetime of 0 queries boto3 at each request: only boto3 knows when the credentials expire.
+        # With a lifetime of 0, boto3 is queried for each request, since only boto3 knows when the credentials expire.
         return Boto3CredentialProvider(ttl=timedelta(0))
     except ValueError:  # no credentials in any profile
         return None
@@ -344,15 +344,15 @@ def _profile_credentials() -> Any:
 
 
 def _tag(meta: Any) -> dict[str, str]:
-    """Return the version of an object: its etag and, if the store counts them, its generation."""
+    """Return an object's version: its etag and, if the store counts generations, its generation."""
     tag = {key: meta[key] for key in ("e_tag", "version") if meta[key] is not None}
-    if tag.get("version") == "null":  # the bucket is not versioned
+    if tag.get("version") == "null":  # versioning is off for this bucket
         del tag["version"]
     return tag
 
 
 def _status(error: Exception) -> int | None:
-    """Return the HTTP status of the store's response, or None."""
+    """Return the HTTP status of the store's response, or None if there was no response."""
     match = re.search(r"non-2xx status code: (\d{3})", str(error))
     return int(match.group(1)) if match else None
 
@@ -369,9 +369,9 @@ def _is_temporary(error: Exception) -> bool:
 
 
 def describe_error(error: Exception) -> str:
-    """Return a short description of the error, without details of the store's response that may be secret.
+    """Return a short description of the error, omitting details from the store's response that may be secret.
 
-    For example, the response may quote the name of an access key.
+    For example, the response may contain an access key's name.
     """
     from obstore.exceptions import InvalidPathError
 
@@ -386,7 +386,7 @@ def describe_error(error: Exception) -> str:
         hint = "; check that the credentials in the environment allow it" if status in (401, 403) else ""
         code_text = f" {code.group(1)}" if code else ""
         return f"the store responded with status {status}{code_text}{hint}"
-    if "TimedOut" in text:  # the client's wording for a request that took too long in total
+    if "TimedOut" in text:  # the client's wording when a request takes too long in total
         return "timed out"
     for words in ("Connection refused", "timed out", "dns error", "Connection reset", "certificate"):
         if words.lower() in text.lower():
@@ -397,6 +397,6 @@ def describe_error(error: Exception) -> str:
 
 
 def _server(text: str) -> str:
-    """Return the server of a failed request, in parentheses, or "" if the client does not report it."""
+    """Return the server of a failed request in parentheses, or "" if the client does not report the server."""
     match = re.search(r"https?://(?:[^/\s@]*@)?([^/\s@\")]+)", text)
     return f" ({match.group(1)})" if match else ""

@@ -1,7 +1,7 @@
-"""Local copies of artifacts in an object store, under their names. The least recently used copies are evicted.
+"""Local copies of artifacts in an object store, under the artifacts' names. The least recently used are evicted first.
 
-A copy is downloaded under a hidden name, ``.NAME.`` followed by eight hexadecimal digits, and renamed to such a name
-again before it is removed. A killed process therefore leaves partial copies only under hidden names.
+A copy is downloaded under a hidden name, ``.NAME.`` followed by eight hexadecimal digits, and renamed back to a hidden
+name before it is removed. If a process is killed, the partial copies that it leaves therefore have hidden names.
 """
 
 import contextlib
@@ -20,16 +20,16 @@ from raysweep.storage.scratch import cache_folder
 
 LIMIT_VARIABLE = "RAYSWEEP_CACHE_GIB"
 DEFAULT_GIB = 50.0
-MANIFEST = "artifact.json"  # an artifact's file that is stored last and removed first
+MANIFEST = "artifact.json"  # stored as an artifact's last file and removed first
 
 _in_use: dict[Path, IO[bytes]] = {}  # shared locks, held until this process ends
 
 
 def cached(folder: BucketFolder, name: str) -> Path:
-    """Return a local copy of the artifact ``name``, which is kept until this process ends.
+    """Return a local copy of the artifact ``name``; the copy is kept until this process ends.
 
     Raises:
-        InputError: If the artifact does not fit into the cache in addition to the copies in use.
+        InputError: If the artifact does not fit into the cache alongside the copies in use.
         FileNotFoundError: If the stored artifact is missing or incomplete.
     """
     root = cache_folder() / "artifacts"
@@ -43,7 +43,7 @@ def cached(folder: BucketFolder, name: str) -> Path:
 
 
 def _lock_copy(folder: BucketFolder, name: str, place: Path) -> IO[bytes]:
-    """Return a shared lock on an existing copy; a missing copy is downloaded first."""
+    """Return a shared lock on a copy, downloading the copy first if it is missing."""
     lock = _lock_path(place).open("ab")
     try:
         while True:  # converting an exclusive lock to a shared one is not atomic, so the copy may be evicted in between
@@ -63,7 +63,7 @@ def _is_complete(copy: Path) -> bool:
 
 
 def _lock_path(copy: Path) -> Path:
-    """Return the lock file of a copy. A hidden partial copy has the same lock file as the complete copy."""
+    """Return a copy's lock file. A hidden partial copy shares its lock file with the complete copy."""
     name = copy.name.lstrip(".").partition(".")[0]
     return copy.with_name(f".{name}.lock")
 
@@ -74,7 +74,7 @@ def _hidden(place: Path) -> Path:
 
 
 def _download(folder: BucketFolder, name: str, place: Path) -> None:
-    """Download an artifact. This process must hold its exclusive lock."""
+    """Download an artifact. This process must hold the artifact's exclusive lock."""
     _remove_parts(place)
     stored = folder.within(name)
     num_bytes = sum(stored.sizes().values())
@@ -89,9 +89,9 @@ def _download(folder: BucketFolder, name: str, place: Path) -> None:
 
 
 def _remove_parts(place: Path) -> None:
-    """Remove partial data of a copy, left by killed processes.
+    """Remove a copy's partial data that killed processes left behind.
 
-    This process holds the copy's lock, so making room would skip these parts.
+    This process holds the copy's lock, so :func:`_make_room` would skip this data.
     """
     hidden = f".{place.name}."
     for path in place.parent.iterdir():
@@ -101,7 +101,7 @@ def _remove_parts(place: Path) -> None:
 
 
 def _make_room(place: Path, num_bytes: int) -> None:
-    """Remove unused copies until ``num_bytes`` fit: partial copies first, then the least recently used."""
+    """Remove unused copies until ``num_bytes`` fit, starting with partial copies and then the least recently used."""
     root = place.parent
     limit_bytes = limit_gib() * 2**30
     sizes: dict[Path, int] = {}
@@ -123,16 +123,16 @@ def _make_room(place: Path, num_bytes: int) -> None:
 
 
 def _eviction_key(copy: Path) -> tuple[bool, float]:
-    """Return the sort key that orders copies for removal: partial copies, then the least recently used."""
+    """Return the sort key for removing copies: partial copies first, then the least recently used."""
     try:
         last_used = copy.stat().st_mtime
-    except OSError:  # another process has removed it, or finished its download
+    except OSError:  # another process has removed the copy or finished downloading it
         last_used = 0.0
     return _is_complete(copy) and not copy.name.startswith("."), last_used
 
 
 def check_room(folder: Folder, names: Iterable[str]) -> None:
-    """Raise InputError if the artifacts that trials use from an object store exceed the cache limit in total."""
+    """Raise InputError if the artifacts that trials use from an object store exceed the cache's size limit in total."""
     if isinstance(folder, LocalFolder):  # local artifacts are used in place
         return
     num_bytes = sum(sum(folder.sizes(name).values()) for name in set(names))
@@ -146,12 +146,12 @@ def check_room(folder: Folder, names: Iterable[str]) -> None:
 
 
 def _format_gib(num_bytes: int) -> str:
-    """Return the size in GiB, rounded up, so that the printed number is sufficient as a limit."""
+    """Return the size in GiB, rounded up, so that the printed number is large enough to serve as a limit."""
     return f"{math.ceil(100 * num_bytes / 2**30) / 100:g}"
 
 
 def limit_gib() -> float:
-    """Return the size limit of this machine's cache.
+    """Return the size limit for this machine's cache, in GiB.
 
     Raises:
         InputError: If the environment variable is not a positive number.
@@ -167,7 +167,7 @@ def limit_gib() -> float:
 
 
 def _try_remove(copy: Path) -> bool:
-    """Remove a copy unless a process uses it, and return whether it was removed."""
+    """Remove a copy unless a process is using it, and return whether the copy was removed."""
     with _lock_path(copy).open("ab") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

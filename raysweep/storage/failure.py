@@ -1,4 +1,4 @@
-"""Failures caused by storage: a full disk, temporary write errors, rejected object store requests."""
+"""Failures caused by storage: full disks, temporary write errors, and requests rejected by an object store."""
 
 import errno
 
@@ -14,7 +14,7 @@ def is_of_storage(error: BaseException) -> bool:
         return True
     if isinstance(error, OSError):
         return error.errno in _ERRORS
-    return "(os error 28)" in str(error)  # a full disk, as reported by safetensors
+    return "(os error 28)" in str(error)  # how safetensors reports a full disk
 
 
 def storage_problem(error: BaseException | None) -> str | None:
@@ -27,14 +27,14 @@ def storage_problem(error: BaseException | None) -> str | None:
 
 
 def file_problem(error: OSError) -> str | None:
-    """Return a one-line description of a storage or permission failure, which users can fix themselves, else None."""
+    """Return a one-line description of a storage or permission failure that users can fix themselves, or None."""
     if is_of_storage(error) or error.errno in _FORBIDDEN:
         return _format_error(error)
     return None
 
 
 def _format_error(error: BaseException) -> str:
-    """Return the message of an error in one line."""
+    """Return an error's message on one line."""
     if isinstance(error, StorageError) or not isinstance(error, OSError) or not error.strerror:
         return " ".join(str(error).split())
     return f"{error.filename}: {error.strerror}" if error.filename else error.strerror

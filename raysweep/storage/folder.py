@@ -1,4 +1,4 @@
-"""A folder that is read and written as local files, whether it is local or in an object store."""
+"""A folder whose files are read and written locally, whether the folder is local or in an object store."""
 
 import contextlib
 import errno
@@ -18,67 +18,67 @@ from raysweep.storage import location
 from raysweep.storage.bucket import NUM_THREADS, Bucket, FileStat
 from raysweep.storage.scratch import process_folder
 
-UPLOAD_SECONDS = 60.0  # between uploads of growing files
+UPLOAD_SECONDS = 60.0  # interval between uploads of growing files
 
 
 class Folder(Protocol):
     """A folder. Names are relative, with slashes between their parts; "" is the folder itself.
 
-    Files are read and written under ``path``. Call :meth:`fetch` before reading what another process wrote, and
-    :meth:`store` after writing. For a local folder, :meth:`fetch` does nothing. Both raise OSError.
+    Files are read and written under ``path``. Call :meth:`fetch` before reading files that another process wrote, and
+    :meth:`store` after writing. For a local folder, :meth:`fetch` does nothing. Both raise OSError on failure.
     """
 
     @property
     def location(self) -> str:
-        """Return the folder as users write it: a path or a URI."""
+        """Return the folder as users specify it: a path or a URI."""
 
     @property
     def path(self) -> Path:
-        """Return the local path of its files."""
+        """Return the local path under which files are read and written."""
 
     def within(self, name: str) -> "Folder":
         """Return a subfolder."""
 
     def fetch(self, name: str = "") -> Path:
-        """Update the local copy of a file or a folder, and return its path. If nothing is stored, no copy exists."""
+        """Update the local copy of a file or folder and return its path. If nothing is stored, there is no copy."""
 
     def read(self, names: Sequence[str], num_bytes: int | None = None) -> list[bytes]:
-        """Return the stored content of small files, or at most their first ``num_bytes`` bytes.
+        """Return the stored content of small files, or at most the first ``num_bytes`` bytes of each.
 
         Raises:
             FileNotFoundError: If a file does not exist.
         """
 
     def put(self, name: str, content: bytes) -> None:
-        """Store a file with this content atomically, replacing an existing one."""
+        """Store a file with this content atomically, replacing any existing file."""
 
     def keep(self, name: str, content: bytes) -> None:
-        """Store a file like :meth:`put`; once this returns, the file survives a power failure."""
+        """Store a file like :meth:`put`; once this method returns, the file survives a power failure."""
 
     def store(self, name: str = "") -> None:
-        """Store everything under ``path``; once this returns, it is complete and survives a power failure."""
+        """Store everything under ``path``; once this method returns, all of it survives a power failure."""
 
     def let_go(self, name: str) -> None:
         """Remove the local copy of data that is also stored elsewhere."""
 
     def remove(self, name: str) -> None:
-        """Remove a file or a folder permanently, if it exists."""
+        """Permanently remove a file or folder if it exists."""
 
     def exists(self, name: str) -> bool:
         """Return whether a file or a folder is stored."""
 
     def names(self, name: str = "") -> set[str]:
-        """Return the names of the stored files and folders directly in a folder."""
+        """Return the names of the files and folders stored directly in a folder."""
 
     def files(self, name: str = "") -> dict[str, FileStat]:
-        """Return the stored files in a folder and its subfolders, by their names relative to it."""
+        """Return the files stored in a folder and its subfolders, keyed by their names relative to the folder."""
 
     def sizes(self, name: str = "") -> dict[str, int]:
         """Return the size in bytes of each file that :meth:`files` returns."""
 
 
 def open_folder(place: str | Path, on_wait: Callable[[str], None] = print) -> Folder:
-    """Return the folder at a location, which need not exist.
+    """Return the folder at a location; the folder need not exist.
 
     ``on_wait`` is called with a message while the store does not respond.
 
@@ -93,7 +93,7 @@ def open_folder(place: str | Path, on_wait: Callable[[str], None] = print) -> Fo
 
 
 def as_folder(place: "str | Path | Folder") -> Folder:
-    """Return the folder at a path or a URI; a Folder is returned unchanged."""
+    """Return the folder at a path or URI; a Folder is returned unchanged."""
     if isinstance(place, Path):
         return LocalFolder(place)
     return open_folder(place) if isinstance(place, str) else place
@@ -101,7 +101,7 @@ def as_folder(place: "str | Path | Folder") -> Folder:
 
 @dataclass(frozen=True)
 class LocalFolder:
-    """A folder of a mounted file system."""
+    """A folder on a mounted file system."""
 
     path: Path
 
@@ -146,7 +146,7 @@ class LocalFolder:
     def store(self, name: str = "") -> None:
         path = self.path / name
         flush(path)
-        for folder in path.parents[: len(Path(name).parts)]:  # up to this folder: each holds the next one's name
+        for folder in path.parents[: len(Path(name).parts)]:  # up to this folder, since each holds the next one's name
             _flush_one(folder)
 
     def let_go(self, name: str) -> None:
@@ -174,7 +174,7 @@ class LocalFolder:
     def files(self, name: str = "") -> dict[str, FileStat]:
         folder = self.path / name
         files = {}
-        for parent, _, file_names in os.walk(folder):  # skips folders that vanish, because workers replace checkpoints
+        for parent, _, file_names in os.walk(folder):  # skips folders that disappear: workers replace checkpoints
             for file_name in file_names:
                 path = Path(parent, file_name)
                 with contextlib.suppress(OSError):
@@ -185,9 +185,9 @@ class LocalFolder:
 
 
 def flush(place: Path) -> None:
-    """Flush a file, or a folder with everything below it, to disk before returning. Raises OSError on failure.
+    """Flush a file, or a folder and everything in it, to disk before returning. Raises OSError on failure.
 
-    Flush before renaming into place; otherwise a power failure could leave the name with empty files.
+    Flush before renaming into place; otherwise the new name could refer to empty files after a power failure.
     """
     for parent, folders, files in os.walk(place):
         for name in (*files, *folders):
@@ -196,7 +196,7 @@ def flush(place: Path) -> None:
 
 
 def _flush_one(path: Path) -> None:
-    """Flush a file, or the names in a folder."""
+    """Flush a file, or a folder's list of names."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # do not block on a pipe
     except FileNotFoundError:  # removed by another process that took over the trial
@@ -204,7 +204,7 @@ def _flush_one(path: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # not flushable, such as a folder on some network file systems
+        if error.errno != errno.EINVAL:  # cannot be flushed, as with folders on some network file systems
             raise
     finally:
         os.close(descriptor)
@@ -212,7 +212,7 @@ def _flush_one(path: Path) -> None:
 
 @dataclass(frozen=True)
 class BucketFolder:
-    """A folder below a URI, with local copies of some of its files."""
+    """A folder under a URI, with local copies of some of its files."""
 
     bucket: Bucket
     path: Path
@@ -223,7 +223,7 @@ class BucketFolder:
         return location.join(self.bucket.uri, self.prefix) if self.prefix else self.bucket.uri
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle only the location: another process makes its own copies and finds its own credentials."""
+        """Pickle only the location, because each process makes its own copies and finds its own credentials."""
         return open_folder, (self.location,)
 
     def within(self, name: str) -> "BucketFolder":
@@ -258,7 +258,7 @@ class BucketFolder:
     def store(self, name: str = "") -> None:
         path = self.path / name
         files = sorted(file for file in path.rglob("*") if file.is_file())
-        for file in files or [path]:  # sorted by name, so that the last file marks the upload as complete
+        for file in files or [path]:  # in sorted order, so that the last file marks the upload as complete
             relative = file.relative_to(self.path).as_posix()
             self.bucket.upload(file, self.object_name(relative))
 
@@ -285,11 +285,11 @@ class BucketFolder:
         return {file[skip:]: stat for file, stat in files.items() if len(file) > skip}
 
     def object_name(self, name: str) -> str:
-        """Return the object name, within the bucket, of ``name`` in this folder."""
+        """Return the bucket's object name for ``name`` in this folder."""
         return "/".join(part for part in (self.prefix, name) if part)
 
     def _stored(self, name: str) -> dict[str, int]:
-        """Return the objects that a name refers to: the object with this exact name, or those below it."""
+        """Return the objects that a name refers to: the object with exactly this name, or the objects below it."""
         full = self.object_name(name)
         sizes = self.bucket.sizes(full)
         if full and not sizes and (num_bytes := self.bucket.size_of(full)) is not None:
@@ -299,10 +299,10 @@ class BucketFolder:
 
 @contextlib.contextmanager
 def uploaded(folder: Folder, names: list[str], seconds: float = UPLOAD_SECONDS) -> Iterator[None]:
-    """Upload growing files, such as logs, every ``seconds`` in this context if they changed, and once at the end.
+    """Upload growing files, such as logs, every ``seconds`` if they changed, and once when the context exits.
 
-    Errors are ignored. In a bucket, a run's files are uploaded only while this process holds the run, like all writes;
-    see ``Bucket.guard``.
+    Errors are ignored. In a bucket, a run's files, like all its data, are written only while this process holds the
+    run; see ``Bucket.guard``.
     """
     if isinstance(folder, LocalFolder):
         yield

@@ -1,6 +1,6 @@
-"""Leases: exclusive rights to change what is stored under a URI, which expire unless their holders renew them.
+"""Leases: exclusive rights to change the data under a URI. They expire unless their holders renew them.
 
-A turn is an exclusive right to do work on a folder, local or in a bucket, that several processes would otherwise duplicate.
+A turn is an exclusive right to do work on a local or bucket folder that several processes would otherwise duplicate.
 """
 
 import contextlib
@@ -23,14 +23,14 @@ from raysweep.errors import InputError
 from raysweep.storage.bucket import LEASE, Bucket, StorageError, Stored, attempt_seconds
 from raysweep.storage.folder import BucketFolder, Folder
 
-SECONDS = 120.0  # duration of a lease, counted from its arrival at the store
-USUAL_ATTEMPT_SECONDS = 60.0  # leases are proportionally longer if attempts at a request may take longer than this
-MAX_SECONDS = 86_400.0  # a stored lease with a longer duration is treated as damaged
+SECONDS = 120.0  # duration of a lease, counted from when it reaches the store
+USUAL_ATTEMPT_SECONDS = 60.0  # leases are proportionally longer if an attempt at a request may take longer than this
+MAX_SECONDS = 86_400.0  # a stored lease that lasts longer is treated as damaged
 RENEW_SECONDS = 20.0
-NOTICE_SECONDS = 5.0  # within which a holder stops after it finds that its lease was taken over
-TURN_SECONDS = 30.0  # the longest that others wait for a turn whose holder was killed
+NOTICE_SECONDS = 5.0  # how soon a holder stops after discovering that its lease was taken over
+TURN_SECONDS = 30.0  # the longest that others wait for the turn of a killed holder
 TURN_RENEW_SECONDS = 5.0
-CLOCK_SECONDS = 2.0  # maximum error of a store's times, which are rounded to seconds
+CLOCK_SECONDS = 2.0  # maximum error in a store's times, which are rounded to seconds
 
 
 def _holder() -> str:
@@ -46,7 +46,7 @@ class Lease:
     """A lease on the contents of ``bucket``. A thread renews it from :meth:`acquire` to :meth:`release`.
 
     For other processes, it expires by the store's clock. For its holder it expires no later than that, because the
-    holder counts from before the renewal request. ``note`` is the progress recorded in the lease, such as the ledger's
+    holder counts from before it sends the renewal. ``note`` is the progress recorded in the lease, such as the ledger's
     position, or None if the lease was damaged.
     """
 
@@ -54,25 +54,25 @@ class Lease:
     name: str = LEASE
     seconds: float = field(default_factory=lambda: SECONDS * max(1.0, attempt_seconds() / USUAL_ATTEMPT_SECONDS))
     renew_seconds: float = field(default_factory=lambda: RENEW_SECONDS)
-    advice: str = ". To stop that process and continue now: --take-over"  # for waiting users
+    advice: str = ". To stop that process and continue now: --take-over"  # for users who are waiting
     on_lost: Callable[[], None] = lambda: None  # called from the renewal thread
     session: str = field(default_factory=lambda: uuid.uuid4().hex)
     note: dict[str, Any] | None = field(default_factory=dict)
     _tag: dict[str, str] = field(default_factory=dict, repr=False)
-    _held_until: float = field(default=0.0, repr=False)  # on the monotonic clock
-    _problem: StorageError | None = field(default=None, repr=False)  # why the last renewal failed
+    _held_until: float = field(default=0.0, repr=False)  # by the monotonic clock
+    _problem: StorageError | None = field(default=None, repr=False)  # the reason why the last renewal failed
     _lost_to: str | None = field(default=None, repr=False)
     _stop: threading.Event = field(default_factory=threading.Event, repr=False)
     _thread: threading.Thread | None = field(default=None, repr=False)
 
     def acquire(self, say: Callable[[str], None], *, take_over: bool = False) -> dict[str, Any] | None:
-        """Acquire the lease, and return the last holder's note, or None if the lease was damaged.
+        """Acquire the lease and return the previous holder's note, or None if the lease was damaged.
 
-        If another process holds the lease, report the holder and the expiry time, and wait until the lease expires. With
-        ``take_over``, take the lease away from the holder, which then stops.
+        If another process holds the lease, report that process and the expiry time, and wait until the lease expires.
+        With ``take_over``, take the lease away from its holder, which then stops.
         """
         last_note: dict[str, Any] | None = {}
-        taken_from: str | None = None  # the previous holder, which may not have noticed yet
+        taken_from: str | None = None  # the previous holder, which may not know yet
         began = _clock()
         while not self._create():
             try:
@@ -80,7 +80,7 @@ class Lease:
             except FileNotFoundError:  # removed in the meantime
                 continue
             lease = _parse(stored)
-            if lease.get("session") == self.session:  # acquired by a request whose response was lost
+            if lease.get("session") == self.session:  # acquired by an earlier request whose response was lost
                 self._tag = stored.tag
                 break
             last_note = self.note = lease.get("note", {})
@@ -89,7 +89,7 @@ class Lease:
                 taken_from = str(lease.get("holder"))
             else:
                 self._await_end(stored, say)
-                say = _say_nothing  # do not repeat the message each time the holder renews the lease
+                say = _say_nothing  # do not repeat the message each time the holder renews its lease
             began = _clock()
             tag = self.bucket.replace(self.name, self._content(), stored.tag)
             if tag is not None:
@@ -109,7 +109,7 @@ class Lease:
         return last_note
 
     def _create(self) -> bool:
-        """Create the lease unless it exists, and return whether it was created."""
+        """Create the lease if it does not exist, and return whether it was created."""
         try:
             self._tag = self.bucket.create(self.name, self._content())
         except FileExistsError:
@@ -117,7 +117,7 @@ class Lease:
         return True
 
     def _await_end(self, stored: Stored, say: Callable[[str], None]) -> None:
-        """Return once the stored lease has expired or changed."""
+        """Wait until the stored lease has expired or changed."""
         lease = _parse(stored)
         if lease.get("released"):
             return
@@ -140,15 +140,15 @@ class Lease:
             now = self.bucket.now()
 
     def ensure(self, say: Callable[[str], None]) -> None:
-        """Return as soon as the lease lasts longer than a request may take; until then, wait for its renewal.
+        """Return once the lease is valid for longer than a request may take, waiting for its renewal if necessary.
 
         Raises:
-            StorageError: If another process has taken over the lease, if it was removed, or if it cannot be renewed,
-                either permanently or for longer than the bucket's patience.
+            StorageError: If another process has taken over the lease, the lease was removed, or it cannot be renewed,
+            either permanently or for longer than the bucket's patience.
         """
         is_reported = False
         began = _clock()
-        # A request sent now must arrive before the lease expires, not only be sent by then.
+        # A request sent now must reach the store before the lease expires; being sent in time is not enough.
         margin = min(attempt_seconds(), self.seconds / 2)
         while True:
             if self._lost_to is not None:
@@ -170,18 +170,18 @@ class Lease:
 
     @property
     def lost(self) -> str | None:
-        """Return a message about who took the lease over, or None."""
+        """Return a message that names the process that took over the lease, or None if none has."""
         return None if self._lost_to is None else f"taken over by {self._lost_to}"
 
     def release(self) -> None:
-        """Release the lease so that others can acquire it immediately. Does nothing if it was lost."""
+        """Release the lease so that others can acquire it immediately. Does nothing if the lease was lost."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
         if self._lost_to is None and self._tag:
             try:
                 self.bucket.replace(self.name, self._content(released=True), self._tag)
-            except StorageError:  # the lease expires anyway
+            except StorageError:  # the lease will expire anyway
                 return
 
     def _content(self, *, released: bool = False) -> bytes:
@@ -196,7 +196,7 @@ class Lease:
         return json.dumps(values).encode()
 
     def renew(self) -> None:
-        """Renew the lease once. Failures are reported by :meth:`ensure`."""
+        """Renew the lease once. :meth:`ensure` reports failures."""
         sent = _clock()
         try:
             tag = self.bucket.replace(self.name, self._content(), self._tag)
@@ -206,13 +206,13 @@ class Lease:
                 if lease.get("session") != self.session:
                     self._lose_to(str(lease.get("holder")))
                     return
-                # From an earlier renewal whose response was lost; the next one extends the lease.
+                # The tag is from an earlier renewal whose response was lost; the next renewal extends the lease.
                 self._tag = stored.tag
                 return
         except StorageError as error:
-            self._problem = error  # renewal is retried, and ensure blocks writes once the lease has expired
+            self._problem = error  # the renewal is retried, and ensure blocks writes once the lease has expired
             return
-        except InputError as error:  # the bucket does not exist anymore
+        except InputError as error:  # the bucket no longer exists
             self._problem = StorageError(errno.EACCES, str(error), self.bucket.uri)
             return
         except FileNotFoundError:
@@ -228,12 +228,12 @@ def _say_nothing(text: str) -> None:
 
 
 def _clock() -> float:
-    """Return a monotonic time in seconds that includes time during which the machine is suspended."""
+    """Return a monotonic time in seconds that keeps counting while the machine is suspended."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def read_note(bucket: Bucket, name: str) -> dict[str, Any] | None:
-    """Return the note of a lease's last or current holder, or None if the lease is damaged."""
+    """Return the note from a lease's current or last holder, or None if the lease is damaged."""
     try:
         stored = bucket.read_version(name)
     except FileNotFoundError:
@@ -243,9 +243,9 @@ def read_note(bucket: Bucket, name: str) -> dict[str, Any] | None:
 
 
 def is_live(bucket: Bucket, name: str) -> bool:
-    """Return whether a process holds a lease, or held it so recently that it may still hold it.
+    """Return whether a process holds a lease, or held it so recently that it may still do so.
 
-    This compares the expiry time with the local clock and writes nothing.
+    The lease's expiry time is compared with the local clock, and nothing is written.
     """
     try:
         stored = bucket.read_version(name)
@@ -260,7 +260,7 @@ def is_live(bucket: Bucket, name: str) -> bool:
 
 
 def _duration(lease: dict[str, Any]) -> float | None:
-    """Return the duration in seconds recorded in a lease, or None if it is invalid."""
+    """Return the duration in seconds that a lease records, or None if that value is invalid."""
     seconds = lease.get("seconds")
     if isinstance(seconds, int | float) and 0 < seconds <= MAX_SECONDS:  # neither damaged nor NaN
         return float(seconds)
@@ -268,7 +268,7 @@ def _duration(lease: dict[str, Any]) -> float | None:
 
 
 def _parse(stored: Stored) -> dict[str, Any]:
-    """Return the values of a lease; if it is damaged, only a note of None."""
+    """Return a lease's values; if it is damaged, return only a note of None."""
     damaged = {"note": None}
     try:
         values = json.loads(stored.content)
@@ -279,11 +279,11 @@ def _parse(stored: Stored) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def turn(folder: Folder, name: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Wait for an exclusive turn to change ``name`` in a folder, and hold it for the duration of the context.
+    """Wait for an exclusive turn to change ``name`` in a folder, and hold the turn until the context exits.
 
-    One process does the work, and the others wait and then find it done. The work must tolerate being done twice,
-    because a process that cannot reach its store for too long loses its turn. ``say`` is called with a message about
-    the current holder while waiting.
+    One process does the work, while the others wait and then find it done. Doing the work twice must be harmless,
+    because a process that cannot reach its store for too long loses its turn. While waiting, ``say`` is called with a
+    message about the current holder.
     """
     if isinstance(folder, BucketFolder):
         lock = folder.object_name(f"building/{name}.json")
@@ -292,7 +292,7 @@ def turn(folder: Folder, name: str, say: Callable[[str], None]) -> Iterator[None
         try:
             yield
         finally:
-            lease.release()  # the object is kept: a waiting process may have taken the lease already
+            lease.release()  # the object stays, because a waiting process may already have taken the lease
     else:
         with _locked(folder.path / f".{name}.lock", say):
             yield
@@ -300,11 +300,11 @@ def turn(folder: Folder, name: str, say: Callable[[str], None]) -> Iterator[None
 
 @contextlib.contextmanager
 def _locked(path: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold a lock on a file, and remove the file afterwards."""
+    """Hold a lock on a file, and remove the file when the context exits."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = _lock(path, say)
-    except OSError:  # locks are not supported; missing permissions are reported by the code that writes
+    except OSError:  # locks are not supported; the code that writes reports missing permissions
         yield
         return
     with file:
@@ -316,9 +316,9 @@ def _locked(path: Path, say: Callable[[str], None]) -> Iterator[None]:
 
 
 def _lock(path: Path, say: Callable[[str], None]) -> IO[bytes]:
-    """Return the locked file at this path.
+    """Return the file at this path, locked.
 
-    A holder removes the file when it is done, so the file may no longer exist after the wait.
+    The holder removes the file when it is done, so the file may no longer exist once the lock is acquired.
     """
     while True:
         file = path.open("ab")

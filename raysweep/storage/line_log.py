@@ -1,7 +1,7 @@
-"""A log of lines, each durable before the next: one file, or numbered objects if the storage cannot append.
+"""A log that makes each line durable before the next: one file, or numbered objects if the storage cannot append.
 
-``NAME.jsonl`` holds the lines in order. In an object store, line number N is the object ``NAME/N.jsonl``, written once.
-If both exist, for example after a run was moved to an object store, the objects continue the file.
+``NAME.jsonl`` holds the lines in order. In an object store, line N is the object ``NAME/N.jsonl``, written once. If
+both exist, for example because a run was moved to an object store, the objects follow the lines in the file.
 """
 
 import contextlib
@@ -26,35 +26,36 @@ LOCK_PAUSE_SECONDS = 0.05
 
 
 class LineLog(Protocol):
-    """A log that one process at a time appends to. Methods raise OSError if it cannot be read or written."""
+    """A log that one process at a time appends to. Methods raise OSError if the log cannot be read or written."""
 
-    noted: dict[str, Any] | None  # the last holder's note, if the storage keeps notes; None if it is damaged
+    noted: dict[str, Any] | None  # the last holder's note if the storage keeps notes, or None if the note is damaged
 
     @property
     def lost(self) -> str | None:
-        """Return why this process no longer holds the log, or None if no other process has taken over."""
+        """Return why this process no longer holds the log, or None unless another process has taken over."""
 
     def open(self) -> bytes:
-        """Acquire the log for this process and return its content. Existing lines are left unchanged.
+        """Acquire the log for this process and return its content. Existing lines stay unchanged.
 
         Raises:
             InputError: If another process holds the log.
         """
 
     def append(self, line: bytes, offset: int, number: int) -> None:
-        """Durably write line ``number``, counted from 1, after ``offset`` bytes of lines.
+        """Durably write line ``number``, counted from 1, after the first ``offset`` bytes.
 
-        Anything after the offset is discarded: a write may have been interrupted without the writer noticing.
+        Anything beyond the offset is discarded, because an earlier write may have been interrupted without the writer
+        noticing.
         """
 
     def set_aside(self, unfinished: bytes, number: int) -> None:
-        """Move a truncated line, found in place of line ``number``, to ``NAME.unfinished``."""
+        """Move a truncated line, found where line ``number`` should be, to ``NAME.unfinished``."""
 
     def note(self, values: dict[str, Any]) -> None:
-        """Record the progress of the work; the next process that opens the log reads it as ``noted``."""
+        """Record how far the work has progressed; the next process that opens the log reads this as ``noted``."""
 
     def close(self) -> None:
-        """Release the log for other processes."""
+        """Release the log so that other processes can acquire it."""
 
 
 def line_log(
@@ -65,10 +66,11 @@ def line_log(
     take_over: bool,
     on_lost: Callable[[], None],
 ) -> LineLog:
-    """Return the log ``name`` of a folder.
+    """Return the log ``name`` in a folder.
 
     ``say`` is called with a message while the log waits for a store or another process. ``take_over`` takes the log
-    from the process that holds it. ``on_lost`` is called, from another thread, if another process takes over the log.
+    away from the process that holds it. ``on_lost`` is called from another thread if another process takes over the
+    log.
     """
     if isinstance(folder, BucketFolder):
         return LineObjects(folder, name, say, take_over, on_lost)
@@ -76,7 +78,7 @@ def line_log(
 
 
 def read_log(folder: Folder, name: str) -> bytes:
-    """Return a log's content, even while another process appends to it.
+    """Return a log's content, even if another process is appending to the log.
 
     Raises:
         FileNotFoundError: If the log does not exist.
@@ -95,21 +97,21 @@ def read_log(folder: Folder, name: str) -> bytes:
 
 
 def read_log_after(folder: Folder, name: str, known: bytes) -> bytes:
-    """Return the complete lines of a log; lines in ``known`` are not downloaded again from an object store."""
+    """Return a log's complete lines; lines already in ``known`` are not downloaded again from an object store."""
     if not known or not isinstance(folder, BucketFolder):
         return _complete_lines(read_log(folder, name))
     return b"".join([known, *_read_lines_after(folder, name, known)])
 
 
 def read_noted(folder: Folder) -> dict[str, Any] | None:
-    """Return the current note of the folder's log, like :attr:`LineLog.noted`. The log is not acquired."""
+    """Return the note currently stored with the folder's log, like :attr:`LineLog.noted`, without acquiring the log."""
     return read_note(folder.bucket, folder.object_name(LEASE)) if isinstance(folder, BucketFolder) else {}
 
 
 def is_held(folder: Folder, name: str) -> bool | None:
     """Return whether a process has this log open, or None if that is unknown. The log is not acquired.
 
-    In an object store, a killed process counts as holding the log until its lease expires.
+    In an object store, a killed process is considered to hold the log until its lease expires.
     """
     if isinstance(folder, BucketFolder):
         return is_live(folder.bucket, folder.object_name(LEASE))
@@ -120,10 +122,10 @@ def is_held(folder: Folder, name: str) -> bool | None:
     except OSError:
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # released at once; a process that opens the log retries
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # released at once; a process opening the log retries
     except BlockingIOError:
         return True
-    except OSError:  # a file system without locks
+    except OSError:  # the file system does not support locks
         return None
     finally:
         os.close(descriptor)
@@ -131,12 +133,12 @@ def is_held(folder: Folder, name: str) -> bool | None:
 
 
 def _complete_lines(content: bytes) -> bytes:
-    """Return the content without its truncated last line, if any; such a line never counts once more lines follow it."""
+    """Return the content without a truncated last line; such a line never counts once more lines follow it."""
     return content[: content.rfind(b"\n") + 1]
 
 
 def _read_lines_after(folder: Folder, name: str, content: bytes) -> list[bytes]:
-    """Return the lines that are stored as objects and come after those of ``content``, in order."""
+    """Return, in order, the lines stored as objects that come after those in ``content``."""
     num_lines = content.count(b"\n")
     names = []
     for object_name in sorted(folder.names(name)):
@@ -147,13 +149,13 @@ def _read_lines_after(folder: Folder, name: str, content: bytes) -> list[bytes]:
 
 
 class LineFile:
-    """A log on a file system, locked while it is open."""
+    """A log on a file system; it is locked while open."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.noted: dict[str, Any] | None = {}  # not needed: the file itself is complete
+        self.noted: dict[str, Any] | None = {}  # not needed, because the file itself is complete
         self._file: FileIO | None = None
-        self._copied = b""  # lines from objects, written to the file with the next line, after they are validated
+        self._copied = b""  # lines from objects, written to the file with the next line, once they have been validated
 
     @property
     def lost(self) -> str | None:
@@ -179,8 +181,8 @@ class LineFile:
                     raise InputError(
                         f"{self.path}: another process is running this sweep; raysweep watch shows it"
                     ) from None
-                time.sleep(LOCK_PAUSE_SECONDS)  # is_held in another process may hold the lock for a moment
-            except OSError:  # a file system without locks
+                time.sleep(LOCK_PAUSE_SECONDS)  # is_held in another process may briefly hold the lock
+            except OSError:  # the file system does not support locks
                 return
             else:
                 return
@@ -243,7 +245,7 @@ class LineObjects:
     def open(self) -> bytes:
         self.noted = self._lease.acquire(self._say, take_over=self._take_over)
         self._is_open = True
-        self._folder.bucket.guard = self._ensure_held  # for all writes to the run through this folder
+        self._folder.bucket.guard = self._ensure_held  # for every write to the run through this folder
         try:
             return read_log(self._folder, self._name)
         except FileNotFoundError:
@@ -254,10 +256,11 @@ class LineObjects:
         try:
             self._folder.bucket.create(name, line)
         except FileExistsError:
-            # The existing line belongs to another process. It is not replaced, because more of its lines may follow.
+            # The existing line belongs to another process and is not replaced, because that process may have written
+            # more lines.
             reason = "another process, which previously held this run, has already written a line in its place"
             raise StorageError(errno.EEXIST, reason, location.join(self._folder.bucket.uri, name)) from None
-        self._ensure_held()  # a line written after the log was taken over must have no effect
+        self._ensure_held()  # a line written after another process took over the log must have no effect
 
     def set_aside(self, unfinished: bytes, number: int) -> None:
         bucket = self._folder.bucket

@@ -1,6 +1,6 @@
 """Locations that users specify: a folder on a file system, ``s3://BUCKET/PREFIX`` or ``gs://BUCKET/PREFIX``.
 
-Locations are strings. A URI may contain only the options that locate its store, spelled as in pyarrow:
+Locations are strings. A URI may contain only options that locate its store, spelled as in pyarrow:
 ``endpoint_override``, ``scheme`` and ``region``. It never contains keys.
 """
 
@@ -27,10 +27,10 @@ def is_uri(location: str) -> bool:
 
 
 def absolute(location: str) -> str:
-    """Return the normalized location: an absolute path, or a URI without a trailing slash.
+    """Return the location in normalized form: an absolute path, or a URI without a trailing slash.
 
     Raises:
-        ValueError: If the location is invalid. The message never repeats a part that may hold a key.
+        ValueError: If the location is invalid. The message never repeats any part that may contain a key.
     """
     if not location:
         raise ValueError("is empty; allowed: a folder or a URI")
@@ -44,7 +44,7 @@ def absolute(location: str) -> str:
             raise ValueError(f"is {location!r}; allowed: ~USER only for an existing user") from None
     try:
         parts = urlsplit(location)
-    except ValueError:  # a bracket in place of the bucket
+    except ValueError:  # there is a bracket where the bucket should be
         raise ValueError("is not a valid URI; allowed: s3://BUCKET/PREFIX or gs://BUCKET/PREFIX") from None
     if parts.scheme not in SCHEMES:
         allowed = " and ".join(f"{scheme}://BUCKET/PREFIX" for scheme in SCHEMES)
@@ -66,7 +66,7 @@ def absolute(location: str) -> str:
 
 
 def _check_names(bucket: str, prefix: str) -> None:
-    """Raise ValueError for a bucket or prefix that no store accepts and that would crash the store's client."""
+    """Raise ValueError for a bucket or prefix that every store rejects and that would crash the store's client."""
     if not _BUCKET.fullmatch(bucket):
         raise ValueError(f"the bucket is {bucket!r}; allowed: letters, digits, dots, dashes and underscores")
     if {".", ".."} & set(prefix.split("/")):
@@ -79,7 +79,7 @@ def _check_options(options: dict[str, str]) -> None:
     scheme = options.get("scheme", "https")
     if scheme not in ("http", "https"):
         raise ValueError(f"scheme is {scheme!r}; allowed: http, https")
-    endpoint = options.get("endpoint_override")  # an empty value counts as missing
+    endpoint = options.get("endpoint_override")  # an empty value is treated as missing
     if endpoint and not is_address(endpoint):
         raise ValueError(f"endpoint_override is {endpoint!r}; allowed: HOST:PORT, http://HOST:PORT, https://HOST:PORT")
     region = options.get("region")
@@ -94,12 +94,12 @@ def is_address(endpoint: str) -> bool:
 
 
 def is_region(name: str) -> bool:
-    """Return whether this may name a region; other text makes the store's client panic."""
+    """Return whether this could be the name of a region; any other text makes the store's client panic."""
     return _REGION.fullmatch(name) is not None
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether a folder exists; False for names that are too long for the file system."""
+    """Return whether a folder exists; the result is False for names that are too long for the file system."""
     try:
         return path.is_dir()
     except OSError:
@@ -107,7 +107,7 @@ def is_folder(path: Path) -> bool:
 
 
 def is_file(path: Path) -> bool:
-    """Return whether a file exists; False for names that are too long for the file system."""
+    """Return whether a file exists; the result is False for names that are too long for the file system."""
     try:
         return path.is_file()
     except OSError:
@@ -115,7 +115,7 @@ def is_file(path: Path) -> bool:
 
 
 def expand_home(name: str | Path) -> Path:
-    """Return the path with ``~`` expanded to the home folder, or unchanged if the user does not exist."""
+    """Return the path with ``~`` expanded to the home folder, or the unchanged path if the user does not exist."""
     try:
         return Path(name).expanduser()
     except RuntimeError:
@@ -123,10 +123,10 @@ def expand_home(name: str | Path) -> Path:
 
 
 def reject_null(name: str) -> str:
-    """Return the name of a file or a folder unchanged.
+    """Return the name of a file or folder unchanged.
 
     Raises:
-        ValueError: If the name has a null byte, at which the operating system would truncate it.
+        ValueError: If the name contains a null byte, where the operating system would truncate it.
     """
     if "\0" in name:
         raise ValueError(f"{name!r} has a null byte; allowed: names without null bytes")
@@ -137,7 +137,7 @@ def reject_keys(uri: str) -> str:
     """Return the URI unchanged.
 
     Raises:
-        ValueError: If the URI seems to contain a key. The message does not repeat it.
+        ValueError: If the URI appears to contain a key. The message does not repeat the URI.
     """
     # fsspec supports chained URIs, such as simplecache::https://host/file
     if any(_may_contain_key(part) for part in re.split(r"::(?=[\w.+-]+://)", uri)):
@@ -157,7 +157,7 @@ def _may_contain_key(uri: str) -> bool:
 def _has_odd_port(parts: SplitResult) -> bool:
     """Return whether the host contains a colon that is not followed by a port.
 
-    A key with a slash ends the host in this way, as in s3://ID:SEC/RET@bucket.
+    If a key contains a slash, the host is cut off there, as in s3://ID:SEC/RET@bucket.
     """
     if parts.scheme in SCHEMES:
         return ":" in parts.netloc
@@ -169,7 +169,7 @@ def _has_odd_port(parts: SplitResult) -> bool:
 
 
 def join(location: str, *names: str) -> str:
-    """Return the location of a name within another location."""
+    """Return the location with the names appended."""
     if not is_uri(location):
         return str(Path(location, *names))
     scheme, bucket, prefix, options = split(location)
@@ -177,7 +177,7 @@ def join(location: str, *names: str) -> str:
 
 
 def parent(location: str) -> str:
-    """Return the location that contains this one."""
+    """Return the location that contains this location."""
     if not is_uri(location):
         return str(Path(location).parent)
     scheme, bucket, prefix, options = split(location)
@@ -185,14 +185,14 @@ def parent(location: str) -> str:
 
 
 def base_name(location: str) -> str:
-    """Return the last name of a location."""
+    """Return the last component of a location."""
     if not is_uri(location):
         return Path(location).name
     return split(location)[2].rpartition("/")[2]
 
 
 def split(uri: str) -> tuple[str, str, str, dict[str, str]]:
-    """Return the scheme, bucket, prefix (without surrounding slashes) and options of a URI."""
+    """Return a URI's scheme, bucket, prefix (without leading or trailing slashes) and options."""
     parts = urlsplit(uri)
     return parts.scheme, parts.netloc, unquote(parts.path).strip("/"), dict(parse_qsl(parts.query))
 

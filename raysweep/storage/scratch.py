@@ -1,4 +1,4 @@
-"""Local copies of data in object stores. Copies left behind by dead processes are removed."""
+"""Local copies of data from object stores. Copies left behind by dead processes are removed."""
 
 import atexit
 import contextlib
@@ -17,7 +17,7 @@ VARIABLE = "RAYSWEEP_CACHE_DIR"
 
 
 def cache_folder() -> Path:
-    """Return the folder for downloaded data: ``RAYSWEEP_CACHE_DIR``, or else a folder in the user's cache."""
+    """Return the folder for downloaded data: ``RAYSWEEP_CACHE_DIR`` if set, otherwise a folder in the user's cache."""
     folder = os.environ.get(VARIABLE)
     if folder:
         return expand_home(folder).absolute()
@@ -27,7 +27,7 @@ def cache_folder() -> Path:
 
 @functools.cache
 def process_folder() -> Path:
-    """Return a folder exclusive to this process, which is removed when the process ends."""
+    """Return a folder that belongs to this process alone and is removed when the process ends."""
     parent = cache_folder() / "processes" / socket.gethostname()
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -38,7 +38,7 @@ def process_folder() -> Path:
     for lock in parent.glob("*.lock"):
         _remove_leftover(lock)
     folder = parent / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    _lock(_lock_path(folder))  # before the folder exists, so that it is never without a lock
+    _lock(_lock_path(folder))  # lock before the folder exists, so that the folder is never unlocked
     folder.mkdir(mode=0o700)
     atexit.register(_remove, folder)
     return folder
@@ -49,15 +49,15 @@ def _lock_path(folder: Path) -> Path:
 
 
 def _lock(path: Path) -> None:
-    """Lock a file until this process ends and the kernel releases the lock.
+    """Lock a file; the kernel releases the lock when this process ends.
 
-    Unlike a process id, the lock is visible in other containers.
+    Unlike a process id, the lock is visible from other containers.
     """
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # deliberately left open
-        with contextlib.suppress(OSError):  # without file locks, nothing is ever removed as a leftover
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # left open on purpose
+        with contextlib.suppress(OSError):  # without file locks, nothing is ever removed
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with contextlib.suppress(FileNotFoundError):  # another process may have removed it in the meantime
+        with contextlib.suppress(FileNotFoundError):  # another process may have removed the file in the meantime
             locked = os.fstat(descriptor)
             if locked.st_ino == path.stat().st_ino:
                 return
@@ -65,12 +65,12 @@ def _lock(path: Path) -> None:
 
 
 def _remove_leftover(path: Path) -> None:
-    """Remove the folder that belongs to this lock, unless a process holds the lock."""
+    """Remove the folder that this lock belongs to, unless a process holds the lock."""
     try:
         with path.open("r+b") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _remove(path.with_suffix(""))
-    except OSError:  # its process is running, or may be
+    except OSError:  # the lock's process is running, or may be
         pass
 
 
