@@ -1,4 +1,4 @@
-"""Recordings of sweeps, and searches simulated on them with workers and a clock, without training.
+"""Recordings of sweeps, and searches simulated on them with workers and a clock instead of training.
 
-Used by the commands ``record`` and ``replay`` and by the search benchmarks.
+The commands ``record`` and ``replay`` and the search benchmarks use this package.
 """

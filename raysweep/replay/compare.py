@@ -1,4 +1,4 @@
-"""The command ``replay``: compare searches on a recording by the hypervolume they reach for a given budget."""
+"""The ``replay`` command: compare searches on a recording by the hypervolume that they reach with a given budget."""
 
 import itertools
 import statistics
@@ -41,7 +41,7 @@ class CompareSettings:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result, for people (``title`` and ``table``) and for programs (``figures``, JSON-compatible)."""
+    """The result in two forms: ``title`` and ``table`` for people, and JSON-compatible ``figures`` for programs."""
 
     title: str
     table: TextTable
@@ -50,10 +50,10 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Medians over the seeds of one search.
+    """Medians over the seeds of a search.
 
     ``shares`` are the shares of the recording's hypervolume reached after FRACTIONS of its budget. ``budgets`` are the
-    budgets spent on reaching SHARES of the hypervolume, infinity if a share was never reached.
+    budgets spent to reach SHARES of that hypervolume; a budget is infinite if its share was never reached.
     """
 
     search: SearchSettings
@@ -77,7 +77,7 @@ class Outcome:
 
 
 def read(source: Path | Folder, where: Mapping[str, str]) -> RecordedSweep:
-    """Return the recording in a file, or of the run in a folder."""
+    """Return the recording in a file or of the run in a folder."""
     if isinstance(source, Path) and not source.is_dir():
         return recording_files.read(source, where)
     results = load(source)
@@ -87,10 +87,10 @@ def read(source: Path | Folder, where: Mapping[str, str]) -> RecordedSweep:
 def compare_searches(
     source: Path | Folder, where: Mapping[str, str], settings: CompareSettings, display: Display
 ) -> Comparison:
-    """Replay searches on those rows of a recording whose columns have the values in ``where``.
+    """Replay searches on the rows of a recording whose columns have the values in ``where``.
 
     Raises:
-        InputError: If the recording cannot be read, or a sampler cannot search it.
+        InputError: If the recording cannot be read or a sampler cannot search it.
     """
     recording = read(source, where)
     name = str(source) if isinstance(source, Path) else source.location
@@ -147,7 +147,7 @@ def _replay(recording: RecordedSweep, search: SearchSettings, seed: int, num_wor
     except Exception as error:
         if search.sampler in SAMPLERS:
             raise
-        # The user's own sampler failed, so its message helps more than raysweep's traceback.
+        # The user's own sampler failed, so its message is more helpful than raysweep's traceback.
         raise InputError(f"--sampler: {search.sampler!r} failed: {type(error).__name__}: {error}") from None
 
 

@@ -1,8 +1,9 @@
-"""Reading and writing recordings as .csv and .parquet files; see :mod:`raysweep.replay.recordings`.
+"""Read and write recordings as .csv and .parquet files; see :mod:`raysweep.replay.recordings`.
 
-A file has a row for each operating point of each rung, with one column for each parameter and COLUMNS. ``polarity`` and
-``similarity`` are in [0, 1], and ``seconds`` counts from the trial's start. Rows of kind ``reference`` hold the reference
-encoder's scores and have no trial. Only an empty cell of a .csv file is a missing value: ``NA`` and ``None`` are names.
+A file has a row for each operating point at each rung, and columns for each parameter and for COLUMNS. ``polarity`` and
+``similarity`` are in [0, 1], and ``seconds`` counts from the trial's start. Rows of the kind ``reference`` contain the
+reference encoder's scores and have no trial. In .csv files, only an empty cell is a missing value: ``NA`` and ``None``
+are names.
 """
 
 import math
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 REQUIRED = ("trial", "examples_seen", "seconds", "kind", "polarity", "similarity")
 COLUMNS = (*REQUIRED, "value", "accuracy")
 
-_NO_TRIALS = ("oracle", *BASELINES)  # kinds of points that no trial produces and no search finds
+_NO_TRIALS = ("oracle", *BASELINES)  # kinds of points that no trial produces and no search can find
 
 NULLABLE = frozenset(name for name in SHARED_PARAMETERS if TrialConfig.model_fields[name].default is None)
 """Trial parameters for which null is a value."""
@@ -36,13 +37,13 @@ def read(path: Path, where: Mapping[str, str] | None = None) -> RecordedSweep:
     """Read a recording from .csv or .parquet, keeping rows whose columns have the values in ``where``.
 
     Raises:
-        InputError: If the file is invalid, with the file, the column and, if there is one, the row.
+        InputError: If the file is invalid. The message names the file, the column and, if known, the row.
     """
     return from_frame(read_frame(path), str(path), where)
 
 
 def read_frame(path: Path) -> "pd.DataFrame":
-    """Return the rows of a .csv or .parquet file, unchecked.
+    """Return the rows of a .csv or .parquet file without checking them.
 
     Raises:
         InputError: If the file cannot be read or has another suffix.
@@ -51,7 +52,7 @@ def read_frame(path: Path) -> "pd.DataFrame":
 
     if not path.exists():
         raise InputError(f"{path}: no such file")
-    if not path.is_file():  # reading a device or a pipe may never end
+    if not path.is_file():  # reading from a device or pipe may never end
         raise InputError(f"{path}: not a regular file")
     if path.suffix not in (".csv", ".parquet"):
         raise InputError(f"{path}: suffix is {path.suffix or 'missing'}; allowed: .csv, .parquet")
@@ -59,7 +60,7 @@ def read_frame(path: Path) -> "pd.DataFrame":
         if path.suffix == ".csv":
             return pd.read_csv(path, low_memory=False, keep_default_na=False, na_values=[""])
         return pd.read_parquet(path)
-    except Exception as error:  # a damaged file may fail in any layer, each with its own error types
+    except Exception as error:  # a damaged file may fail in any layer, and each has its own error types
         words = str(error).split()
         reason = " ".join(words)[:300] or type(error).__name__
         raise InputError(f"{path}: cannot be read: {reason}") from None
@@ -107,7 +108,7 @@ def _recorded_sweep(frame: "pd.DataFrame", where: Mapping[str, str]) -> Recorded
 
 
 def _select_rows(frame: "pd.DataFrame", column: str, value: str) -> "pd.DataFrame":
-    """Return the rows with this value in the column, and the reference's rows unless the column distinguishes them."""
+    """Return the rows with this value in the column; keep the reference's rows unless the column separates them."""
     check_columns(frame, [column])
     try:
         number = str(plain(float(value)))  # such as 1 for 1.0
@@ -127,7 +128,7 @@ def _select_rows(frame: "pd.DataFrame", column: str, value: str) -> "pd.DataFram
 
 
 def _check_points(points: "pd.DataFrame") -> None:
-    """Raise InputError for the first invalid cell of the trials' points."""
+    """Raise InputError for the first invalid cell in the trials' points."""
     budgets = points["examples_seen"]
     reject_cells(points["trial"], points["trial"].isna(), "the trial's number")
     reject_cells(budgets, (budgets % 1 != 0) | (budgets < 1), "whole numbers above 0")
@@ -140,14 +141,14 @@ def _configurations(points: "pd.DataFrame") -> "pd.DataFrame":
     """Return the parameters as plain objects, with None for empty cells.
 
     Raises:
-        InputError: If a cell is not a scalar, or a trial has two configurations.
+        InputError: If a cell is not a scalar, or if a trial has two configurations.
     """
     parameters = [name for name in points.columns if name not in COLUMNS and not is_index(name)]
     if not parameters:
         columns = ", ".join(map(str, points.columns))
         raise InputError(f"no column of a parameter; the columns are {columns}")
     for parameter in parameters:
-        if "." in str(parameter):  # pandas also names a repeated column this way
+        if "." in str(parameter):  # pandas also renames repeated columns this way
             raise InputError(
                 f"column {parameter!r} is not the name of a parameter; allowed: names without a dot, each once"
             )
@@ -192,12 +193,12 @@ def _trials(points: "pd.DataFrame", configurations: "pd.DataFrame") -> tuple[Rec
 
 
 def is_index(column: object) -> bool:
-    """Return whether a column is an index that pandas wrote without a name."""
+    """Return whether a column is an unnamed index written by pandas."""
     return str(column).startswith("Unnamed: ")
 
 
 def check_columns(frame: "pd.DataFrame", columns: Iterable[str]) -> None:
-    """Raise InputError for the first column that the frame lacks."""
+    """Raise InputError for the first column that is missing from the frame."""
     for column in columns:
         if column not in frame:
             raise InputError(f"column {column!r} is missing; the columns are {', '.join(map(str, frame.columns))}")
@@ -220,7 +221,7 @@ def number_column(frame: "pd.DataFrame", column: str, *, is_optional: bool = Fal
 
 
 def reject_cells(column: "pd.Series[Any]", is_wrong: "pd.Series[bool]", allowed: str) -> None:
-    """Raise InputError for the first wrong cell; the index numbers rows from 0, messages from 1."""
+    """Raise InputError for the first wrong cell. The index numbers rows from 0; messages number them from 1."""
     if is_wrong.any():
         row = is_wrong.idxmax()
         raise InputError(f"row {row + 1}: {column.name} is {column[row]!s}; allowed: {allowed}")
@@ -232,14 +233,14 @@ def as_objects(column: "pd.Series[Any]") -> "pd.Series[Any]":
 
 
 def plain(value: Any) -> Scalar:
-    """Return a cell as YAML would load it; whole numbers become integers, because columns with gaps hold floats."""
+    """Return a cell as YAML would load it. Whole numbers become integers, because columns with gaps contain floats."""
     value = value.item() if isinstance(value, np.generic) else value
     scalar: Scalar = int(value) if isinstance(value, float) and value.is_integer() else value
     return scalar
 
 
 def write(results: Results, path: Path) -> int:
-    """Write a run as a recording and return the number of its trials.
+    """Write a run as a recording, and return its number of trials.
 
     Raises:
         InputError: If the suffix is unknown or no rung is finished.
@@ -293,7 +294,7 @@ def to_frame(results: Results) -> "pd.DataFrame":
     frame = pd.DataFrame(rows).astype({"trial": "Int64", "examples_seen": "Int64"})
     for name in parameters:
         types = {type(config.get(name)) for config in configs.values()}
-        if types <= {int, type(None)}:  # pandas turns integer columns with gaps into floats
+        if types <= {int, type(None)}:  # pandas converts integer columns with gaps to floats
             frame[name] = frame[name].astype("Int64")
     scores = ["kind", "value", "polarity", "similarity", "accuracy"]
     return frame[["trial", *parameters, "examples_seen", "seconds", *scores]]

@@ -1,4 +1,4 @@
-"""Recordings of sweeps: the scores of every configuration at every rung, for replaying searches without training."""
+"""Recordings of sweeps: the scores of every configuration at every rung, to replay searches without training."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Values = Mapping[str, Scalar]
 # Numbers with at most this many distinct values, each used at least twice on average, are choices; others are ranges.
 MAX_CHOICES = 16
 
-LOG_RATIO = 10.0  # a range whose ends differ by at least this factor is searched on a log scale
+LOG_RATIO = 10.0  # a range is searched on a log scale if its ends differ by at least this factor
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,10 @@ class RecordedTrial:
 class RecordedSweep:
     """The scores of every configuration at every rung.
 
-    ``reference_point`` is the hypervolume's reference point: P of the reference encoder and half its S, or the worst
-    recorded scores. ``reference`` holds the reference encoder's own scores, if recorded. The parameters in
-    ``ranges`` are searched as ranges of numbers even if few of their values were recorded. For the parameters in
-    ``nullable``, null is a value: a trial without a value has null, unless another parameter decides which trials have
-    one.
+    ``reference_point`` is the hypervolume's reference point: the reference encoder's P and half its S, or the worst
+    recorded scores. ``reference`` contains the reference encoder's own scores, if recorded. Parameters in ``ranges``
+    are searched as ranges of numbers even if few of their values were recorded. For parameters in ``nullable``, null is
+    a value: a trial without a value has null, unless another parameter determines which trials have one.
     """
 
     trials: tuple[RecordedTrial, ...]
@@ -52,7 +51,7 @@ class RecordedSweep:
 
     @cached_property
     def area(self) -> float:
-        """Return the hypervolume of everything recorded."""
+        """Return the hypervolume of all recorded points."""
         points = [point for trial in self.trials for rung in trial.rungs for point in rung.points]
         return hypervolume(points, self.reference_point)
 
@@ -68,21 +67,21 @@ class RecordedSweep:
 
     @property
     def total_budget(self) -> int:
-        """Return the cost of running every trial to its last recorded rung."""
+        """Return the cost of running each trial to its last recorded rung."""
         return sum(trial.rungs[-1].budget for trial in self.trials)
 
     @property
     def first_budget(self) -> int:
-        """Return the budget of the earliest rung of any trial."""
+        """Return the smallest budget at which any trial has a rung."""
         return min(trial.rungs[0].budget for trial in self.trials)
 
     def objective(self) -> Objective:
-        """Return the objective that weights P and S equally."""
+        """Return the objective that gives P and S equal weight."""
         return Objective(0.5, self.reference_point)
 
 
 def infer_scale(values: Sequence[Any]) -> Scale | None:
-    """Return the scale of numeric values; None for words, nulls and empty input."""
+    """Return the scale for numeric values, or None for words, nulls and empty input."""
     if any(isinstance(value, bool | str | None) for value in values) or not values:
         return None
     low = float(min(values))
@@ -92,9 +91,9 @@ def infer_scale(values: Sequence[Any]) -> Scale | None:
 
 
 def _with_nulls(rows: Sequence[Values], nullable: Set[str]) -> list[Values]:
-    """Return the configurations with null for missing values.
+    """Return the configurations with null in place of missing values.
 
-    This applies to parameters for which null is a value and whose presence no other value decides.
+    This applies to parameters that can be null and whose presence is not determined by another value.
     """
     everywhere, elsewhere = _names(rows)
     parents = []
@@ -111,9 +110,9 @@ def _with_nulls(rows: Sequence[Values], nullable: Set[str]) -> list[Values]:
 
 
 def _parameters(rows: Sequence[Values], ranges: Set[str]) -> Parameters:
-    """Return the parameters of these configurations.
+    """Return the parameters that these configurations have.
 
-    A parameter that only some configurations have is nested under the choice that decides it.
+    A parameter that only some configurations have is nested under the choice that determines its presence.
     """
     everywhere, undecided = _names(rows)
     values = {name: [row[name] for row in rows] for name in everywhere}
@@ -140,7 +139,7 @@ def _parameters(rows: Sequence[Values], ranges: Set[str]) -> Parameters:
 
 
 def _names(rows: Sequence[Values]) -> tuple[list[str], list[str]]:
-    """Return the parameters that all configurations have, and those that only some have."""
+    """Return the parameters that all configurations have and those that only some have."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     everywhere = [name for name in names if all(name in row for row in rows)]
     return everywhere, [name for name in names if name not in everywhere]

@@ -24,24 +24,24 @@ from raysweep.search.stopping.policies import make_early_stopper
 
 
 class Peer(Protocol):
-    """Interface of a search: raysweep's own scheduler, or another library wrapped in the same methods."""
+    """The interface of a search, which is raysweep's own scheduler or another library behind the same methods."""
 
     def ask(self) -> tuple[int, Mapping[str, Any]] | None:
-        """Return a trial to start or resume and its configuration; None if no trial can run now."""
+        """Return a trial to start or resume, with its configuration, or None if no trial can run now."""
 
     def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
-        """Receive the configuration of a new trial: the recorded one that is nearest to the request."""
+        """Receive a new trial's configuration, which is the recorded one nearest to the request."""
 
     def on_rung(self, trial: int, budget: int, points: Sequence[Pair], ahead: Sequence[int]) -> bool:
-        """Receive a rung's points and return whether the trial stops here.
+        """Receive a rung's points, and return whether the trial stops at this rung.
 
-        ``ahead`` holds the budgets of the trial's remaining rungs.
+        ``ahead`` contains the budgets of the trial's remaining rungs.
         """
 
     def on_rest(self, trial: int, completed: bool) -> None:
         """Record that the trial has left its worker, at least for now.
 
-        Either it has completed all of its recorded rungs, or it was stopped.
+        It has either completed all of its recorded rungs or been stopped.
         """
 
 
@@ -88,7 +88,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Step:
-    """The state when a rung ends: training budget spent so far, simulated clock, and hypervolume so far."""
+    """The state at the end of a rung: the training budget spent, the simulated clock, and the hypervolume so far."""
 
     budget: int
     seconds: float
@@ -96,9 +96,9 @@ class Step:
 
 
 def replay(recording: RecordedSweep, peer: Peer, num_workers: int) -> Iterator[Step]:
-    """Run the peer on the recording until nothing is left to do, and yield a step for every rung.
+    """Run the peer on the recording until nothing is left to do, and yield a step for each rung.
 
-    Each rung counts toward the budget spent as soon as it ends, on any worker.
+    Each rung on any worker counts toward the budget spent as soon as it ends.
     """
     free_trials = FreeTrials(recording)
     runs: dict[int, _Run] = {}
@@ -186,15 +186,15 @@ class _Workers:
         self._num_started += 1
 
     def wait(self) -> int:
-        """Advance the clock until a rung ends and return its trial."""
+        """Advance the clock until a rung ends, and return that rung's trial."""
         self.clock, _, trial = heapq.heappop(self._ends)
         return trial
 
 
 def budget_to(share: float, recording: RecordedSweep, steps: Iterable[Step]) -> float:
-    """Return the budget spent when the hypervolume first reached ``share`` of the recording's.
+    """Return the budget spent by the time the hypervolume first reached ``share`` of the recording's.
 
-    Returns infinity if it never did.
+    The result is infinity if the hypervolume never reached it.
     """
     for step in steps:
         if step.area >= share * recording.area:
@@ -203,18 +203,18 @@ def budget_to(share: float, recording: RecordedSweep, steps: Iterable[Step]) -> 
 
 
 def share_at(steps: Sequence[Step], budget: float, recording: RecordedSweep) -> float:
-    """Return the share of the recording's hypervolume that was reached when ``budget`` was spent."""
+    """Return the share of the recording's hypervolume that had been reached when ``budget`` was spent."""
     reached = [step.area for step in steps if step.budget <= budget]
     return reached[-1] / recording.area if reached else 0.0
 
 
 class FreeTrials:
-    """The recorded trials that no proposal has been mapped to yet; each proposal is mapped to the nearest one.
+    """The recorded trials to which no proposal has been mapped yet; each proposal is mapped to the nearest one.
 
-    A distance is a sum over parameters. A numeric parameter contributes the difference of the values (of their
-    logarithms if the range is wide), any other parameter 0 or 1. Each contribution is divided by its mean over pairs of
-    recorded configurations, so that numeric and categorical parameters carry equal weight. If only one of the two
-    configurations has the parameter, the difference is the maximum.
+    A distance is a sum over parameters. A numeric parameter contributes the difference between the values (or, if the
+    range is wide, between their logarithms); any other parameter contributes 0 or 1. Each contribution is divided by
+    its mean over pairs of recorded configurations, so that numeric and categorical parameters have equal weight. If
+    only one of the two configurations has a parameter, its difference is the maximum.
     """
 
     def __init__(self, recording: RecordedSweep) -> None:
@@ -226,7 +226,7 @@ class FreeTrials:
             self._columns[name] = _column(values)
 
     def take_nearest(self, values: Mapping[str, Any]) -> int:
-        """Return the index of the recorded trial nearest to a proposal and mark it as taken.
+        """Return the index of the recorded trial nearest to a proposal, and mark the trial as taken.
 
         Raises:
             IndexError: If no trial is left.
@@ -246,7 +246,8 @@ class FreeTrials:
 class _NumberColumn:
     """A numeric parameter.
 
-    ``places``, shape (trials,), are the positions of the values within their range; NaN for trials without a value.
+    ``places``, shape (trials,), contains the positions of the values within their range; NaN marks trials without a
+    value.
     """
 
     scale: Scale
@@ -264,7 +265,7 @@ class _NumberColumn:
 class _ChoiceColumn:
     """A categorical parameter.
 
-    ``values`` has shape (trials,) and dtype object; None for trials without a value.
+    ``values`` has shape (trials,) and dtype object; None marks trials without a value.
     """
 
     values: npt.NDArray[np.object_]
@@ -279,7 +280,7 @@ _Column = _NumberColumn | _ChoiceColumn
 
 
 def _column(values: Sequence[Scalar]) -> _Column:
-    """Return the column of one parameter, given its values in all recorded trials (None for trials without a value)."""
+    """Return a parameter's column, given its values in all recorded trials (None for trials without a value)."""
     present = [value for value in values if value is not None]
     scale = infer_scale(present)
     if scale is None:
@@ -292,13 +293,13 @@ def _column(values: Sequence[Scalar]) -> _Column:
 
 
 def _share_of_different_pairs(values: Sequence[Scalar]) -> float:
-    """Return the share of all pairs of values, including those of a value with itself, that differ."""
+    """Return the share of unequal pairs among all pairs of values, including pairs of a value with itself."""
     shares = [count / len(values) for count in Counter(values).values()]
     return 1 - sum(share**2 for share in shares)
 
 
 def _mean_difference(values: Float64Array) -> float:
-    """Return the mean absolute difference over all pairs of values, including those of a value with itself."""
+    """Return the mean absolute difference over all pairs of values, including pairs of a value with itself."""
     count = len(values)
     coefficients = 2 * np.arange(count) - count + 1  # of the sorted values in the sum of all differences
     sum_of_differences = (coefficients * np.sort(values)).sum()
@@ -306,5 +307,5 @@ def _mean_difference(values: Float64Array) -> float:
 
 
 def _weight(mean_distance: float) -> float:
-    """Return the factor that makes the mean distance 1, or 1 if all configurations are alike."""
+    """Return the factor that makes the mean distance 1, or 1 if all configurations are equal."""
     return 1 / (mean_distance or 1.0)
