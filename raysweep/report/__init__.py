@@ -1,4 +1,4 @@
-"""Tables, figures, Markdown, HTML and Parquet made from a run's stored results. Needs neither a cluster nor an encoder.
+"""Tables, figures, Markdown, HTML and Parquet from a run's stored results, without a cluster or an encoder.
 
-The commands ``run`` and ``report`` write the report; export uses it to find the points on the front.
+The ``run`` and ``report`` commands write the report; ``export`` uses this package to find the points on the front.
 """

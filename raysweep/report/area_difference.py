@@ -17,17 +17,17 @@ from raysweep.uncertainty.configurations import SeedNoise, Trained, noise_of, no
 from raysweep.uncertainty.interval import Interval
 from raysweep.uncertainty.noise import Noise
 
-MAX_DIFFERENCE = 1e-3  # between the scores of one encoder in two runs: processors round differently
+MAX_DIFFERENCE = 1e-3  # between one encoder's scores in two runs, since processors round differently
 
 SEED = 0  # fixed, so that the bootstrap gives the same interval for the same runs
 
 
 @dataclass(frozen=True)
 class AreaDifference:
-    """The amount by which the hypervolume of ``label`` exceeds that of ``other`` on a split.
+    """How much larger the hypervolume of ``label`` is than that of ``other`` on a split.
 
-    ``interval`` covers queries, and also seeds if ``has_seeds`` is true. If it is missing, ``why_none`` gives the
-    reason.
+    ``interval`` covers the noise of queries, and also of seeds if ``has_seeds`` is true. If there is no interval,
+    ``why_none`` gives the reason.
     """
 
     split: ScoredSplit
@@ -40,13 +40,13 @@ class AreaDifference:
 
     @property
     def noise(self) -> str:
-        """The sources of noise in the interval."""
+        """The sources of noise that the interval covers."""
         return noise_text(has_seeds=self.has_seeds)
 
 
 @dataclass(frozen=True)
 class CountedFront:
-    """The points of a run's front that count toward its hypervolume ``area`` on a split."""
+    """The points on a run's front that count toward its hypervolume ``area`` on a split."""
 
     label: str
     summary: Summary
@@ -56,7 +56,7 @@ class CountedFront:
 
     @property
     def why_unknown(self) -> str:
-        """The reason why per-query scores are missing for some points; empty if all points have them."""
+        """The reason why some points lack per-query scores, or an empty string if all points have them."""
         split, summary = self.split, self.summary
         missing_result = missing_intervals(split)
         damage = summary.damage.get(missing_result)
@@ -90,7 +90,7 @@ class CountedFront:
 
     @cached_property
     def runs(self) -> StoredRuns | None:
-        """The runs of the points' configurations, or None if dev lacks scores of some points."""
+        """The runs of the points' configurations, or None if dev scores are missing for some points."""
         dev = self.summary.scores.get("dev")
         if dev is None or not all(name in dev for name in self.names):
             return None
@@ -100,7 +100,7 @@ class CountedFront:
 def difference(front: CountedFront, other: CountedFront, level: float) -> AreaDifference:
     """Return the difference between two fronts on one split.
 
-    It has an interval of this level if the stored scores allow one.
+    It has an interval at this level if the stored scores allow one.
     """
     estimate = front.area - other.area
     why_none = front.why_unknown or other.why_unknown
@@ -125,15 +125,15 @@ def difference(front: CountedFront, other: CountedFront, level: float) -> AreaDi
 
 
 def _noise_of_queries(front: CountedFront, other: CountedFront) -> tuple[Noise, int]:
-    """Return the noise of the first front's points, the other front's and the reference, and the first front's size."""
+    """Return the noise of both fronts' points and of the reference, and the number of points on the first front."""
     scores = [front.scores, other.scores, front.reference]
     return Noise.of_queries(np.concatenate(scores), SEED), len(front.points)
 
 
 def _noise_with_seeds(front: CountedFront, other: CountedFront) -> tuple[Noise, int] | None:
-    """Return the same as :func:`_noise_of_queries`, but over queries and seeds, for configurations instead of points.
+    """Return the counterpart of :func:`_noise_of_queries` over queries and seeds, for configurations, not points.
 
-    Return None if neither sweep ran a configuration more than once, or if neither front has a point.
+    Return None if neither sweep ran any configuration more than once, or if neither front has a point.
     """
     runs, other_runs = front.runs, other.runs
     has_points = bool(front.points or other.points)

@@ -1,4 +1,4 @@
-"""The parameters of a sweep as axes for a model: each configuration has a place on each axis."""
+"""A sweep's parameters as axes for a model: each configuration has a place on each axis."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
-# Numbers with at most this many values, each used at least twice on average, are levels; others are a range.
+# Numbers with at most this many values, each used at least twice on average, are levels; others form a range.
 MAX_LEVELS = 16
 
-LOG_RATIO = 10.0  # a range whose ends differ by this factor is logarithmic
+LOG_RATIO = 10.0  # a range is logarithmic if its ends differ by at least this factor
 
 NUM_CELLS = 64  # per range
 
-SEED = 0  # fixed, so that the same configurations give the same places
+SEED = 0  # fixed, so that the same configurations get the same places
 
 ABSENT = -1.0  # the place of None on a range
 
@@ -26,8 +26,8 @@ ABSENT = -1.0  # the place of None on a range
 class Axis:
     """One parameter: the ``places`` (n,) of ``n`` configurations, and the ``cells`` (G,) where effects are evaluated.
 
-    Cells are places in increasing order. ``weights`` (G,) are the shares of the axis that the cells represent; they sum
-    to 1.
+    Cells are places in increasing order. ``weights`` (G,) are the shares of the axis that each cell represents; they
+    sum to 1.
     """
 
     name: str
@@ -40,11 +40,12 @@ class Axis:
 def axes_of(configs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Axis]:
     """Return an axis for each parameter that varies.
 
-    Strings, and numeric parameters with few distinct values, become levels of equal weight; others become a range.
+    Strings and numeric parameters with few distinct values become levels of equal weight; others become a range.
 
-    Some parameters only exist for some values of another one (a margin, for some losses). If such a parameter does not
-    apply, its place is sampled from its values elsewhere, so it has no effect there and the other parameter gets all
-    the credit. A parameter that can be None independently of others has None as a level, or as a place below the range.
+    Some parameters exist only for certain values of another one, such as a margin for certain losses. If such a
+    parameter does not apply, its place is sampled from its values elsewhere, so it has no effect there, and the other
+    parameter gets all the credit. A parameter that can be None independently of others has None as a level or as a
+    place below the range.
     """
     random = np.random.default_rng(SEED)
     columns = {}
@@ -63,7 +64,7 @@ def axes_of(configs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[
 def _fill_gaps(
     values: Sequence[Any], columns: Mapping[str, Sequence[Any]], random: np.random.Generator
 ) -> Sequence[Any]:
-    """Fill in None with random values of the parameter if another parameter decides which configurations have one."""
+    """Replace None with random values of the parameter if another parameter decides which configurations have one."""
     present = [value for value in values if value is not None]
     if len(present) == len(values) or not any(_decides(other, values) for other in columns.values()):
         return values
@@ -83,7 +84,7 @@ def _decides(other: Sequence[Any], values: Sequence[Any]) -> bool:
 
 
 def _are_levels(values: Sequence[Any]) -> bool:
-    """Return whether the values, ignoring None, are strings or numbers with few distinct values."""
+    """Return whether the values, ignoring None, are strings or are numbers with few distinct values."""
     present = [value for value in values if value is not None]
     if not all(map(is_number, present)):
         return True
@@ -113,7 +114,7 @@ def _sort_key(value: Any) -> tuple[bool, bool, float, str]:
 def _range(name: str, values: Sequence[Any]) -> Axis:
     """Return an axis with the minimum at 0 and the maximum at 1.
 
-    None is below 0; its weight is the share of configurations that have it.
+    None is below 0 and has the weight of the share of configurations with None.
     """
     present = [value for value in values if value is not None]
     low = min(present)

@@ -1,4 +1,4 @@
-"""The baselines of a run: points that do not come from a trial, and which of them the front dominates."""
+"""A run's baselines, which are points that no trial produced, and which of them the front dominates."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from raysweep.results.types import BASELINES, Point, RunInfo, ScoredSplit
 
 @dataclass(frozen=True)
 class Baseline:
-    """One baseline, with its point on each split on which it is scored."""
+    """A baseline, with its point on each split where it is scored."""
 
     kind: str
     value: float | None
@@ -30,9 +30,9 @@ class Baseline:
 class ProbeComparison:
     """The front compared with the probe's points on one split; the front dominates ``num_dominated`` of them.
 
-    ``best`` is the probe's best point on dev. ``dominating`` is the front member that dominates it and has the highest
-    objective on this split, or None. ``area`` is the hypervolume of the probe's points that meet the constraints, above
-    the same reference point as the front's.
+    ``best`` is the probe's best point on dev. ``dominating`` is the front member with the highest objective on this
+    split among those that dominate ``best``, or None. ``area`` is the hypervolume of the probe's points that meet the
+    constraints, above the same reference point as the front's.
     """
 
     num_points: int
@@ -43,7 +43,7 @@ class ProbeComparison:
 
 
 def baselines_of(points: Iterable[Point]) -> tuple[Baseline, ...]:
-    """Return the baselines grouped by kind: the probe's sorted by increasing parameter, others in stored order."""
+    """Return the baselines grouped by kind: the probe's points by increasing parameter, others in stored order."""
     points_by_name = defaultdict(list)
     for point in points:
         if point.kind in BASELINES:
@@ -62,7 +62,7 @@ def _sort_key(baseline: Baseline) -> tuple[int, float]:
 
 
 def dominates(one: Point, other: Point, goals: Goals) -> bool:
-    """Return whether a point is at least as good as ``other`` on the same split in both P and S, and better in one."""
+    """Return whether a point is at least as good as ``other``, on the same split, in both P and S and better in one."""
     p, s = one.pair(goals)
     other_p, other_s = other.pair(goals)
     as_good = p >= other_p and s >= other_s

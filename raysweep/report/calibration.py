@@ -14,7 +14,7 @@ CALIBRATION_TEXT = (
     "distance, x100, between predicted probability and accuracy over sentences with similar probabilities."
 )
 
-MAX_LINES = 4  # in a terminal
+MAX_LINES = 4  # shown in a terminal
 
 _COLUMNS = (
     *("trial", "step", "split", "temperature"),
@@ -23,7 +23,7 @@ _COLUMNS = (
 
 
 def calibrations_of_front(summary: Summary) -> list[Calibration]:
-    """Return the calibrations of the rungs whose heads front members use, by trial, rung and split."""
+    """Return the calibrations of the rungs whose heads front members use, sorted by trial, rung and split."""
     rungs = {(member.dev.trial, member.dev.step) for member in summary.members if member.dev.kind == "class_concat"}
     calibrations = [
         calibration for calibration in summary.results.calibrations if (calibration.trial, calibration.step) in rungs
@@ -32,7 +32,7 @@ def calibrations_of_front(summary: Summary) -> list[Calibration]:
 
 
 def calibration_table(summary: Summary) -> TextTable:
-    """Return a table with a row per rung and split; it has no rows if no front member uses a head."""
+    """Return a table with a row per rung and split, or without rows if no front member uses a head."""
     rows = []
     for calibration in calibrations_of_front(summary):
         row = (

@@ -1,6 +1,6 @@
-"""Statistics from per-query scores: intervals, distance from the knee, the gap from dev to test, means over runs.
+"""Statistics from per-query scores: intervals, differences from the knee, drops from dev to test, and run means.
 
-A split is skipped if any member lacks per-query scores there.
+A split is skipped if per-query scores are missing there for any member.
 """
 
 from collections.abc import Mapping
@@ -23,12 +23,12 @@ from raysweep.uncertainty.selection import Drop, between_splits, optimism, split
 
 REFERENCE: PointName = (None, None, "reference", None)
 
-Means = dict[PointName, ScoreIntervals]  # of configurations, by the point names of their original trials
+Means = dict[PointName, ScoreIntervals]  # of configurations, keyed by the point names of their original trials
 
 
 @dataclass(frozen=True)
 class FromKnee:
-    """The differences of a member's P and S from the knee's on the same queries, with Holm's adjustment over all members."""
+    """The differences between a member's P and S and the knee's on the same queries, Holm-adjusted over all members."""
 
     polarity: Difference
     similarity: Difference
@@ -36,11 +36,11 @@ class FromKnee:
 
 @dataclass(frozen=True)
 class Certainty:
-    """Intervals by split, and further statistics, which are empty if the stored scores do not suffice.
+    """Intervals by split and further statistics, each of which is empty if the stored scores do not suffice.
 
-    The bias from selecting the front on dev is subtracted from the intervals on dev. ``from_knee`` compares each other
-    member with the knee on the split ``compared_on``. ``drops`` are means over the members, for P and S. ``replicated``
-    are intervals on dev of members' configurations that ran more than once.
+    The bias from selecting the front on dev is subtracted from the intervals on dev. ``from_knee`` compares every other
+    member with the knee on the split ``compared_on``. ``drops`` contains the mean drops in P and S over the members.
+    ``replicated`` contains the intervals on dev of members' configurations that ran more than once.
     """
 
     fronts: Mapping[ScoredSplit, FrontUncertainty]
@@ -69,7 +69,7 @@ def certainty_of(
     if not known:
         return NOTHING
     seed = results.info.seed
-    added = np.zeros(2)  # selection bias of the front's P and S on dev
+    added = np.zeros(2)  # selection bias in the front's P and S on dev
     trained: dict[ScoredSplit, Trained] = {}
     replicated: Means = {}
     if "dev" in known:
@@ -105,7 +105,7 @@ def _trained(
     known: Mapping[ScoredSplit, QueryScores],
     added: Float64Array,
 ) -> dict[ScoredSplit, Trained]:
-    """Return the configurations of the feasible members on each split; empty if no configuration ran twice."""
+    """Return the configurations of the feasible members on each split, or none if no configuration ran twice."""
     if not noise.is_known:
         return {}
     trained = {}
@@ -161,7 +161,7 @@ def _assess(
 
 
 def _rows_of(stored: QueryScores, kind: str) -> list[int]:
-    """Return the rows of the points of a kind that no trial produced, sorted by increasing value."""
+    """Return the rows of a kind's points, which no trial produced, sorted by increasing value."""
     return [row for row, name in enumerate(stored.names) if name[0] is None and name[2] == kind]
 
 
@@ -182,7 +182,7 @@ def _from_knee(stored: QueryScores, front: Front) -> dict[PointName, FromKnee]:
 
 
 def _drops(known: Mapping[ScoredSplit, QueryScores], front: Front, added: Float64Array) -> dict[str, Drop]:
-    """Return the drops from dev to test of the members' mean P and S; empty unless both splits are known."""
+    """Return the drops in the members' mean P and S from dev to test; empty unless both splits are known."""
     if len(known) < 2:
         return {}
     dev, test = known["dev"], known["test"]
@@ -202,7 +202,7 @@ def _drops(known: Mapping[ScoredSplit, QueryScores], front: Front, added: Float6
 
 
 def _scores_of_reference(stored: QueryScores) -> Float64Array | None:
-    """Return P and S (2, queries) of the reference encoder, or None if they are not stored."""
+    """Return the reference encoder's P and S (2, queries), or None if they are not stored."""
     if REFERENCE not in stored:
         return None
     scores: Float64Array = stacked(stored, [REFERENCE])[0]

@@ -1,4 +1,4 @@
-"""Selection of a run's points by their scores on dev: by conditions, as the best by a score, or as the knee."""
+"""Selection of a run's points by their dev scores: points that meet conditions, the best by a score, or the knee."""
 
 import math
 import operator
@@ -21,7 +21,7 @@ from raysweep.results.query_scores import PointName, name_of_point
 from raysweep.results.types import GuardScore, Point, Results, ScoredSplit
 from raysweep.uncertainty.interval import LEVEL
 
-Fields = Mapping[str, Any]  # a point's scores, identity and configuration, by name
+Fields = Mapping[str, Any]  # a point's scores, identity and configuration, keyed by name
 
 _CONDITION = re.compile(r"\s*(\w[\w.-]*)\s*(>=|<=|!=|==|=|>|<)\s*([^\s<>=!].*?)\s*")
 
@@ -38,16 +38,16 @@ _ABSENT = ("none", "null")
 
 _SYMBOLS = {spec.symbol: name for name, spec in SCORES.items() if spec.symbol}  # P and S
 
-_MAX_WORDS = 20  # strings that a message lists
+_MAX_WORDS = 20  # number of strings that a message lists
 
 
 def ranking_scores() -> tuple[str, ...]:
-    """Return the scores by which points can be ranked."""
+    """Return the scores that points can be ranked by."""
     return ("objective", *(name for name, spec in SCORES.items() if spec.is_maximized))
 
 
 def score_named(name: str) -> str:
-    """Return the score with this symbol, such as P, or the name itself."""
+    """Return the score with this symbol, such as P, or the name itself if there is none."""
     return _SYMBOLS.get(name, name)
 
 
@@ -55,7 +55,7 @@ def score_named(name: str) -> str:
 class Condition:
     """A condition on a point's field ``name``; ``text`` is the value as the user wrote it.
 
-    A missing value never satisfies an inequality, and only equals ``none``.
+    A missing value never satisfies an inequality, and equals only ``none``.
     """
 
     name: str
@@ -87,14 +87,14 @@ class Condition:
         if _NUMBER.fullmatch(self.text) is None:
             return False
         number = float(self.text)
-        rounded_value = float(short(value))  # as in tables
+        rounded_value = float(short(value))  # rounded as in tables
         return number == rounded_value or math.isclose(number, value)
 
 
 def read_conditions(
     texts: Iterable[str], points: Collection[Fields], guards: Collection[str] = (), parameters: Iterable[str] = ()
 ) -> list[Condition]:
-    """Parse conditions on points with these fields; ``guards`` names additional fields, which are scores too.
+    """Parse conditions on points with these fields; ``guards`` names further fields, which are also scores.
 
     Points may lack a guard or one of the ``parameters``.
 
@@ -133,7 +133,7 @@ def _read_condition(text: str, points: Collection[Fields], names: Sequence[str],
 
 
 def _as_share(text: str) -> str:
-    """Return a score as a number in [-1, 1]; numbers above 1 and up to 100 are scores x100, as in tables."""
+    """Return a score as a number in [-1, 1]; numbers above 1 and up to 100 are read as scores x100, as in tables."""
     if _NUMBER.fullmatch(text) is None:
         return text
     number = float(text)
@@ -141,10 +141,10 @@ def _as_share(text: str) -> str:
 
 
 def _check_number(condition: Condition, values: Iterable[Any], *, is_score: bool) -> None:
-    """Check that a condition's value is a number that the field's ``values`` can be compared with.
+    """Check that a condition's value is a number that can be compared with the field's ``values``.
 
     Raises:
-        InputError: If it is not a number, if the field holds strings, or if a score cannot have the value.
+        InputError: If the value is not a number, if the field contains strings, or if a score cannot have this value.
     """
     place = f"--where '{condition}'"
     name, text = condition.name, condition.text
@@ -161,13 +161,13 @@ def _check_number(condition: Condition, values: Iterable[Any], *, is_score: bool
 
 
 def _words(values: Iterable[Any]) -> list[str]:
-    """Return the distinct strings among a field's values in alphabetical order, as many as a message lists."""
+    """Return a field's distinct strings in alphabetical order, up to the number that a message lists."""
     words = {value for value in values if isinstance(value, str)}
     return sorted(words)[:_MAX_WORDS]
 
 
 def why_none(conditions: Iterable[Condition], points: Collection[Fields]) -> str:
-    """Return why no point meets all conditions: how many points meet each one, and the range of the fields."""
+    """Return why no point meets all conditions: how many points meet each one, and the ranges of the fields."""
     reasons = []
     for condition in conditions:
         name = condition.name
@@ -187,7 +187,7 @@ def why_none(conditions: Iterable[Condition], points: Collection[Fields]) -> str
 class Candidate:
     """An operating point that can be chosen, with its scores on dev, and on test if it was scored there.
 
-    ``member`` is None if it is not on the front. Only members of the front can be exported.
+    ``member`` is None if the point is not on the front. Only members of the front can be exported.
     """
 
     dev: Point
@@ -207,7 +207,7 @@ class Candidate:
 
     @property
     def guards(self) -> Mapping[str, GuardScore]:
-        """The scores under guards by name, which are only measured for members."""
+        """The scores under each guard, by name; they are measured only for members."""
         return {} if self.member is None else self.member.guards
 
     def on(self, split: ScoredSplit) -> Point | None:
@@ -218,13 +218,13 @@ class Candidate:
 
     @cached_property
     def fields(self) -> Fields:
-        """The fields available to conditions, by name, with scores on dev. Other fields shadow guards of the same name."""
+        """The fields that conditions can use, by name, with dev scores. A guard never shadows another field."""
         guards = {name: measured.score for name, measured in self.guards.items()}
         return {**guards, **self.own_fields}
 
     @cached_property
     def own_fields(self) -> Fields:
-        """The fields that every point has, and its configuration."""
+        """The point's configuration, and the fields that every point has."""
         point = self.dev
         return {
             **_scores(point),
@@ -243,8 +243,8 @@ class Candidate:
 class Selection:
     """A selection: the points that meet all ``conditions``, then the first ``top`` ``by`` a score, or their ``knee``.
 
-    If both ``by`` and ``top`` are None, all of them are selected. With ``everything``, all operating points are
-    considered instead of only the front's members.
+    If both ``by`` and ``top`` are None, all of these points are selected. With ``everything``, the selection considers
+    all operating points instead of only the front's members.
     """
 
     conditions: Sequence[str] = ()
@@ -256,7 +256,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The chosen points, best first, or the front sorted by decreasing S. ``why_none`` explains an empty choice."""
+    """The chosen points, best first, or the front sorted by decreasing S; ``why_none`` explains an empty choice."""
 
     candidates: tuple[Candidate, ...]
     why_none: str = ""
@@ -266,7 +266,7 @@ def choose(summary: Summary, selection: Selection, is_eligible: Callable[[Point]
     """Return the eligible points that match the selection.
 
     Raises:
-        InputError: If the run has no points, if the selection is contradictory, or if no point has the score.
+        InputError: If the run has no points, if the selection contradicts itself, or if no point has the score.
     """
     if selection.knee and (selection.by or selection.top):
         raise InputError("--knee selects one point; it cannot be combined with --best or --top")
@@ -289,7 +289,7 @@ def choose(summary: Summary, selection: Selection, is_eligible: Callable[[Point]
 
 
 def _conditions_on(candidates: Sequence[Candidate], texts: Iterable[str], results: Results) -> list[Condition]:
-    """Parse conditions on candidates. Their names may also be guards and parameters that no candidate has."""
+    """Parse conditions on candidates; they may name guards and parameters that no candidate has."""
     own_names = {name for candidate in candidates for name in candidate.own_fields}
     guards = {score.guard for score in results.guards} | set(results.info.guards)
     parameters = dict.fromkeys(name for trial in results.trials for name in trial.config)
@@ -307,7 +307,7 @@ def _knee_of(candidates: Sequence[Candidate], goals: Goals) -> Candidate:
 
 
 def _rank(candidate: Candidate, by: str) -> tuple[bool, float, float]:
-    """Return a sort key: points that meet the constraints first, then by decreasing score, then by objective."""
+    """Return a sort key that puts points meeting the constraints first, then orders by score and by objective."""
     return not candidate.is_feasible, -candidate.fields[by], -candidate.objective
 
 
@@ -335,7 +335,7 @@ def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
         member = members.get(name)
         if member is not None:
             is_feasible = member.is_feasible
-        else:  # guards are not measured
+        else:  # guards are not measured for these points
             is_feasible = objective is None or not objective.violation(point.pair(objective.goals))
         candidate = Candidate(
             dev=point,
@@ -352,7 +352,7 @@ def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
 
 
 def _points_by_name(summary: Summary, split: ScoredSplit) -> dict[PointName, Point]:
-    """Return the trials' points on a split. If a resume repeated a rung, its last scores count."""
+    """Return the trials' points on a split. If a resume repeated a rung, its latest scores count."""
     points = [point for point in summary.results.points if point.split == split and point.trial is not None]
     return {name_of_point(point): point for point in points}
 
@@ -360,7 +360,7 @@ def _points_by_name(summary: Summary, split: ScoredSplit) -> dict[PointName, Poi
 def _why_none(
     summary: Summary, selection: Selection, conditions: Sequence[Condition], candidates: Sequence[Candidate]
 ) -> str:
-    """Return how many points meet each condition, and whether points outside the front meet them all."""
+    """Return how many points meet each condition, and whether points outside the front meet all of them."""
     all_fields = [candidate.fields for candidate in candidates]
     group = "operating point" if selection.everything else "point on the front"
     reason = f"no {group} meets all conditions: {why_none(conditions, all_fields)}"
@@ -376,9 +376,9 @@ def _why_none(
 def candidates_as_json(
     summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]
 ) -> list[dict[str, Any]]:
-    """Return an object per point, with scores in [0, 1]. ``export`` is None if the point cannot be exported.
+    """Return an object per point, with scores in [0, 1]; ``export`` is None if the point cannot be exported.
 
-    ``intervals`` of a point's scores may be None; ``why_no_intervals`` gives the reason.
+    A point's ``intervals`` may be None; ``why_no_intervals`` then gives the reason.
     """
     objects = []
     for candidate in chosen:
@@ -406,7 +406,7 @@ def candidates_as_json(
 
 
 def _scores(point: Point) -> dict[str, float | None]:
-    """Return the standard scores of a point, None if unknown, and its others."""
+    """Return a point's standard scores, with None for unknown ones, and its other scores."""
     return {name: point.get(name) for name in dict.fromkeys([*STANDARD, *point.scores])}
 
 
@@ -435,5 +435,5 @@ def why_no_intervals_of(summary: Summary, point: Point) -> str:
 
 
 def export_command(summary: Summary, name: str, to: str = "FOLDER") -> str:
-    """Return the command that exports a point of the run's front to a folder, by default a placeholder."""
+    """Return the command that exports a point on the run's front to a folder, which is a placeholder by default."""
     return shlex.join(["raysweep", "export", summary.results.folder, to, "--point", name])

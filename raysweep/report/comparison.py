@@ -1,4 +1,4 @@
-"""Sentences and lines that compare the front with the baselines."""
+"""Sentences and terminal lines that compare the front with the baselines."""
 
 from collections.abc import Iterator
 
@@ -36,7 +36,7 @@ def probe_sentences(summary: Summary) -> list[str]:
 
 
 def baseline_lines(summary: Summary) -> Iterator[str]:
-    """Yield short lines for a terminal on the probe's best point, SetFit models and dominated published scores."""
+    """Yield short terminal lines about the probe's best point, SetFit models and dominated published scores."""
     goals = summary.goals
     for split in SPLITS:
         probes = summary.probes.get(split)

@@ -1,4 +1,4 @@
-"""The report's figures as PNG bytes, drawn without pyplot, so neither global state nor a display is needed."""
+"""The report's figures as PNG bytes, drawn without pyplot, so they need neither global state nor a display."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,9 +31,9 @@ KIND_MARKERS = {
 }
 OTHER_KIND = "h"
 
-MAX_JOINED = 20  # trajectories; more would hide each other
-MAX_LARGE = 30  # front members with large markers; if there are more, all markers are small
-MANY_TRIALS = 100  # above this, lines are faint and end markers small
+MAX_JOINED = 20  # maximum number of trajectories, since more would hide each other
+MAX_LARGE = 30  # maximum number of front members drawn with large markers; if there are more, all markers are small
+MANY_TRIALS = 100  # above this number, lines are faint and end markers are small
 
 # Keyword arguments for matplotlib.
 ORACLE: dict[str, Any] = {"color": FAINT, "linestyle": (0, (4, 2)), "linewidth": 1.2}
@@ -96,7 +96,7 @@ def front_figure(summary: Summary) -> bytes:
 
 
 def _panels(titles: Sequence[str], size: Pair, goals: Goals) -> tuple["Figure", Sequence["Axes"]]:
-    """Return a figure of a width and height in inches, with a panel of P against S for each title."""
+    """Return a figure with a width and height in inches, and one panel of P against S for each title."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
@@ -184,7 +184,7 @@ def _draw_baselines(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
 
 
 def _draw_all_points(axis: "Axes", summary: Summary, colors: Colors) -> None:
-    """Draw the dev points of all rungs as faint dots."""
+    """Draw the dev points from all rungs as faint dots."""
     loss_by_trial = _loss_by_trial(summary)
     points_by_loss: dict[str, list[Point]] = defaultdict(list)
     for point in summary.results.points:
@@ -218,7 +218,7 @@ def _draw_trajectories(axis: "Axes", summary: Summary, colors: Colors) -> None:
 def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colors: Colors) -> None:
     points = summary.front.on(split)
     if split == "dev":
-        # Points are sorted by decreasing S. Each step rises at the lower S, so both points dominate its corner.
+        # Points are sorted by decreasing S. Each step rises at the lower S, so both of its points dominate its corner.
         x, y = _xy(points, summary.goals)
         axis.step(x, y, where="post", zorder=3, **FRONT)
     else:
@@ -237,7 +237,7 @@ def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colors: Colo
 
 
 def _mark_member(axis: "Axes", member: Member, x: Sequence[float], y: Sequence[float]) -> None:
-    """Draw the marks of the knee and of the best point on a member."""
+    """Mark a member as the knee or the best point, if it is one."""
     if member.is_best:
         axis.scatter(x, y, s=120, zorder=5, **BEST)
     if member.is_knee:
@@ -245,7 +245,7 @@ def _mark_member(axis: "Axes", member: Member, x: Sequence[float], y: Sequence[f
 
 
 def _draw_intervals(axis: "Axes", summary: Summary, points: Iterable[Point]) -> None:
-    """Draw a cross for each point that has intervals."""
+    """Draw a cross through each point that has intervals."""
     for point in points:
         intervals = summary.intervals_of(point)
         if intervals is None:
@@ -262,7 +262,7 @@ def _draw_intervals(axis: "Axes", summary: Summary, points: Iterable[Point]) -> 
 
 
 def _add_front_legend(figure: "Figure", summary: Summary) -> None:
-    """Add a legend whose entries have fixed sizes and a fixed order, independent of the drawing order."""
+    """Add a legend whose entries have fixed sizes and a fixed order, regardless of the drawing order."""
     axis = figure.axes[0]
     if summary.members:
         _label_front(axis, summary)
@@ -306,7 +306,7 @@ def _label_front(axis: "Axes", summary: Summary) -> None:
 
 
 def _label_marker(axis: "Axes", label: str, size: int, **style: Any) -> None:
-    """Add an entry to the legend."""
+    """Add a marker's entry to the legend."""
     axis.scatter([], [], s=size, label=label, **style)
 
 
@@ -315,7 +315,7 @@ def _kind_marker(kind: str) -> str:
 
 
 def _curve(trial: TrialSummary) -> list[Pair]:
-    """Return (examples seen, objective x100) of each rung."""
+    """Return (examples seen, objective x100) for each rung."""
     examples = [float(rung.examples_seen) for rung in trial.rungs]
     objectives = [100 * objective for objective in trial.objectives]
     return list(zip(examples, objectives, strict=True))
@@ -339,7 +339,7 @@ def _draw_curves(axis: "Axes", trials: Sequence[TrialSummary], colors: Colors) -
 
 
 def _draw_endings(axis: "Axes", trials: Sequence[TrialSummary], colors: Colors) -> None:
-    """At the end of each curve, draw a marker that shows how the trial ended."""
+    """Draw a marker at the end of each curve that shows how the trial ended."""
     size = 10 if len(trials) > MANY_TRIALS else 26
     for status, style in STATUS_STYLES.items():
         ended = [trial for trial in trials if standing(trial.trial) == status]
@@ -358,7 +358,7 @@ def _draw_endings(axis: "Axes", trials: Sequence[TrialSummary], colors: Colors) 
 def _scale_to_examples(axis: "Axes", examples: Sequence[float]) -> None:
     """Choose the scale and ticks for ``examples``, which are in increasing order.
 
-    A wide range gets a logarithmic scale; if there are only a few rungs, each gets a tick.
+    A wide range gets a logarithmic scale. If there are only a few rungs, each one gets a tick.
     """
     from matplotlib.ticker import FuncFormatter, NullLocator
 
@@ -370,7 +370,7 @@ def _scale_to_examples(axis: "Axes", examples: Sequence[float]) -> None:
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
 
-MARKERS = ("o", "s", "^", "v", "D", "P", "X", "h")  # runs stay distinguishable without color
+MARKERS = ("o", "s", "^", "v", "D", "P", "X", "h")  # keeps runs distinguishable without color
 
 COMPARISON_TITLES = {"dev": "Dev: the fronts", "test": "Test: the fronts chosen on dev"}
 
@@ -394,7 +394,7 @@ def comparison_figure(comparison: SideBySide) -> bytes:
 
 
 def _draw_common_limits(axis: "Axes", comparison: SideBySide, split: ScoredSplit) -> None:
-    """Draw the oracle front and the reference of the first run that stores them; they are the same for all runs."""
+    """Draw the oracle front and the reference from the first run that stores them; they are the same for all runs."""
     summaries = [side.summary for side in comparison.sides]
     oracles = [summary.oracles[split] for summary in summaries if summary.oracles[split]]
     if oracles:
@@ -405,7 +405,7 @@ def _draw_common_limits(axis: "Axes", comparison: SideBySide, split: ScoredSplit
 
 
 def _draw_side(axis: "Axes", side: Side, split: ScoredSplit, number: int) -> None:
-    """Draw a run's front. The staircase omits points that are dominated on test."""
+    """Draw a run's front; the staircase omits points that are dominated on test."""
     color = PALETTE[number % len(PALETTE)]
     marker = MARKERS[number % len(MARKERS)]
     points = side.front.on(split)

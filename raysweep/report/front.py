@@ -1,4 +1,4 @@
-"""The front of a run: its members on dev and test, its knee and its best point."""
+"""A run's front: its members on dev and test, its knee and its best point."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,12 @@ from raysweep.results.views import front_points
 
 @dataclass(frozen=True)
 class Member:
-    """One point of the front, which is chosen on dev, and its scores on test if they were read."""
+    """A point on the front, which is selected on dev, with its scores on test if they were read."""
 
     dev: Point
     test: Point | None
     is_knee: bool
-    is_best: bool  # under the objective
+    is_best: bool  # by the objective
     is_feasible: bool  # meets the constraints on dev and the measured guards
     guards: Mapping[str, GuardScore] = field(default_factory=dict)  # keyed by name
 
@@ -28,20 +28,20 @@ class Member:
 
 @dataclass(frozen=True)
 class Front:
-    """The members of a front, sorted by decreasing S on dev, where the front is chosen."""
+    """The members of a front, sorted by decreasing S on dev, where the front is selected."""
 
     members: tuple[Member, ...]
 
     def on(self, split: ScoredSplit) -> list[Point]:
-        """Return the members' points on a split; empty unless all of them are scored there.
+        """Return the members' points on a split, or none if any member is not scored there.
 
-        The hypervolume, intervals and dominations of a partial front would be misleading.
+        A partial front's hypervolume, intervals and dominations would be misleading.
         """
         points = [point for member in self.members if (point := member.on(split))]
         return points if len(points) == len(self.members) else []
 
     def feasible_on(self, split: ScoredSplit) -> list[Point]:
-        """Return the points of :meth:`on` whose members meet the constraints."""
+        """Return the points from :meth:`on` whose members meet the constraints."""
         points = self.on(split)
         return [point for member, point in zip(self.members, points, strict=False) if member.is_feasible]
 
@@ -55,7 +55,7 @@ class Front:
 
     @property
     def best(self) -> Member | None:
-        """The best member under the sweep's objective, or None if the front is empty."""
+        """The best member by the sweep's objective, or None if the front is empty."""
         return next((member for member in self.members if member.is_best), None)
 
     def why_partial(self, split: ScoredSplit) -> str:
@@ -69,7 +69,7 @@ class Front:
 
 @dataclass(frozen=True)
 class Criterion:
-    """The sweep's order of points: by how much they miss the constraints, then by the objective."""
+    """The sweep's ordering of points: by how far they miss the constraints, then by the objective."""
 
     info: RunInfo
     objectives_by_split: Mapping[ScoredSplit, Objective]
@@ -83,7 +83,7 @@ class Criterion:
         return cls(info, objectives)
 
     def violation(self, point: Point) -> float:
-        """Return by how much a point misses the constraints; 0 if that is unknown because the reference has no scores."""
+        """Return how far a point misses the constraints, or 0 if this is unknown for lack of reference scores."""
         if not self.info.constraints or point.split not in self.objectives_by_split:
             return 0.0
         return self.objectives_by_split[point.split].violation(point.pair(self.info.goals))
@@ -92,12 +92,12 @@ class Criterion:
         return self.violation(point) == 0
 
     def rank(self, point: Point) -> tuple[float, float]:
-        """Return a sort key; better points have greater keys."""
+        """Return a sort key that is greater for better points."""
         return -self.violation(point), self.info.objective(point)
 
 
 def front_of(results: Results, points: Sequence[Point], criterion: Criterion) -> Front:
-    """Return the front of these points of a run. It is selected on dev; test only measures it."""
+    """Return the front of these points in a run. It is selected on dev and only measured on test."""
     goals = results.info.goals
     on_dev = front_points(points, goals)
     if not on_dev:
@@ -113,7 +113,9 @@ def front_of(results: Results, points: Sequence[Point], criterion: Criterion) ->
         return is_guarded(point) and criterion.is_feasible(point)
 
     # Weights are not negative and retention is S over a constant, so one of the best points is on the front. The same
-    # holds among points that meet the constraints: a point that dominates one does too. Only front members have guards.
+    # is
+    # true among points that meet the constraints: any point that dominates one also does. Only front members have
+    # guards.
     best = max(on_dev, key=lambda point: (is_guarded(point), criterion.rank(point)))
     eligible = [point for point in on_dev if is_feasible(point)] or on_dev
     scores = [point.pair(goals) for point in eligible]

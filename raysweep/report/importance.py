@@ -1,8 +1,9 @@
-"""The importance of each parameter for a sweep's scores, over all trials, including those stopped early.
+"""The importance of each parameter for a sweep's scores, across all trials, including those stopped early.
 
-Partial training flatters similarity and hurts polarity, so scores at different rungs cannot be used to compare
-configurations. The learning curves of early-stopped trials are therefore extrapolated to the length of the longest ones.
-Legend: ``n`` trials, ``d`` axes, ``t`` scores of a rung.
+Partial training inflates similarity and lowers polarity, so scores at different rungs cannot be used to compare
+configurations. Therefore, the learning curves of early-stopped trials are extrapolated to the length of the longest
+ones.
+Legend: ``n`` trials, ``d`` axes, ``t`` scores per rung.
 """
 
 import math
@@ -23,15 +24,15 @@ from raysweep.results.views import varied_parameters
 FloatArray = NDArray[np.float64]
 
 
-MIN_TRIALS = 5  # fewer are not enough for an estimate
-SEED = 0  # fixed, so that the trees give the same predictions for the same curves
+MIN_TRIALS = 5  # too few trials do not allow an estimate
+SEED = 0  # fixed, so that the trees make the same predictions for the same curves
 
 
 @dataclass(frozen=True)
 class Curve:
-    """The ``scores`` (rungs, t) of one trial in step order, with its ``steps`` (rungs,) and ``examples`` seen (rungs,).
+    """One trial's ``scores`` (rungs, t) in step order, with its ``steps`` (rungs,) and ``examples`` seen (rungs,).
 
-    ``num_rungs`` is the number of rungs in the full trial; 0 if unknown.
+    ``num_rungs`` is the number of rungs in the full trial, or 0 if unknown.
     """
 
     scores: FloatArray
@@ -44,7 +45,7 @@ class Curve:
         return float(self.examples[-1] / self.steps[-1])
 
     def with_start(self, untrained: FloatArray) -> "Curve":
-        """Return a curve that starts at step 0 with the scores (t,) before any training."""
+        """Return the curve with a start at step 0, where it has the scores (t,) before any training."""
         scores = np.vstack([untrained, self.scores])
         steps = np.append(0.0, self.steps)
         examples = np.append(0.0, self.examples)
@@ -52,15 +53,15 @@ class Curve:
 
 
 def scores_at_the_end(curves: Sequence[Curve], places: FloatArray, untrained: FloatArray | None = None) -> FloatArray:
-    """Return the scores (n, t) of each trial, extrapolated to the longest trials' progress.
+    """Return the scores (n, t) of each trial, extrapolated to the progress of the longest trials.
 
-    The longest trials have completed some share of their planned rungs, and every trial is extrapolated to the same
-    share of its own. The missing rungs are added one by one: the gain of a rung is predicted from the configuration's
-    ``places`` (n, d), the trial's progress and its scores at that point.
+    The longest trials have completed some share of their planned rungs, and each trial is extrapolated to the same
+    share of its own. The missing rungs are added one by one: the gain from a rung is predicted from the configuration's
+    ``places`` (n, d), the trial's progress, and its scores so far.
 
-    ``untrained`` (t,) are the scores at which every trial starts, if known. The gain of the first rung is then part of
-    the training data, which has no selection bias: trials that continued were selected for their scores, and are poor
-    evidence about configurations that gain next to nothing.
+    ``untrained`` (t,) contains the scores at which every trial starts, if known. The first rung's gain is then part of
+    the training data. It has no selection bias, unlike later gains: trials that continued were selected for their
+    scores, and say little about configurations that gain next to nothing.
     """
     if untrained is not None:
         curves = [curve.with_start(untrained) for curve in curves]
@@ -84,7 +85,7 @@ def scores_at_the_end(curves: Sequence[Curve], places: FloatArray, untrained: Fl
 
 
 def _planned_rungs(curves: Sequence[Curve]) -> FloatArray:
-    """Return the planned rungs of each trial (n,): the maximum over trials with equal rung sizes.
+    """Return the planned rungs of each trial (n,), which are the maximum over trials with equal rung sizes.
 
     A resume may have added rungs.
     """
@@ -96,12 +97,12 @@ def _planned_rungs(curves: Sequence[Curve]) -> FloatArray:
 
 
 def _features(places: FloatArray, progress: FloatArray, rung_sizes: FloatArray, scores: FloatArray) -> FloatArray:
-    """Return the features that predict a gain, (rungs, d + 2 + t); ``rung_sizes`` are examples per rung."""
+    """Return the features that predict a gain, (rungs, d + 2 + t); ``rung_sizes`` counts the examples per rung."""
     return np.column_stack([places, progress, np.log(rung_sizes), scores])
 
 
 def _features_before_gains(curve: Curve, place: FloatArray, num_rungs: float) -> FloatArray:
-    """Return the features of a trial's rungs except the last, which has no gain, given the planned ``num_rungs``."""
+    """Return the features of all rungs but the last, which has no gain, given the planned ``num_rungs``."""
     num_gains = len(curve.steps) - 1
     places = np.tile(place, (num_gains, 1))
     progress = curve.steps[:-1] / num_rungs
@@ -113,7 +114,7 @@ def _features_before_gains(curve: Curve, place: FloatArray, num_rungs: float) ->
 class _Gains:
     """A model of the next rung's gain in each score: the mean of a forest and of boosted trees.
 
-    Boosted trees are better if the effects of parameters add up, as in synthetic grids; the forest is better on the
+    Boosted trees are better if the parameters' effects add up, as in synthetic grids; the forest is better on the
     recording.
     """
 
@@ -122,7 +123,7 @@ class _Gains:
 
     @classmethod
     def fit(cls, curves: Sequence[Curve], places: FloatArray, planned: FloatArray) -> "_Gains | None":
-        """Fit the model; return None if no trial has scores at two steps."""
+        """Fit the model, or return None if no trial has scores at two steps."""
         from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 
         features_by_trial = list(map(_features_before_gains, curves, places, planned))
@@ -148,13 +149,13 @@ class _Gains:
 
 
 def importances(summary: Summary) -> Mapping[str, Mapping[str, float]]:
-    """Return the share of each varied parameter, largest first, by target (``polarity``, ``similarity``, ``objective``).
+    """Return each varied parameter's share, largest first, by target (``polarity``, ``similarity``, ``objective``).
 
-    The shares of a target sum to 1. A parameter's share is the variance that it explains by itself, divided by the sum
-    over all parameters; variance that only interactions explain is left out. A target is a score on dev of each rung's
-    best point under the objective, as in the table of trials. All trials are compared at equal budget, that of the
-    longest ones: see :func:`scores_at_the_end`. A target has no shares if fewer than
-    ``MIN_TRIALS`` trials completed a rung, or if no parameter varies or has an effect.
+    The shares for a target sum to 1. A parameter's share is the variance that it explains by itself, divided by the sum
+    of these variances over all parameters; variance that only interactions explain is left out. A target is a dev score
+    of each rung's best point by the objective, as in the table of trials. All trials are compared at the budget of the
+    longest ones; see :func:`scores_at_the_end`. A target has no shares if fewer than ``MIN_TRIALS`` trials completed a
+    rung, or if no parameter varies or has an effect.
     """
     info = summary.results.info
     targets = (*info.goals, "objective")
@@ -176,14 +177,14 @@ def importances(summary: Summary) -> Mapping[str, Mapping[str, float]]:
 
 
 def _is_valid(trial: TrialSummary, info: RunInfo) -> bool:
-    """Return whether the rungs have valid steps and scores; a ledger edited by hand can contain anything."""
+    """Return whether the rungs have valid steps and scores, since a ledger edited by hand can contain anything."""
     progress = [number for rung in trial.rungs for number in (rung.step, rung.examples_seen)]
     objectives = [info.objective(point) for point in trial.best_points]
     return min(progress) > 0 and all(map(math.isfinite, [*progress, *objectives]))
 
 
 def _curve(trial: TrialSummary, info: RunInfo) -> Curve:
-    """Return the scores of each rung's best point."""
+    """Return the scores of the best point at each rung."""
     rungs = trial.rungs
     scores = [_scores(point, info) for point in trial.best_points]
     steps = [rung.step for rung in rungs]
@@ -197,14 +198,14 @@ def _curve(trial: TrialSummary, info: RunInfo) -> Curve:
 
 
 def _scores(point: Point, info: RunInfo) -> tuple[float, float, float]:
-    """Return P, S and the objective."""
+    """Return a point's P, S and objective."""
     return *point.pair(info.goals), info.objective(point)
 
 
 def _shares(axes: Sequence[Axis], scores: FloatArray) -> dict[str, float]:
     effects = main_effects(axes, scores)
     total = effects.sum()
-    if total < 1e-12:  # equal scores, up to rounding
+    if total < 1e-12:  # scores are equal, up to rounding
         return {}
     largest_first = np.argsort(-effects, kind="stable")
     return {axes[index].name: float(effects[index] / total) for index in largest_first}

@@ -1,4 +1,4 @@
-"""The front of points that use the pool's labels, as a separate series; it is not compared with the run's front."""
+"""The front of points that use the pool's labels, a separate series that is not compared with the run's front."""
 
 from collections.abc import Iterator
 
@@ -28,12 +28,12 @@ def known_labels_table(summary: Summary) -> TextTable:
 
 
 def known_labels_sentences(summary: Summary) -> list[str]:
-    """Return the lines for a terminal as sentences."""
+    """Return the terminal lines as sentences."""
     return [f"{line[0].upper()}{line[1:]}." for line in known_labels_lines(summary)]
 
 
 def known_labels_lines(summary: Summary) -> Iterator[str]:
-    """Yield this front's hypervolume on each split on which its points are scored, with its share of the oracle's."""
+    """Yield this front's hypervolume, with its share of the oracle's, on each split where its points are scored."""
     for split, area in summary.labeled_areas.items():
         hypervolume = show_area(area.front)
         text = f"with known pool labels, hypervolume on {split}: {hypervolume}"

@@ -37,7 +37,7 @@ def markdown(summary: Summary) -> str:
 
 
 def _section(title: str, table: TextTable, *paragraphs: str) -> list[str]:
-    """Return a heading, paragraphs and a table; empty if the table has no rows."""
+    """Return a heading, paragraphs and a table, or nothing if the table has no rows."""
     if not table.rows:
         return []
     lines = ["", f"## {title}", ""]

@@ -1,4 +1,4 @@
-"""The measures of rungs that are not scores of operating points, such as those of pairs of sentences."""
+"""Measures of rungs that are not scores of operating points, such as those of sentence pairs."""
 
 from collections.abc import Iterator, Mapping
 
@@ -15,7 +15,7 @@ MEASURES_TEXT = (
     + " Brackets are 90% intervals by the bootstrap over sentences."
 )
 
-Rung = tuple[int | None, int | None]  # trial and step; None for the reference
+Rung = tuple[int | None, int | None]  # trial and step; both are None for the reference
 
 Measures = Mapping[tuple[ScoredSplit, str], Measure]  # keyed by split and name
 
@@ -34,7 +34,7 @@ def measures_by_rung(summary: Summary) -> dict[Rung, Measures]:
 
 
 def measure_table(summary: Summary) -> TextTable:
-    """Return a row per rung with its measures on each split; no rows if the run has none."""
+    """Return a row per rung with its measures on each split, or no rows if the run has no measures."""
     by_rung = measures_by_rung(summary)
     columns = _columns(by_rung)
     configurations = described(summary.results)
@@ -49,7 +49,7 @@ def measure_table(summary: Summary) -> TextTable:
 
 
 def _columns(by_rung: Mapping[Rung, Measures]) -> list[tuple[ScoredSplit, str]]:
-    """Return the splits and names of the measures of any rung."""
+    """Return the splits and names of all measures that any rung has."""
     known = {key for measures in by_rung.values() for key in measures}
     return [(split, name) for split in SPLITS for name in MEASURES if (split, name) in known]
 
@@ -65,7 +65,7 @@ def measure_cell(measure: Measure | None) -> str:
 
 
 def curves(summary: Summary, split: ScoredSplit) -> Iterator[tuple[str, Measure]]:
-    """Yield the names of the reference and of the rungs of the front, and their average precisions on a split."""
+    """Yield the names and average precisions of the reference and of the front's rungs on a split."""
     front = {(member.dev.trial, member.dev.step) for member in summary.members}
     for (trial, step), measures in measures_by_rung(summary).items():
         measure = measures.get((split, AVERAGE_PRECISION))

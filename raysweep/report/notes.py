@@ -1,4 +1,4 @@
-"""Notes that a reader needs before the numbers: how the sweep ended, and which results are missing."""
+"""Notes to read before the numbers: how the sweep ended, and which results are missing."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ _ENDINGS = {"interrupted": "was interrupted", "budget": "ended at its budget", "
 
 
 def notes(summary: Summary) -> list[str]:
-    """Return notes of one or two sentences, most important first; empty if the sweep completed and nothing is missing."""
+    """Return notes of one or two sentences, most important first, or none for a complete run with nothing missing."""
     return [
         *ending_notes(summary.results),
         *(f"The {name} are missing: {why}." for name, why in summary.damage.items()),
@@ -42,7 +42,7 @@ def ending_notes(results: Results) -> Iterator[str]:
 
 
 def running_or_killed(results: Results) -> str:
-    """Return the end of a sentence: whether an unfinished sweep is running or was killed, as far as that is known."""
+    """Return the end of a sentence that states, as far as is known, if an unfinished sweep is running or was killed."""
     if results.has_driver is False:
         return "was killed; this report shows its stored results, and raysweep run --resume RUN continues it"
     state = "is still running" if results.has_driver else "is still running or was killed"
@@ -68,7 +68,7 @@ def _on_constraints(summary: Summary) -> Iterator[str]:
 
 
 def _on_documents(summary: Summary) -> Iterator[str]:
-    """Yield which front members keep documents as they are, and which embed them with an encoder of their own, if any."""
+    """Yield notes on front members that keep documents as they are and on those with their own document encoder."""
     num_members = len(summary.members)
     num_of_queries = sum(member.dev.kind in QUERY_KINDS for member in summary.members)
     if num_of_queries:
@@ -117,7 +117,7 @@ def _on_missing_results(summary: Summary) -> Iterator[str]:
 
 
 def why_no_intervals(summary: Summary, split: ScoredSplit) -> str:
-    """Return why no point has intervals on a split; empty if the front's members have some."""
+    """Return why no point has intervals on a split, or an empty string if the front's members have some."""
     if split in summary.uncertainty:
         return ""
     if missing_intervals(split) in summary.damage:

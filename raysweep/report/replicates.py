@@ -13,9 +13,9 @@ from raysweep.uncertainty.configurations import Replicated, Scored
 
 
 class StoredRuns:
-    """A sweep's runs, grouped by configuration; ``dev`` holds their scores.
+    """A sweep's runs, grouped by configuration, with their scores in ``dev``.
 
-    A configuration's point is named after the point of its original trial.
+    A configuration's point is named after its original trial's point.
     """
 
     def __init__(self, results: Results, dev: QueryScores) -> None:
@@ -46,7 +46,7 @@ class StoredRuns:
         return replicated
 
     def repeated(self, members: Iterable[PointName]) -> dict[PointName, Replicated]:
-        """Return the members' configurations with at least two runs, one point each, keyed by the point's name."""
+        """Return the members' configurations with at least two runs, as one point each, keyed by the point's name."""
         replicated = {}
         for member in members:
             name, runs = self._place(member)
@@ -55,7 +55,7 @@ class StoredRuns:
         return replicated
 
     def scored(self, members: Iterable[PointName], stored: QueryScores) -> list[Scored]:
-        """Return the configurations of points on a split: averaged over all runs on dev, over the given runs on test."""
+        """Return the points' configurations on a split, averaged over all runs on dev and the given runs on test."""
         points_by_runs: dict[tuple[int, ...], dict[PointName, list[int]]] = defaultdict(lambda: defaultdict(list))
         for member in members:
             name, runs = self._place(member)
@@ -64,10 +64,10 @@ class StoredRuns:
         return [self._scored(points, runs, stored) for runs, points in points_by_runs.items()]
 
     def _place(self, member: PointName) -> tuple[PointName, list[int]]:
-        """Return the point of the configuration that a member is a run of, and all runs of that configuration.
+        """Return the configuration's point that a member is a run of, and all runs of that configuration.
 
-        If any run's scores are missing, the member is treated as a single run: the stored runs would be the luckier
-        ones.
+        If any run's scores are missing, the member is treated as a single run, because the stored runs would be the
+        luckier ones.
         """
         trial = _trial(member)
         original = self._original.get(trial, trial)
@@ -98,7 +98,7 @@ class StoredRuns:
 
 
 def stacked(stored: QueryScores, names: Iterable[PointName]) -> Float64Array:
-    """Return P and S (points, 2, queries) of points on a split."""
+    """Return P and S (points, 2, queries) of the named points on a split."""
     scores: Float64Array = stored.scores[stored.rows(names)]
     return scores
 

@@ -2,11 +2,11 @@
 
 Legend: ``n`` configurations, ``d`` axes, ``G`` cells of an axis.
 
-    c_j(x, x')  correlation of two places on axis j. On a range, Matern of order 3/2, (1 + r) exp(-r) with
+    c_j(x, x')  correlation between two places on axis j. On a range, Matern of order 3/2, (1 + r) exp(-r) with
                 r = sqrt(3) |x - x'| / l_j; 0 for different levels, and between a number and a missing value
-    s_j         strength of axis j: the variance along it relative to the variance common to all its places
+    s_j         strength of axis j: the variance along it relative to the variance that all its places share
     k(x, x')    v prod_j (1 + s_j c_j(x, x')) / (1 + s_j), with variance v
-    K           k of the observed configurations, with the ``noise`` of their scores added to its diagonal
+    K           k for the observed configurations, with the ``noise`` of their scores added to its diagonal
     alpha       K^-1 y, for standardized scores y; the mean at x is the sum of alpha_i k(x, x_i)
 
 A product of 1 + s c has a term for each set of axes: single axes, pairs, and so on (N. Durrande, D. Ginsbourger, O.
@@ -15,8 +15,8 @@ mean over all axes but one therefore has a closed form, and its variance along t
 Hutter, H. Hoos, K. Leyton-Brown, "An Efficient Approach for Assessing Hyperparameter Importance", 2014, who computed it
 from a random forest).
 
-If the effects of parameters are mostly additive, a Gaussian process learns more from a few hundred configurations than
-trees do: under cross-validation, it explains 86% of the variance of P in the recording, boosted trees 77%.
+If parameters' effects are mostly additive, a Gaussian process learns more from a few hundred configurations than trees
+do. Under cross-validation, it explains 86% of the variance of P in the recording, and boosted trees explain 77%.
 """
 
 from collections.abc import Sequence
@@ -29,38 +29,38 @@ from raysweep.report.axes import ABSENT, Axis
 
 FloatArray = NDArray[np.float64]
 
-MAX_TRIED = 300  # maximum number of configurations for fitting the kernel's parameters
+MAX_TRIED = 300  # maximum number of configurations used to fit the kernel's parameters
 MAX_USED = 2500  # maximum number of configurations in the surface; time grows cubically
 
 SEED = 0  # fixed, so that the same scores give the same subset
 
-MAX_STEPS = 60  # of the optimizer that fits the kernel's parameters
+MAX_STEPS = 60  # maximum steps of the optimizer that fits the kernel's parameters
 
-# Priors: the logarithms of the kernel's parameters are normal.
+# Priors: the logarithms of the kernel's parameters are normally distributed.
 LOG_VARIANCE = (0.0, 2.0)  # mean and standard deviation
 LOG_STRENGTH = (-2.0, 2.0)
 LOG_LENGTH = (-0.5, 0.7)
 LOG_NOISE = (-2.0, 2.0)
 
-MIN_NOISE = 1e-6  # share of the scores' variance; keeps noise-free synthetic scores numerically stable
+MIN_NOISE = 1e-6  # as a share of the scores' variance; keeps noise-free synthetic scores numerically stable
 
-FAR = 700.0  # scaled distance of uncorrelated places: exp(-FAR) is negligible
+FAR = 700.0  # scaled distance between uncorrelated places: exp(-FAR) is negligible
 
-MIN_DEVIATION = 1e-9  # of scores; a smaller one counts as no variation
+MIN_DEVIATION = 1e-9  # of scores; a smaller deviation counts as no variation
 
 
 def main_effects(axes: Sequence[Axis], scores: FloatArray) -> FloatArray:
-    """Return the variance (d,) of the ``scores`` (n,) that each axis explains by itself."""
+    """Return the variance (d,) in the ``scores`` (n,) that each axis explains by itself."""
     if scores.std() < MIN_DEVIATION:
         return np.zeros(len(axes))
     return Surface(axes, scores).main_effects()
 
 
 class Surface:
-    """The posterior mean of the process, given scores of configurations."""
+    """The posterior mean of the process, given the configurations' scores."""
 
     def __init__(self, axes: Sequence[Axis], scores: FloatArray) -> None:
-        """Fit the process to ``scores`` (n,) at the axes' places; they must not all be equal.
+        """Fit the process to ``scores`` (n,) at the axes' places. The scores must not all be equal.
 
         If there are many scores, a random subset is used.
         """
@@ -88,7 +88,7 @@ class Surface:
         return self._center + self._scale * mean
 
     def main_effects(self) -> FloatArray:
-        """Return the variance (d,) along each axis of the mean over all other axes, weighting cells by ``weights``."""
+        """Return the variance (d,) along each axis of the mean over the other axes, weighting cells by ``weights``."""
         factors, means = [], []
         for number, axis in enumerate(self._axes):
             factor = self._kernel.factor(number, axis.cells, self._places[number])  # (G, n)
@@ -113,7 +113,7 @@ def _places(axes: Sequence[Axis], rows: NDArray[np.int64]) -> list[FloatArray]:
 
 @dataclass(frozen=True)
 class _Kernel:
-    """The kernel k of some axes; ``logs`` (2 + 2 d,) holds the logs of variance, noise, strengths and length scales."""
+    """The kernel k over axes; ``logs`` (2 + 2 d,) are the logs of variance, noise, strengths and length scales."""
 
     axes: Sequence[Axis]
     logs: FloatArray
@@ -137,14 +137,14 @@ class _Kernel:
         return lengths
 
     def factor(self, number: int, some: FloatArray, others: FloatArray) -> FloatArray:
-        """Return (1 + s c) / (1 + s) of one axis, (some, others)."""
+        """Return (1 + s c) / (1 + s) for one axis, (some, others)."""
         strength = self.strengths[number]
         correlation = self.correlation(number, some, others)
         factor: FloatArray = (1 + strength * correlation) / (1 + strength)
         return factor
 
     def correlation(self, number: int, some: FloatArray, others: FloatArray) -> FloatArray:
-        """Return c of one axis, (some, others)."""
+        """Return c for one axis, (some, others)."""
         if self.axes[number].is_levels:
             same: FloatArray = np.equal.outer(some, others).astype(np.float64)
             return same
@@ -161,7 +161,7 @@ class _Kernel:
         return slope
 
     def _scaled(self, number: int, some: FloatArray, others: FloatArray) -> FloatArray:
-        """Return r of a range, (some, others); a missing value is practically infinitely far from any number."""
+        """Return r on a range, (some, others); a missing value is practically infinitely far from any number."""
         distances = np.abs(np.subtract.outer(some, others))
         is_apart = np.not_equal.outer(some == ABSENT, others == ABSENT)
         scaled: FloatArray = np.sqrt(3.0) / self.lengths[number] * distances
@@ -169,7 +169,7 @@ class _Kernel:
         return scaled
 
     def between(self, some: Sequence[FloatArray], others: Sequence[FloatArray]) -> FloatArray:
-        """Return k (some, others), without noise, of configurations given by their places on each axis."""
+        """Return k (some, others), without noise, between configurations given by their places on each axis."""
         covariance = np.full((len(some[0]), len(others[0])), self.variance)
         for number, (one, other) in enumerate(zip(some, others, strict=True)):
             covariance *= self.factor(number, one, other)
@@ -177,7 +177,7 @@ class _Kernel:
 
 
 class _Likelihood:
-    """The likelihood of scores under a kernel, times the prior."""
+    """The likelihood of scores under a kernel, multiplied by the prior."""
 
     def __init__(self, axes: Sequence[Axis], places: Sequence[FloatArray], scores: FloatArray) -> None:
         self._axes, self._places, self._scores = axes, places, scores
@@ -194,7 +194,7 @@ class _Likelihood:
         return _Kernel(self._axes, optimum.x)
 
     def _loss(self, logs: FloatArray) -> tuple[float, FloatArray]:
-        """Return the negative logarithm of the likelihood and its derivative with respect to ``logs``."""
+        """Return the negative logarithm of the likelihood, and its derivative with respect to ``logs``."""
         kernel = _Kernel(self._axes, logs)
         pure = kernel.between(self._places, self._places)
         noise = kernel.noise * np.eye(len(pure))

@@ -1,4 +1,4 @@
-"""Several runs compared: hypervolumes above one reference point, dominated points, and differing settings."""
+"""A comparison of several runs: hypervolumes above one reference point, dominated points, and setting differences."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from raysweep.uncertainty.interval import LEVEL
 
 @dataclass(frozen=True)
 class Side:
-    """One of the compared runs; ``settings`` are those of its file, with dotted keys."""
+    """One of the compared runs; ``settings`` contains the settings in its file, with dotted keys."""
 
     label: str
     summary: Summary
@@ -32,13 +32,13 @@ class Side:
 
     @property
     def best(self) -> Point | None:
-        """The front's best point under the run's own objective."""
+        """The front's best point by the run's own objective."""
         best = self.front.best
         return None if best is None else best.dev
 
     @property
     def best_config(self) -> Mapping[str, Any]:
-        """The configuration of :attr:`best`; empty without a front."""
+        """The configuration of :attr:`best`, or an empty one without a front."""
         best = self.best
         configs = {trial.trial: trial.config for trial in self.summary.results.trials}
         return {} if best is None or best.trial is None else configs[best.trial]
@@ -57,7 +57,7 @@ class Domination:
 
 @dataclass(frozen=True)
 class SettingDifference:
-    """A setting or a parameter of the best configurations that differs between runs; ``values`` has one per run."""
+    """A setting, or a best configuration's parameter, that differs between runs; ``values`` has one value per run."""
 
     name: str
     values: tuple[Any, ...]
@@ -71,7 +71,7 @@ class SideBySide:
     splits: tuple[ScoredSplit, ...]
     reference_points: Mapping[ScoredSplit, Pair]
     areas: Mapping[ScoredSplit, tuple[float, ...]]  # one per run
-    differences: tuple[AreaDifference, ...]  # between each run and the first; all intervals hold jointly with ``LEVEL``
+    differences: tuple[AreaDifference, ...]  # between each run and the first; all intervals hold jointly at ``LEVEL``
     dominations: tuple[Domination, ...]
     settings: tuple[SettingDifference, ...]
     best_configs: tuple[SettingDifference, ...]
@@ -79,12 +79,12 @@ class SideBySide:
 
     @property
     def goals(self) -> Goals:
-        """The scores that are P and S in all runs."""
+        """The scores used as P and S in all runs."""
         return self.sides[0].summary.goals
 
 
 def labels(locations: Sequence[str]) -> list[str]:
-    """Return unique names for runs: as few trailing parts of their locations as possible.
+    """Return unique names for runs, consisting of as few trailing parts of their locations as possible.
 
     Raises:
         InputError: If two locations are equal.
@@ -182,7 +182,7 @@ def _check_same_task(sides: Sequence[Side]) -> None:
 
 
 def _comparable_splits(sides: Sequence[Side]) -> tuple[tuple[ScoredSplit, ...], list[str]]:
-    """Return the splits on which all fronts are scored with the same queries and pool, and the reasons for omitting others.
+    """Return the splits on which all fronts are scored with the same queries and pool, and why others are omitted.
 
     Raises:
         InputError: If there is no such split.
@@ -196,7 +196,7 @@ def _comparable_splits(sides: Sequence[Side]) -> tuple[tuple[ScoredSplit, ...], 
 
 
 def _why_incomparable(sides: Sequence[Side], split: ScoredSplit) -> str:
-    """Return why the runs cannot be compared on a split; empty if they can."""
+    """Return why the runs cannot be compared on a split, or an empty string if they can."""
     with_front = [side for side in sides if side.front.members]
     for side in with_front:
         if why := side.front.why_partial(split):
@@ -211,7 +211,7 @@ def _why_incomparable(sides: Sequence[Side], split: ScoredSplit) -> str:
 
 
 def _why_other_data(side: Side, first: Side, split: ScoredSplit) -> str:
-    """Return the reason if the sizes or the reference encoder's scores show that two runs were scored on different data."""
+    """Return a reason if the sizes or the reference's scores show that two runs were scored on different data."""
     info, first_info = side.summary.results.info, first.summary.results.info
     units = {"num_queries": "queries", "num_pool": "sentences in the retrieval pool"}
     for field_name, unit in units.items():
@@ -238,7 +238,7 @@ def _why_other_data(side: Side, first: Side, split: ScoredSplit) -> str:
 
 
 def _have_same_constraints(sides: Sequence[Side]) -> bool:
-    """Return whether all runs have the same constraints and guard limits; guards may not have been measured in every run."""
+    """Return whether all runs have the same constraints and guard limits; some may not have measured the guards."""
     constraints = []
     for side in sides:
         results = side.summary.results
@@ -260,7 +260,7 @@ def _reference_points(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> d
 
 
 def _counted_front(side: Side, split: ScoredSplit, start: Pair, *, feasible_only: bool) -> CountedFront:
-    """Return the points of a run's front that count, and their hypervolume above ``start``."""
+    """Return the points that count on a run's front, and their hypervolume above ``start``."""
     points = side.front.feasible_on(split) if feasible_only else side.front.on(split)
     scores = [point.pair(side.summary.goals) for point in points]
     area = hypervolume(scores, start)
@@ -268,9 +268,9 @@ def _counted_front(side: Side, split: ScoredSplit, start: Pair, *, feasible_only
 
 
 def _differences(fronts: Iterable[Sequence[CountedFront]]) -> tuple[AreaDifference, ...]:
-    """Return the difference between each run and the first, with intervals that hold jointly with ``LEVEL``.
+    """Return the differences between each run and the first, with intervals that hold jointly at ``LEVEL``.
 
-    ``fronts`` holds a sequence per split, with a front per run.
+    ``fronts`` contains a sequence per split, with a front per run.
     """
     pairs = []
     for first, *others in fronts:
@@ -306,7 +306,7 @@ def _differing(mappings: Sequence[Mapping[str, Any]]) -> Iterator[SettingDiffere
 
 
 def _notes(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> Iterator[str]:
-    """Yield notes that a reader needs before the numbers."""
+    """Yield notes to read before the numbers."""
     for side in sides:
         results = side.summary.results
         if not side.front.members:

@@ -1,4 +1,4 @@
-"""Compared runs as tables, for a terminal and as Markdown (scores x100), and as JSON (scores in [0, 1])."""
+"""Compared runs as tables for a terminal and Markdown (scores x100), and as JSON (scores in [0, 1])."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,7 @@ from raysweep.uncertainty.interval import LEVEL
 
 FIGURE = "compare.png"
 
-MAX_NAMES = 5  # of points per table cell; JSON lists all
+MAX_NAMES = 5  # number of point names per table cell; JSON lists all
 
 
 def run_table(comparison: SideBySide) -> TextTable:
@@ -34,7 +34,7 @@ def run_table(comparison: SideBySide) -> TextTable:
 
 
 def difference_table(comparison: SideBySide) -> TextTable:
-    """Return by how much each hypervolume exceeds the first run's, with intervals."""
+    """Return how much each hypervolume exceeds the first run's, with intervals."""
     rows = []
     for difference in comparison.differences:
         interval = difference.interval
@@ -57,7 +57,7 @@ def difference_table(comparison: SideBySide) -> TextTable:
 
 
 def domination_table(comparison: SideBySide) -> TextTable:
-    """Return the number and names of the points of each front that another front dominates."""
+    """Return the number and names of the points on each front that another front dominates."""
     rows = []
     for domination in comparison.dominations:
         names = list(domination.names[:MAX_NAMES])
@@ -94,7 +94,7 @@ def sections(comparison: SideBySide) -> Iterator[tuple[str, TextTable]]:
 
 
 def notes(comparison: SideBySide) -> Iterator[str]:
-    """Yield notes on the runs, missing intervals, and the meaning of the intervals."""
+    """Yield notes on the runs, on missing intervals, and on what the intervals mean."""
     yield from comparison.notes
     reasons = {difference.why_none for difference in comparison.differences if difference.interval is None}
     for reason in sorted(reasons):
@@ -125,7 +125,7 @@ def markdown(comparison: SideBySide) -> str:
 
 
 def as_json(comparison: SideBySide) -> dict[str, Any]:
-    """Return the content of all tables, and the fronts."""
+    """Return the fronts and the content of all tables."""
     differences = []
     for difference in comparison.differences:
         interval = difference.interval

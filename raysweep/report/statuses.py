@@ -1,4 +1,4 @@
-"""The statuses of trials, and their appearance in the report's tables and figures."""
+"""Trial statuses, and how they appear in the report's tables and figures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ STOPPED_BY_A_PERSON = "stopped by a person"  # rather than by early stopping
 
 @dataclass(frozen=True)
 class StatusStyle:
-    """The appearance of a status: its ``sign`` in tables, and the matplotlib ``marker`` that looks like it."""
+    """The appearance of a status: its ``sign`` in tables, and a similar matplotlib ``marker``."""
 
     sign: str
     marker: str
@@ -36,7 +36,7 @@ def standing(trial: Trial) -> str:
 
 
 def with_sign(kind: str) -> str:
-    """Return a status prefixed with its sign; other kinds of trials, such as ``replicates``, are returned unchanged."""
+    """Return a status prefixed with its sign, or any other kind of trial, such as ``replicates``, unchanged."""
     if kind not in STATUS_STYLES:
         return kind
     return f"{STATUS_STYLES[kind].sign}\N{NO-BREAK SPACE}{kind}"

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 # Okabe and Ito's palette, safe for color-blind readers.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F", "#5F4690")
 
-# The same colors in the same order, lightened where a dark background needs it.
+# The same colors in the same order, lightened where necessary on a dark background.
 DARK_PALETTE = ("#4DA3DB", "#E8804A", "#2FBF94", "#E39CC2", "#F0B43C", "#8FD0F5", "#C9A54E", "#A796E0")
 
 INK, FAINT = "#222222", "#8a8a8a"
@@ -18,7 +18,7 @@ DOTS_PER_INCH = 220
 
 STYLE: dict[Any, Any] = {
     "font.size": 9,
-    "text.parse_math": False,  # names of models and runs may contain dollar signs
+    "text.parse_math": False,  # model and run names may contain dollar signs
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -33,7 +33,7 @@ STYLE: dict[Any, Any] = {
 
 
 def add_legend(figure: "Figure") -> None:
-    """Add the legend of the first axes below the figure, in as many columns as fit."""
+    """Add the legend for the first axes below the figure, in as many columns as fit."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
     for num_columns in (4, 3, 2) if handles else ():
         legend = figure.legend(handles, labels, loc="outside lower center", ncols=num_columns)

@@ -1,4 +1,4 @@
-"""The summary of a run's stored results: the front, its knee, best point and size, and the outcome of each trial."""
+"""A summary of a run's stored results: the front, its knee, best point and size, and the outcome of each trial."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ SPLITS: tuple[ScoredSplit, ...] = ("dev", "test")
 
 @dataclass(frozen=True)
 class Area:
-    """Hypervolumes on one split above ``reference_point``, for scores in [0, 1]; ``oracle`` is None if it is not stored.
+    """Hypervolumes on a split above ``reference_point``, for scores in [0, 1]; ``oracle`` is None if it is not stored.
 
     The oracle's hypervolume is that of its concave hull, which includes the chords between its points. Points that
     violate a constraint do not count, as in the sweep itself.
@@ -38,15 +38,15 @@ class Area:
 
     @property
     def share(self) -> float | None:
-        """The front's share of the oracle's hypervolume, or None if that is unknown or 0."""
+        """The front's share of the oracle's hypervolume, or None if that hypervolume is unknown or 0."""
         return self.front / self.oracle if self.oracle else None
 
 
 @dataclass(frozen=True)
 class TrialSummary:
-    """A trial with its rungs in step order, and its best dev point under the objective (None before the first rung).
+    """A trial with its rungs in step order, and its best dev point by the objective (None before the first rung).
 
-    A point that meets the constraints ranks above any that does not.
+    Points that meet the constraints rank above those that do not.
     """
 
     trial: Trial
@@ -73,10 +73,10 @@ class Summary:
     probes: Mapping[ScoredSplit, ProbeComparison]  # splits on which both probe and front are scored
     account: Account
     bill: Bill
-    labeled_front: Front  # of points that use the pool's labels, separate from ``front``
+    labeled_front: Front  # front of the points that use the pool's labels, separate from ``front``
     labeled_areas: Mapping[ScoredSplit, Area]
     scores: Mapping[ScoredSplit, QueryScores] = field(default_factory=dict, repr=False, compare=False)  # per query
-    damage: Mapping[str, str] = field(default_factory=dict)  # error messages, keyed by missing result
+    damage: Mapping[str, str] = field(default_factory=dict)  # error messages, keyed by the missing result
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -90,30 +90,30 @@ class Summary:
 
     @property
     def guards(self) -> list[str]:
-        """The names of the guards under which members are scored, in alphabetical order."""
+        """The names of the guards that members are scored under, in alphabetical order."""
         return sorted({name for member in self.members for name in member.guards})
 
     @cached_property
     def certainty(self) -> Certainty:
-        """The statistics from per-query scores, if there are any. Computing them takes several seconds for a large run."""
+        """The statistics from per-query scores, if any are stored; for a large run, computing them takes seconds."""
         if not self.members or not self.scores:
             return NOTHING
         return certainty_of(self.results, self.front, self.objectives_by_split, self.scores)
 
     @property
     def uncertainty(self) -> Mapping[ScoredSplit, FrontUncertainty]:
-        """Intervals of the front on each split; empty if per-query scores are not stored."""
+        """The front's intervals on each split; empty if per-query scores are not stored."""
         return self.certainty.fronts
 
     def intervals_of(self, point: Point) -> Mapping[str, Interval] | None:
-        """Return the intervals of a point's scores on its split by name, or None if per-query scores are not stored."""
+        """Return a point's score intervals on its split, by name, or None if per-query scores are not stored."""
         front = self.uncertainty.get(point.split)
         intervals = None if front is None else front.of(name_of_point(point))
         return None if intervals is None else intervals.named(self.goals)
 
     @property
     def goals(self) -> Goals:
-        """The scores that are P and S."""
+        """The scores used as P and S."""
         return self.results.info.goals
 
     @cached_property
@@ -136,15 +136,15 @@ class Summary:
 
 
 def missing_intervals(split: ScoredSplit) -> str:
-    """Return the key of :attr:`Summary.damage` for damaged scores on a split."""
+    """Return the key in :attr:`Summary.damage` for damaged scores on a split."""
     return f"intervals on {split}"
 
 
 def summary_of(run: Folder, results: Results | None = None) -> Summary:
     """Summarize the run in a folder, with intervals if per-query scores are stored.
 
-    ``results``, if given, are used instead of loading the run's. Damaged per-query scores are left out and listed in
-    ``damage``.
+    If ``results`` are given, they are used instead of loading the run's. Damaged per-query scores are left out and
+    listed in ``damage``.
 
     Raises:
         InputError: If the ledger is damaged.
@@ -158,7 +158,7 @@ def summary_of(run: Folder, results: Results | None = None) -> Summary:
 def summarize(results: Results) -> Summary:
     """Summarize results without intervals. The front is selected on dev and only measured on test.
 
-    References, oracles and baselines without both goals are left out.
+    References, oracles and baselines that lack one of the goals are left out.
     """
     goals = results.info.goals
     scored = [point for point in results.points if point.has(goals)]
@@ -206,7 +206,7 @@ def _areas(
 
 
 def _probes(baselines: Sequence[Baseline], front: Front, criterion: Criterion) -> dict[ScoredSplit, ProbeComparison]:
-    """Compare the front with the probe on each split. The probe's best point is chosen on dev, like the front."""
+    """Compare the front with the probe on each split. Like the front, the probe's best point is selected on dev."""
     probes = [baseline.points for baseline in baselines if baseline.kind == "probe" and "dev" in baseline.points]
     if not probes:
         return {}
@@ -244,7 +244,7 @@ def _trials(results: Results, criterion: Criterion) -> tuple[TrialSummary, ...]:
 
 
 def _best_points(results: Results, criterion: Criterion) -> dict[tuple[int, int], Point]:
-    """Return the best dev point of each rung, keyed by trial and step."""
+    """Return the best dev point at each rung, keyed by trial and step."""
     points_by_rung = defaultdict(list)
     for point in results.points:
         if point.split == "dev" and point.trial is not None and point.step is not None:

@@ -1,4 +1,4 @@
-"""The sections that consist of sentences and a table, shared by ``front.md`` and the page."""
+"""The sections of sentences with a table that ``front.md`` and the page share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ def watched_section(summary: Summary) -> TableSection:
 
 
 def cost_sections(summary: Summary) -> list[TableSection]:
-    """Return the sections on costs; empty if no trial has started."""
+    """Return the sections on costs, or none if no trial has started."""
     sections = [TableSection("Bill", bill_table(summary), [bill_sentences(summary.bill)])]
     if summary.trials:
         sections.insert(0, TableSection("Cost", cost_table(summary), [cost_text(summary.account)]))

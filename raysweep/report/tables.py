@@ -21,8 +21,8 @@ from raysweep.uncertainty.differences import Difference
 from raysweep.uncertainty.front import FrontUncertainty, PointUncertainty
 from raysweep.uncertainty.interval import Interval, ScoreIntervals
 
-MISSES = "misses"  # mark of front members that do not meet the constraints
-REINDEX = "re-index"  # heading of the column that states which documents have to be embedded again
+MISSES = "misses"  # mark for front members that do not meet the constraints
+REINDEX = "re-index"  # heading of the column that shows which documents must be embedded again
 
 
 def show(score: float, digits: int = 1) -> str:
@@ -31,7 +31,7 @@ def show(score: float, digits: int = 1) -> str:
 
 
 def show_pair(point: Point, goals: Goals, digits: int = 1) -> str:
-    """Format the two goals' scores of a point, such as ``P 70.0, S 40.0``."""
+    """Format a point's scores on the two goals, such as ``P 70.0, S 40.0``."""
     scores = zip(goals.headings, point.pair(goals), strict=True)
     return ", ".join(f"{heading} {show(score, digits)}" for heading, score in scores)
 
@@ -47,7 +47,7 @@ def show_share(share: float | None) -> str:
 
 
 def show_interval(interval: Interval | None, show_bound: Callable[[float], str] = show) -> str:
-    """Format an interval's bounds; a dash if the interval is missing or infinite."""
+    """Format an interval's bounds, or a dash if the interval is missing or infinite."""
     if interval is None or not math.isfinite(interval.low + interval.high):
         return ABSENT
     return f"[{show_bound(interval.low)}, {show_bound(interval.high)}]"
@@ -81,19 +81,19 @@ def described(results: Results) -> dict[int, str]:
 
 
 def kind_name(point: Point) -> str:
-    """Return the kind of an operating point with its parameter, such as ``concat(0.3)``."""
+    """Return an operating point's kind and its parameter, such as ``concat(0.3)``."""
     return point.kind if point.value is None else f"{point.kind}({point.value:g})"
 
 
 def identity_cells(point: Point) -> list[str]:
-    """Return the trial, step and kind of a point."""
+    """Return a point's trial, step and kind."""
     return [str(point.trial), str(point.step), kind_name(point)]
 
 
 def front_table(summary: Summary) -> TextTable:
-    """Return the front, sorted by decreasing S on dev; intervals are in :func:`certainty_table`.
+    """Return the front, sorted by decreasing S on dev; its intervals are in :func:`certainty_table`.
 
-    In sweeps over towers, the column ``re-index`` states which documents have to be embedded again for a member.
+    In sweeps over towers, the column ``re-index`` shows which documents must be embedded again for a member.
     """
     configurations = described(summary.results)
     guards = summary.guards
@@ -129,7 +129,7 @@ def guard_cell(measured: GuardScore | None) -> str:
 
 
 def mark_names(*, is_knee: bool, is_best: bool, is_feasible: bool) -> list[str]:
-    """Return the marks of a point in tables."""
+    """Return the names of a point's marks in tables."""
     shown = {"★ knee": is_knee, "◆ best": is_best, MISSES: not is_feasible}
     return [mark for mark, applies in shown.items() if applies]
 
@@ -154,7 +154,7 @@ def score_cells(
 
 
 def baseline_table(summary: Summary) -> TextTable:
-    """Return the baselines grouped by kind: scores on each split, and how many front members dominate them."""
+    """Return the baselines, grouped by kind, with scores on each split and the number of members that dominate them."""
     measured = {split for baseline in summary.baselines for split in baseline.points}
     splits = [split for split in SPLITS if split in measured]
     rows = []
@@ -175,7 +175,7 @@ def baseline_table(summary: Summary) -> TextTable:
 
 
 def _domination_cell(point: Point | None, front: Sequence[Point], goals: Goals) -> str:
-    """Return how many points of the front dominate a baseline's point."""
+    """Return the number of front points that dominate a baseline's point."""
     if point is None or not front:
         return ABSENT
     num_dominating = sum(dominates(member, point, goals) for member in front)
@@ -183,7 +183,7 @@ def _domination_cell(point: Point | None, front: Sequence[Point], goals: Goals) 
 
 
 def area_table(summary: Summary) -> TextTable:
-    """Return a row per split: the reference encoder's scores, and the hypervolumes of front and oracle front."""
+    """Return a row per split with the reference encoder's scores and the hypervolumes of the front and the oracle."""
     rows = []
     for split in SPLITS:
         reference = summary.references.get(split)
@@ -213,7 +213,7 @@ def area_texts(area: Area, uncertainty: FrontUncertainty | None) -> tuple[str, s
 
 
 def certainty_table(summary: Summary) -> TextTable:
-    """Return the front with intervals, sorted by decreasing S on dev; no rows without per-query scores."""
+    """Return the front with intervals, sorted by decreasing S on dev, or no rows without per-query scores."""
     certainty = summary.certainty
     splits = [split for split in SPLITS if split in certainty.fronts]
     rows = []
@@ -237,7 +237,7 @@ def certainty_table(summary: Summary) -> TextTable:
 
 
 def _stability_cells(uncertainty: PointUncertainty | None) -> tuple[str, str]:
-    """Return the stability and the knee share."""
+    """Return a member's stability and knee share."""
     if uncertainty is None:
         return ABSENT, ABSENT
     mark = " ★" if uncertainty.in_knee_region else ""
@@ -245,7 +245,7 @@ def _stability_cells(uncertainty: PointUncertainty | None) -> tuple[str, str]:
 
 
 def _difference_cells(from_knee: FromKnee | None) -> tuple[str, str]:
-    """Return the differences of P and S from the knee's."""
+    """Return the differences in P and S from the knee."""
     if from_knee is None:
         return ABSENT, ABSENT
     return _difference_cell(from_knee.polarity), _difference_cell(from_knee.similarity)
@@ -253,14 +253,14 @@ def _difference_cells(from_knee: FromKnee | None) -> tuple[str, str]:
 
 def _difference_cell(difference: Difference) -> str:
     asterisk = "*" if difference.is_real() else ""
-    estimate = 100 * (round(difference.estimate, 3) + 0.0)  # no minus before a zero
+    estimate = 100 * (round(difference.estimate, 3) + 0.0)  # no minus sign before a zero
     return f"{estimate:+.1f}{asterisk} {show_interval(difference.interval)}"
 
 
 def trial_table(summary: Summary) -> TextTable:
-    """Return a row for each trial, sorted by number, with its best dev point under the objective.
+    """Return a row per trial, sorted by number, with the trial's best dev point by the objective.
 
-    The objective is in parentheses if the point misses a constraint.
+    The objective is in parentheses if the point does not meet a constraint.
     """
     varied = varied_parameters(summary.results.trials, summary.results.info.searched)
     goals = summary.goals
@@ -289,7 +289,7 @@ def _trial_row(trial_summary: TrialSummary, varied: Iterable[str], goals: Goals)
 
 
 def objective_cell(trial_summary: TrialSummary) -> str:
-    """Return the objective of a trial's best point, in parentheses if the point misses a constraint."""
+    """Return the objective of a trial's best point, in parentheses if the point does not meet a constraint."""
     if trial_summary.best is None:
         return ABSENT
     objective = show(trial_summary.objective)
@@ -297,7 +297,7 @@ def objective_cell(trial_summary: TrialSummary) -> str:
 
 
 def cost_table(summary: Summary) -> TextTable:
-    """Return the cost of trials by status and in total; columns for GPU-hours and money are omitted if they are not used."""
+    """Return the cost of trials by status and in total, without columns for GPU-hours and money if unused."""
     account = summary.account
     total = account.total.cost
     columns: dict[str, Callable[[Entry], str]] = {
@@ -321,7 +321,7 @@ def cost_table(summary: Summary) -> TextTable:
 
 
 def bill_table(summary: Summary) -> TextTable:
-    """Return the cost of nodes by type, with boot time and uptime; there are no rows if the sweep has no prices."""
+    """Return the cost of nodes by type, with boot time and uptime, or no rows if the sweep has no prices."""
     bill = summary.bill
     rows = []
     for node in bill.nodes:
@@ -345,9 +345,9 @@ def _hours(seconds: float) -> str:
 
 
 def mean_table(summary: Summary) -> TextTable:
-    """Return the front members whose configuration ran more than once: means on dev, ± standard deviation over runs.
+    """Return the front members whose configuration ran more than once, with means on dev ± deviation over runs.
 
-    The configurations' intervals are included if per-query scores are stored.
+    Intervals are included for each configuration if per-query scores are stored.
     """
     results, goals = summary.results, summary.goals
     replicated = summary.certainty.replicated
@@ -381,13 +381,13 @@ def mean_table(summary: Summary) -> TextTable:
 
 
 def _interval_cells(intervals: ScoreIntervals | None, goals: Goals) -> list[str]:
-    """Return the intervals of P, of S, and of its ratio to the reference encoder's if that has a name."""
+    """Return the intervals of P, of S, and of the ratio of S to the reference encoder's S if that is a score."""
     named = {} if intervals is None else intervals.named(goals)
     return [show_interval(named.get(name)) for name in goals.main_scores]
 
 
 def trial_counts(summary: Summary) -> str:
-    """Return how many trials of the search have started, such as ``12 of 24, and 3 replicates``."""
+    """Return how many of the search's trials have started, such as ``12 of 24, and 3 replicates``."""
     trials = summary.results.trials
     num_replicates = sum(trial.replicate_of is not None for trial in trials)
     started = f"{len(trials) - num_replicates} of {summary.results.info.num_trials}"

@@ -28,17 +28,18 @@ from raysweep.results.types import ScoredSplit
 from raysweep.results.views import varied_parameters
 from raysweep.uncertainty.interval import LEVEL
 
-# Rows of the front's table. A longer front is reduced to its ends, its marked members, and others evenly spaced.
+# Maximum rows in the front's table. A longer front is reduced to its ends, its marked members, and evenly spaced
+# others.
 MAX_ROWS = 24
 
-MAX_COMMANDS = 3  # for more points, one command with a placeholder is printed
+MAX_COMMANDS = 3  # with more points, one command with a placeholder is printed
 
 
 def front_tables(summary: Summary) -> list[TextTable]:
-    """Return tables of the front for a terminal, without intervals, scores that are not goals, or (if all are plain) kinds.
+    """Return terminal tables of the front without intervals, scores that are not goals, or kinds if all are plain.
 
-    If there are guard scores, a first, wider table includes them; the last one fits a terminal of 80 columns. The
-    caption lists the configuration of each trial on the front and the number of members that are left out.
+    If there are guard scores, they are in a wider table that comes first. The last table fits a terminal of 80 columns.
+    The caption lists the configuration of each trial on the front and the number of omitted members.
     """
     wider = [_front_table(summary, with_guards=True)] if summary.guards else []
     return [*wider, _front_table(summary, with_guards=False)]
@@ -161,7 +162,7 @@ def _choice_table(
 
 
 def choice_lines(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> Iterator[str]:
-    """Yield the configuration of each trial, a description of the scores and the missing ones, and the export commands."""
+    """Yield each trial's configuration, descriptions of the shown and missing scores, and the export commands."""
     varied = varied_parameters(summary.results.trials)
     configs = {candidate.dev.trial: candidate.config for candidate in chosen}
     for trial, config in configs.items():
@@ -197,7 +198,7 @@ def _explain_scores(summary: Summary, chosen: Sequence[Candidate], splits: Seque
 
 
 def _missing_intervals(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> Iterator[str]:
-    """Yield a line per split on which points have no intervals."""
+    """Yield a line for each split on which points have no intervals."""
     for split in splits:
         points = [point for candidate in chosen if (point := candidate.on(split))]
         unknown = [point for point in points if summary.intervals_of(point) is None]

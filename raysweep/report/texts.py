@@ -90,7 +90,7 @@ BILL_TEXT = (
 
 
 def hypervolume_text(goals: Goals) -> str:
-    """Return the explanation of hypervolumes."""
+    """Return an explanation of hypervolumes."""
     p, s = goals.headings
     factors = []
     for goal in goals:
@@ -106,7 +106,7 @@ def hypervolume_text(goals: Goals) -> str:
 
 
 def front_title(goals: Goals) -> str:
-    """Return the title of a picture of the front, such as "Polarity against similarity"."""
+    """Return the title for a picture of the front, such as "Polarity against similarity"."""
     return f"{goals.p.capitalize()} against {goals.s}"
 
 
@@ -117,18 +117,18 @@ def objective_formula(info: RunInfo) -> str:
 
 
 def constraints_text(info: RunInfo) -> str:
-    """Return the constraints, such as ``P ≥ 70.0, retention ≥ 90.0``; empty if the sweep has none."""
+    """Return the constraints, such as ``P ≥ 70.0, retention ≥ 90.0``, or an empty string if there are none."""
     return _minima_text({constraint_heading(name, info.goals): minimum for name, minimum in info.constraints.items()})
 
 
 def constraint_heading(name: str, goals: Goals) -> str:
-    """Return the heading of the score that a constraint bounds: P, S, or the share of the reference's S."""
+    """Return the heading for the score that a constraint bounds: P, S, or the share of the reference's S."""
     headings = dict(zip(("polarity", "similarity"), goals.headings, strict=True))
     return headings.get(name, name)
 
 
 def limits_text(results: Results) -> str:
-    """Return the constraints as in :func:`constraints_text`, followed by the limits of guards; empty if there are none."""
+    """Return the constraints as in :func:`constraints_text` and the guards' limits, or an empty string without any."""
     info = results.info
     measured = {score.guard: score.at_least for score in results.guards}
     guards = {name: minimum for name, minimum in {**measured, **info.guards}.items() if minimum is not None}
@@ -146,12 +146,12 @@ def objective_text(info: RunInfo) -> str:
 
 
 def bill_sentences(bill: Bill) -> str:
-    """Return the bill as sentences, including the costs that it omits."""
+    """Return the bill as sentences, including which costs it omits."""
     text = bill_text(bill)
     return f"{text[0].upper()}{text[1:]}. {BILL_TEXT}"
 
 
 def cost_text(account: Account) -> str:
-    """Return the account as sentences, followed by the meaning of its numbers."""
+    """Return the account as sentences, followed by what its numbers mean."""
     text = sentence(account)
     return f"{text[0].upper()}{text[1:]}. {COST_TEXT}"

@@ -1,4 +1,4 @@
-"""Sentences about the certainty of a report: the floor, the knee region, and the gap from dev to test."""
+"""Sentences about a report's certainty: the floor, the knee region, and the gap from dev to test."""
 
 from collections.abc import Iterator
 
@@ -18,11 +18,11 @@ from raysweep.uncertainty.front import Floor
 from raysweep.uncertainty.interval import Interval
 from raysweep.uncertainty.selection import Drop
 
-MAX_NAMES = 5  # members of the knee region listed by name
+MAX_NAMES = 5  # maximum members of the knee region that are listed by name
 
 
 def area_text(summary: Summary) -> str:
-    """Return the explanation of the hypervolume table."""
+    """Return an explanation of the hypervolume table."""
     text = hypervolume_text(summary.goals)
     if not summary.uncertainty:
         return text
@@ -32,12 +32,12 @@ def area_text(summary: Summary) -> str:
 
 
 def means_text(summary: Summary) -> str:
-    """Return the explanation of the replicates table."""
+    """Return an explanation of the replicates table."""
     return f"{MEANS_TEXT} {REPLICATED_TEXT}" if summary.certainty.replicated else MEANS_TEXT
 
 
 def trust_sentences(summary: Summary) -> list[str]:
-    """Return entries of one or two sentences; empty if per-query scores are not stored."""
+    """Return entries of one or two sentences each, or none if per-query scores are not stored."""
     sentences = []
     for split, front in summary.uncertainty.items():
         floor = front.floor
@@ -94,7 +94,7 @@ def _drop_sentence(score: str, drop: Drop) -> str:
 
 
 def _less(difference: float) -> str:
-    """Return a difference, dev minus test, in words."""
+    """Return a difference, computed as dev minus test, in words."""
     rounded = round(difference, 3)
     return f"{show(abs(rounded))} {'higher' if rounded < 0 else 'lower'}"
 
@@ -109,7 +109,7 @@ def _less_within(interval: Interval) -> str:
 
 
 def trust_lines(summary: Summary) -> Iterator[str]:
-    """Yield short lines for a terminal: whether the front beats the floor."""
+    """Yield short lines for a terminal on whether the front beats the floor."""
     for split, front in summary.uncertainty.items():
         if front.floor is not None:
             amount = show_interval(front.floor.interval, show_area)

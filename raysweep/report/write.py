@@ -1,4 +1,4 @@
-"""The files of RUN/report: the front, tables, figures and a page, from a run's stored results alone."""
+"""The files in RUN/report: the front, tables, figures and a page, all made from a run's stored results."""
 
 import dataclasses
 import json
@@ -31,7 +31,7 @@ Row = dict[str, Any]  # a table's cells, keyed by column
 
 @dataclass(frozen=True)
 class Report:
-    """A written report: its location, its folder and files on this machine, and the summary it was made from."""
+    """A written report: its location, its local folder and files, and the summary that it was made from."""
 
     location: str
     folder: Path
@@ -40,10 +40,10 @@ class Report:
 
 
 def write(place: Path | Folder, to: Path | None = None) -> Report:
-    """Write a run's report, replacing an earlier one, to the run's folder ``report`` or to the folder ``to``.
+    """Write a run's report, replacing an earlier one, to the folder ``report`` in the run or to the folder ``to``.
 
-    All scores in its files are x100. Every file is complete before the first one is replaced, so a failed report
-    leaves the earlier one unchanged. Damaged scores and readings are left out, and a note in the report lists them.
+    All scores in its files are x100. The first file is replaced only after all files are complete, so a failed report
+    leaves the earlier one unchanged. Damaged scores and readings are left out and listed in a note in the report.
 
     Raises:
         InputError: If ``place`` does not contain a run, if its settings changed since the sweep started, or if it is
@@ -87,7 +87,7 @@ def replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> dict[str, bytes]:
-    """Return the content of each file by name."""
+    """Return the content of each file, keyed by file name."""
     results = summary.results
     front_png, progress_png = figures.front_figure(summary), figures.progress_figure(summary)
     extras = extra_scores(results.points)
@@ -142,7 +142,7 @@ def _watched_contents(rungs: Sequence[WatchedRung], figure_png: bytes | None) ->
 
 
 def _measure_files(measures: Sequence[Measure]) -> dict[str, bytes]:
-    """Return the files with the run's measures, which only runs with measures have."""
+    """Return the files with the run's measures; runs without measures have none."""
     if not measures:
         return {}
     rows = [dataclasses.asdict(measure) for measure in measures]
@@ -153,7 +153,7 @@ def _measure_files(measures: Sequence[Measure]) -> dict[str, bytes]:
 
 
 def _cost_rows(account: Account) -> list[Row]:
-    """Return a row per kind of trial, then a total of all trials; money is null without prices."""
+    """Return a row for each kind of trial, then a total over all trials; money is null without prices."""
     rows: list[Row] = []
     for entry in (*account.entries, account.total):
         row = {
