@@ -1,7 +1,7 @@
 """Heartbeats: each trial process reports when its trial last made progress, and silent processes are killed.
 
-A frozen process sends no heartbeats, and a process with a hanging trial reports it. Both are killed on their node, and
-Ray notices their death.
+A frozen process sends no heartbeats, and a process whose trial hangs reports this. Both are killed on their node, and
+Ray notices that they have died.
 """
 
 import contextlib
@@ -20,15 +20,15 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from raysweep.cluster.resources import on_this_node
 
 KILL_SECONDS = 10.0
-IDLE_SECONDS = 5.0  # how long a process is watched before it counts as idle
+IDLE_SECONDS = 5.0  # how long a process is watched before it is considered idle
 MAX_HEARTBEAT_SECONDS = 5.0
-HEARTBEATS_IN_SILENCE = 6  # missed in a row before a trial counts as silent
+HEARTBEATS_IN_SILENCE = 6  # heartbeats missed in a row before a trial counts as silent
 
 
 class HeartbeatRecord(NamedTuple):
-    """A heartbeat of a trial process, ``quiet_seconds`` after its trial last made progress.
+    """A heartbeat of a trial process, sent ``quiet_seconds`` after its trial last made progress.
 
-    The process counts as loading until its first trial makes progress.
+    The process counts as loading until its first trial has made progress.
     """
 
     node_id: str
@@ -43,7 +43,7 @@ class HeartbeatRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class Silence:
-    """The time since a process last made progress on its trial, as far as the driver knows."""
+    """The time since a process last made progress on its trial, as far as the driver can tell."""
 
     record: HeartbeatRecord
     seconds: float
@@ -51,22 +51,22 @@ class Silence:
 
 @dataclass(frozen=True)
 class Listener:
-    """The actor that receives heartbeats, and the interval at which they are sent."""
+    """The actor that receives heartbeats, and the interval at which processes send them."""
 
     actor: Any
     heartbeat_seconds: float
 
 
 class HeartbeatRecorder:
-    """Actor on the driver's node that records the heartbeats of trial processes."""
+    """Actor on the driver's node that records heartbeats from trial processes."""
 
     def __init__(self) -> None:
         self._records: dict[str, tuple[HeartbeatRecord, float]] = {}
 
     def record(self, trial_id: str, record: HeartbeatRecord) -> None:
-        """Record a heartbeat of the process that runs this trial.
+        """Record a heartbeat from the process that runs this trial.
 
-        Earlier trials of the same process are forgotten, since it runs one trial at a time.
+        The process's earlier trials are forgotten, because it runs only one trial at a time.
         """
         for earlier_id, (earlier, _) in list(self._records.items()):
             if earlier.process == record.process:
@@ -91,9 +91,9 @@ def listen(silent_seconds: float) -> Listener:
 
 
 class Heartbeat:
-    """The heartbeat thread of a process that runs trials; it also tracks when the trial last made progress.
+    """Heartbeat thread of a process that runs trials; it also keeps track of when the trial last made progress.
 
-    Use it as a context manager while the trial computes; at other times the trial waits for the driver.
+    Use it as a context manager while the trial is computing; the rest of the time, the trial is waiting for the driver.
     """
 
     def __init__(self) -> None:
@@ -115,16 +115,16 @@ class Heartbeat:
         self._send_heartbeat(listener)
 
     def sign(self, *_: object) -> None:
-        """Record that the trial made progress or is waiting for storage that may still respond."""
+        """Record that the trial has made progress or is waiting for storage that may still respond."""
         self._last_sign = time.monotonic()
         self._is_loading = False
 
     def rest(self) -> None:
-        """Stop timing until the next progress: an evaluation or a checkpoint may take long without a step."""
+        """Stop the timer until the trial next makes progress, because evaluations and checkpoints may take long."""
         self._last_sign = None
 
     def follow(self, model: Any) -> None:
-        """Count each forward and backward pass of a torch module in training as progress."""
+        """Count each forward and backward pass of a torch module in training mode as progress."""
         if model is not self._followed:
             self._followed = model
             model.register_forward_hook(self._after_forward)
@@ -167,7 +167,7 @@ class HeartbeatWatch:
         self._queried_at = 0.0
 
     def silences(self) -> dict[str, Silence]:
-        """Return the answer received since the last call; empty if none has arrived."""
+        """Return the answer that has arrived since the last call; it is empty if none has."""
         now = time.monotonic()
         if self._query is None:
             if now - self._queried_at >= self._listener.heartbeat_seconds:
@@ -179,21 +179,21 @@ class HeartbeatWatch:
         query, self._query = self._query, None
         try:
             silences: dict[str, Silence] = ray.get(query)
-        except ray.exceptions.RayActorError:  # it died and is being restarted
+        except ray.exceptions.RayActorError:  # the actor died and is being restarted
             return {}
         return silences
 
 
 class FrozenWatch:
-    """Non-blocking check that distinguishes frozen processes from those that are silent because they are loading."""
+    """Non-blocking check that tells frozen processes apart from those that are silent because they are loading."""
 
     def __init__(self) -> None:
         self._checks: dict[tuple[str, int], Any] = {}
 
     def is_frozen(self, record: HeartbeatRecord) -> bool:
-        """Return whether a check started by an earlier call found the process idle.
+        """Return whether a check that an earlier call started has found the process idle.
 
-        Each call may start a check.
+        Each call may start a new check.
         """
         check = self._checks.get(record.process)
         if check is None:
@@ -213,7 +213,7 @@ class FrozenWatch:
 def is_idle(pid: int) -> bool:
     """Return whether a process on this machine neither computes nor reads for IDLE_SECONDS.
 
-    Returns False if /proc has no data on the process.
+    The result is False if /proc has no data on the process.
     """
     before = _read_counters(pid)
     time.sleep(IDLE_SECONDS)
@@ -221,36 +221,36 @@ def is_idle(pid: int) -> bool:
 
 
 def _read_counters(pid: int) -> tuple[list[str], str] | None:
-    """Return a process's user and system CPU times and its I/O counters; None if /proc has no data on it."""
+    """Return a process's user and system CPU times and its I/O counters, or None if /proc has no data on it."""
     folder = Path("/proc") / str(pid)
     try:
         status = (folder / "stat").read_text()
         transferred = (folder / "io").read_text()
     except OSError:
         return None
-    _, _, after_name = status.rpartition(") ")  # a name may contain blanks and parentheses
+    _, _, after_name = status.rpartition(") ")  # a name may contain spaces and parentheses
     cpu_times = after_name.split()[11:13]
     return cpu_times, transferred
 
 
 def kill(record: HeartbeatRecord) -> Any:
-    """Kill a process on its node, even if it is frozen, and return the Ray task without waiting for it.
+    """Kill a process on its node, even if it is frozen, and return the Ray task without waiting for it to finish.
 
-    Does nothing if the process or the node has ended.
+    Does nothing if the process or its node is already gone.
     """
     return _on_its_node(_kill, record)
 
 
 def _on_its_node(function: Callable[[int], Any], record: HeartbeatRecord) -> Any:
-    """Return a task that calls ``function`` with the process's pid on that process's node."""
+    """Return a task that calls ``function`` with the process's pid on the node where the process runs."""
     on_node = NodeAffinitySchedulingStrategy(record.node_id, soft=False)
     task: Any = ray.remote(function).options(num_cpus=0, scheduling_strategy=on_node, max_retries=0)
     return task.remote(record.pid)
 
 
 def kill_all(listener: Listener) -> None:
-    """Kill all processes with recent heartbeats and wait until they have ended or prove unreachable."""
-    # The cluster may be gone, and the exception that is already being raised is more informative.
+    """Kill all processes with recent heartbeats, and wait until each has ended or proves unreachable."""
+    # The cluster may be gone, and the exception already being raised is more informative.
     with contextlib.suppress(Exception):
         query = listener.actor.silences.remote()
         silences: dict[str, Silence] = ray.get(query, timeout=KILL_SECONDS)

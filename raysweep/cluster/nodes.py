@@ -1,8 +1,9 @@
-"""Nodes of the joined cluster: their types, their number over time, and notices that one is about to go away.
+"""Nodes of the joined cluster: their types, their numbers over time, and notices that a node is about to go away.
 
-A cloud announces the end of a spot machine on its metadata server: AWS two minutes ahead, Google Cloud half a minute. A
-process on the node polls the server and has Ray mark the node as draining. Ray then places no more work on it, and its
-trials write a fresh checkpoint and leave. Kubernetes ends a pod with SIGTERM; Ray itself then marks the node.
+A cloud announces on its metadata server that a spot machine will end: AWS two minutes ahead, Google Cloud half a minute
+ahead. A process on the node polls this server and has Ray mark the node as draining. Ray then places no more work on
+the node, and the node's trials write a fresh checkpoint and leave. Kubernetes ends a pod with SIGTERM, after which Ray
+itself marks the node.
 """
 
 import contextlib
@@ -23,25 +24,25 @@ from typing import Any, NamedTuple
 from raysweep.cluster.resources import CONNECT_SECONDS, GROUP_LABEL
 from raysweep.results.types import LOCAL
 
-COUNT_SECONDS = 5.0  # between two counts of the cluster's nodes
-POLL_SECONDS = 5.0  # between two queries for a preemption notice
+COUNT_SECONDS = 5.0  # interval at which the cluster's nodes are counted
+POLL_SECONDS = 5.0  # interval between queries for a preemption notice
 REQUEST_SECONDS = 2.0
 TOKEN_SECONDS = 60
 VENDOR_FILE = "/sys/class/dmi/id/sys_vendor"
 
 OnCounts = Callable[[Mapping[str, int], Mapping[str, int]], None]
-"""Receives the numbers of running and booting nodes, keyed by node type."""
+"""Receives the numbers of running nodes and of booting nodes, each keyed by node type."""
 
 
 def node_type(node: Mapping[str, Any]) -> str:
-    """Return the type, as named in the cluster file, of a node listed by ``ray.nodes``."""
+    """Return a node's type, as named in the cluster file, given the node's entry in ``ray.nodes``."""
     labels = node.get("Labels", {})
     return labels.get(GROUP_LABEL) or labels.get("ray.io/node-type") or LOCAL
 
 
 @contextlib.contextmanager
 def counted(on_counts: OnCounts) -> Iterator[None]:
-    """Count the cluster's nodes in a thread: at the start and end of the context, and every COUNT_SECONDS within it."""
+    """Count the cluster's nodes in a thread: when the context starts and exits, and every COUNT_SECONDS in between."""
     import ray
 
     ended = threading.Event()
@@ -63,14 +64,14 @@ def counted(on_counts: OnCounts) -> Iterator[None]:
 
 
 def _count(on_counts: OnCounts, address: str) -> None:
-    """Count the nodes. A node counts as booting once its machine exists, when clouds start charging for it."""
+    """Count the nodes. A node is booting as soon as its machine exists, which is when clouds start charging for it."""
     import ray
     from ray.autoscaler.v2.sdk import get_cluster_status
 
     try:
         running = Counter(node_type(node) for node in ray.nodes() if node["Alive"])
         status = get_cluster_status(address, timeout=CONNECT_SECONDS)
-    except Exception as error:  # many types, since the head may be busy or dead
+    except Exception as error:  # errors have many types, since the head may be busy or dead
         logging.getLogger(__name__).debug("cluster: status unavailable (%s)", error)
         return
     booting = Counter(node.ray_node_type_name for node in status.pending_nodes)
@@ -80,7 +81,7 @@ def _count(on_counts: OnCounts, address: str) -> None:
 class Cloud(NamedTuple):
     """A cloud's metadata server and how it announces preemption.
 
-    ``variable`` is the environment variable that overrides ``host``.
+    The environment variable named in ``variable`` overrides ``host``.
     """
 
     vendor: str  # as reported by the machine's firmware
@@ -96,7 +97,7 @@ _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # metada
 def _announced_by_aws(host: str) -> bool:
     """Return whether version 2 of the instance metadata service announces preemption.
 
-    The service answers 404 until it has something to announce.
+    The service responds with 404 until it has something to announce.
     """
     lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_SECONDS)}
     token = _answer("PUT", f"{host}/latest/api/token", lifetime)
@@ -123,7 +124,7 @@ CLOUDS = (
 
 
 def this_cloud() -> Cloud | None:
-    """Return the cloud that this machine belongs to; None on other machines."""
+    """Return the cloud that this machine belongs to, or None if it does not belong to one."""
     file = Path(VENDOR_FILE)
     vendor = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
     return next((cloud for cloud in CLOUDS if cloud.variable in os.environ or cloud.vendor == vendor), None)
@@ -132,7 +133,7 @@ def this_cloud() -> Cloud | None:
 def end_is_announced(cloud: Cloud) -> bool:
     """Return whether the cloud has announced that it will take this machine away.
 
-    Returns False if the metadata server fails to answer.
+    The result is False if the metadata server does not answer.
     """
     host = os.environ.get(cloud.variable, cloud.host)
     url = host if "://" in host else f"http://{host}"
@@ -144,7 +145,7 @@ def end_is_announced(cloud: Cloud) -> bool:
 
 @functools.cache
 def watch_for_notices() -> None:
-    """Start polling this machine's cloud, if any, for preemption notices and pass them on to Ray."""
+    """Start polling this machine's cloud, if any, for preemption notices, and pass them on to Ray."""
     import ray
 
     cloud = this_cloud()
@@ -164,7 +165,7 @@ def _watch(cloud: Cloud) -> None:
 
 
 def mark_as_draining(node_id: str, seconds: int) -> bool:
-    """Have Ray place no more work on a node that will be gone in ``seconds``.
+    """Ask Ray to place no more work on a node that will be gone in ``seconds``.
 
     Returns whether Ray accepted the request.
     """
@@ -183,7 +184,7 @@ def mark_as_draining(node_id: str, seconds: int) -> bool:
 
 
 class DrainWatch:
-    """Cached check whether this process's node is draining; it queries Ray at most every POLL_SECONDS."""
+    """Cached check for whether this process's node is draining; it queries Ray at most every POLL_SECONDS."""
 
     def __init__(self) -> None:
         self._polled_at = -math.inf
@@ -198,7 +199,7 @@ class DrainWatch:
             self._polled_at = now
             with contextlib.suppress(Exception):  # Ray's control plane did not answer; try again later
                 if ray.is_initialized():
-                    deadlines: dict[str, int] = ray._private.state.state.get_draining_nodes()  # by node
+                    deadlines: dict[str, int] = ray._private.state.state.get_draining_nodes()  # keyed by node
                     node_id = ray.get_runtime_context().get_node_id()
                     self._is_draining = node_id in deadlines
         return self._is_draining

@@ -1,4 +1,4 @@
-"""The Ray cluster of a sweep: start or join it quietly, and size the workers of each stage."""
+"""The Ray cluster of a sweep: start or join it without noise, and size each stage's workers."""
 
 import contextlib
 import logging
@@ -24,26 +24,26 @@ from raysweep.errors import InputError
 from raysweep.storage.location import expand_home
 from raysweep.terminal import in_main_thread, termination_kept, undisturbed
 
-CUDA_CONTEXT_BYTES = 600 << 20  # GPU memory of each process that no allocator counts
-USABLE_GPU_MEMORY_FRACTION = 0.9  # of each GPU, when trials are packed by measured memory
+CUDA_CONTEXT_BYTES = 600 << 20  # GPU memory per process that does not show up in any allocator
+USABLE_GPU_MEMORY_FRACTION = 0.9  # of each GPU when trials are packed by measured memory
 CONNECT_SECONDS = 10
-RESET_SECONDS = 0.001  # between two settings of a signal handler that Ray may reset
-TOKEN_BYTES = 32  # the length of Ray's own tokens
-THREADS_PER_PROCESS = 8  # an encoder gains little from more threads; larger nodes run several
-RAYS_OWN = ("CPU", "GPU", "TPU", "memory", "object_store_memory")  # names of resources
-GROUP_LABEL = "ray.io/node-group"  # label of nodes that an autoscaler added
-BOOTSTRAP_FILE = "~/ray_bootstrap_config.yaml"  # where `ray up` puts the cluster's file on its head
+RESET_SECONDS = 0.001  # interval between attempts to set a signal handler that Ray may reset
+TOKEN_BYTES = 32  # length of Ray's own tokens
+THREADS_PER_PROCESS = 8  # an encoder gains little from more threads, so larger nodes run several processes
+RAYS_OWN = ("CPU", "GPU", "TPU", "memory", "object_store_memory")  # names of Ray's own resources
+GROUP_LABEL = "ray.io/node-group"  # label of nodes added by an autoscaler
+BOOTSTRAP_FILE = "~/ray_bootstrap_config.yaml"  # where `ray up` stores the cluster file on its head
 CLUSTER_FILE_VARIABLE = "RAYSWEEP_CLUSTER_FILE"
-JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # set by Ray's job supervisor, and only by it, for the job's command
+JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # set only by Ray's job supervisor, for the job's command
 CHUNKS_PER_PROCESS = 4  # minimum for single-threaded encoders
 
 # Memory on CPUs: measured anonymous memory of processes with MiniLM (6 layers of width 384, weights of 87 MiB in fp32).
 TORCH_PROCESS_BYTES = 450 << 20  # 410 MiB after importing Ray, torch and sentence-transformers
 SEARCH_PROCESS_BYTES = 100 << 20  # 62 MiB after importing Ray, NumPy and faiss
-SEARCH_BLOCK_BYTES = 128 << 20  # cosines and current nearest rows of a block of queries
+SEARCH_BLOCK_BYTES = 128 << 20  # cosines and the nearest rows so far for a block of queries
 COPIES_PER_ENCODER = 5  # of the weights: current, gradients, two for AdamW, one being written; initial ones are shared
 FLOATS_KEPT_FOR_BACKWARD = 18  # times the hidden width, per token and layer; measured: 163 KiB per token
-FLOATS_IN_FORWARD = 12  # times the hidden width, per token, in one layer at a time
+FLOATS_IN_FORWARD = 12  # times the hidden width, per token, for one layer at a time
 TOKENS_IN_FORWARD = 4096  # per batch that is only encoded
 
 
@@ -54,7 +54,7 @@ _TOKEN_HINT = (
 
 
 class NodeSize(NamedTuple):
-    """CPUs and GPUs of one node, and its memory for Ray workers in bytes, 0 if unknown."""
+    """A node's CPUs and GPUs, and the memory in bytes that its Ray workers can use, or 0 if unknown."""
 
     cpus: float
     gpus: float
@@ -62,15 +62,15 @@ class NodeSize(NamedTuple):
 
     @classmethod
     def of(cls, amounts: Mapping[str, float]) -> "NodeSize":
-        """Return the size of a node with these amounts of Ray's resources."""
+        """Return the size of a node with these amounts of Ray resources."""
         cpus, gpus, memory_bytes = (float(amounts.get(resource, 0)) for resource in ("CPU", "GPU", "memory"))
         return cls(cpus, gpus, memory_bytes)
 
 
 class NodeGroup(NamedTuple):
-    """The nodes of one type that an autoscaler may add: their size and maximum number.
+    """The nodes of one type that an autoscaler may add: the size of each node and their maximum number.
 
-    ``mark`` is a resource that no other type has, for requesting nodes of this type.
+    ``mark`` is a resource that only this type has, which makes it possible to request nodes of this type.
     """
 
     name: str
@@ -81,11 +81,11 @@ class NodeGroup(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """The Ray resources of ``count`` identical workers: CPUs and GPUs per worker, possibly fractions below 1.
+    """The Ray resources for ``count`` identical workers: CPUs and GPUs per worker, possibly fractions below 1.
 
-    ``cache_bytes`` is the memory that a running trial may use to cache the outputs of a frozen part of the encoder.
-    ``memory_bytes`` is the node memory to request, including the cache; 0 requests none. With ``checkpoints_blocks``, a
-    trial recomputes the activations of the encoder's blocks.
+    ``cache_bytes`` is the memory that a running trial may use to cache the outputs of an encoder's frozen part.
+    ``memory_bytes`` is the node memory to request, including the cache; 0 requests none. If ``checkpoints_blocks`` is
+    True, a trial recomputes the activations of the encoder's blocks.
     """
 
     cpus: float
@@ -97,20 +97,20 @@ class Request:
 
     @property
     def resources(self) -> dict[str, float]:
-        """Return CPUs, GPUs and, if requested, bytes of memory in the form that Ray Tune takes."""
+        """Return the CPUs, GPUs and, if requested, bytes of memory in the form that Ray Tune expects."""
         processors = {"cpu": self.cpus, "gpu": self.gpus}
         return {**processors, "memory": self.memory_bytes} if self.memory_bytes else processors
 
     @property
     def threads(self) -> int:
-        """Return the number of compute threads of one worker."""
+        """Return how many threads one worker computes with."""
         return max(1, int(self.cpus))
 
     def packed(self, peak_bytes: int, gpu_bytes: int) -> "Request":
-        """Return the request for the same GPUs, each shared by as many trials as fit into its memory.
+        """Return the request for the same GPUs, each shared by as many trials as fit into the GPU's memory.
 
-        ``peak_bytes`` is the peak memory of one trial without its cache and CUDA context. ``gpu_bytes`` is the total
-        memory of a GPU, of which a tenth is left free.
+        ``peak_bytes`` is a trial's peak memory without its cache and CUDA context. ``gpu_bytes`` is a GPU's total
+        memory, a tenth of which is left free.
         """
         bytes_per_trial = peak_bytes + self.cache_bytes + CUDA_CONTEXT_BYTES
         per_gpu = max(1, int(USABLE_GPU_MEMORY_FRACTION * gpu_bytes // bytes_per_trial))
@@ -119,10 +119,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Capacity:
-    """The nodes of a cluster that run work, and the workers of each kind that fit on them.
+    """A cluster's nodes that run work, and the number of workers of each kind that fit on them.
 
-    ``nodes`` includes nodes that an autoscaler has yet to add. ``num_present`` is the number already up, if known.
-    ``num_alive`` also counts nodes that run no work, such as a head without CPUs.
+    ``nodes`` includes nodes that an autoscaler may still add. ``num_present`` is the number of nodes already up, if
+    known. ``num_alive`` also includes nodes that run no work, such as a head without CPUs.
     """
 
     nodes: tuple[NodeSize, ...]
@@ -131,7 +131,7 @@ class Capacity:
 
     @property
     def has_several_nodes(self) -> bool:
-        """Return whether the cluster has nodes other than the driver's, or an autoscaler may add some."""
+        """Return whether the cluster has nodes besides the driver's, or an autoscaler may add some."""
         may_grow = self.num_present is not None and len(self.nodes) > self.num_present
         return self.num_alive > 1 or may_grow
 
@@ -146,8 +146,9 @@ class Capacity:
     def encoders(self, num_chunks: int = 0) -> Request:
         """Return the request for workers that encode ``num_chunks`` chunks: one per GPU, or processes on CPUs.
 
-        Two single-threaded processes encode 10% faster than one with two threads, which wait for each other at every
-        step. This does not pay off for few chunks: each process takes seconds to start, and some would idle at the end.
+        Two single-threaded processes encode 10% faster than one with two threads, because the threads wait for each
+        other at every step. With few chunks this does not pay off: each process takes seconds to start, and some are
+        idle at the end.
         """
         if self.gpus < 1:
             count = sum(int(node.cpus) for node in self.nodes)
@@ -160,8 +161,8 @@ class Capacity:
     def processors(self) -> Request:
         """Return the request for multithreaded workers that compute on CPUs.
 
-        They may take every CPU: their data comes from artifacts and the object store, so no read or write task competes
-        for one, and their coordinator requests none.
+        They may use every CPU: their data comes from artifacts and the object store, so no read or write tasks compete
+        with them for CPUs, and their coordinator requests none.
         """
         largest = max(node.cpus for node in self.nodes)
         workers_on_largest = math.ceil(largest / THREADS_PER_PROCESS)
@@ -170,18 +171,18 @@ class Capacity:
         return Request(cpus, 0, max(1, count))
 
     def trials(self, resources: ResourcesConfig) -> Request:
-        """Return the request for trials: by default one per GPU, or one per few CPUs if there are no GPUs.
+        """Return the request for trials: by default one per GPU or, if there are no GPUs, one per few CPUs.
 
         Raises:
-            InputError: If not even one trial fits.
+            InputError: If the cluster has no room for even one trial.
         """
         encoder = self.encoders()
         gpus = resources.requested_gpus
         if gpus is None:
             gpus = encoder.gpus
         cpus = resources.cpus_per_trial
-        if not cpus:  # as many as a worker that encodes
-            on_cpus_alone = not gpus and encoder.gpus  # though the cluster has GPUs
+        if not cpus:  # the same number as for a worker that encodes
+            on_cpus_alone = not gpus and encoder.gpus  # although the cluster has GPUs
             cpus = self.processors().cpus if on_cpus_alone else encoder.cpus
         cache_bytes = int(resources.cache_gib * 2**30)
         trial = Request(cpus, gpus, 1, cache_bytes, checkpoints_blocks=resources.gradient_checkpointing)
@@ -199,8 +200,8 @@ class Capacity:
     def with_memory(self, request: Request, needed_bytes: int) -> Request:
         """Return the request with the memory that each worker needs, limited to as many workers as fit.
 
-        The request never exceeds the memory of the largest node that fits it, since such a worker may still succeed. No
-        memory is requested if Ray does not know a node's memory, as is the case for nodes that an autoscaler may add.
+        The request never exceeds the memory of the largest suitable node, because a worker there may still succeed. No
+        memory is requested if Ray does not know a node's memory, as with nodes that an autoscaler may add.
         """
         fitting = [node for node in self.nodes if node.cpus >= request.cpus and node.gpus >= request.gpus]
         sizes = [node.memory_bytes for node in fitting]
@@ -208,7 +209,7 @@ class Capacity:
             return request
         memory_bytes = min(needed_bytes, int(max(sizes)))
         count = request.count
-        if count <= _count_on(fitting, request):  # otherwise more nodes are to come
+        if count <= _count_on(fitting, request):  # otherwise more nodes will be added
             max_count = _count_on(fitting, request, memory_bytes)
             count = min(count, max_count)
         return replace(request, memory_bytes=memory_bytes, count=count)
@@ -217,10 +218,10 @@ class Capacity:
 def trial_bytes(
     weights_bytes: int, num_encoders: int = 1, *, num_layers: int, width: int, tokens_of_batch: int, cache_bytes: int
 ) -> int:
-    """Return the bytes of memory that a trial of one or two encoders with these weights needs on CPUs.
+    """Return how many bytes of memory a trial of one or two encoders with these weights needs on CPUs.
 
-    MiniLM with all weights trained took 1132, 1643 and 2365 MiB for batches of 64, 256 and 512 sentences of 17.7
-    tokens; this function returns 1149, 1685 and 2401 MiB, plus the cache of frozen blocks' outputs.
+    Trials that trained all of MiniLM's weights took 1132, 1643 and 2365 MiB with batches of 64, 256 and 512 sentences
+    of 17.7 tokens; this function returns 1149, 1685 and 2401 MiB, plus the cache for the outputs of frozen blocks.
     """
     kept_for_backward = 4 * FLOATS_KEPT_FOR_BACKWARD * width * num_layers * tokens_of_batch
     num_copies = 1 + num_encoders * COPIES_PER_ENCODER
@@ -228,22 +229,22 @@ def trial_bytes(
 
 
 def encoder_bytes(weights_bytes: int, *, width: int) -> int:
-    """Return the bytes of memory that a worker that only encodes needs on CPUs.
+    """Return how many bytes of memory a worker that only encodes needs on CPUs.
 
-    MiniLM peaked at 568 MiB; this function returns 609.
+    MiniLM peaked at 568 MiB; this function returns 609 MiB.
     """
     in_forward = 4 * FLOATS_IN_FORWARD * width * TOKENS_IN_FORWARD
     return TORCH_PROCESS_BYTES + weights_bytes + in_forward
 
 
 def shard_bytes(num_rows: int, *, width: int) -> int:
-    """Return the bytes of memory of a worker that holds ``num_rows`` vectors and searches them for neighbors."""
+    """Return how many bytes of memory a worker needs to hold ``num_rows`` vectors and search them for neighbors."""
     bytes_per_row = 4 * width + 16  # plus its id, label and group
     return SEARCH_PROCESS_BYTES + SEARCH_BLOCK_BYTES + bytes_per_row * num_rows
 
 
 def times_on(node: NodeSize, request: Request, memory_bytes: int = 0) -> int:
-    """Return how many workers of a request fit on a node at a time.
+    """Return how many of a request's workers fit on a node at a time.
 
     The request must ask for at least one resource.
     """
@@ -252,25 +253,25 @@ def times_on(node: NodeSize, request: Request, memory_bytes: int = 0) -> int:
 
 
 def _count_on(nodes: Sequence[NodeSize], request: Request, memory_bytes: int = 0) -> int:
-    """Return how many workers of a request fit on all nodes at a time."""
+    """Return how many of a request's workers fit on all nodes at a time."""
     return sum(times_on(node, request, memory_bytes) for node in nodes)
 
 
 def _times_in(available: float, requested: float) -> int:
-    """Return how many times the requested amount fits into the available one; plain 1 // 0.2 would be 4."""
+    """Return how many times the requested amount fits into the available amount; plain 1 // 0.2 would be 4."""
     return math.floor(available / requested + 1e-9)
 
 
 def worker_nodes(
     present: Sequence[Mapping[str, float]], resources: ResourcesConfig, groups: Sequence[NodeGroup] = ()
 ) -> tuple[NodeSize, ...]:
-    """Return the nodes that may run work at the same time: those present and those that an autoscaler may add.
+    """Return the nodes that may run work at the same time, both present and yet to be added by an autoscaler.
 
-    ``present`` holds Ray's resources of each living node outside ``groups``. Nodes without CPUs, such as a head that
-    only coordinates, run no work.
+    ``present`` holds the Ray resources of each living node that is not in ``groups``. Nodes without CPUs, such as a
+    head that only coordinates, run no work.
 
     Raises:
-        InputError: If there are no such nodes and ``resources`` do not limit the scaling.
+        InputError: If there are no such nodes and ``resources`` sets no limit on scaling.
     """
     nodes = [NodeSize.of(amounts) for amounts in present]
     for group in groups:
@@ -283,7 +284,7 @@ def worker_nodes(
 
 
 def node_groups(file: Path) -> list[NodeGroup]:
-    """Return the worker types in a `ray up` cluster file on its head; empty if the file does not exist.
+    """Return the worker types in the `ray up` cluster file on its head, or an empty list if there is no such file.
 
     Each type has its own maximum number of nodes, although the total may be limited further.
     """
@@ -291,7 +292,7 @@ def node_groups(file: Path) -> list[NodeGroup]:
 
 
 def _read_groups(file: Path) -> tuple[list[NodeGroup], int]:
-    """Return the node groups of a cluster file and the maximum total number of nodes."""
+    """Return a cluster file's node groups and the maximum total number of nodes."""
     if not file.is_file():
         return [], 0
     values = Document.read(file).values
@@ -316,13 +317,13 @@ def _groups_of(values: Mapping[str, Any]) -> tuple[list[NodeGroup], int]:
     for name, amounts in resources.items():
         group = NodeGroup(name, NodeSize.of(amounts), max_counts[name], marks.get(name))
         may_run_work = group.size.cpus > 0 and group.max_count > 0
-        if name != head_type and may_run_work:  # for other types, only nodes already present count
+        if name != head_type and may_run_work:  # for other types, only nodes that are already present count
             groups.append(group)
     return groups, max_workers
 
 
 def own_resources(resources: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
-    """Return, keyed by node type, a resource that only this type has (at least one unit), if it has such a resource."""
+    """Return, for each node type that has one, a resource that only this type has (at least one unit of it)."""
     num_types_with = Counter(resource for amounts in resources.values() for resource in amounts)
     own: dict[str, str] = {}
     for name, amounts in resources.items():
@@ -333,7 +334,7 @@ def own_resources(resources: Mapping[str, Mapping[str, float]]) -> dict[str, str
 
 
 def _share_out(groups: Sequence[NodeGroup], max_workers: int) -> list[NodeGroup]:
-    """Return the groups with the maximum total divided evenly among them, omitting groups that get no nodes."""
+    """Return the groups with the maximum total divided evenly among them, leaving out groups that get no nodes."""
     counts = [0] * len(groups)
     max_counts = [group.max_count for group in groups]
     max_total = sum(max_counts)
@@ -352,12 +353,12 @@ def _share_out(groups: Sequence[NodeGroup], max_workers: int) -> list[NodeGroup]
 
 
 def cluster_file() -> Path:
-    """Return the path of the cluster file: the one named in the environment, or the head's own copy."""
+    """Return the path of the cluster file, which is either named in the environment or the head's own copy."""
     return expand_home(os.environ.get(CLUSTER_FILE_VARIABLE) or BOOTSTRAP_FILE)
 
 
 def _check_cluster_file() -> None:
-    """Raise InputError if the environment names a missing cluster file.
+    """Raise InputError if the environment names a cluster file that does not exist.
 
     Without the file, the nodes that an autoscaler may add would be unknown.
     """
@@ -367,7 +368,7 @@ def _check_cluster_file() -> None:
 
 
 def _capacity(resources: ResourcesConfig) -> Capacity:
-    """Return the present and possible nodes of the cluster that this process has joined or started."""
+    """Return the present and possible nodes of the cluster that this process has started or joined."""
     import ray
 
     groups: list[NodeGroup] = []
@@ -391,7 +392,7 @@ def _capacity(resources: ResourcesConfig) -> Capacity:
 def _nodes_to_come(resources: ResourcesConfig) -> list[NodeSize]:
     """Return as many nodes as ``max_concurrent_trials`` trials need.
 
-    Each has the size of one trial, or of the trials that share a GPU.
+    Each node has the size of one trial, or of the trials that share a GPU.
     """
     if resources.max_concurrent_trials is None:
         raise InputError(
@@ -399,17 +400,17 @@ def _nodes_to_come(resources: ResourcesConfig) -> list[NodeSize]:
             "resources.gpus_per_trial or resources.cpus_per_trial, to define how far the cluster scales"
         )
     gpus = resources.requested_gpus or 0
-    nodes_per_trial = min(1.0, gpus) or 1.0  # trials that share a GPU share a node
+    nodes_per_trial = min(1.0, gpus) or 1.0  # trials that share a GPU are on the same node
     num_nodes = math.ceil(resources.max_concurrent_trials * nodes_per_trial)
     return [NodeSize(resources.cpus_per_trial or 1, math.ceil(gpus))] * num_nodes
 
 
 @contextlib.contextmanager
 def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Iterator[Capacity]:
-    """Start Ray locally or join the cluster at ``resources.address``, and shut down or leave it on exit.
+    """Start Ray locally or join the cluster at ``resources.address``; on exit, shut down or leave it.
 
-    Ray's usage statistics are off. With ``show_workers``, the workers' output appears in this process's output, for the
-    caller to log; otherwise it is only in Ray's own logs.
+    Ray's usage statistics are off. With ``show_workers``, the workers' output is included in this process's output, so
+    that the caller can log it; otherwise it is only in Ray's own logs.
 
     Raises:
         InputError: If Ray does not start or the cluster does not answer.
@@ -440,7 +441,7 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
     try:
         with termination_kept(), _forks_lead_groups():
             ray.init(address=resolved, **options)
-    except Exception as error:  # Ray also raises plain exceptions, such as after a timeout
+    except Exception as error:  # Ray also raises plain exceptions, for example after a timeout
         reason = " ".join(str(error).split())[:300]
         if not address:
             raise InputError(f"Ray does not start on this machine: {reason}") from None
@@ -456,11 +457,11 @@ _forks = {"lead_groups": False}
 
 @contextlib.contextmanager
 def _forks_lead_groups() -> Iterator[None]:
-    """Make each process forked inside the context lead its own process group, on Linux.
+    """Make each process forked within the context lead its own process group, on Linux.
 
-    ``timeout``, shells and other tools signal a whole process group. Otherwise Ray's processes would end at once, and
-    Ray would then end this process before it could report. On other systems Ray relies on the group to end its
-    processes.
+    ``timeout``, shells and other tools send signals to a whole process group. Without this, Ray's processes would end
+    at once, and Ray would then end this process before it could report anything. On other systems, Ray relies on the
+    group to end its processes.
     """
     if sys.platform.startswith("linux"):
         _watch_forks()
@@ -473,12 +474,12 @@ def _forks_lead_groups() -> Iterator[None]:
 
 @cache
 def _watch_forks() -> None:
-    """Register the fork hook, once per process, since hooks cannot be removed."""
+    """Register the fork hook, only once per process because hooks cannot be removed."""
     os.register_at_fork(after_in_child=lambda: os.setpgid(0, 0) if _forks["lead_groups"] else None)
 
 
 def _with_its_authentication(address: str) -> str:
-    """Return the cluster's resolved address, after enabling the local token if the cluster requires one.
+    """Return the cluster's resolved address, enabling the local token first if the cluster requires one.
 
     Ray itself uses a token for clusters that it discovers, but not for explicit addresses. A cluster without tokens
     accepts drivers that send one but cannot talk to them: their actors end as soon as they start.
@@ -494,15 +495,15 @@ def _with_its_authentication(address: str) -> str:
     except ray.exceptions.AuthenticationError:
         maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
     except Exception:
-        return address  # unreachable; Ray's own error is better
+        return address  # the cluster is unreachable, and Ray's own error is better
     return resolved or address
 
 
 def shut_down() -> None:
-    """Call ``ray.shutdown``, shielded from interruptions, which would make Ray end the whole process.
+    """Call ``ray.shutdown`` while blocking interruptions, which would make Ray end the whole process.
 
-    Before it stops its processes, Ray resets SIGTERM to the default action, and the signal would then end this process
-    at once.
+    Before Ray stops its processes, it resets SIGTERM to the default action, so the signal would end this process at
+    once.
     """
     import ray
 
@@ -515,7 +516,7 @@ def shut_down() -> None:
 
 
 def on_this_node() -> Any:
-    """Return the scheduling strategy for actors that must survive the loss of a worker node: the driver's node."""
+    """Return the strategy that schedules actors on the driver's node, so that they survive the loss of worker nodes."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -523,17 +524,17 @@ def on_this_node() -> Any:
 
 
 def address_of(resources: ResourcesConfig) -> str | None:
-    """Return the address of the cluster to join; None to start a local one."""
+    """Return the address of the cluster to join, or None to start a local one."""
     return resources.address or os.environ.get("RAY_ADDRESS")
 
 
 def is_ray_job() -> bool:
-    """Return whether this process was started as a Ray job, by `ray job submit` or KubeRay."""
+    """Return whether `ray job submit` or KubeRay started this process as a Ray job."""
     return JOB_VARIABLE in os.environ
 
 
 def _check_address(address: str) -> None:
-    """Raise InputError if nothing listens at a HOST:PORT; Ray itself would retry silently for minutes."""
+    """Raise InputError if nothing is listening at a HOST:PORT; Ray itself would retry silently for minutes."""
     host, colon, port = address.rpartition("//")[2].rpartition(":")
     if not colon or not port.isdigit():
         return
@@ -544,10 +545,10 @@ def _check_address(address: str) -> None:
 
 
 def protect_token(*, may_make: bool) -> None:
-    """Make Ray's token file readable by this user only.
+    """Make Ray's token file readable only by this user.
 
-    A missing token is created, if ``may_make``, before Ray writes a world-readable one. Does nothing if the environment
-    provides a token or another file, or turns tokens off.
+    If ``may_make`` is True, a missing token is created here, because Ray would write one that is world-readable. Does
+    nothing if the environment provides a token or a different file, or turns tokens off.
     """
     mode = os.environ.get("RAY_AUTH_MODE", "token")
     if mode.lower() != "token":

@@ -1,4 +1,4 @@
-"""Pending work on a cluster: its description, and requests for other node types when launches fail."""
+"""Pending work on a cluster: what it is waiting for, and requests for other node types when launches fail."""
 
 import logging
 import math
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     import ray
     from ray.autoscaler.v2.schema import ClusterStatus
 
-QUIET_SECONDS = 30.0  # without progress before the pending work is reported
-UNAVAILABLE_SECONDS = 120.0  # without progress, and with failed launches, before a different node type is requested
+QUIET_SECONDS = 30.0  # without progress before pending work is reported
+UNAVAILABLE_SECONDS = 120.0  # without progress while launches fail, before a different node type is requested
 
 
 class Waiting(NamedTuple):
     """The pending work on a cluster, as text and as requests, and whether nodes are starting.
 
-    ``unavailable`` holds the node types whose launch failed recently; it is empty while nodes are starting.
+    ``unavailable`` holds the node types that recently failed to launch; it is empty while nodes are starting.
     """
 
     text: str
@@ -39,14 +39,14 @@ class Waiting(NamedTuple):
 
 
 def waiting() -> Waiting | None:
-    """Return the pending work on the joined cluster; None if nothing is pending or the head does not answer."""
+    """Return the joined cluster's pending work, or None if nothing is pending or the head does not answer."""
     import ray
     from ray.autoscaler.v2.sdk import get_cluster_status
 
     try:
         status = get_cluster_status(ray.get_runtime_context().gcs_address, timeout=CONNECT_SECONDS)
         return describe_waiting(status)
-    except Exception as error:  # many types, since the head may be busy or dead
+    except Exception as error:  # errors have many types, since the head may be busy or dead
         logging.getLogger(__name__).debug("cluster: status unavailable (%s)", error)
         return None
 
@@ -69,7 +69,7 @@ def describe_waiting(status: "ClusterStatus") -> Waiting | None:
     requested = ", ".join(f"{count} x ({resources})" for resources, count in counts_by_text.items())
     nodes = ", ".join(f"{count} x {name}" for name, count in starting.items())
     text = f"waiting for resources (requested: {requested}; nodes starting: {nodes or 'none'})"
-    # Ray keeps every failure since the head started.
+    # Ray keeps all failures since the head started.
     since = time.time() - UNAVAILABLE_SECONDS
     failures = [launch for launch in status.failed_launches if (launch.failed_ts_s or 0) > since]
     unavailable = {launch.ray_node_type_name for launch in failures}
@@ -88,7 +88,7 @@ def describe_waiting(status: "ClusterStatus") -> Waiting | None:
 
 
 def _requested_bundles(status: "ClusterStatus") -> Iterator[tuple[Mapping[str, float], int]]:
-    """Yield each requested bundle of resources and its count, without the bundles of probe tasks."""
+    """Yield each requested resource bundle and its count, leaving out the bundles of probe tasks."""
     demands = status.resource_demands
     for demand in (*demands.ray_task_actor_demand, *demands.placement_group_demand):
         for entry in demand.bundles_by_count:
@@ -103,7 +103,7 @@ def _is_of_probe_task(bundle: Mapping[str, float]) -> bool:
 
 
 def find_alternatives(waiting_work: Waiting, groups: Sequence[NodeGroup]) -> dict[NodeGroup, int]:
-    """Return how many nodes of other types to request when launches of the preferred types fail; fewest GPUs first."""
+    """Return how many nodes of other types to request when the preferred types fail to launch; fewest GPUs first."""
     counts: dict[NodeGroup, int] = {}
     available = [group for group in groups if group.mark is not None and group.name not in waiting_work.unavailable]
     available.sort(key=lambda group: group.size.gpus)
@@ -120,7 +120,7 @@ def find_alternatives(waiting_work: Waiting, groups: Sequence[NodeGroup]) -> dic
 
 
 def _describe_bundle(bundle: Mapping[str, float]) -> str:
-    """Return resources in words, such as ``1 CPU and 1 GPU``, without Ray's internal resources."""
+    """Describe resources in words, such as ``1 CPU and 1 GPU``, leaving out Ray's internal resources."""
     amounts = []
     for name, amount in sorted(bundle.items()):
         if name == "memory":
@@ -135,16 +135,16 @@ def _occupy_briefly() -> None:
 
 
 class ProbeTasks:
-    """Probe tasks: empty tasks that only nodes of one type can run, so that the autoscaler adds such nodes.
+    """Probe tasks: empty tasks that can run only on nodes of one type, so that the autoscaler adds such nodes.
 
-    Unlike requests to the autoscaler itself, they end with the driver and occupy no node.
+    Unlike direct requests to the autoscaler, they end with the driver and do not occupy a node.
     """
 
     def __init__(self) -> None:
         self._pending: list[ray.ObjectRef[None]] = []
 
     def submit(self, group: NodeGroup, count: int) -> None:
-        """Request ``count`` nodes of a type."""
+        """Request ``count`` nodes of one type."""
         import ray
 
         task: Any = ray.remote(_occupy_briefly).options(num_cpus=0, resources={group.mark: 1})
@@ -160,22 +160,22 @@ class ProbeTasks:
 
 
 class WaitingWatch:
-    """Watch that reports pending work once nothing has moved for QUIET_SECONDS, and again when that work changes.
+    """Monitor that reports pending work after QUIET_SECONDS without progress, and again whenever that work changes.
 
-    The autoscaler of Ray 2.60 keeps requesting the same node type even if the cloud rejects it immediately, as it does
-    when spot machines are unavailable. After UNAVAILABLE_SECONDS of this, nodes of a different suitable type are
-    requested, only once until something moves.
+    The autoscaler of Ray 2.60 keeps requesting the same node type even if the cloud rejects it immediately, as happens
+    when spot machines are unavailable. After UNAVAILABLE_SECONDS of this, the monitor requests nodes of a different
+    suitable type; it does so only once until there is progress again.
     """
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
         self._reported = ""
-        self._checked_at = 0.0  # monotonic clock
+        self._checked_at = 0.0  # by the monotonic clock
         self._probe_tasks = ProbeTasks()
         self._has_requested = False
 
     def check(self, quiet_seconds: float) -> bool:
-        """Report why nothing has moved for ``quiet_seconds``; return whether nodes are on their way."""
+        """Report why there has been no progress for ``quiet_seconds``; return whether nodes are on their way."""
         now = time.monotonic()
         if quiet_seconds < QUIET_SECONDS or now - self._checked_at < QUIET_SECONDS / 3:
             return False
@@ -198,7 +198,7 @@ class WaitingWatch:
         return waiting_work.has_starting_nodes
 
     def moved(self) -> None:
-        """Note that work is moving again and cancel the requests for other nodes."""
+        """Record that work is progressing again, and cancel the requests for other nodes."""
         if self._has_requested:
             self._probe_tasks.cancel()
             self._has_requested = False
