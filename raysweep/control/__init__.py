@@ -1,5 +1,5 @@
-"""Requests to a running sweep and its answers.
+"""Requests to a running sweep, and the sweep's answers.
 
-The ``control`` command adds a request to the run's request queue.
-:mod:`raysweep.controller.request_handler` executes and answers it.
+The ``control`` command adds a request to the run's request queue, and :mod:`raysweep.controller.request_handler`
+executes and answers it.
 """

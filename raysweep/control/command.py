@@ -1,4 +1,4 @@
-"""The ``control`` command: send a request to the driver of a run and wait for the answer."""
+"""The ``control`` command: send a request to a run's driver and wait for the answer."""
 
 import math
 import shlex
@@ -18,12 +18,12 @@ from raysweep.results.views import resume_options
 from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.storage.line_log import is_held
 
-LOCAL_SECONDS = 0.2  # polling interval for an answer
-BUCKET_SECONDS = 2.0  # the same in a bucket
+LOCAL_SECONDS = 0.2  # interval between checks for an answer
+BUCKET_SECONDS = 2.0  # the same interval if the run is in a bucket
 
 
 def parse_try(text: str) -> Request:
-    """Parse the YAML of ``--try`` into a request to try a configuration.
+    """Parse the YAML value of ``--try`` into a request to try a configuration.
 
     Raises:
         InputError: If the text is not a mapping of plain, finite values.
@@ -43,9 +43,9 @@ def parse_try(text: str) -> Request:
 
 
 def send(run: Folder, request: Request, seconds: float) -> Answer | None:
-    """Send a request to the driver of a run and return its answer, or None after ``seconds`` without one.
+    """Send a request to a run's driver and return the answer, or None if none arrives within ``seconds``.
 
-    An unanswered request stays in the queue.
+    A request that was not answered stays in the queue.
 
     Raises:
         InputError: If no driver is running, in which case the request is withdrawn, or if storage fails.
@@ -61,7 +61,7 @@ def send(run: Folder, request: Request, seconds: float) -> Answer | None:
     pause = BUCKET_SECONDS if isinstance(run, BucketFolder) else LOCAL_SECONDS
     try:
         while time.monotonic() < deadline:
-            has_driver = is_held(run, LEDGER) is not False  # checked first: a driver may answer and then end
+            has_driver = is_held(run, LEDGER) is not False  # check first, because a driver may answer and then end
             if (answer := queue.answer_to(identity)) is not None:
                 return answer
             if not has_driver:
@@ -75,7 +75,7 @@ def send(run: Folder, request: Request, seconds: float) -> Answer | None:
 
 
 def _find_in_ledger(run: Folder, identity: str) -> Answer:
-    """Look up in the ledger the answer to a request whose driver has ended.
+    """Look in the ledger for the answer to a request whose driver has ended.
 
     Raises:
         InputError: If the ledger does not contain the request.
@@ -87,7 +87,7 @@ def _find_in_ledger(run: Folder, identity: str) -> Answer:
 
 
 def explain_missing_driver(results: Results) -> str:
-    """Return a message with the reason why a run has no driver and the command that resumes it."""
+    """Return a message that states why a run has no driver and which command resumes it."""
     resume = f"raysweep run --resume {shlex.quote(results.folder)}"
     statuses = {trial.status for trial in results.trials}
     if results.status == "completed":

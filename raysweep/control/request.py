@@ -1,4 +1,4 @@
-"""Requests to a running sweep and their answers, parsed from untrusted files."""
+"""Requests to a running sweep and the answers to them, parsed from untrusted files."""
 
 from collections.abc import Mapping
 from typing import Literal, TypeVar
@@ -12,13 +12,13 @@ from raysweep.output import escape_line
 Action = Literal["pause", "resume", "workers", "stop-trial", "try"]
 
 MAX_BYTES = 16_384  # maximum size of a request or an answer
-MAX_MESSAGE_LENGTH = 200  # characters of an error message
+MAX_MESSAGE_LENGTH = 200  # maximum number of characters in an error message
 
 Plain = bool | int | float | str | None
 
 
 class Request(StrictModel):
-    """A request to a sweep. Fields of other actions are None."""
+    """A request to a sweep. Fields that belong to other actions are None."""
 
     action: Action
     workers: int | None = Field(None, ge=1)
@@ -38,7 +38,7 @@ class Request(StrictModel):
 
 
 class Answer(StrictModel):
-    """The outcome of a request, in one sentence."""
+    """The outcome of a request, as one sentence."""
 
     accepted: bool
     text: str

@@ -1,8 +1,8 @@
-"""The request queue of a run: small, atomically written files that are validated when read.
+"""A run's request queue: small files that are written atomically and validated when read.
 
-``RUN/requests/ID.json`` is a request and ``RUN/requests/ID.answer.json`` its answer. Only plain files are requests:
-links, pipes and folders are ignored. Invalid requests are kept in ``RUN/requests/rejected/``. IDs start with the time,
-so requests are served in the order in which they were sent.
+``RUN/requests/ID.json`` is a request, and ``RUN/requests/ID.answer.json`` is the answer to it. Only plain files are
+requests; links, pipes and folders are ignored. Invalid requests are kept in ``RUN/requests/rejected/``. IDs start with
+the time, so requests are served in the order in which they were sent.
 """
 
 import re
@@ -22,13 +22,13 @@ FOLDER = "requests"
 REJECTED = f"{FOLDER}/rejected"
 IDENTITY = r"\d{20}-[0-9a-f]{8}"
 LOCAL_SECONDS = 0.5  # polling interval in a local folder
-BUCKET_SECONDS = 5.0  # the same in a bucket, where each poll costs a request to the store
-MAX_PER_POLL = 20  # requests per poll
+BUCKET_SECONDS = 5.0  # the same interval in a bucket, where each poll costs a request to the store
+MAX_PER_POLL = 20  # maximum number of requests per poll
 
 
 @dataclass(frozen=True)
 class QueuedRequest:
-    """A file in the request queue. ``problem`` is the reason why its content was not read."""
+    """A file in the request queue. ``problem`` explains why its content was not read."""
 
     identity: str
     content: bytes
@@ -36,14 +36,14 @@ class QueuedRequest:
 
 
 class RequestQueue:
-    """The request queue of one run. Methods raise ``OSError`` if storage fails."""
+    """A run's request queue. Methods raise ``OSError`` if storage fails."""
 
     def __init__(self, run: Folder) -> None:
         self._run = run
 
     @property
     def poll_seconds(self) -> float:
-        """Return the driver's polling interval in seconds."""
+        """Return how often the driver polls the queue, in seconds."""
         return BUCKET_SECONDS if isinstance(self._run, BucketFolder) else LOCAL_SECONDS
 
     def add(self, request: Request) -> str:
@@ -53,14 +53,14 @@ class RequestQueue:
         return identity
 
     def pending(self) -> list[QueuedRequest]:
-        """Return the oldest unanswered requests in order of increasing ID, at most ``MAX_PER_POLL``."""
+        """Return at most the ``MAX_PER_POLL`` oldest unanswered requests, in order of increasing ID."""
         names = sorted(name for name in self._run.names(FOLDER) if re.fullmatch(rf"{IDENTITY}\.json", name))
         requests: list[QueuedRequest] = []
         for name in filter(self._is_plain_file, names):
             if len(requests) == MAX_PER_POLL:
                 break
             identity = name.removesuffix(".json")
-            with suppress(FileNotFoundError):  # withdrawn since the listing
+            with suppress(FileNotFoundError):  # withdrawn since the files were listed
                 try:
                     requests.append(QueuedRequest(identity, self._read(_request_file(identity))))
                 except PermissionError:
@@ -69,7 +69,7 @@ class RequestQueue:
         return requests
 
     def _is_plain_file(self, name: str) -> bool:
-        """Return whether a listed file is a plain file, not a pipe or a link, which may point outside the run."""
+        """Return whether a listed file is a plain file. A pipe or a link is not; a link may point outside the run."""
         if isinstance(self._run, BucketFolder):
             return True
         path = self._run.path / FOLDER / name
@@ -81,13 +81,13 @@ class RequestQueue:
         self._run.remove(_request_file(identity))
 
     def reject(self, queued: QueuedRequest, text: str) -> None:
-        """Reject an invalid request and keep the content that was read."""
+        """Reject an invalid request, keeping whatever content was read."""
         if queued.content:
             self._run.put(f"{REJECTED}/{queued.identity}.json", queued.content[:MAX_BYTES])
         self.answer(queued.identity, Answer(accepted=False, text=text))
 
     def answer_to(self, identity: str) -> Answer | None:
-        """Remove and return the answer to a request, or return None if it has not arrived."""
+        """Remove and return the answer to a request, or return None if the answer has not arrived."""
         try:
             content = self._read(_answer_file(identity))
         except FileNotFoundError:
@@ -101,7 +101,7 @@ class RequestQueue:
         self._run.remove(_request_file(identity))
 
     def _read(self, name: str) -> bytes:
-        """Return at most ``MAX_BYTES + 1`` bytes of a file; the extra byte shows that it is too large."""
+        """Return at most ``MAX_BYTES + 1`` bytes of a file; the extra byte reveals that the file is too large."""
         (content,) = self._run.read([name], MAX_BYTES + 1)
         return content
 
@@ -116,12 +116,12 @@ def _answer_file(identity: str) -> str:
 
 @dataclass
 class Inbox:
-    """Requests found by a polling thread, for a driver that must not wait for storage."""
+    """Requests found by a polling thread, so that the driver does not have to wait for storage."""
 
     _requests: SimpleQueue[QueuedRequest] = field(default_factory=SimpleQueue)
 
     def take(self) -> Iterator[QueuedRequest]:
-        """Yield the requests found since the last call. An unanswered request is found again."""
+        """Yield the requests found since the last call. Requests that stay unanswered are found again."""
         with suppress(Empty):
             while True:
                 yield self._requests.get_nowait()
@@ -136,7 +136,7 @@ class Inbox:
 
 @contextmanager
 def poll_in_background(queue: RequestQueue, inbox: Inbox, seconds: float | None = None) -> Iterator[None]:
-    """Poll the queue in a background thread every ``seconds`` seconds within the context.
+    """Poll the queue every ``seconds`` seconds in a background thread while in this context.
 
     Requests that cannot be read are retried at the next poll.
     """
