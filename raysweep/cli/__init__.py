@@ -1,4 +1,4 @@
-"""Command line with one subcommand per stage: it reads arguments, calls the stage, and prints the result.
+"""The command line, with a subcommand for each stage: it reads arguments, calls the stage and prints the result.
 
-``raysweep`` and ``python -m raysweep`` start here. Only the commands that need torch and Ray import them.
+``raysweep`` and ``python -m raysweep`` start here. Commands import torch and Ray only if they need them.
 """

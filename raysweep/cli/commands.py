@@ -1,4 +1,4 @@
-"""The command line: the subcommands, and errors as one line with exit code 2."""
+"""The command line's subcommands, and its errors: one line and exit code 2."""
 
 import io
 import sys
@@ -36,7 +36,7 @@ for group in (sweep_commands, run_commands, encoder_commands, recording_commands
 
 
 def main() -> None:
-    """Run the command line; invalid input, misuse, and file or disk space errors exit with one line and code 2."""
+    """Run the command line; for invalid input, misuse, and file or disk errors, exit with one line and code 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a character outside the output's encoding must not end a sweep
             stream.reconfigure(errors="replace")
@@ -53,7 +53,7 @@ def main() -> None:
         if problem is None:
             raise
         message = problem
-    if message:  # empty if the help was printed because there were no arguments
+    if message:  # empty if help was printed because there were no arguments
         typer.echo(f"error: {message}", err=True)
     sys.exit(2)
 
@@ -64,7 +64,7 @@ def _usage_message(error: Any) -> str:
     from raysweep.config.strict import allowed_values
 
     cause = error.__cause__
-    if isinstance(cause, ValidationError) and error.param is not None:  # of an option's type or bounds
+    if isinstance(cause, ValidationError) and error.param is not None:  # wrong type or out of bounds
         first = cause.errors()[0]
         allowed, _, _ = allowed_values(first["msg"]).partition(", unable to parse")
         return f"{error.param.opts[0]} is {first['input']}; allowed: {allowed}"

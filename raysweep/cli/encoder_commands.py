@@ -98,7 +98,7 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
         ),
     ] = None,
 ) -> None:
-    """Score an encoder by retrieval, without training: polarity P and similarity S, x100."""
+    """Score an encoder by retrieval, without training it: polarity P and similarity S, x100."""
     from raysweep.config.sweep import EncoderConfig
     from raysweep.metrics.retrieval import RankWeights
     from raysweep.terminal import working
@@ -188,8 +188,8 @@ def transfer(  # noqa: PLR0913 (the options of a command)
 ) -> None:
     """Compare frozen encoders on other tasks, without tuning them.
 
-    For labeled sentences, the score is the accuracy of a logistic regression on the embeddings; for scored pairs, it is
-    the Spearman correlation of cosines with gold scores. Both are shown x100.
+    For labeled sentences, the score is the accuracy of a logistic regression on the embeddings. For scored pairs, it is
+    the Spearman correlation between cosines and gold scores. Both are shown x100.
     """
     from raysweep.terminal import working
 
@@ -331,8 +331,8 @@ def measure_run(  # noqa: PLR0913 (the options of a command)
 ) -> None:
     """Measure a run's trials on other data, and find the learning rates at which nothing gets worse.
 
-    The last rung of each trial whose weights are stored is measured, and its PND compared with that of the untuned
-    encoder. All measures go to RUN/report/watch.json, and the figure to RUN/report/watch.png.
+    The last rung of each trial with stored weights is measured, and its PND is compared with the untuned encoder's.
+    RUN/report/watch.json contains all measures, and RUN/report/watch.png the figure.
     """
     from raysweep.data.relation_sources import RelationColumns, RelationSettings
     from raysweep.metrics.closeness import GEOMETRIES

@@ -1,4 +1,4 @@
-"""Parsing and validation of option values. Every misuse is an InputError that names the option."""
+"""Parsing and validation of option values. Any misuse raises an InputError that names the option."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "json")
 
-MAX_DIGITS = 18  # per number in a list
+MAX_DIGITS = 18  # maximum digits of each number in a list
 
 Choice = TypeVar("Choice", bound=str)
 
 
 class SeveralValues(typer.core.TyperCommand):
-    """A command whose repeatable options take all values up to the next option, such as the files of a shell glob."""
+    """A command whose repeatable options take all values up to the next option, such as files from a shell glob."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse ``--tasks A B`` as ``--tasks A --tasks B``."""
@@ -54,7 +54,7 @@ class SeveralValues(typer.core.TyperCommand):
 
 
 def with_trials(arguments: list[str], trials: int | None) -> list[str]:
-    """Return the overrides, with ``--trials`` in its long form; raise InputError if both forms are given."""
+    """Return the overrides with ``--trials`` in its long form; raise InputError if both forms are given."""
     if trials is None:
         return arguments
     if any(argument.partition("=")[0] == "--budget.trials" for argument in arguments):
@@ -63,7 +63,7 @@ def with_trials(arguments: list[str], trials: int | None) -> list[str]:
 
 
 def check_not_empty(flag: str, text: str) -> None:
-    """Raise InputError if the value of an option is empty."""
+    """Raise InputError if an option's value is empty."""
     if not text:
         raise InputError(f"{flag} is empty")
 
@@ -83,12 +83,12 @@ def parse_positive_integer(flag: str, text: str) -> int:
 
 
 def check_all_of(flag: str, text: str, allowed: Sequence[Choice]) -> list[Choice]:
-    """Split a value at its commas, and check that each part is allowed."""
+    """Split a value at its commas, and check that all parts are allowed."""
     return [check_one_of(flag, part, allowed) for part in text.split(",")]
 
 
 def check_one_of(flag: str, text: str, allowed: Sequence[Choice]) -> Choice:
-    """Return the value if it is allowed."""
+    """Return the value; raise InputError if it is not allowed."""
     for choice in allowed:
         if text == choice:
             return choice
@@ -96,7 +96,7 @@ def check_one_of(flag: str, text: str, allowed: Sequence[Choice]) -> Choice:
 
 
 def parse_names(flag: str, text: str, form: str = "COLUMN,...") -> tuple[str, ...]:
-    """Split column names at their commas; raise InputError unless all differ and there are as many as in ``form``."""
+    """Split column names at their commas; raise InputError unless they differ and are as many as in ``form``."""
     names = tuple(text.split(","))
     has_form = form.endswith("...") or len(names) == len(form.split(","))
     if "" in names or len(set(names)) != len(names) or not has_form:
@@ -105,7 +105,7 @@ def parse_names(flag: str, text: str, form: str = "COLUMN,...") -> tuple[str, ..
 
 
 def check_prompts(both: str | None, query: str | None, document: str | None) -> "str | Prompts | None":
-    """Return the value of ``--prompt``, or those of ``--prompt-query`` and ``--prompt-document``."""
+    """Return the value of ``--prompt``, or the values of ``--prompt-query`` and ``--prompt-document``."""
     from raysweep.config.sweep import Prompts
 
     if query is None and document is None:
@@ -116,7 +116,7 @@ def check_prompts(both: str | None, query: str | None, document: str | None) -> 
 
 
 def parse_where(arguments: Sequence[str]) -> dict[str, str]:
-    """Parse the options ``--where COLUMN=VALUE`` into values keyed by column."""
+    """Parse ``--where COLUMN=VALUE`` options into values keyed by column."""
     values: dict[str, str] = {}
     for text in arguments:
         column, equals, value = text.partition("=")
@@ -127,28 +127,28 @@ def parse_where(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def parse_path(text: str) -> Path:
-    """Parse a path; reject an empty one, as from an unset shell variable, which Path would read as ``.``."""
+    """Parse a path, but reject an empty one, as from an unset shell variable, since Path would read it as ``.``."""
     if not text:
         raise typer.BadParameter("is empty; allowed: a path")
     return Path(text)
 
 
 def check_local(name: str, path: Path) -> Path:
-    """Return a local path; raise InputError if it is a URI, whose double slash a Path has collapsed."""
+    """Return a local path; raise InputError if it is a URI, of which Path has collapsed the double slash."""
     if str(path).partition(":/")[0] in SCHEMES and ":/" in str(path):
         raise InputError(f"{name}: is a URI; allowed: a local path")
     return path
 
 
 def check_new(name: str, path: Path) -> Path:
-    """Return a local path; raise InputError if it exists."""
+    """Return a local path; raise InputError if something already exists there."""
     if check_local(name, path).exists():
         raise InputError(f"{path}: already exists")
     return path
 
 
 def run_folder(name: str, place: str) -> "Folder":
-    """Return the folder at the location that an option or argument names; raise InputError if it is not a folder."""
+    """Return the folder at the location in an option or argument; raise InputError if it is not a folder."""
     from raysweep.storage.folder import BucketFolder, open_folder
 
     try:

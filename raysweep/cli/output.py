@@ -1,4 +1,4 @@
-"""Output of the commands: warnings, JSON and the report of a run."""
+"""Output from commands: warnings, JSON and a run's report."""
 
 import shlex
 from pathlib import Path
@@ -22,7 +22,7 @@ def print_json(value: object) -> None:
 
 
 def report_run(run: "Folder", to: Path | None = None) -> "Summary":
-    """Write and print the report of a run, and return its summary."""
+    """Write and print a run's report, and return its summary."""
     from raysweep.report import write as reports
     from raysweep.report.notes import notes
     from raysweep.report.terminal import front_tables

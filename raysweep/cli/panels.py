@@ -1,4 +1,4 @@
-"""The headings under which the help lists the commands, in this order."""
+"""The headings that group commands in the help, in this order."""
 
 STEER = "Run and steer"
 LOOK = "Look and choose"

@@ -1,4 +1,4 @@
-"""Commands on recordings and for papers: record, replay and paper."""
+"""Commands for recordings and papers: record, replay and paper."""
 
 from pathlib import Path
 from typing import Annotated, get_args
@@ -27,7 +27,7 @@ def record(
     run: Annotated[str, typer.Argument(metavar="RUN", help="Folder or URI of a run, finished or not.")],
     to: Annotated[Path, typer.Argument(parser=parse_path, metavar="FILE", help="A .csv or .parquet file to write.")],
 ) -> None:
-    """Write a run's configurations, rungs and operating points as a recording, for replay."""
+    """Write a run's configurations, rungs and operating points as a recording for replay."""
     from raysweep.replay import recording_files
     from raysweep.results import reader
 
@@ -66,10 +66,11 @@ def paper(
         typer.Option(metavar="ROW", help="Also run two-proportion z-tests of P against this row, such as reference."),
     ] = None,
 ) -> None:
-    """Write results in the layouts of papers: Markdown, LaTeX, CSV and figures.
+    """Write results in the layouts used in papers, as Markdown, LaTeX, CSV and figures.
 
-    The layouts show P and S by loss, margin and model; by examples per rung; for the best trial of each loss by rung; and
-    by k, from the output of evaluate. A layout whose data is missing is omitted, with a note that gives the reason.
+    The layouts show P and S by loss, margin and model; by examples per rung; for the best trial of each loss by rung;
+    and by k, from the output of evaluate. If the data for a layout is missing, the layout is omitted, and a note gives
+    the reason.
     """
     from raysweep.paper.write import write_layouts
     from raysweep.results.types import ScoredSplit
@@ -120,8 +121,8 @@ def replay(  # noqa: PLR0913 (the options of a command)
 ) -> None:
     """Simulate searches on a recorded sweep, in seconds and without training, and show hypervolume against budget.
 
-    Each proposal is replaced by the nearest recorded configuration that has not been used yet, and the sampler
-    receives the replacement.
+    Each proposal is replaced with the nearest recorded configuration that has not been used yet. The sampler receives
+    the replacement.
     """
     from raysweep.config.sweep import Aim, Policy
     from raysweep.replay.compare import CompareSettings, compare_searches

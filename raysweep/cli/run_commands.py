@@ -1,4 +1,4 @@
-"""Commands on a run, finished or not: control, watch, show, compare, report, export and track."""
+"""Commands for a run, finished or not: control, watch, show, compare, report, export and track."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,7 +23,7 @@ from raysweep.output import escape_line, json_text, print_table
 if TYPE_CHECKING:
     from raysweep.report.side_by_side import SideBySide
 
-MAX_PAUSE = 86_400  # seconds between updates
+MAX_PAUSE = 86_400  # maximum seconds between updates
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="Folder or URI of a run, finished or not.")]
 
@@ -56,8 +56,9 @@ def control(  # noqa: PLR0913 (the options of a command)
 ) -> None:
     """Control a running sweep with one of --pause, --resume, --workers, --stop-trial and --try.
 
-    Sends a request to the sweep's driver, waits until it has acted, and prints its answer. Changes also apply to a
-    resumed sweep. Exit code 2 if the request is rejected, 1 if no answer arrives in time.
+    The command sends a request to the sweep's driver, waits until the driver has acted, and prints its answer. Changes
+    also apply if the sweep is resumed later. The exit code is 2 if the request is rejected, and 1 if no answer arrives
+    in time.
     """
     from raysweep.control import command
     from raysweep.control.request import Request
@@ -96,10 +97,10 @@ def watch(
     ] = 5,
     once: Annotated[bool, typer.Option("--once", help="Show the current state of the run and exit.")] = False,
 ) -> None:
-    """Show a running sweep: its trials, and its front as a table and as a text plot.
+    """Show a running sweep: its trials, and its front as a table and a text plot.
 
-    Exits when the sweep ends or if no driver is alive, and then prints how to resume the run. If the output is a file
-    or a pipe, prints a line for each change, and the full view at the end. Writes nothing to the run.
+    The command exits when the sweep ends or if no driver is alive, and then prints how to resume the run. If the output
+    is a file or a pipe, it prints a line for each change, and the full view at the end. It writes nothing to the run.
     """
     from raysweep.report.watch import command
 
@@ -147,9 +148,9 @@ def show(  # noqa: PLR0913 (the options of a command)
     ] = None,
     format: Annotated[str, typer.Option(help="Output format: table, or json with scores in [0, 1].")] = "table",
 ) -> None:
-    """Show points of a run that meet conditions, with scores, configurations and export commands.
+    """Show points in a run that meet conditions, with scores, configurations and export commands.
 
-    Without options, all members of the front are shown. Exit code 1 if no point meets the conditions.
+    Without options, all members of the front are shown. The exit code is 1 if no point meets the conditions.
     """
     from raysweep.report import choice, terminal
     from raysweep.report.notes import ending_notes
@@ -200,9 +201,9 @@ def compare(
     ] = None,
     format: Annotated[str, typer.Option(help="Output format: table, or json with scores in [0, 1].")] = "table",
 ) -> None:
-    """Compare runs over the same data: fronts, hypervolumes, dominated points and differing settings.
+    """Compare runs on the same data: fronts, hypervolumes, dominated points and differing settings.
 
-    Differences in hypervolume have an interval if the runs stored per-query scores.
+    Differences in hypervolume have intervals if the runs stored per-query scores.
     """
     from raysweep.report import side_by_side, side_by_side_texts
     from raysweep.report.summary import summary_of
@@ -237,7 +238,7 @@ def compare(
 
 
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of nested mappings by dotted key."""
+    """Yield the values in nested mappings, keyed by dotted path."""
     for name, value in values.items():
         if isinstance(value, dict) and value:
             yield from _flatten(value, f"{prefix}{name}.")
@@ -279,9 +280,9 @@ def report(
         ),
     ] = None,
 ) -> None:
-    """Write a run's report from its stored results: tables of the front, figures, report.html. Needs no cluster.
+    """Write a run's report from its stored results: tables of the front, figures and report.html. Needs no cluster.
 
-    With --every, the report is updated while the sweep runs, and written a last time when it has ended.
+    With --every, the report is updated while the sweep runs, and one last time after it has ended.
     """
     folder = run_folder("RUN", run)
     output_folder = None if to is None else check_local("--to", to)
@@ -376,7 +377,7 @@ def track(
 ) -> None:
     """Write a run to trackers: a tracked run for each trial, a step for each rung, and the front.
 
-    Data that a tracker already has is not written again. Settings that are not given are taken from the run's file.
+    Data that a tracker already has is not written again. Settings that are omitted are taken from the run's file.
     """
     from raysweep.terminal import working
     from raysweep.trackers import tracking

@@ -1,4 +1,4 @@
-"""Commands that take a sweep's file or its artifacts: run, prepare, validate, schema and artifacts."""
+"""Commands for a sweep's file or its artifacts: run, prepare, validate, schema and artifacts."""
 
 import shlex
 from collections.abc import Iterator
@@ -64,17 +64,17 @@ def run(  # noqa: PLR0913 (the options of a command)
 ) -> None:
     """Run a complete sweep: prepare, search, score the front on test, and write the report.
 
-    Artifacts of the same data, encoder and mining settings are reused. Ctrl-C ends the search and still writes the
-    report. A resumed run may have a larger budget, and a SPACE that only extends its own.
+    Artifacts for the same data, encoder and mining settings are reused. Ctrl-C ends the search, and the report is still
+    written. A resumed run may have a larger budget, and a SPACE that only extends its own.
 
-    The exit code is 0 if the search is complete or has reached its budget or a plateau; 1 if the sweep failed or no
-    trial finished a rung; 2 for invalid input or storage failures; 130 after Ctrl-C or SIGTERM.
+    The exit code is 0 if the search is complete or has reached its budget or a plateau, 1 if the sweep failed or no
+    trial finished a rung, 2 for invalid input or storage failures, and 130 after Ctrl-C or SIGTERM.
     """
     from raysweep.config.load import find_space, parse_overrides
     from raysweep.terminal import undisturbed, working
 
     arguments = with_trials(context.args, trials)
-    if space is not None and space.startswith("--"):  # SPACE was omitted; this is an override
+    if space is not None and space.startswith("--"):  # SPACE was omitted, and this is an override
         arguments, space = [space, *arguments], None
     _warn_of_retries(arguments, resumes=resume is not None or resume_or_start)
     if take_over and resume is None and not resume_or_start:
@@ -115,7 +115,7 @@ def run(  # noqa: PLR0913 (the options of a command)
 
 
 def _warn_of_retries(arguments: list[str], *, resumes: bool) -> None:
-    """Warn if this command is a Ray job and a retry would start another run."""
+    """Warn if this command is a Ray job whose retry would start another run."""
     from raysweep.cluster.resources import is_ray_job
     from raysweep.config.load import parse_overrides
 
@@ -127,9 +127,9 @@ def _warn_of_retries(arguments: list[str], *, resumes: bool) -> None:
 
 
 def _find_named_run(space: str, arguments: list[str]) -> tuple[str, bool]:
-    """Return the location of the run with the sweep's name, and whether it has started.
+    """Return the location of the run with the sweep's name, and whether the run has started.
 
-    If the run failed permanently, print its report again and exit with code 1.
+    If that run failed permanently, print its report again and exit with code 1.
     """
     from raysweep.api.functions import load_sweep
     from raysweep.config.load import parse_overrides
@@ -151,7 +151,8 @@ def _find_named_run(space: str, arguments: list[str]) -> tuple[str, bool]:
 def prepare(context: typer.Context, space: SpaceFile) -> None:
     """Prepare a sweep without running it: sentences, tokens, reference embeddings, neighbors and examples.
 
-    Prints the path of the file that raysweep.open_prepared takes, for running trials in-process from Python.
+    The command prints the file path to pass to raysweep.open_prepared, which allows running trials in-process from
+    Python.
     """
     from raysweep.ray_tune import run as runner
     from raysweep.terminal import working
@@ -177,7 +178,7 @@ def validate(context: typer.Context, space: SpaceFile, trials: Trials = None) ->
 
 @app.command(rich_help_panel=panels.STEER)
 def schema() -> None:
-    """Print the JSON schema of a sweep's file, for YAML completion and validation in editors."""
+    """Print the JSON schema for a sweep's file, which lets editors complete and validate the YAML."""
     from raysweep.config.schema import sweep_schema
 
     print_json(sweep_schema())
@@ -196,9 +197,9 @@ def artifacts(
         bool, typer.Option("--prune", help="Remove the listed artifacts; requires --unused-for (0 days for all).")
     ] = False,
 ) -> None:
-    """List the artifacts of sweeps with their size and last use, or remove them with --prune.
+    """List sweep artifacts with their size and last use, or remove them with --prune.
 
-    A sweep that needs a removed artifact builds it again. Running sweeps may still need artifacts that they have read:
+    A sweep rebuilds a removed artifact if it needs it. Running sweeps may still need artifacts that they have read, so
     choose --unused-for accordingly.
     """
     import datetime
@@ -233,7 +234,7 @@ def _format_mebibytes(num_bytes: int) -> str:
 
 
 def _load(space: str, arguments: list[str]) -> "LoadedSweep":
-    """Load the sweep SPACE with the command line's overrides, and print its warnings."""
+    """Load the sweep SPACE with overrides from the command line, and print its warnings."""
     from raysweep.api.functions import load_sweep
     from raysweep.config.load import parse_overrides
 
