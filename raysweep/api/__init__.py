@@ -1,5 +1,4 @@
-"""The public API: the functions and types of ``import raysweep``.
+"""The public API: the functions and types in ``import raysweep``.
 
-It serves scripts, notebooks and the command line. Every function imports its dependencies when
-it is called.
+It serves scripts, notebooks and the command line. Each function imports its dependencies when it is called.
 """

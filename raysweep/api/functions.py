@@ -25,12 +25,12 @@ Overrides = Mapping[str, Any] | Iterable[tuple[str, Any]]
 
 
 def load_sweep(space: str | Path, overrides: Overrides = ()) -> LoadedSweep:
-    """Load a sweep by the name of a shipped space, such as ``"demo"``, or by its YAML file, with overrides.
+    """Load a sweep from a shipped space, such as ``"demo"``, or from a YAML file, with overrides.
 
     Only the file is read. The result's ``config`` is the complete configuration, and its ``space`` is the search space.
 
     Raises:
-        InputError: If a value is invalid; the message names file, line or key, value and what is allowed.
+        InputError: If a value is invalid. The message names file, line or key, value and allowed values.
     """
     loaded = load.load(load.find_space(str(space)), _as_texts(overrides))
     if loaded.config.sampler not in SAMPLERS:  # importing Optuna is slow
@@ -49,9 +49,9 @@ def prepare_sweep(
 
     Args:
         sweep: The sweep to prepare.
-        in_process: Whether to run in this process without Ray, with the same result; ``on_progress`` then receives
-            only warnings. By default, Ray Data distributes the work over the cluster that ``resources`` names, or over
-            a local one.
+        in_process: Whether to run in this process without Ray, with the same result; ``on_progress`` then receives only
+            warnings. By default, Ray Data distributes the work over the cluster named in ``resources``, or over a local
+            cluster.
         on_progress: A callback for progress messages.
 
     Raises:
@@ -76,12 +76,12 @@ def run_sweep(
 ) -> RunResults:
     """Run a complete sweep: prepare, search, and score the front on test. The results are stored in ``storage.runs``.
 
-    A KeyboardInterrupt ends the search; the results contain the finished rungs, and :func:`resume_run` continues the
-    run. If too many trials fail, the ``status`` of the results is ``failed``.
+    A KeyboardInterrupt ends the search. The results then contain the finished rungs, and :func:`resume_run` continues
+    the run. If too many trials fail, the ``status`` of the results is ``failed``.
 
     Args:
         sweep: The sweep to run.
-        warm_start: Folders or URIs of older runs, possibly with other data or models, from which the sampler learns.
+        warm_start: Folders or URIs of older runs that the sampler learns from; their data or models may differ.
         on_progress: A callback, such as ``print``, that receives a :class:`raysweep.Progress` for each line and each
             status change.
 
@@ -110,8 +110,8 @@ def resume_run(
         on_progress: A callback for progress messages.
 
     Raises:
-        InputError: If the folder does not contain a run, its data or encoder has changed, another process drives it,
-            or an override is not permitted.
+        InputError: If the folder does not contain a run, if the run's data or encoder has changed, if another process
+            drives the run, or if an override is not permitted.
     """
     from raysweep.api.progress import CallbackDisplay
     from raysweep.controller.resume import load_resumed
@@ -142,16 +142,17 @@ def export_point(  # noqa: PLR0913 (the options of the command)
     private: bool = False,
     adapter: bool = False,
 ) -> str:
-    """Write a front member as an ordinary sentence-transformers model with its card, for ``SentenceTransformer(to)``.
+    """Write a front member as a sentence-transformers model with a model card, for ``SentenceTransformer(to)``.
 
     Args:
         run: The run, or its folder or URI.
-        to: The folder for the model, which must not exist.
-        point: ``knee``, ``best`` (by the objective) or a name from the column ``point`` of :attr:`RunResults.front`.
-        where: Conditions such as ``"encoders = 1"`` or ``"width <= 384"``, as of ``raysweep show``; ``knee`` and ``best``
+        to: The folder for the model, which must not exist yet.
+        point: ``knee``, ``best`` (by the objective) or a name from the ``point`` column of :attr:`RunResults.front`.
+        where: Conditions such as ``"encoders = 1"`` or ``"width <= 384"``, as in ``raysweep show``. ``knee`` and
+        ``best``
             are chosen among the points that meet them.
-        push: A repository ``OWNER/NAME`` on the hub to which the model is also uploaded; it is created if necessary.
-        private: Whether a created repository is private.
+        push: A repository ``OWNER/NAME`` on the hub, created if necessary, to which the model is also uploaded.
+        private: Whether the repository is private if it is created.
         adapter: Whether to write only the point's LoRA adapter, which is loaded onto the base model, instead of an
             encoder with the adapter merged into its weights.
 
@@ -159,8 +160,9 @@ def export_point(  # noqa: PLR0913 (the options of the command)
         A sentence that describes what was written.
 
     Raises:
-        InputError: If the point does not exist, ``to`` exists or the weights are missing; or, after the folder was
-            written, if the hub cannot be reached or rejects the upload.
+        InputError: If the point does not exist, ``to`` exists or the weights are missing. Also raised after the folder
+        was
+            written if the hub cannot be reached or rejects the upload.
     """
     from raysweep.export import hub
     from raysweep.export.export import export
@@ -178,7 +180,7 @@ def export_point(  # noqa: PLR0913 (the options of the command)
 
 
 def open_prepared(path: str | Path) -> "Prepared":
-    """Open the output of ``raysweep prepare`` by the path that the command prints.
+    """Open the output of ``raysweep prepare`` at the path that the command prints.
 
     Raises:
         InputError: If the file or an artifact is missing.
@@ -189,10 +191,10 @@ def open_prepared(path: str | Path) -> "Prepared":
 
 
 def trial_config(**parameters: Any) -> TrialConfig:
-    """Return a trial's configuration; omitted parameters, including those of the loss, take their defaults.
+    """Return a trial's configuration, with defaults for omitted parameters, including those of the loss.
 
     Raises:
-        InputError: If a value is invalid; the message names the parameter, its value and what is allowed.
+        InputError: If a value is invalid. The message names the parameter, its value and the allowed values.
     """
     return validated_trial_config(parameters)
 
@@ -208,7 +210,7 @@ def _folder(place: str | Path) -> Folder:
 
 
 def _as_texts(overrides: Overrides) -> list[tuple[str, str]]:
-    """Return each value as the YAML text of a command-line override; JSON is valid YAML."""
+    """Return each value as the YAML text of a command-line override, which may be JSON because JSON is valid YAML."""
     pairs = overrides.items() if isinstance(overrides, Mapping) else overrides
     return [(key, _as_text(key, value)) for key, value in pairs]
 

@@ -1,4 +1,4 @@
-"""Progress of long-running work, reported to a callback, for scripts and notebooks."""
+"""Progress of long-running work, reported to a callback in scripts and notebooks."""
 
 import time
 from collections.abc import Callable
@@ -7,15 +7,15 @@ from typing import Literal
 
 from raysweep.terminal import Display
 
-SECONDS_BETWEEN_STATUSES = 2.0  # limits the output of callbacks that print
+SECONDS_BETWEEN_STATUSES = 2.0  # limits the output from callbacks that print
 
 
 @dataclass(frozen=True)
 class Progress:
-    """A message about long-running work. ``print`` shows its text.
+    """A message about long-running work; ``print`` shows its text.
 
-    ``kind`` is ``line`` for an event, ``warning``, or ``status`` for the current state, which the next status
-    replaces. ``fraction`` is the share of the work that has started, in [0, 1]; 0 if unknown.
+    ``kind`` is ``line`` for an event, ``warning`` for a warning, or ``status`` for the current state, which holds until
+    the next status. ``fraction`` is the share of the work that has started, in [0, 1], or 0 if unknown.
     """
 
     kind: Literal["line", "warning", "status"]
@@ -30,7 +30,7 @@ OnProgress = Callable[[Progress], None]
 
 
 class CallbackDisplay(Display):
-    """A display that passes everything to a callback; silent without one."""
+    """A display that passes everything to a callback, or is silent without one."""
 
     def __init__(self, on_progress: OnProgress | None) -> None:
         self._on_progress = on_progress or (lambda progress: None)

@@ -1,4 +1,4 @@
-"""Python access to a run's results: fronts and points as pandas data frames, figures, and the report."""
+"""Access to a run's results from Python: fronts and points as pandas data frames, figures, and the report."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FRONT_COLUMNS = ("point", *ENCODER, *MARKS, *(f"{split}_{score}" for split in ("
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure as PNG bytes, displayed by notebooks."""
+    """A figure as PNG bytes that notebooks can display."""
 
     png: bytes
 
@@ -38,7 +38,7 @@ class Picture:
         return f"Picture of {len(self.png):,} bytes; save(PATH) writes it"
 
     def save(self, path: str | Path) -> None:
-        """Write the figure to a file as PNG, regardless of the file's suffix."""
+        """Write the figure to a file in PNG format, regardless of the file's suffix."""
         Path(path).write_bytes(self.png)
 
     def _repr_png_(self) -> bytes:
@@ -48,11 +48,11 @@ class Picture:
 class RunResults:
     """The results that a run has stored so far.
 
-    Scores in data frames are in [0, 1]; figures and reports show them x100. Each access creates a new data frame,
-    which the caller may modify.
+    Scores in data frames are in [0, 1]; figures and reports show them x100. Each access creates a new data frame that
+    the caller may modify.
 
     Raises:
-        InputError: If the folder does not contain a run, or the run is damaged.
+        InputError: If the folder does not contain a run, or if the run is damaged.
     """
 
     def __init__(self, run: Folder) -> None:
@@ -64,12 +64,12 @@ class RunResults:
 
     @property
     def location(self) -> str:
-        """Return the path or URI of the run."""
+        """Return the run's path or URI."""
         return self.run.location
 
     @property
     def folder(self) -> Path:
-        """Return the local folder of the run's files; for a run in an object store, it holds the downloaded files."""
+        """Return the local folder with the run's files, which are downloaded if the run is in an object store."""
         return self.run.path
 
     @property
@@ -79,13 +79,13 @@ class RunResults:
 
     @property
     def front(self) -> pd.DataFrame:
-        """Return the front, selected on dev, with one row per member in order of decreasing S.
+        """Return the front, selected on dev, with one row per member by decreasing S.
 
         ``point`` is the name for :func:`raysweep.export_point`. ``trial``, ``step``, ``kind``, ``value`` and ``width``
         identify the encoder. ``is_knee``, ``is_best`` (by the objective) and ``is_feasible`` (meets the constraints)
-        mark special members. ``dev_polarity``, ``dev_similarity``, ``dev_retention`` and ``dev_accuracy`` are scores
-        on dev; ``test_...`` are scores on test, NaN if not measured. Other scores of the run follow them, then the
-        trial's parameters as ``config_...``.
+        mark special members. ``dev_polarity``, ``dev_similarity``, ``dev_retention`` and ``dev_accuracy`` are scores on
+        dev; ``test_...`` are scores on test, which are NaN if not measured. After these come the run's other scores and
+        the trial's parameters, as ``config_...``.
         """
         import pandas as pd
 
@@ -96,11 +96,11 @@ class RunResults:
     def points(self) -> pd.DataFrame:
         """Return every operating point on every split.
 
-        These are the points of all rungs, of the reference encoder, the oracle and the baselines.
+        The points are those at all rungs and those of the reference encoder, the oracle and the baselines.
 
-        Columns: ``trial`` and ``step`` (missing for points without a trial), ``kind``, ``value``, ``split``,
-        ``width``, ``polarity``, ``similarity``, ``retention``, ``accuracy``, the standard deviations of polarity and
-        similarity over queries, other scores, and ``label``, which identifies SetFit models and published scores.
+        Columns: ``trial`` and ``step`` (missing for points without a trial), ``kind``, ``value``, ``split``, ``width``,
+        ``polarity``, ``similarity``, ``retention``, ``accuracy``, the standard deviations of polarity and similarity
+        over queries, other scores, and ``label``, which identifies SetFit models and published scores.
         """
         return _point_frame(self._stored.points)
 
@@ -125,17 +125,16 @@ class RunResults:
     def rungs(self) -> pd.DataFrame:
         """Return a row per rung.
 
-        Columns: ``trial``, ``step``, ``examples_seen``, ``seconds`` since the start of the trial, and the mean
-        ``loss``.
+        Columns: ``trial``, ``step``, ``examples_seen``, ``seconds`` since the trial started, and the mean ``loss``.
         """
         return _frame(Rung, self._stored.rungs)
 
     @property
     def calibrations(self) -> pd.DataFrame:
-        """Return temperature, cross-entropy and calibration error per rung and split for trials with a softmax head.
+        """Return temperature, cross-entropy and calibration error by rung and split for trials with a softmax head.
 
         ``cross_entropy_before`` and ``error_before`` are the values before temperature scaling. On test, only rungs on
-        the front have a row.
+        the front have rows.
         """
         return _frame(Calibration, self._stored.calibrations)
 
@@ -144,8 +143,8 @@ class RunResults:
         """Return the measures of rungs and of the reference on each split, such as the average precision of pairs.
 
         Columns: ``trial`` and ``step`` (missing for the reference), ``split``, ``name``, ``value``, its interval from
-        ``low`` to ``high``, and ``curve``, the precisions at equal steps of recall. On test, only rungs on the front have
-        measures.
+        ``low`` to ``high``, and ``curve``, which contains the precisions at equal steps of recall. On test, only rungs
+        on the front have measures.
         """
         return _frame(Measure, self._stored.measures)
 
@@ -159,13 +158,13 @@ class RunResults:
         return Picture(front_figure(self._summary))
 
     def progress_figure(self) -> Picture:
-        """Plot the objective of each trial against the training examples it has seen."""
+        """Plot each trial's objective against the training examples that it has seen."""
         from raysweep.report.figures import progress_figure
 
         return Picture(progress_figure(self._summary))
 
     def write_report(self, to: str | Path | None = None) -> str:
-        """Write the report into the run, or into the folder ``to``, and return the path of ``report.html``."""
+        """Write the report to the run, or to the folder ``to``, and return the path of ``report.html``."""
         from raysweep.report.write import write
 
         written = write(self.run, None if to is None else Path(to))
@@ -193,7 +192,7 @@ class RunResults:
 
 
 def _score(point: Point | None, name: str) -> float:
-    """Return the score, or NaN if it was not measured."""
+    """Return a point's score, or NaN if it was not measured."""
     score = None if point is None else point.get(name)
     return float("nan") if score is None else score
 
@@ -209,7 +208,7 @@ def _point_frame(points: Sequence[Point]) -> pd.DataFrame:
 
 
 def _frame(kind: type, records: Sequence[Any]) -> pd.DataFrame:
-    """Return a data frame with a row per record and the fields of the dataclass as columns, even without records."""
+    """Return a data frame with a row per record and a column per field of the dataclass, even without records."""
     import pandas as pd
 
     columns = [field.name for field in dataclasses.fields(kind)]
