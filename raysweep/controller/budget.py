@@ -1,4 +1,4 @@
-"""Cost accounting of trials: CPU and GPU seconds of their nodes, money at the nodes' prices, and the budget's limits."""
+"""Cost accounting for trials: CPU and GPU seconds on their nodes, money at the nodes' prices, and budget limits."""
 
 import dataclasses
 from dataclasses import dataclass, field
@@ -13,11 +13,11 @@ REASONS = {
     "gpu_hours": "the budget of {:g} GPU-hours is spent",
     "money": "the money budget of {:g} is spent",
 }
-"""The limits under ``budget`` in a sweep's file, with the reason reported when each is reached."""
+"""The limits under ``budget`` in a sweep file, each with the reason to report when it is reached."""
 
 
 class ReachedLimit(NamedTuple):
-    """A reached limit: its key in a sweep's file and the reason to report."""
+    """A limit that has been reached: its key in a sweep file and the reason to report."""
 
     key: str
     reason: str
@@ -25,22 +25,22 @@ class ReachedLimit(NamedTuple):
 
 @dataclass
 class CostTracker:
-    """The cost of each trial, checked against the budget's limits."""
+    """The cost of each trial, checked against the limits of the budget."""
 
     budget: BudgetConfig
     cpus: float  # per trial
     gpus: float  # per trial
     trials: dict[int, Cost] = field(default_factory=dict)
     total: Cost = field(default_factory=Cost)
-    last_node: Node = field(default_factory=Node)  # the assumed node of a trial that has not reported its own
-    _named_as_free: set[str] = field(default_factory=set)  # node types already warned about
+    last_node: Node = field(default_factory=Node)  # assumed for a trial that has not reported its own node
+    _named_as_free: set[str] = field(default_factory=set)  # node types that a warning has already named
 
     def trial_cost(self, trial: int) -> Cost:
-        """Return a trial's cost so far."""
+        """Return what a trial has cost so far."""
         return dataclasses.replace(self.trials.get(trial, Cost()))
 
     def price_warning(self, node: Node) -> str | None:
-        """Return a warning the first time a node type without a price is seen under a money limit, else None."""
+        """Return a warning when a node type without a price is first seen under a money limit, otherwise None."""
         is_free = self.budget.price_per_hour(node.type) is None
         if self.budget.money is None or not is_free or node.type in self._named_as_free:
             return None
@@ -51,10 +51,10 @@ class CostTracker:
         )
 
     def spend(self, trial: int, seconds: float, node: Node) -> None:
-        """Charge a trial for ``seconds`` of its resources on a node."""
+        """Charge a trial for using its resources on a node for ``seconds``."""
         hours = seconds / 3600
         price = self.budget.price_per_hour(node.type) or 0.0
-        shares = []  # of the node's CPUs and GPUs; the trial pays for the larger share
+        shares = []  # shares of the node's CPUs and GPUs, of which the trial pays for the larger
         if node.cpus:
             shares.append(self.cpus / node.cpus)
         if node.gpus:
@@ -70,7 +70,7 @@ class CostTracker:
         self.total.add(cost)
 
     def restore(self, trial: int, cost: Cost) -> None:
-        """Set a trial's cost to the value of a ledger event, which replaces earlier values."""
+        """Set a trial's cost to the value in a ledger event, which replaces earlier values."""
         before = self.trial_cost(trial)
         self.trials[trial] = dataclasses.replace(cost)
         added = Cost(
@@ -82,7 +82,7 @@ class CostTracker:
         self.total.add(added)
 
     def reached_limit(self, wall_seconds: float) -> ReachedLimit | None:
-        """Return the limit that is reached after ``wall_seconds``, or None if there is budget left."""
+        """Return the limit that is reached after ``wall_seconds``, or None if some of the budget is left."""
         used = {
             "minutes": wall_seconds / 60,
             "cpu_hours": self.total.cpu_seconds / 3600,

@@ -1,4 +1,4 @@
-"""Failure handling: retries of trials that lost their worker, pauses if storage fails, and the share of failed trials."""
+"""Failure handling: retries after a trial loses its worker, pauses when storage fails, the share of failed trials."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -8,24 +8,24 @@ from raysweep.config.sweep import ResourcesConfig
 
 FIRST_PAUSE_SECONDS = 2.0
 MAX_PAUSE_SECONDS = 30.0
-PATIENCE_SECONDS = 600.0  # maximum time for which storage may fail without a rung from any trial
-MIN_FAILED = 3  # minimum number of failed trials before their share is meaningful
-MAX_STARTS_ON_DEAD_NODES = 20  # in a row; after more, the trial is assumed to kill its nodes
+PATIENCE_SECONDS = 600.0  # how long storage may fail while no trial reports a rung
+MIN_FAILED = 3  # below this number of failed trials, their share means little
+MAX_STARTS_ON_DEAD_NODES = 20  # in a row; beyond this, the trial is assumed to kill its nodes
 
 
 class Blame(Enum):
-    """The cause of a lost worker."""
+    """Why a worker was lost."""
 
     PROCESS = "process"  # the trial's process died, froze or ran out of memory
-    NODE = "node"  # the node disappeared, or the process had died before the trial started
+    NODE = "node"  # the node disappeared, or the process died before the trial started
     STORAGE = "storage"  # storage is full or unreachable
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A trial's loss of its worker within a rung.
+    """The loss of a trial's worker during a rung.
 
-    ``reason`` is one line. ``needs_memory`` is True if the node ran out of memory.
+    ``reason`` is a single line. ``needs_memory`` is True if the node ran out of memory.
     """
 
     blame: Blame
@@ -35,9 +35,9 @@ class Loss:
 
 @dataclass(frozen=True)
 class StoragePause:
-    """A pause of ``seconds`` without new assignments because storage has failed since ``began``.
+    """A pause of ``seconds`` in which no trials are assigned, because storage has been failing since ``began``.
 
-    ``began`` and ``until``, the end of the pause, are seconds on the sweep's clock.
+    Both ``began`` and ``until``, the end of the pause, are in seconds on the sweep's clock.
     """
 
     began: float = 0.0
@@ -51,10 +51,10 @@ class StoragePause:
 
 @dataclass
 class Failures:
-    """Counts of each trial's losses since its last rung.
+    """Counts of how often each trial has lost its worker since its last rung.
 
-    A trial survives ``resources.max_failures`` losses of its process and ``MAX_STARTS_ON_DEAD_NODES`` losses of its node.
-    Storage failures never count against the trial.
+    A trial survives ``resources.max_failures`` losses of its process and ``MAX_STARTS_ON_DEAD_NODES`` losses of its
+    node. Storage failures never count against a trial.
     """
 
     resources: ResourcesConfig
@@ -62,7 +62,7 @@ class Failures:
     _losses: dict[Hashable, dict[Blame, int]] = field(default_factory=dict)
 
     def count(self, trial: Hashable, loss: Loss) -> str | None:
-        """Count a loss and return the reason to end the trial, or None if it may be retried."""
+        """Count a loss, and return the reason to end the trial, or None if it may be retried."""
         counts = self._losses.setdefault(trial, dict.fromkeys(Blame, 0))
         counts[loss.blame] += 1
         if counts[Blame.PROCESS] > self.resources.max_failures:
@@ -72,13 +72,13 @@ class Failures:
         return None
 
     def forget(self, trial: Hashable) -> None:
-        """Reset a trial's losses and the storage pause after a rung."""
+        """Reset the trial's losses and the storage pause, after a rung."""
         self._losses.pop(trial, None)
         self.pause = StoragePause()
 
     def begin_pause(self, now: float) -> StoragePause:
-        """Start a pause after a storage failure, twice as long as the last one, at most ``MAX_PAUSE_SECONDS``."""
-        if now - self.pause.until > MAX_PAUSE_SECONDS:  # storage has worked since
+        """Start a pause after a storage failure: twice as long as the previous one, up to ``MAX_PAUSE_SECONDS``."""
+        if now - self.pause.until > MAX_PAUSE_SECONDS:  # storage has worked in the meantime
             self.pause = StoragePause()
         seconds = min(2 * self.pause.seconds or FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
         began = self.pause.began if self.pause.seconds else now
@@ -86,7 +86,7 @@ class Failures:
         return self.pause
 
     def reason_to_give_up(self, num_failed: int, num_begun: int) -> str | None:
-        """Return the reason to end a sweep with this many failed and started trials, or None."""
+        """Return the reason to end a sweep with this many failed and started trials, or None to continue."""
         share = self.resources.max_failed_share
         if num_failed < MIN_FAILED or num_failed <= share * num_begun:
             return None

@@ -1,6 +1,6 @@
-"""Scoring after the search: the front on the test split, and watched data for trials that stopped before their last rung.
+"""Scoring after the search: the front on the test split, and watched data for trials that did not reach their last rung.
 
-Rungs are assigned to workers, and each result is stored as it arrives.
+Rungs are assigned to workers, and each result is stored when it arrives.
 """
 
 import time
@@ -21,7 +21,7 @@ from raysweep.results.watched import Watched
 
 @dataclass(frozen=True)
 class FrontRung:
-    """A rung with points on the front, and the keys of these points."""
+    """A rung with points on the front, and these points' keys."""
 
     trial: int
     step: int
@@ -30,23 +30,23 @@ class FrontRung:
 
 @dataclass(frozen=True)
 class UnwatchedRung:
-    """The last rung of a paused or interrupted trial, at which watched data is still to be measured."""
+    """The last rung of a paused or interrupted trial, where watched data has yet to be measured."""
 
     trial: int
     step: int
     config: TrialConfig
-    run: int  # counts the replicates of the configuration from 1
+    run: int  # number of the replicate, counted from 1
 
 
 AfterSearch = FrontRung | UnwatchedRung
-"""What is scored after the search."""
+"""The rungs to score after the search."""
 
 
 @dataclass(frozen=True)
 class ScoredRung:
-    """A rung's scores on the test split and the calibration of its head, as plain values without trial and step.
+    """A rung's test scores and the calibration of its head, as plain values without trial and step.
 
-    ``labeled`` are the rung's points that use the pool's labels, and ``measures`` its measures.
+    ``labeled`` holds the rung's points that use the labels in the pool, and ``measures`` the rung's measures.
     """
 
     points: Sequence[Mapping[str, Any]]
@@ -55,7 +55,7 @@ class ScoredRung:
     measures: Sequence[Mapping[str, Any]] = ()
 
     def event(self, rung: FrontRung) -> PointsScored:
-        """Return the ledger event for these scores."""
+        """Return these scores as a ledger event."""
         identity: dict[str, Any] = {"trial": rung.trial, "step": rung.step}
         points = tuple(point_of(values, **identity) for values in self.points)
         labeled = tuple(point_of(values, **identity) for values in self.labeled)
@@ -67,28 +67,28 @@ class ScoredRung:
 class FrontScores:
     """The rungs of the final front and their test scores, and the trials that stopped without measuring watched data.
 
-    A rung without scores, because they never arrived or scoring failed, is scored again when the sweep is resumed. Without
-    a test split (``has_test`` is False), the front is not scored.
+    If a rung has no scores because they never arrived or scoring failed, it is scored again when the sweep is resumed.
+    Without a test split (``has_test`` is False), the front is not scored.
     """
 
     def __init__(self, sweep: Sweep, *, has_test: bool) -> None:
         self._sweep = sweep
         self._has_test = has_test
-        self._began: float | None = None  # first call of `next`, on the monotonic clock
+        self._began: float | None = None  # time of the first call of `next`, by the monotonic clock
         self._waiting: deque[AfterSearch] = deque()
         self._under_way: list[AfterSearch] = []
         self._num_rungs = 0
-        self._stages: set[StageName] = set()  # that have begun
+        self._stages: set[StageName] = set()  # stages that have begun
         self._failures = Failures(sweep.config.resources)
 
     @property
     def have_begun(self) -> bool:
-        """Return whether a rung was requested, which means that the sweep's trials are over."""
+        """Return whether any rung has been requested, which means that the sweep's trials are over."""
         return self._began is not None
 
     @property
     def are_under_way(self) -> bool:
-        """Return whether a worker is scoring a rung."""
+        """Return whether any worker is scoring a rung."""
         return bool(self._under_way)
 
     def next(self) -> AfterSearch | None:
@@ -109,7 +109,7 @@ class FrontScores:
         return rung
 
     def _begin_stage_of(self, rung: AfterSearch) -> None:
-        """Log the start of a stage with its first rung."""
+        """Log the start of a stage when its first rung is assigned."""
         stage: StageName = "test" if isinstance(rung, FrontRung) else "watch"
         if stage not in self._stages:
             self._stages.add(stage)
@@ -117,7 +117,7 @@ class FrontScores:
             self._sweep.begin_stage(stage, num_rungs)
 
     def take(self, rung: FrontRung, scored: ScoredRung) -> None:
-        """Store a rung's scores. Its score on watched data, which has no splits, is that of the search."""
+        """Store a rung's scores, adding its watched score from the search, because watched data has no splits."""
         event = scored.event(rung)
         points = tuple(self._with_watched(point) for point in event.points)
         self._sweep.ledger.append(replace(event, points=points))
@@ -136,14 +136,14 @@ class FrontScores:
         self._under_way.remove(rung)
 
     def fail(self, rung: AfterSearch, reason: str) -> None:
-        """Warn once that a rung could not be scored, since a long search must not end without a report."""
+        """Warn once that a rung could not be scored. A long search must not end without a report because of this."""
         if rung in self._under_way:
             self._under_way.remove(rung)
             stage = "test" if isinstance(rung, FrontRung) else "watch"
             self._sweep.display.warn(f"{stage}: trial {rung.trial} not scored at rung {rung.step} (reason={reason})")
 
     def lose(self, rung: AfterSearch, loss: Loss) -> None:
-        """Queue a rung again after it lost its worker, or give up on it after too many losses."""
+        """Queue a rung again because its worker was lost, or give up on the rung after too many losses."""
         if loss.blame == Blame.STORAGE:
             self._sweep.pause(loss.reason)
         if reason := self._failures.count((type(rung), rung.trial, rung.step), loss):
@@ -153,7 +153,7 @@ class FrontScores:
             self._waiting.append(rung)
 
     def show(self) -> None:
-        """Update the status line while rungs are left to score."""
+        """Update the status line as long as there are rungs to score."""
         num_left = len(self._waiting) + len(self._under_way)
         if num_left and self._began is not None:
             num_done = self._num_rungs - num_left
@@ -175,7 +175,7 @@ def _unwatched(sweep: Sweep) -> Iterator[UnwatchedRung]:
 
 
 def _untested(sweep: Sweep) -> list[FrontRung]:
-    """Return the rungs of the front with points that no earlier session scored on the test split."""
+    """Return the front's rungs that have points not yet scored on the test split by an earlier session."""
     rungs: dict[tuple[int, int], FrontRung] = {}
     for point in sweep.kept_front():
         if name_of_point(point) in sweep.tested:

@@ -1,9 +1,9 @@
-"""Cleanup of a run's weights and per-query scores: weights stay for the front's members, up to a size limit.
+"""Cleanup of a run's weights and per-query scores. Weights are kept for the front's members, up to a size limit.
 
-Scores are kept for points near the front and for the other runs of their configurations. Workers store one file per rung
-before they report the rung. A rung's file is removed once all its points are dropped; at the end of a session, the
-remaining points are packed into a few files. The front only advances, so a point that is no longer near it will
-never be near it again, and the time of this check does not matter.
+Scores are kept for points near the front and for the other runs of these points' configurations. Workers store one file
+per rung before they report the rung. A rung's file is removed once all of its points have been dropped; at the end of a
+session, the remaining points are packed into a few files. The front only advances, so a point that is no longer near it
+never will be again, and it does not matter when this is checked.
 """
 
 import contextlib
@@ -39,10 +39,10 @@ from raysweep.storage.folder import Folder
 POINTS = "points"
 CHECKPOINTS = "checkpoints"
 
-PART_BYTES = 32 * 2**20  # minimum size of a full part before compression
+PART_BYTES = 32 * 2**20  # minimum size of a part before compression, unless it is the last one
 
 _PART = "part-"
-_FILES_AT_ONCE = 32  # files read or removed at a time
+_FILES_AT_ONCE = 32  # files read or removed together
 _SPLITS: tuple[ScoredSplit, ...] = get_args(ScoredSplit)
 
 Rung = tuple[int, int]  # trial and step
@@ -51,14 +51,15 @@ Rung = tuple[int, int]  # trial and step
 class WeightStore:
     """The folders that store the weights of a run's points, one per rung.
 
-    ``limit`` bounds the total size in bytes of the weights and the run's other files, which callers pass as ``others``.
+    ``limit`` is the maximum total size in bytes of the weights and of the run's other files, which callers pass as
+    ``others``.
     """
 
     def __init__(self, run: Folder, limit: int, goals: Goals) -> None:
         self._run = run
         self._limit = limit
         self._goals = goals
-        self._sizes: dict[str, int] = {}  # bytes, keyed by folder
+        self._sizes: dict[str, int] = {}  # in bytes, keyed by folder
 
     def select_stored(self, front: Sequence[Point]) -> list[Point]:
         """Return the points whose weights are stored."""
@@ -68,8 +69,8 @@ class WeightStore:
     def keep_only(self, front: Sequence[Point], among: Sequence[Point] | None = None) -> None:
         """Remove the folders that no member of ``front`` needs.
 
-        With ``among``, only folders of these points are removed, since other folders may belong to rungs whose reports
-        have not arrived yet.
+        With ``among``, only the folders of these points are removed, because other folders may belong to rungs that
+        have not been reported yet.
         """
         candidates = self._run.names(POINTS) if among is None else {_folder_name(point) for point in among}
         needed = {_folder_name(point) for point in front}
@@ -77,20 +78,20 @@ class WeightStore:
             self._run.remove(f"{POINTS}/{name}")
 
     def is_full(self, front: Sequence[Point], others: int) -> bool:
-        """Return whether the front's weights and ``others`` exceed the limit."""
+        """Return whether the front's weights and ``others`` together exceed the limit."""
         return self._num_bytes(self._stored_folders(front)) + others > self._limit
 
     def shrink(self, front: Sequence[Point], others: int) -> list[Point]:
-        """Remove weights, those that cost the front the least hypervolume first, until the limit is met.
+        """Remove weights until the limit is met, starting with those that cost the front the least hypervolume.
 
-        The weights of one rung always stay. Returns one point per rung whose weights were removed.
+        The weights of at least one rung always remain. Returns one point for each rung whose weights were removed.
         """
         stored = self._stored_folders(front)
         max_bytes = self._limit - others
         if len(stored) < 2 or self._num_bytes(stored) <= max_bytes:
             return []
         full_area = self._hypervolume(front)
-        losses = {}  # hypervolume that the front loses without a folder's points
+        losses = {}  # hypervolume that the front loses without each folder's points
         for name in stored:
             remaining = [point for point in front if _folder_name(point) != name]
             losses[name] = full_area - self._hypervolume(remaining)
@@ -106,7 +107,7 @@ class WeightStore:
         return removed
 
     def checkpoint_bytes(self, trials: Collection[int]) -> int:
-        """Return the size of these trials' checkpoints in bytes."""
+        """Return the total size of these trials' checkpoints, in bytes."""
         if not trials:
             return 0
         folders = {Path(checkpoint_folder(number)).name for number in trials}
@@ -114,15 +115,15 @@ class WeightStore:
         return sum(size for name, size in sizes.items() if name.partition("/")[0] in folders)
 
     def _stored_folders(self, front: Sequence[Point]) -> set[str]:
-        """Return the names of the front's folders that exist."""
+        """Return the names of the front's folders, leaving out those that do not exist."""
         return {_folder_name(point) for point in front} & self._run.names(POINTS)
 
     def _hypervolume(self, points: Sequence[Point]) -> float:
         return hypervolume([point.pair(self._goals) for point in points], (0.0, 0.0))
 
     def _num_bytes(self, folders: set[str]) -> int:
-        """Return the size of these folders in bytes."""
-        for name in folders - self._sizes.keys():  # written once and changed only by test scores
+        """Return the total size of these folders, in bytes."""
+        for name in folders - self._sizes.keys():  # a folder is written once, and only test scores change it later
             self._sizes[name] = sum(self._run.sizes(f"{POINTS}/{name}").values())
         return sum(self._sizes[name] for name in folders)
 
@@ -134,24 +135,24 @@ def _folder_name(point: Point) -> str:
 
 @dataclass
 class _RungScores:
-    """The number of points stored for a rung and the names of the points that are kept."""
+    """The number of points stored for a rung, and the names of the points to keep."""
 
     num_stored: int = 0
     names: set[PointName] = field(default_factory=set)
 
 
 class KeptScores:
-    """The per-query scores that a run keeps, and their files. ``num_queries`` is the number of queries of dev."""
+    """The per-query scores that a run keeps, and their files. ``num_queries`` is the number of dev queries."""
 
     def __init__(self, run: Folder, num_queries: int, goals: Goals) -> None:
         self._run = run
         self._num_queries = num_queries
         self._goals = goals
         self._near: dict[PointName, Pair] = {}  # P and S raised by three standard errors, keyed by name
-        self._repeats: set[PointName] = set()  # points of replicates far from the front whose originals are near it
-        self._original_of: dict[int, int] = {}  # original trial of each replicate
+        self._repeats: set[PointName] = set()  # replicates' points far from the front whose originals are near it
+        self._original_of: dict[int, int] = {}  # the original trial of each replicate
         self._rungs: dict[Rung, _RungScores] = {}  # rungs with at least one kept point
-        self._front: list[Pair] = []  # the front of the last comparison with all points
+        self._front: list[Pair] = []  # the front when all points were last compared with it
 
     @property
     def names(self) -> set[PointName]:
@@ -160,18 +161,18 @@ class KeptScores:
 
     @property
     def num_bytes(self) -> int:
-        """Return the maximum size in bytes of the scores on dev."""
+        """Return the maximum size of the dev scores, in bytes."""
         num_points = sum(rung.num_stored for rung in self._rungs.values())
         return num_points * self._num_queries * bytes_per_query()
 
     def restore(self, points: Sequence[Point], front: Sequence[Point], original_of: Mapping[int, int]) -> None:
-        """Restore the state from the points and the front of a ledger. Files are not changed."""
+        """Restore the state from a ledger's points and front. Files are not changed."""
         self._original_of.update(original_of)
         self._add(points)
         self._drop_far(points, front)
 
     def take(self, points: Sequence[Point], front: Sequence[Point], original: int | None = None) -> None:
-        """Add a rung's points, those of a replicate if ``original`` is given, and remove files no longer needed."""
+        """Add a rung's points (a replicate's if ``original`` is given), and remove files that are no longer needed."""
         if original is not None:
             self._original_of.update((point.trial, original) for point in points if point.trial is not None)
         self._add(points)
@@ -188,9 +189,10 @@ class KeptScores:
             rung.names.add(name)
 
     def _drop_far(self, new: Sequence[Point], front: Sequence[Point]) -> list[Rung]:
-        """Forget the points far from the front, and return the rungs without a remaining point.
+        """Forget the points that are far from the front, and return the rungs that have no points left.
 
-        Points other than ``new`` were near the last front, so they are compared again only if the front changed.
+        Points other than ``new`` were near the front when last compared, so they are compared again only if the front
+        has changed.
         """
         pairs = [point.pair(self._goals) for point in front]
         has_changed = pairs != self._front
@@ -214,20 +216,20 @@ class KeptScores:
         return emptied
 
     def _original(self, name: PointName) -> PointName | None:
-        """Return the point that this one repeats with a different seed, or None."""
+        """Return the point that this one repeats with a different seed, or None if it is not a repeat."""
         trial, step, kind, value = name
         original = None if trial is None else self._original_of.get(trial)
         return None if original is None else (original, step, kind, value)
 
     def tidy(self) -> None:
-        """Remove the files of rungs without kept points, including rungs that were never reported."""
+        """Remove the files of rungs without any points to keep, including rungs that were never reported."""
         needed = {location.base_name(rung_file("dev", trial, step)) for trial, step in self._rungs}
         for split in _SPLITS:
             unneeded = [file for file in self._files(split) if not _is_part(file) and file not in needed]
             self._remove(split, unneeded)
 
     def pack(self, warn: Callable[[str], None]) -> None:
-        """Pack the kept scores into a few files. If the process is killed here, duplicates remain but count once."""
+        """Pack the kept scores into a few files. If this process is killed, duplicates remain but count only once."""
         for split in _SPLITS:
             try:
                 self._pack(split)
@@ -236,15 +238,15 @@ class KeptScores:
 
     def _pack(self, split: ScoredSplit) -> None:
         files = self._files(split)
-        if all(_is_part(file) for file in files):  # nothing new since the last time
+        if all(_is_part(file) for file in files):  # nothing has been added since the last time
             return
-        unpacked = self.names  # points not yet in a part
+        unpacked = self.names  # points that are not in a part yet
         batch: list[PackedScores] = []
         batch_bytes = 0
         packed_files: list[str] = []
         for file, scores in self._read(split, files):
             if batch and scores.num_queries != batch[0].num_queries:
-                continue  # damaged; reported when the scores are read
+                continue  # the file is damaged, which is reported when the scores are read
             packed_files.append(file)
             selected = scores.select(unpacked)
             if selected.names:
@@ -257,7 +259,7 @@ class KeptScores:
                 batch_bytes = 0
         if batch:
             self._write_part(split, batch)
-        # Old parts are removed first: as long as other files remain, the next session packs again.
+        # Old parts are removed first, because the next session packs again as long as other files remain.
         self._remove(split, [file for file in packed_files if _is_part(file)])
         self._remove(split, [file for file in packed_files if not _is_part(file)])
 
@@ -266,13 +268,13 @@ class KeptScores:
         self._run.keep(scores_file(split, name), join_scores(batch).content())
 
     def _files(self, split: ScoredSplit) -> list[str]:
-        """Return the stored files of a split except the file of the baselines."""
+        """Return a split's stored files, leaving out the file of the baselines."""
         baselines = location.base_name(baselines_file(split))
         names = self._run.names(f"{FOLDER}/{split}") - {baselines}
         return sorted(name for name in names if name.endswith(".npz") and not name.startswith("."))
 
     def _read(self, split: ScoredSplit, files: Sequence[str]) -> Iterator[tuple[str, PackedScores]]:
-        """Yield the files with their scores, except damaged ones."""
+        """Yield each file together with its scores, skipping damaged files."""
         for start in range(0, len(files), _FILES_AT_ONCE):
             batch = files[start : start + _FILES_AT_ONCE]
             contents = self._run.read([f"{FOLDER}/{split}/{file}" for file in batch])
@@ -293,5 +295,5 @@ def _rung_of(name: PointName) -> Rung:
 
 
 def _is_part(file: str) -> bool:
-    """Return whether a file is a packed part, by its name. Other files contain one rung each."""
+    """Return whether a file's name is that of a packed part. Each of the other files contains one rung."""
     return file.startswith(_PART)

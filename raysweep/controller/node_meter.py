@@ -1,4 +1,4 @@
-"""Boot time and uptime of a cluster's nodes, from periodic observations. Independent of Ray."""
+"""Boot time and uptime of a cluster's nodes, based on periodic observations. Independent of Ray."""
 
 import threading
 import time
@@ -10,19 +10,19 @@ from raysweep.results.types import NodeTime
 
 
 class NodeMeter:
-    """Accumulated node time. The nodes of each observation are counted until the next one. Thread-safe."""
+    """Accumulated node time. Nodes count as observed until the next observation. Thread-safe."""
 
     def __init__(self, budget: BudgetConfig) -> None:
         self._budget = budget
         self._lock = threading.Lock()
-        self._seen_at: float | None = None  # on the monotonic clock
-        self._up: Mapping[str, int] = {}  # node counts at the last observation, keyed by type
+        self._seen_at: float | None = None  # by the monotonic clock
+        self._up: Mapping[str, int] = {}  # numbers of nodes at the last observation, keyed by type
         self._booting: Mapping[str, int] = {}
         self._up_seconds: dict[str, float] = defaultdict(float)
         self._boot_seconds: dict[str, float] = defaultdict(float)
 
     def see(self, up: Mapping[str, int], booting: Mapping[str, int]) -> None:
-        """Record the current numbers of running and booting nodes by type."""
+        """Record the current numbers of running nodes and of booting nodes, each keyed by type."""
         with self._lock:
             now = time.monotonic()
             seconds = 0.0 if self._seen_at is None else now - self._seen_at
@@ -34,7 +34,7 @@ class NodeMeter:
             self._up, self._booting = up, booting
 
     def take(self) -> tuple[NodeTime, ...]:
-        """Return the node time of each type since the last call, up to the last observation."""
+        """Return each type's node time from the last call to the last observation."""
         with self._lock:
             types = sorted({*self._up_seconds, *self._boot_seconds})
             times = []

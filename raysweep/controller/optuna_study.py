@@ -1,6 +1,6 @@
-"""An on-disk Optuna study of the sweep, for ``optuna-dashboard RUN/study.journal``.
+"""An on-disk copy of the sweep as an Optuna study, for ``optuna-dashboard RUN/study.journal``.
 
-The study is a copy; the ledger is the source of truth.
+The ledger remains the source of truth.
 """
 
 from pathlib import Path
@@ -20,20 +20,20 @@ OPTUNA_STATES = {
     TrialStatus.STOPPED: optuna.trial.TrialState.PRUNED,
     TrialStatus.FAILED: optuna.trial.TrialState.FAIL,
 }
-"""Optuna's states by final status. Trials that may still continue are RUNNING in Optuna."""
+"""Optuna's states, keyed by final status. Trials that may still be resumed are RUNNING in Optuna."""
 
 
 class StudyFile:
-    """The study file, with one Optuna trial per trial of the sweep, under the same number.
+    """The study's file, with one Optuna trial for each of the sweep's trials, under the same number.
 
-    Stopped trials are PRUNED, completed trials COMPLETE, and paused or interrupted trials RUNNING. A replicate has
-    the parameters of its original and the attribute ``replicate_of``. ``begin`` must be called for every trial in order.
+    Stopped trials are PRUNED, completed trials COMPLETE, and paused or interrupted trials RUNNING. A replicate has its
+    original's parameters and the attribute ``replicate_of``. ``begin`` must be called for every trial, in order.
     """
 
     def __init__(self, path: Path, name: str, proposer: Proposer) -> None:
         path.unlink(missing_ok=True)
         lock = path.with_suffix(".journal.lock")
-        lock.unlink(missing_ok=True)  # left by a killed driver
+        lock.unlink(missing_ok=True)  # left behind by a killed driver
         self._proposer = proposer
         backend = JournalFileBackend(str(path))
         self._storage = optuna.storages.JournalStorage(backend)
@@ -55,7 +55,7 @@ class StudyFile:
         self._study.add_trial(begun)
 
     def rung(self, number: int, examples_seen: int, trial: TrialState, objective: Objective) -> None:
-        """Record a rung. ``trial.front`` is the trial's front so far."""
+        """Record a rung. ``trial.front`` is the trial's front up to this rung."""
         stored = self._trial(number)
         if len(self._proposer.names) == 1:
             (value,) = self._proposer.values(trial.front)
@@ -66,7 +66,7 @@ class StudyFile:
         stored.set_user_attr("examples seen", examples_seen)
         missed_by = shortfalls(objective, best_point)
         if missed_by:
-            # A list is Optuna's format from before constraints had names; optuna-dashboard reads nothing else.
+            # Optuna used lists before constraints had names; optuna-dashboard reads no other format.
             trial_id = self._trial_id(number)
             amounts = list(missed_by.values())
             self._storage.set_trial_system_attr(trial_id, "constraints", amounts)
@@ -88,12 +88,12 @@ class StudyFile:
 
 
 def shortfalls(objective: Objective, point: Pair) -> dict[str, float]:
-    """Return the amount by which a point violates each constraint; as in Optuna, at most 0 if it is met."""
+    """Return how far a point falls short of each constraint; as in Optuna, the value is at most 0 if it is met."""
     polarity, similarity = point
     p, s = objective.goals.headings
     missed_by = {}
     if objective.min_polarity:
         missed_by[p] = objective.min_polarity - polarity
-    if objective.min_similarity:  # includes constraints on retention
+    if objective.min_similarity:  # this includes constraints on retention
         missed_by[s] = objective.min_similarity - similarity
     return missed_by

@@ -1,6 +1,6 @@
-"""Progress of a sweep's trials, and the replay of a ledger that restores it.
+"""Progress of a sweep's trials, and the replay that restores it from a ledger.
 
-Rungs come from a worker, through :class:`raysweep.controller.sweep.Sweep`, or from a ledger, through
+Rungs come either from a worker through :class:`raysweep.controller.sweep.Sweep`, or from a ledger through
 :class:`LedgerReplay`. This module never writes to the ledger.
 """
 
@@ -34,27 +34,27 @@ from raysweep.search.scheduler import Scheduler, TrialState
 
 
 class Verdict(NamedTuple):
-    """The decision that a trial must leave its worker, with its new status and the reason."""
+    """The decision that a trial must leave its worker, with the trial's new status and the reason."""
 
     status: TrialStatus
     reason: str
 
 
 class Progress:
-    """The progress of each trial, keyed by number and forwarded to the scheduler and the study."""
+    """The progress of each trial, keyed by trial number and forwarded to the scheduler and the study."""
 
     def __init__(self, budget: BudgetConfig, scheduler: Scheduler, study: StudyFile) -> None:
-        self.configs: dict[int, TrialConfig] = {}  # keyed by trial, in order of start
-        self.num_rungs: dict[int, int] = {}  # rungs of a completed trial
+        self.configs: dict[int, TrialConfig] = {}  # keyed by trial, in the order in which trials started
+        self.num_rungs: dict[int, int] = {}  # number of rungs if the trial completes
         self.front: list[Point] = []
-        self.tested: set[PointName] = set()  # points scored on test by an earlier session
+        self.tested: set[PointName] = set()  # points that an earlier session scored on test
         self.watched: dict[int, int] = {}  # the last rung of each trial that measured watched data
         self.ended = dict.fromkeys((TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED), 0)
         self._budget, self._scheduler, self._study = budget, scheduler, study
         self._steps: dict[int, int] = {}
 
     def steps_done(self, number: int) -> int:
-        """Return the number of recorded rungs of a trial."""
+        """Return how many of a trial's rungs are recorded."""
         return self._steps.get(number, 0)
 
     @property
@@ -64,16 +64,16 @@ class Progress:
         return [number for number, trial in trials if TrialStatus(trial.status) == TrialStatus.PAUSED]
 
     def begin(self, trial: TrialState, config: TrialConfig) -> None:
-        """Record the start of a trial."""
+        """Record that a trial has started."""
         self.configs[trial.number] = config
         if trial.replicate_of is None:
             self.num_rungs[trial.number] = self._budget.rungs_of(config.examples_per_rung)
-        else:  # a replicate ends at its original's last rung, under the schedule of a complete trial
+        else:  # a replicate ends at its original's last rung, but on the schedule of a complete trial
             self.num_rungs[trial.number] = self.steps_done(trial.replicate_of)
         self._study.begin(trial)
 
     def record(self, rung: RungFinished) -> Verdict | None:
-        """Record a rung that is in the ledger, and return the verdict on its trial, or None if the trial continues."""
+        """Record a rung that is already in the ledger, and return the trial's verdict, or None if it continues."""
         number = rung.trial
         self._steps[number] = rung.step
         if rung.watched is not None:
@@ -91,7 +91,7 @@ class Progress:
         return None
 
     def _report_to_scheduler(self, rung: RungFinished) -> str | None:
-        """Report a rung to the scheduler, and return the reason to pause the trial, or None."""
+        """Report a rung to the scheduler, and return the reason to pause the trial, or None if it continues."""
         goals = self._scheduler.objective.goals
         pairs = [point.pair(goals) for point in rung.points]
         names: list[Hashable] = [(point.step, *point.key) for point in rung.points]
@@ -99,7 +99,7 @@ class Progress:
         return self._scheduler.rung(rung.trial, rung.examples_seen, pairs, budgets_ahead, names, rung.may_begin)
 
     def _budgets_ahead(self, rung: RungFinished) -> list[int]:
-        """Return the examples seen at each remaining rung of a trial; empty if its own rule stops it."""
+        """Return the examples seen by each of a trial's remaining rungs; empty if the trial's own rule stops it."""
         if rung.stop:
             return []
         examples_per_rung = self.configs[rung.trial].examples_per_rung
@@ -128,20 +128,20 @@ class Progress:
 
 
 class LedgerReplay:
-    """A replay of ledger events into a new scheduler, progress and cost tracker. ``steering`` collects the requests.
+    """Replays ledger events into a new scheduler, progress and cost tracker. ``steering`` collects the user requests.
 
-    With ``adopt``, old trials are taken from the ledger, for a space that has grown. Otherwise, the sampler proposes them
-    again, so that it continues as if it had never stopped.
+    With ``adopt``, old trials are taken from the ledger as they are, which is needed if the space has grown. Otherwise
+    the sampler proposes them again, so that it continues as if it had never stopped.
 
     Raises:
-        ReplayError: If the sampler proposes other trials than those in the ledger.
+        ReplayError: If the sampler proposes trials that differ from those in the ledger.
     """
 
     def __init__(self, scheduler: Scheduler, progress: Progress, costs: CostTracker, *, adopt: bool) -> None:
-        self.seconds = 0.0  # running time of the sweep at the last event
+        self.seconds = 0.0  # the sweep's running time at the last event
         self.steering = Steering()
-        self.unfinished: dict[int, Verdict | None] = {}  # trials on a worker, with the verdict after their last rung
-        self.points: list[Point] = []  # of all rungs
+        self.unfinished: dict[int, Verdict | None] = {}  # trials on a worker, with their verdict after the last rung
+        self.points: list[Point] = []  # the points of all rungs
         self._scheduler = scheduler
         self._progress = progress
         self._costs = costs
@@ -171,7 +171,7 @@ class LedgerReplay:
             case TrialResumed() | TrialContinued():
                 self._resume_if_paused(event.trial)
                 self.unfinished[event.trial] = None
-            case TrialInterrupted():  # keeps the verdict after the last rung, if any
+            case TrialInterrupted():  # the verdict after the last rung, if any, stays
                 self.unfinished.setdefault(event.trial, None)
             case RungWatched():
                 self._progress.watched[event.trial] = event.step
@@ -208,7 +208,7 @@ class LedgerReplay:
         self.unfinished[event.trial] = self._progress.record(event)
 
     def _resume_if_paused(self, number: int) -> None:
-        """Resume a trial that was paused or about to pause: the ledger overrides the current decision."""
+        """Resume a trial that was paused or about to be paused, because the ledger overrides the current decision."""
         verdict = self.unfinished.get(number)
         has_left_worker = number not in self.unfinished
         is_about_to_pause = verdict is not None and verdict.status == TrialStatus.PAUSED

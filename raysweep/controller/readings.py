@@ -1,4 +1,4 @@
-"""Collection of the retrieved sentences of the reference and the front, and selection of the queries to show."""
+"""Collects the sentences retrieved by the reference and the front, and selects the queries to show."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,16 +27,16 @@ from raysweep.storage import location
 from raysweep.storage.folder import Folder
 
 MAX_TEXT_BYTES = 3 * 2**19
-"""The maximum size of a run's texts in UTF-8. If sentences are long, fewer queries are shown."""
+"""The maximum size of a run's texts in UTF-8, in bytes. If sentences are long, fewer queries are shown."""
 
 PAGE = "report/report.html"
 
-_SHOWN = (0, 0, 2)  # spawn key of a random stream that nothing else uses
+_SHOWN = (0, 0, 2)  # spawn key of a random stream reserved for this purpose
 
 
 @dataclass(frozen=True)
 class ReadingsWriter:
-    """A writer of a run's readings. Damaged files are reported to ``warn`` and skipped."""
+    """Writer of a run's readings. It reports damaged files to ``warn`` and skips them."""
 
     run: Folder
     prepared: Prepared
@@ -46,13 +46,13 @@ class ReadingsWriter:
     warn: Callable[[str], None]
 
     def write(self, front: Sequence[Point]) -> None:
-        """Store the available readings of the front, if any."""
+        """Store the readings that are available for the front, if any."""
         retrieved = self._retrieved(front)
         if len(retrieved) > 1 and REFERENCE in retrieved:
             self.run.keep(FILE, self._readings(retrieved).content())
 
     def remove_texts(self) -> None:
-        """Remove all texts from the run, along with the page that shows them, which is rewritten at the session's end."""
+        """Remove all texts from the run, and the page that shows them, which is rewritten when the session ends."""
         try:
             stored = stored_readings(self.run)
         except InputError:  # a damaged file may contain texts
@@ -60,11 +60,11 @@ class ReadingsWriter:
             self.run.remove(FILE)
             return
         if stored is not None and stored.texts:
-            self.run.remove(PAGE)  # first, so that this is repeated if the process is killed in between
+            self.run.remove(PAGE)  # first, so that a kill in between causes this to be repeated
             self.run.keep(FILE, stored.without_texts().content())
 
     def _retrieved(self, front: Sequence[Point]) -> dict[PointName, Retrieved]:
-        """Return the retrieved sentences of the reference and the front that are known."""
+        """Return the known retrieved sentences of the reference and the front."""
         retrieved = self._stored_before() | self._read(REFERENCE_FILE)
         folders = {_folder_of(point) for point in front}
         for folder in sorted(folders):
@@ -81,7 +81,7 @@ class ReadingsWriter:
         return of_front
 
     def _stored_before(self) -> dict[PointName, Retrieved]:
-        """Return the readings of earlier sessions, since the weights of some points may have been removed."""
+        """Return the readings from earlier sessions, because some points' weights may have been removed since."""
         try:
             stored = stored_readings(self.run)
         except InputError:
@@ -89,7 +89,7 @@ class ReadingsWriter:
         return dict(stored.retrieved) if stored is not None and stored.split == self.split else {}
 
     def _read(self, name: str) -> dict[PointName, Retrieved]:
-        """Return the content of a file, or an empty mapping if it is missing or damaged."""
+        """Return a file's content, or an empty mapping if the file is missing or damaged."""
         try:
             (content,) = self.run.read([name])
             return Reading.read(content).retrieved
@@ -135,9 +135,9 @@ class ReadingsWriter:
 
 
 def most_different(ids: npt.NDArray[np.integer], seed: int) -> list[int]:
-    """Return the rows of the ``MAX_SHOWN`` queries for which points retrieve the largest number of distinct sentences.
+    """Return the rows of the ``MAX_SHOWN`` queries for which the points retrieve the most distinct sentences.
 
-    ``ids`` has the shape (points, queries, k). Ties are broken at random, using ``seed``.
+    ``ids`` has shape (points, queries, k). Ties are broken at random, using ``seed``.
     """
     num_points, num_queries, k = ids.shape
     ids_by_query = ids.transpose(1, 0, 2).reshape(num_queries, num_points * k)
@@ -155,7 +155,7 @@ def most_different(ids: npt.NDArray[np.integer], seed: int) -> list[int]:
 def _read_texts(
     read_texts: Callable[[npt.NDArray[np.integer]], list[str]], ids_by_query: Iterable[npt.NDArray[np.integer]]
 ) -> tuple[dict[int, str], int]:
-    """Return the texts of as many queries as fit, at least one, and the number of these queries."""
+    """Return the texts for as many queries as fit, but at least one query, and the number of these queries."""
     texts: dict[int, str] = {}
     num_bytes = 0
     num_queries = 0
@@ -173,6 +173,6 @@ def _read_texts(
 
 
 def _folder_of(point: Point) -> str:
-    """Return the folder with the weights of a point's rung."""
+    """Return the folder that holds the weights of a point's rung."""
     assert point.trial is not None and point.step is not None
     return point_folder(point.trial, point.step)

@@ -1,8 +1,9 @@
-"""Handling of user requests to a running sweep: each is checked, executed once and answered. Independent of Ray.
+"""Handling of user requests to a running sweep; each is checked, executed once and answered. Independent of Ray.
 
-Requests are untrusted files: anyone with write access to the run can add one. Invalid files are rejected and set aside,
-and impossible requests are rejected with the reason. All others are written to the ledger before they are executed and
-answered. If the driver dies in between, the next driver finds the request in the ledger and reports it as done.
+Requests are untrusted files that anyone with write access to the run can add. Invalid files are rejected and set aside,
+and requests that are impossible to execute are rejected with the reason. All others are written to the ledger before
+they are executed and answered. If the driver dies in between, the next driver finds the request in the ledger and
+reports it as done.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,12 +21,12 @@ ENDED = (TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED)
 
 
 class RequestHandler:
-    """A request handler. ``new_requests`` returns unhandled requests, and ``queue`` takes the answers."""
+    """A request handler. ``new_requests`` returns the requests not yet handled, and ``queue`` receives the answers."""
 
     def __init__(self, sweep: Sweep, queue: RequestQueue, new_requests: Callable[[], Iterable[QueuedRequest]]) -> None:
         self._sweep, self._queue, self._new_requests = sweep, queue, new_requests
-        self._served: set[str] = set()  # IDs of requests answered by this session
-        self._decided: dict[str, Answer] = {}  # answers not stored yet, keyed by request ID
+        self._served: set[str] = set()  # IDs of the requests that this session has answered
+        self._decided: dict[str, Answer] = {}  # answers that are not stored yet, keyed by request ID
         self._has_warned = False
 
     def serve(self) -> None:
@@ -53,7 +54,7 @@ class RequestHandler:
         self._store_answer(queued.identity, lambda: self._queue.reject(queued, text))
 
     def _decide(self, identity: str, decide: Callable[[], Answer]) -> Answer:
-        """Return the answer to a request, which is decided and printed only once."""
+        """Return the answer to a request; the answer is decided and printed only once."""
         if identity not in self._decided:
             answer = decide()
             self._decided[identity] = answer
@@ -62,7 +63,7 @@ class RequestHandler:
         return self._decided[identity]
 
     def _store_answer(self, identity: str, store: Callable[[], None]) -> None:
-        """Store an answer. If storage fails, the request is found again and answered without being executed again."""
+        """Store an answer. If storage fails, the request is found again and answered, but it is not executed again."""
         try:
             store()
         except (OSError, InputError) as error:
@@ -90,7 +91,7 @@ class RequestHandler:
         return Answer(accepted=True, text=text)
 
     def _outcome(self, request: Request) -> str:
-        """Return a description of the effect of a request."""
+        """Return a description of what a request does."""
         num_running = len(self._sweep.assignments)
         match request.action:
             case "pause":
@@ -108,7 +109,7 @@ class RequestHandler:
                 return f"next new trial: {escape_line(values)}"
 
     def _problem(self, request: Request) -> str | None:
-        """Return why a request cannot be executed and what is allowed, or None if it can."""
+        """Return why a request cannot be executed and what is allowed instead, or None if it can be."""
         match request.action:
             case "workers":
                 return self._problem_of_workers(request.workers or 0)
@@ -141,7 +142,7 @@ class RequestHandler:
         return None
 
     def _problem_of_try(self, values: Mapping[str, object]) -> str | None:
-        """Return the problem if a configuration is not in the space or not new, or if no trials are left to start."""
+        """Return the problem with a configuration: outside the space, not new, or no trials left; None if valid."""
         scheduler = self._sweep.scheduler
         if not values:
             return "--try is empty; allowed: a mapping such as {loss: triplet, margin: 0.1}"

@@ -1,4 +1,4 @@
-"""Resumption of a sweep: checks of the run folder and of changed settings."""
+"""Resuming a sweep: checks of the run folder and of changed settings."""
 
 import json
 import os
@@ -27,14 +27,14 @@ from raysweep.search.proposer import check_sampler
 from raysweep.storage import location
 from raysweep.storage.folder import Folder, LocalFolder, as_folder, open_folder
 
-FILES = ("config.yaml", "prepared.json")  # files of a run next to its ledger
-STUDY_LOCK = "study.journal.lock"  # prefix of the links that Optuna creates and a killed driver leaves behind
+FILES = ("config.yaml", "prepared.json")  # a run's files besides its ledger
+STUDY_LOCK = "study.journal.lock"  # prefix of links that Optuna creates and that a killed driver leaves behind
 
 CHANGEABLE = (
     *("budget.trials", "budget.minutes", "budget.cpu_hours", "budget.gpu_hours", "budget.money", "budget.prices"),
     *("replicates", "resources", "storage", "early_stopping.plateau", "baselines", "report", "guards", "trackers"),
 )
-"""Settings that may change when a sweep is resumed. Changing any other would make its trials incomparable."""
+"""Settings that may change when a sweep is resumed. Changing any other setting would make its trials incomparable."""
 
 
 _CHECKPOINT = re.compile(r"trial-(?P<trial>\d+)/(?P<examples>\d+)/")  # see raysweep.training.checkpoint
@@ -46,14 +46,15 @@ READ_BY_TRIALS: Mapping[str, Callable[[Prepared], Iterable[Any]]] = {
     "the reference encoder (reference) has": lambda prepared: prepared.reference_artifacts.distinct,
     "the teacher (teacher) has": lambda prepared: [prepared.teacher_artifact],
 }
-"""The inputs of the artifacts that all trials of a sweep read, in order of creation, with these artifacts."""
+"""The inputs of the artifacts that all of a sweep's trials read, in the order of creation, with these artifacts."""
 
 
 @dataclass
 class Resumed:
-    """A run's folder, locked by this process, with the events of its ledger.
+    """A run's folder, locked by this process, and the events in its ledger.
 
-    ``report`` is called with a message while another process holds the run; ``take_over`` takes the run from that process.
+    ``report`` is called with a message while another process holds the run; ``take_over`` takes the run away from that
+    process.
     """
 
     place: Path | Folder
@@ -69,7 +70,7 @@ class Resumed:
         check_links(self.run)
         self.events = self.ledger.open()
         try:
-            for name in FILES:  # again, since the previous holder of the run may have changed them
+            for name in FILES:  # fetched again, because the run's previous holder may have changed them
                 self.run.fetch(name)
             self._check(build_results(self.events, self.run))
         except BaseException:
@@ -92,7 +93,7 @@ class Resumed:
         return self.run.location
 
     def _check(self, results: Results) -> None:
-        """Raise ``InputError`` if the run cannot be resumed, before anything is written to it."""
+        """Raise ``InputError`` if the run cannot be resumed; nothing has been written to it yet."""
         examples_per_rung = {}
         for trial in results.trials:
             try:
@@ -116,12 +117,12 @@ class Resumed:
 
     @property
     def num_begun(self) -> int:
-        """Return the number of started trials, without replicates."""
+        """Return how many trials have started, not counting replicates."""
         return sum(isinstance(event, TrialStarted) and event.replicate_of is None for event in self.events)
 
     @property
     def points(self) -> list[Point]:
-        """Return the points of the baselines and the test scores."""
+        """Return the points that are baselines or test scores."""
         return [point for event in self.events if isinstance(event, PointsScored) for point in event.points]
 
     def reference(self, goals: Goals) -> Pair:
@@ -130,7 +131,7 @@ class Resumed:
         return reference.pair(goals)
 
     def next_log(self) -> str:
-        """Return the name of this session's log file. Each session has its own."""
+        """Return the name of this session's log file; each session has a log file of its own."""
         names = self.run.names()
         number = 2
         while f"run-{number}.log" in names:
@@ -143,7 +144,7 @@ class Resumed:
         return Prepared.read(self.folder / "prepared.json")
 
     def check_data(self, before: Prepared, prepared: Prepared) -> None:
-        """Raise ``InputError`` if ``prepared`` differs from the artifacts that the sweep's trials read ``before``."""
+        """Raise ``InputError`` if ``prepared`` differs from ``before``, the artifacts that the sweep's trials read."""
         for inputs, artifacts in READ_BY_TRIALS.items():
             names_before = [artifact and artifact.name for artifact in artifacts(before)]
             names = [artifact and artifact.name for artifact in artifacts(prepared)]
@@ -155,7 +156,7 @@ class Resumed:
 
 
 def check_links(run: Folder) -> None:
-    """Raise ``InputError`` if a local run contains links or special files, which would expose files outside the run."""
+    """Raise ``InputError`` if a local run contains links or special files, which would expose files outside it."""
     if not isinstance(run, LocalFolder):
         return
     for parent, folders, files in os.walk(run.path):
@@ -170,10 +171,10 @@ def check_links(run: Folder) -> None:
 
 
 def check_rungs(run: Folder, results: Results, examples_per_rung: Mapping[int, int]) -> None:
-    """Raise ``InputError`` if the ledger lost rungs: a trial may have stored at most one rung that the ledger lacks.
+    """Raise ``InputError`` if the ledger lost rungs: per trial, at most one stored rung may be missing from the ledger.
 
-    A worker stores a rung's checkpoint and weights before the driver records the rung. ``examples_per_rung`` is keyed by
-    trial.
+    A worker stores a rung's checkpoint and weights before the driver records the rung. ``examples_per_rung`` is keyed
+    by trial.
     """
     ledger = ledger_location(run)
     num_rungs = dict.fromkeys(examples_per_rung, 0)
@@ -192,13 +193,13 @@ def check_rungs(run: Folder, results: Results, examples_per_rung: Mapping[int, i
 
 
 def _stored_rungs(run: Folder, examples_per_rung: Mapping[int, int]) -> Iterator[tuple[int, int, str]]:
-    """Yield the trial and the rung of each stored checkpoint and each stored point, with its folder for messages."""
+    """Yield the trial and rung of each stored checkpoint and each stored point, and the folder to name in messages."""
     for name in sorted(run.sizes("checkpoints")):
         match = _CHECKPOINT.match(name)
         if match is None:
             continue
         trial = int(match["trial"])
-        rung = 0  # if the trial is unknown
+        rung = 0  # if the trial is not known
         if trial in examples_per_rung:
             rung = int(match["examples"]) // examples_per_rung[trial]
         folder = location.join(run.location, checkpoint_folder(trial))
@@ -219,17 +220,17 @@ def has_begun(events: Iterable[Event]) -> bool:
 
 
 class RunState(NamedTuple):
-    """The state of a run: whether it has begun, and the reason if it failed for good."""
+    """The state of a run: whether it has begun and, if it failed for good, the reason."""
 
     has_begun: bool
     failure: str | None = None
 
 
 def read_state(place: str) -> RunState:
-    """Return the state of the run at a place, if there is one, without locking it.
+    """Return the state of the run at a place, if there is a run, without locking it.
 
     Raises:
-        InputError: If the ledger was changed.
+        InputError: If the ledger was modified.
     """
     run = open_folder(place)
     try:
@@ -243,7 +244,7 @@ def read_state(place: str) -> RunState:
 
 
 def check_changes(before: SweepConfig, after: SweepConfig, run: str) -> None:
-    """Raise ``InputError`` with the list of settings, except the space, that differ but may not change."""
+    """Raise ``InputError``, listing all settings except the space that differ but may not change."""
     old_settings = before.model_dump(mode="json")
     new_settings = after.model_dump(mode="json")
     differences = _differences(old_settings, new_settings)
@@ -261,7 +262,7 @@ def check_changes(before: SweepConfig, after: SweepConfig, run: str) -> None:
 
 
 def _differences(before: Any, after: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield the dotted keys whose values differ, with both values. The space counts as one value."""
+    """Yield each dotted key whose values differ, with both values. The space counts as a single value."""
     if isinstance(before, dict) and isinstance(after, dict) and key != "space":
         for name in before | after:
             yield from _differences(before.get(name), after.get(name), f"{key}.{name}" if key else name)
@@ -270,15 +271,15 @@ def _differences(before: Any, after: Any, key: str = "") -> Iterator[tuple[str, 
 
 
 def check_space(before: Space, after: Space, run: str) -> None:
-    """Raise ``InputError`` with the list of parts of the old space that are missing from the new one."""
+    """Raise ``InputError``, listing the parts of the old space that are missing from the new one."""
     if missing := list(_missing(before.parameters, after.parameters, "")):
         raise InputError(f"{run}: the new space must contain the old one: {'; '.join(missing)}")
 
 
 def check_defaults(before: Space, after: Space, run: str) -> None:
-    """Raise ``InputError`` if the new space lacks the default of a parameter that the old one leaves out.
+    """Raise ``InputError`` if a parameter is absent from the old space and the new space excludes its default.
 
-    Trials of the old space have that default.
+    Trials from the old space use that default.
     """
     for values in branches(before.parameters):
         trial = trial_config(values)
@@ -289,9 +290,9 @@ def check_defaults(before: Space, after: Space, run: str) -> None:
 
 
 def _missing(before: Parameters, after: Parameters, prefix: str) -> Iterator[str]:
-    """Yield one phrase for each part of the old parameters that is missing from the new ones.
+    """Yield one phrase for each part of the old parameters that the new ones lack.
 
-    ``prefix`` names the choices that the parameters belong to.
+    ``prefix`` names the choices that the parameters depend on.
     """
     for name, old in before.items():
         new = after.get(name)
@@ -331,7 +332,7 @@ def _missing_options(old: Choices, new: Choices, name: str) -> Iterator[str]:
 
 
 def _allows(parameter: Parameter, value: Any) -> bool:
-    """Return whether a parameter may take this value."""
+    """Return whether a parameter can have this value."""
     match parameter:
         case Range():
             return isinstance(value, int | float) and parameter.low <= value <= parameter.high
@@ -351,11 +352,11 @@ def load_resumed(
 ) -> tuple[LoadedSweep, Resumed]:
     """Lock a run for this process, and return its sweep and the state to resume from.
 
-    The settings come from the file ``space``, by default the run's own, with ``overrides`` applied. ``report`` and
-    ``take_over`` are as in :class:`Resumed`. If the run was moved, its artifacts are looked up next to it.
+    The settings come from the file ``space``, which defaults to the run's own, with ``overrides`` applied. ``report``
+    and ``take_over`` are as in :class:`Resumed`. If the run was moved, its artifacts are looked up next to it.
 
     Raises:
-        InputError: If the run cannot be resumed at all or with these changes.
+        InputError: If the run cannot be resumed at all, or not with these changes.
     """
     run = as_folder(place)
     if isinstance(run, LocalFolder):  # the path may contain a link
@@ -369,7 +370,7 @@ def load_resumed(
 
 
 def _changed(resumed: Resumed, space: Path | None, overrides: Sequence[Override]) -> LoadedSweep:
-    """Return the run's sweep with the changes. Raise ``InputError`` if one of them is not allowed."""
+    """Return the run's sweep with the changes applied. Raise ``InputError`` if any of them is not allowed."""
     own_file = resumed.folder / "config.yaml"
     before = load_sweep(own_file)
     override_of_runs = _override_runs(before.config, resumed.location, overrides)
@@ -394,7 +395,7 @@ def _changed(resumed: Resumed, space: Path | None, overrides: Sequence[Override]
 
 
 def _check_own_sampler(sampler: str, run: str) -> None:
-    """Raise ``InputError`` if the sampler is an import path that only the run's file names.
+    """Raise ``InputError`` if the sampler is an import path that appears only in the run's file.
 
     Anyone with write access to the run could have put it there, and its code would be executed.
     """
@@ -406,9 +407,9 @@ def _check_own_sampler(sampler: str, run: str) -> None:
 
 
 def _override_runs(before: SweepConfig, place: str, overrides: Sequence[Override]) -> list[Override]:
-    """Return an override of the folder of runs if the run was moved, unless its artifacts are only at the old place.
+    """Return an override for the runs folder if the run was moved, unless its artifacts are only in the old place.
 
-    If ``overrides`` set the location of the artifacts, the old place, which may be unreachable, is not read.
+    If ``overrides`` specifies where the artifacts are, the old place is not read, because it may be unreachable.
     """
     runs = location.parent(place)
     if runs == before.storage.runs:

@@ -1,4 +1,4 @@
-"""The status line of a running sweep."""
+"""A running sweep's status line."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,21 +11,21 @@ from raysweep.terminal import duration
 
 @dataclass(frozen=True)
 class SweepStatus:
-    """A snapshot of a running sweep. ``counts`` are the numbers of trials by status, running trials first."""
+    """A snapshot of a running sweep. ``counts`` holds the number of trials per status, with running trials first."""
 
-    num_begun: int  # started trials, without replicates
-    num_trials: int  # the budget's number of trials
+    num_begun: int  # number of trials started, not counting replicates
+    num_trials: int  # number of trials in the budget
     num_replicates: int
     max_replicates: int
     counts: Mapping[TrialStatus, int]
     best: Pair | None  # P and S of the best point so far
     front_size: int
     seconds: float
-    limit_seconds: float | None  # wall-clock limit of the budget
+    limit_seconds: float | None  # the budget's wall-clock limit
     underway: Sequence[RungProgress] = ()  # progress of trials within a rung, if reported
-    is_paused: bool = False  # on request
+    is_paused: bool = False  # by a user request
     max_workers: int | None = None  # maximum number of concurrent trials, if requested
-    goals: Goals = GOALS  # the scores that are P and S
+    goals: Goals = GOALS  # the scores that serve as P and S
 
     @property
     def fraction_begun(self) -> float:
@@ -34,7 +34,7 @@ class SweepStatus:
 
     @property
     def text(self) -> str:
-        """Return the status line: counts of trials, the best point, the size of the front, and the time left."""
+        """Return the status line: trial counts, the best point, the front's size, and the time left."""
         counts = ["paused"] if self.is_paused else []
         counts.append(f"{self.num_begun} of {self.num_trials} trials begun")
         if self.num_replicates:
@@ -66,7 +66,7 @@ class SweepStatus:
 
     @property
     def _seconds_by_pace(self) -> float:
-        """Return the seconds left at the current pace, or infinity before the first trial has left its worker."""
+        """Return the seconds left at the current pace; infinite until the first trial has left its worker."""
         if self._all_begun <= self.counts[TrialStatus.RUNNING]:
             return math.inf
         return self.seconds / self._all_begun * (self._all_trials - self._all_begun)
@@ -81,7 +81,7 @@ class SweepStatus:
 
 
 def describe_progress(underway: Sequence[RungProgress]) -> str:
-    """Describe the progress of one rung, or the total speed of several rungs and the time until the first is done."""
+    """Describe one rung's progress, or several rungs' combined speed and the time until the first one finishes."""
     examples_per_second = sum(rung.examples_per_second for rung in underway)
     digits = 0 if examples_per_second >= 10 else 1
     pace = f"{examples_per_second:,.{digits}f} examples/s"

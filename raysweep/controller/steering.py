@@ -1,4 +1,4 @@
-"""The user requests to a running sweep that are in effect."""
+"""The user requests that are in effect in a running sweep."""
 
 from dataclasses import dataclass, field
 
@@ -7,24 +7,24 @@ from raysweep.results.events import SweepSteered
 
 @dataclass
 class Steering:
-    """The combined effect of a ledger's ``steer`` events, except requested configurations, which the scheduler keeps."""
+    """The combined effect of a ledger's ``steer`` events. The scheduler keeps the requested configurations."""
 
-    paused_at: float | None = None  # running time of the sweep in seconds; None if not paused
+    paused_at: float | None = None  # the sweep's running time in seconds when it was paused; None if it is not paused
     workers: int | None = None  # maximum number of concurrent trials, if requested
     stopping: dict[int, str] = field(default_factory=dict)  # IDs of stop requests, keyed by trial
-    requests: set[str] = field(default_factory=set)  # IDs of executed requests
+    requests: set[str] = field(default_factory=set)  # IDs of the requests executed so far
 
     @property
     def is_paused(self) -> bool:
-        """Return whether the sweep is paused: running trials finish their rung, and no trial starts."""
+        """Return whether the sweep is paused. In a pause, running trials finish their rung and no trial starts."""
         return self.paused_at is not None
 
     def was_paused_before(self, began: float | None) -> bool:
-        """Return whether the sweep was paused before a rung ``began``, which is None if it has not begun."""
+        """Return whether the sweep was paused before a rung ``began``; None means that the rung has not begun."""
         return self.paused_at is not None and began is not None and began > self.paused_at
 
     def take(self, event: SweepSteered) -> None:
-        """Apply an event that is in the ledger."""
+        """Apply an event that is already in the ledger."""
         self.requests.add(event.request)
         match event.action:
             case "pause":

@@ -1,7 +1,7 @@
-"""A running sweep: assigns trials and records rungs. Every event is in the ledger before it takes effect.
+"""A running sweep, which assigns trials and records rungs. Every event is in the ledger before it takes effect.
 
-:class:`raysweep.search.scheduler.Scheduler` decides which trials run and which are paused. This module manages the ledger,
-the weights on disk, the costs and the display. A sweep is resumed with :meth:`Sweep.replay`, which replays its ledger.
+:class:`raysweep.search.scheduler.Scheduler` decides which trials run and which are paused. This module manages the
+ledger, the weights on disk, the costs and the display. To resume a sweep, :meth:`Sweep.replay` replays its ledger.
 Independent of Ray.
 """
 
@@ -59,27 +59,27 @@ from raysweep.search.scheduler import Scheduler, TrialState
 from raysweep.storage.folder import Folder
 from raysweep.terminal import Display, duration
 
-SLOWEST_RUNGS = 10  # time limit of a rung, as a multiple of the slowest rung so far
+SLOWEST_RUNGS = 10  # a rung's time limit, as a multiple of the slowest rung's time so far
 MIN_RUNG_LIMIT_SECONDS = 1800.0
 PAUSED = Verdict(TrialStatus.INTERRUPTED, "the sweep is paused")
 STOPPED = Verdict(TrialStatus.STOPPED, "requested with raysweep control")
-NODES_COUNTED_SECONDS = 300.0  # interval between events with node time; a kill loses at most this much of the bill
+NODES_COUNTED_SECONDS = 300.0  # interval between events with node time; the bill misses at most this much after a kill
 
 
 @dataclass
 class RunningTrial:
-    """A trial that is assigned to a worker, until it leaves the worker."""
+    """A trial assigned to a worker; it exists until the trial leaves the worker."""
 
     node: Node
-    paid_until: float | None = None  # seconds on the sweep's clock; None while waiting for a worker
-    rung_began: float | None = None  # on the same clock
-    verdict: Verdict | None = None  # set once the trial must leave
-    progress: RungProgress | None = None  # within the current rung, if it is a long one
+    paid_until: float | None = None  # seconds on the sweep's clock; None while the trial waits for a worker
+    rung_began: float | None = None  # seconds on the same clock
+    verdict: Verdict | None = None  # set when the trial must leave
+    progress: RungProgress | None = None  # within the current rung, if that rung is long
 
 
 @dataclass
 class Sweep:
-    """A running sweep. Trials are numbered from 0 in the order in which they were proposed."""
+    """A running sweep. Trials are numbered from 0 in the order in which they are proposed."""
 
     config: SweepConfig
     scheduler: Scheduler
@@ -87,13 +87,13 @@ class Sweep:
     display: Display
     costs: CostTracker
     study: StudyFile
-    num_queries: int  # of dev
+    num_queries: int  # on dev
     assignments: dict[int, RunningTrial] = field(default_factory=dict)
-    cause: ReachedLimit | None = None  # the limit that ended the assignments early
-    given_up: str | None = None  # the reason, if too many trials failed
+    cause: ReachedLimit | None = None  # the limit that ended assignments early
+    given_up: str | None = None  # the reason for giving up, if too many trials failed
     num_workers: int | None = None  # maximum number of concurrent trials in this session, if known
     steering: Steering = field(default_factory=Steering)
-    is_over: bool = False  # True once the search is over and the front is being scored
+    is_over: bool = False  # True once the search has ended and the front is being scored
 
     def __post_init__(self) -> None:
         config = self.config
@@ -103,14 +103,14 @@ class Sweep:
         self._weights = WeightStore(self.run, max_bytes, goals)
         self._scores = KeptScores(self.run, self.num_queries, goals)
         self._failures = Failures(config.resources)
-        self._slowest_rung_seconds = 0.0  # of this session
+        self._slowest_rung_seconds = 0.0  # in this session
         self.short_of_memory: set[int] = set()  # trials that ran out of memory in this session
-        self._num_defects = 0  # trials that failed in this session, except diverged ones
-        self._started_at = time.monotonic()  # as if all sessions had run without a break
-        self._stopped_at: float | None = None  # when the sweep's clock was stopped, on the monotonic clock
+        self._num_defects = 0  # trials that failed in this session, not counting those that diverged
+        self._started_at = time.monotonic()  # as if all sessions had run without a break in between
+        self._stopped_at: float | None = None  # when the sweep's clock was stopped, by the monotonic clock
         self.meter = NodeMeter(config.budget)  # fed by the code that connects to a cluster
         self._nodes_counted_at = time.monotonic()
-        self._interrupted: deque[int] = deque()  # trials cut off by a budget or a crash, which are resumed first
+        self._interrupted: deque[int] = deque()  # trials cut off by a budget or a crash; these are resumed first
 
     @property
     def run(self) -> Folder:
@@ -119,13 +119,13 @@ class Sweep:
 
     @property
     def seconds(self) -> float:
-        """Return the sweep's running time over all sessions, without time in which it was paused and idle."""
+        """Return the sweep's running time over all sessions, excluding the time when it was paused and idle."""
         now = time.monotonic() if self._stopped_at is None else self._stopped_at
         return now - self._started_at
 
     @contextlib.contextmanager
     def off_the_clock(self) -> Iterator[None]:
-        """Exclude the time within the context, so that measurements after a search do not use up its budget."""
+        """Stop the clock within the context, so that measurements after a search do not use up the search's budget."""
         began = time.monotonic()
         try:
             yield
@@ -152,7 +152,7 @@ class Sweep:
         return self.progress.tested
 
     def kept_front(self) -> list[Point]:
-        """Return the front's members whose weights are stored."""
+        """Return the members of the front whose weights are stored."""
         return self._weights.select_stored(self.front)
 
     def resumable_trials(self) -> list[int]:
@@ -162,7 +162,7 @@ class Sweep:
     # Life cycle of a trial: assignment to a worker, rungs, release of the worker.
 
     def assign(self) -> tuple[int, TrialConfig] | None:
-        """Return the next trial to start or resume, or None if no trial can be assigned at the moment."""
+        """Return the next trial to start or resume, or None if no trial can be assigned right now."""
         if self.steering.is_paused or self.has_all_workers:
             return None
         self.cause = self.cause or self.costs.reached_limit(self.seconds)
@@ -186,12 +186,12 @@ class Sweep:
 
     @property
     def is_done(self) -> bool:
-        """Return whether no trial is left to assign, regardless of limits."""
+        """Return whether no more trials are left to assign, regardless of limits."""
         return not self._interrupted and self.scheduler.is_done
 
     @property
     def has_all_workers(self) -> bool:
-        """Return whether the requested maximum number of concurrent trials is reached."""
+        """Return whether the requested maximum number of trials is already running."""
         return self.steering.workers is not None and len(self.assignments) >= self.steering.workers
 
     @property
@@ -200,7 +200,7 @@ class Sweep:
         return self._failures.pause.until > self.seconds
 
     def place(self, number: int) -> None:
-        """Record that a trial has its worker, and start charging it."""
+        """Record that a trial has its worker, and start charging the trial."""
         assignment = self.assignments[number]
         if assignment.paid_until is None:
             assignment.paid_until = assignment.rung_began = self.seconds
@@ -225,10 +225,11 @@ class Sweep:
         self._log(event)
 
     def record_rung(self, number: int, rung: dict[str, Any]) -> bool:
-        """Record a rung and return whether the trial must leave its worker.
+        """Record a rung, and return whether the trial must leave its worker.
 
-        ``rung`` is a ``rung`` event as JSON, without the fields that the sweep adds: the trial, ``may_begin``, the cost and
-        the time. A trial that resumes from a checkpoint may report its last rung again, which counts once.
+        ``rung`` is a ``rung`` event as JSON, without the fields that the sweep adds: the trial, ``may_begin``, the cost
+        and the time. A trial that resumes from a checkpoint may report its last rung a second time; the rung then
+        counts once.
         """
         assignment = self.assignments[number]
         assignment.progress = None
@@ -252,7 +253,7 @@ class Sweep:
         return assignment.verdict is not None
 
     def record_progress(self, number: int, progress: RungProgress) -> bool:
-        """Record a trial's progress within its rung and return whether it must leave its worker now."""
+        """Record how far a trial is within its rung, and return whether it must leave its worker now."""
         assignment = self.assignments[number]
         assignment.progress = progress
         limit = self.costs.reached_limit(self.seconds)
@@ -266,7 +267,7 @@ class Sweep:
         return assignment.verdict is not None
 
     def overdue_reason(self, number: int) -> str | None:
-        """Return the reason to kill a trial's process if its rung takes too long, else None."""
+        """Return the reason to kill a trial's process if its rung is taking too long, otherwise None."""
         began = self.assignments[number].rung_began
         limit_seconds = self._rung_limit_seconds
         if began is None or limit_seconds is None or self.seconds - began <= limit_seconds:
@@ -275,7 +276,7 @@ class Sweep:
 
     @property
     def _rung_limit_seconds(self) -> float | None:
-        """Return the configured time limit of a rung, or else a multiple of the slowest rung's time, if there is one."""
+        """Return the time limit for a rung: as configured, or else a multiple of the slowest rung's time, if known."""
         if minutes := self.config.resources.rung_minutes:
             return 60 * minutes
         if not self._slowest_rung_seconds:
@@ -283,7 +284,7 @@ class Sweep:
         return max(SLOWEST_RUNGS * self._slowest_rung_seconds, MIN_RUNG_LIMIT_SECONDS)
 
     def _verdict_after(self, rung: RungFinished) -> Verdict | None:
-        """Record a rung and return the verdict on its trial, which depends on its scores, user requests and the budget."""
+        """Record a rung, and return the trial's verdict, which depends on its scores, user requests and the budget."""
         verdict = self._take_rung(rung)
         may_resume = verdict is None or verdict.status == TrialStatus.PAUSED
         if may_resume and rung.trial in self.steering.stopping:
@@ -300,7 +301,7 @@ class Sweep:
         return None
 
     def _take_rung(self, rung: RungFinished) -> Verdict | None:
-        """Write a rung to the ledger, record it and return the verdict on its trial."""
+        """Write a rung to the ledger, record it, and return the trial's verdict."""
         number = rung.trial
         self._failures.forget(number)
         assignment = self.assignments[number]
@@ -351,10 +352,10 @@ class Sweep:
     def release(
         self, number: int, failure: str | None = None, traceback: str | None = None, *, diverged: bool = False
     ) -> None:
-        """Record that a trial has left its worker, because of ``failure`` or with its verdict.
+        """Record that a trial has left its worker, either because of a ``failure`` or with its verdict.
 
-        ``traceback`` is that of the exception, if one was raised. A trial that ``diverged`` is a regular result and does not
-        count toward the share of failed trials.
+        ``traceback`` belongs to the exception, if one was raised. If the trial ``diverged``, this is a regular result
+        and does not count toward the share of failed trials.
         """
         self._pay(number)
         verdict = self.assignments.pop(number).verdict
@@ -372,17 +373,17 @@ class Sweep:
         self.show()
 
     def lose(self, number: int, loss: Loss) -> None:
-        """Queue a trial that lost its worker, to be resumed from its checkpoint, or end it after too many losses.
+        """Queue a trial that lost its worker to be resumed from its checkpoint, or end it after too many losses.
 
-        A storage failure pauses the sweep.
+        If storage failed, the sweep is paused.
 
         Raises:
-            InputError: If storage has failed for too long.
+            InputError: If storage has been failing for too long.
         """
         assignment = self.assignments[number]
         if number in self.steering.stopping:
             assignment.verdict = assignment.verdict or STOPPED
-        if assignment.verdict is not None:  # the trial was about to leave
+        if assignment.verdict is not None:  # the trial was about to leave anyway
             self.release(number)
             return
         if loss.needs_memory:
@@ -401,7 +402,7 @@ class Sweep:
         self.show()
 
     def pause(self, reason: str) -> None:
-        """Pause assignments after a storage failure. Raise ``InputError`` if storage has failed for too long."""
+        """Pause assignments after a storage failure. Raise ``InputError`` if storage has been failing for too long."""
         if self.is_paused:
             return
         pause = self._failures.begin_pause(self.seconds)
@@ -410,7 +411,7 @@ class Sweep:
         self.display.warn(f"search: assignments paused for {pause.seconds:g} s (reason=storage failed: {reason})")
 
     def _settle(self, number: int, verdict: Verdict, traceback: str | None = None) -> None:
-        """Apply a verdict to a trial that has left its worker."""
+        """Apply its verdict to a trial that has left its worker."""
         status, reason = verdict
         if status == TrialStatus.INTERRUPTED:
             self._interrupt(number, reason)
@@ -436,14 +437,14 @@ class Sweep:
         """End a trial for good."""
         status, reason = verdict
         if status != TrialStatus.FAILED:
-            self._log_means(number)  # first: a kill in between may repeat this event but never lose it
+            self._log_means(number)  # log first: a kill in between may repeat this event but never loses it
         cost = self.costs.trial_cost(number)
         self._log(TrialEnded(trial=number, status=status, reason=reason, cost=cost, traceback=traceback))
         self.progress.end(number, verdict)
         self._remove_checkpoint(number)
 
     def _log_means(self, number: int) -> None:
-        """Log the means over the runs of a configuration if the trial, which is about to end, is one of its replicates."""
+        """Log the means over a configuration's runs if the trial, which is about to end, is one of its replicates."""
         original = self.scheduler.trials[number].replicate_of
         if original is None:
             return
@@ -453,13 +454,13 @@ class Sweep:
         self._log(ReplicatesAveraged(trial=original, runs=num_runs, points=points))
 
     def begin_stage(self, stage: StageName, count: int) -> None:
-        """Log the start of a stage that scores ``count`` rungs or members of the front, for progress displays."""
+        """Log the start of a stage that scores ``count`` rungs or front members, for progress displays."""
         self._log(StageBegan(stage=stage, count=count))
 
     # Requests to the running sweep.
 
     def steer(self, event: SweepSteered) -> None:
-        """Log and execute a request, which :mod:`raysweep.controller.request_handler` has checked."""
+        """Log and execute a request that :mod:`raysweep.controller.request_handler` has already checked."""
         event = replace(event, at=self.seconds)
         self.ledger.append(event)
         self.steering.take(event)
@@ -471,7 +472,7 @@ class Sweep:
         self.show()
 
     def _stop_unassigned(self, number: int) -> None:
-        """Stop a paused or interrupted trial. A trial on a worker stops at its next report instead."""
+        """Stop a paused or interrupted trial. A trial on a worker instead stops when it next reports."""
         is_paused = self.scheduler.trials[number].status == TrialStatus.PAUSED
         if number in self._interrupted:
             self._interrupted.remove(number)
@@ -482,7 +483,7 @@ class Sweep:
     # Start and end of the sweep.
 
     def replay(self, events: Iterable[Event], *, adopt: bool = False) -> None:
-        """Restore the state from the events of a ledger. ``adopt`` and errors are as in :class:`LedgerReplay`."""
+        """Restore the state from a ledger's events. ``adopt`` and the errors are as in :class:`LedgerReplay`."""
         replayed = LedgerReplay(self.scheduler, self.progress, self.costs, adopt=adopt)
         replayed.take_all(events)
         originals = {}
@@ -502,17 +503,17 @@ class Sweep:
         for number, verdict in replayed.unfinished.items():
             if verdict is None:
                 self._interrupted.append(number)
-            else:  # the driver died before it applied the verdict
+            else:  # the driver died before applying the verdict
                 self._settle(number, verdict)
-        for number in self.steering.stopping:  # the driver died before it stopped the trial
+        for number in self.steering.stopping:  # the driver died before stopping the trial
             self._stop_unassigned(number)
         self._stop_or_start_clock()
 
     def finish(self, status: str, reason: str, is_final: bool = False) -> None:
         """End the session: clean up storage, log the last event and close the ledger.
 
-        Unless the sweep is completed, everything needed to resume it is kept. If an earlier event could not be written, the
-        ledger is closed without further changes. ``is_final`` is as in :class:`SessionFinished`.
+        Unless the sweep is completed, everything needed to resume it is kept. If an earlier event could not be written,
+        the ledger is closed without any further changes. ``is_final`` is as in :class:`SessionFinished`.
         """
         if self.ledger.failure is not None:
             self.ledger.close()
@@ -525,10 +526,10 @@ class Sweep:
             for number in list(self.assignments):  # trials cut off within a rung are charged too
                 self._pay(number)
                 self._interrupt(number, reason)
-            self._weights.keep_only(self.front)  # also removes weights of rungs that were never reported
+            self._weights.keep_only(self.front)  # this also removes the weights of rungs that were never reported
             self._remove_beyond_bound()
             self._scores.tidy()
-            if status not in ("interrupted", "failed"):  # in these cases, little time may be left
+            if status not in ("interrupted", "failed"):  # otherwise there may be little time left
                 self._scores.pack(self.display.warn)
             self.count_nodes(at_once=True)
             self._log(SessionFinished(status=status, reason=reason, seconds=self.seconds, is_final=is_final or None))
@@ -538,7 +539,7 @@ class Sweep:
     # Costs, disk, ledger and display.
 
     def count_nodes(self, *, at_once: bool = False) -> None:
-        """Log the time of the cluster's nodes if it is due or ``at_once`` is set."""
+        """Log the node time of the cluster if it is due or ``at_once`` is set."""
         now = time.monotonic()
         if not at_once and now - self._nodes_counted_at < NODES_COUNTED_SECONDS:
             return
@@ -547,7 +548,7 @@ class Sweep:
             self._log(NodesCounted(nodes=nodes))
 
     def _pay(self, number: int) -> None:
-        """Charge a trial for its time on the worker since the last charge."""
+        """Charge a trial for its time on the worker since it was last charged."""
         assignment = self.assignments[number]
         now = self.seconds
         if assignment.paid_until is not None:
@@ -555,10 +556,10 @@ class Sweep:
             assignment.paid_until = now
 
     def _remove_beyond_bound(self) -> None:
-        """End paused trials, the worst first, and then remove weights of the front, until ``storage.max_gib`` is met.
+        """Meet ``storage.max_gib`` by ending paused trials, the worst first, and then by removing weights of the front.
 
-        Checkpoints of running and interrupted trials are needed and do not count. Otherwise, many large checkpoints would
-        cost the front its weights.
+        The checkpoints of running and interrupted trials are needed and do not count, because many large checkpoints
+        would otherwise cost the front its weights.
         """
         paused = self.progress.paused
         if not self._weights.is_full(self.front, self._other_bytes(paused)):
@@ -578,14 +579,14 @@ class Sweep:
             )
 
     def _other_bytes(self, paused: Sequence[int]) -> int:
-        """Return the size in bytes of the per-query scores and the checkpoints of paused trials."""
+        """Return the total size in bytes of the per-query scores and of the paused trials' checkpoints."""
         return self._scores.num_bytes + self._weights.checkpoint_bytes(paused)
 
     def _remove_checkpoint(self, number: int) -> None:
         self.run.remove(checkpoint_folder(number))
 
     def _log(self, event: Event) -> None:
-        """Write an event with the current time to the ledger."""
+        """Write an event to the ledger, stamped with the current time."""
         self.ledger.append(replace(event, at=self.seconds))
 
     def show(self) -> None:
@@ -618,18 +619,18 @@ class Sweep:
         )
 
     def _best_pair(self, points: Sequence[Point]) -> Pair:
-        """Return P and S of the best of the points."""
+        """Return P and S of the best of these points."""
         objective = self.scheduler.objective
         return objective.best_point([point.pair(objective.goals) for point in points])
 
 
 def describe_origin(name: str) -> str:
-    """Describe the origin of a requested configuration."""
+    """Describe where a requested configuration came from."""
     return f"{name} of the sweep's file" if name.startswith("first[") else "raysweep control"
 
 
 def mean_points(original: int, means: Mapping[int, Mapping[Any, MeanScores]], goals: Goals) -> tuple[Mean, ...]:
-    """Return the means over at least two runs of a trial. ``means`` is keyed by examples seen, then (step, kind, value)."""
+    """Return a trial's means over at least two runs. ``means`` is keyed by examples seen, then (step, kind, value)."""
     rows = []
     for points in means.values():
         for (step, kind, value), scores in points.items():

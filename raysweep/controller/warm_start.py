@@ -1,7 +1,7 @@
-"""Warm starts from older runs, which may use different data or a different model.
+"""Warm starts from older runs, which may have used different data or a different model.
 
 Scores are rescaled from the old reference encoder to the new one: P keeps its relative position between the reference's
-P and 1, and S its ratio to the reference's S. Older trials outside the new space are skipped.
+P and 1, and S keeps its ratio to the reference's S. Older trials outside the new space are skipped.
 """
 
 import json
@@ -25,15 +25,15 @@ from raysweep.storage.folder import Folder
 
 FILE = "warm_start.json"
 
-NUM_FIRST = 5  # configurations to try before the sampler's first proposal
+NUM_FIRST = 5  # number of configurations to try before the sampler's first proposal
 
 
 @dataclass(frozen=True)
 class Observation:
-    """An older trial with scores rescaled for the new sweep's sampler."""
+    """An older trial, with scores rescaled for the new sweep's sampler."""
 
     values: Mapping[str, Any]
-    fronts: Mapping[int, tuple[Pair, ...]]  # non-dominated points so far, in order of examples seen
+    fronts: Mapping[int, tuple[Pair, ...]]  # non-dominated points up to each rung, in order of examples seen
     status: TrialStatus  # completed or stopped
 
     @property
@@ -44,7 +44,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """The observations of older runs. ``first`` holds the indices of those to try before the sampler's first proposal."""
+    """Observations from older runs. ``first`` holds the indices of those to try before the sampler's first proposal."""
 
     observations: list[Observation]
     first: list[int]
@@ -60,12 +60,12 @@ class WarmStart:
 
 
 def gather(runs: Sequence[Results], space: Space, reference: Pair, goals: Goals) -> WarmStart:
-    """Collect the observations for a sweep over ``space`` whose reference encoder scores ``reference`` (P, S) on dev.
+    """Collect observations for a sweep over ``space`` whose reference encoder scores ``reference`` (P, S) on dev.
 
-    P and S are the scores that are the ``goals`` of the new sweep.
+    P and S are the scores named in ``goals``, the new sweep's goals.
 
     Raises:
-        InputError: If a run has no such scores.
+        InputError: If a run lacks these scores.
     """
     observations: list[Observation] = []
     num_left_out = 0
@@ -88,7 +88,7 @@ def gather(runs: Sequence[Results], space: Space, reference: Pair, goals: Goals)
 
 
 def _reference_scores(run: Results, goals: Goals) -> Pair:
-    """Return P and S of the run's reference encoder on dev."""
+    """Return P and S of a run's reference encoder on dev."""
     for point in run.points:
         if point.kind == "reference" and point.split == "dev" and point.has(goals):
             return point.pair(goals)
@@ -107,7 +107,7 @@ def _finished_rungs(run: Results) -> Iterator[tuple[Trial, list[Rung]]]:
 
 
 def _contains(space: Space, trial: Trial) -> bool:
-    """Return whether a configuration is in the space, including the parameters that the space leaves at their default."""
+    """Return whether the space contains a configuration, including parameters that it leaves at their default."""
     try:
         old = trial_config(dict(trial.config))
         suggester = space.suggest_fixed(old.flat)
@@ -117,7 +117,7 @@ def _contains(space: Space, trial: Trial) -> bool:
 
 
 def _make_observation(trial: Trial, rungs: Sequence[Rung], pairs_by_rung: Sequence[Sequence[Pair]]) -> Observation:
-    """Return an observation of a trial, given P and S of each rung's points, rescaled to the new reference encoder."""
+    """Return a trial as an observation, given each rung's points as (P, S), rescaled to the new reference encoder."""
     front: tuple[Pair, ...] = ()
     fronts = {}
     for rung, pairs in zip(rungs, pairs_by_rung, strict=True):
@@ -142,7 +142,7 @@ def _rescale(pair: Pair, old_reference: Pair, new_reference: Pair) -> Pair:
 
 
 def _choose_first(observations: Sequence[Observation], reference_point: Pair) -> list[int]:
-    """Greedily choose observations of different configurations by the hypervolume they add to a joint front."""
+    """Greedily choose observations of different configurations by how much hypervolume they add to a joint front."""
     chosen: list[int] = []
     front: list[Pair] = []
     while len(chosen) < NUM_FIRST:
@@ -163,9 +163,9 @@ def _choose_first(observations: Sequence[Observation], reference_point: Pair) ->
 
 
 def apply(proposer: Proposer, warm_start: WarmStart) -> None:
-    """Report the observations to the sampler and queue the best ones to be tried first.
+    """Report the observations to the sampler, and queue the best ones to be tried first.
 
-    Observations get negative numbers, which no trial of the sweep has.
+    Observations have negative numbers, which the sweep's own trials never have.
     """
     for index, observation in enumerate(warm_start.observations):
         number = -1 - index
@@ -178,13 +178,13 @@ def apply(proposer: Proposer, warm_start: WarmStart) -> None:
 
 
 def write(run: Folder, warm_start: WarmStart) -> None:
-    """Store the warm start in the run's folder, since a resumed sweep needs the same one."""
+    """Store the warm start in the run's folder, because a resumed sweep needs the same one."""
     (run.path / FILE).write_text(json.dumps(asdict(warm_start), indent=1), encoding="utf-8")
     run.store(FILE)
 
 
 def read(run: Folder) -> WarmStart | None:
-    """Return the warm start that a run began with, or None. Raise ``InputError`` if its file was changed."""
+    """Return the warm start that a run began with, or None. Raise ``InputError`` if its file was modified."""
     path = run.fetch(FILE)
     if not path.is_file():
         return None
