@@ -1,4 +1,4 @@
-"""LoRA adapters: the parameters of a trial that trains one instead of the encoder's own weights."""
+"""LoRA adapters: the parameters of a trial that trains an adapter instead of the encoder's own weights."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ PARAMETERS = ("lora_rank", "lora_alpha", "lora_targets", "lora_dropout")
 class Lora:
     """A LoRA adapter (Hu et al. 2021, arXiv:2106.09685).
 
-    A linear layer x W' becomes x W' + (alpha / rank) x A' B', with trained A (rank, inputs) and B (outputs, rank); B
-    starts at 0. ``targets`` is one of TARGETS. ``dropout`` is applied to the inputs of A.
+    A linear layer x W' becomes x W' + (alpha / rank) x A' B', where A (rank, inputs) and B (outputs, rank) are trained,
+    and B starts at 0. ``targets`` is one of TARGETS. ``dropout`` is applied to the inputs of A.
     """
 
     rank: int
@@ -29,5 +29,5 @@ class Lora:
 
 
 def adapter_defaults(adapter: object) -> Mapping[str, Any]:
-    """Return the defaults of the adapter's own parameters; none unless ``adapter`` is ``lora``."""
+    """Return the defaults of the adapter's own parameters, or none unless ``adapter`` is ``lora``."""
     return DEFAULTS if adapter == "lora" else {}

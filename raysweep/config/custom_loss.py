@@ -1,8 +1,9 @@
 """A user's own loss, described by its class.
 
-The class is imported, which needs torch, only when a space or a trial names it. It is a :class:`torch.nn.Module` that is
-created as ``Class(model, **parameters)`` and has one of two methods: ``compute_loss(batch)`` with a
-:class:`raysweep.training.batch.Batch`, or sentence-transformers' ``compute_loss_from_embeddings(embeddings, labels)``.
+Importing the class needs torch, so it happens only when a space or trial names the class. The class is a
+:class:`torch.nn.Module` that is created as ``Class(model, **parameters)`` and has one of two methods:
+``compute_loss(batch)``, which takes a :class:`raysweep.training.batch.Batch`, or sentence-transformers'
+``compute_loss_from_embeddings(embeddings, labels)``.
 
 =============== ======================================================================================================
 class attribute meaning
@@ -12,8 +13,9 @@ class attribute meaning
 ``batches``     ``plain`` or ``by_label``; ``plain`` if missing
 =============== ======================================================================================================
 
-The loss's parameters are those of ``__init__`` after the model whose type is float, int, bool or a ``Literal`` of texts.
-``width`` and ``num_labels`` are not parameters: raysweep passes the embedding's width and the number of classes.
+The loss's parameters are those parameters of ``__init__`` after the model whose type is float, int, bool or a
+``Literal`` of texts. ``width`` and ``num_labels`` are not among them: raysweep passes the embedding's width and the
+number of classes.
 """
 
 import functools
@@ -40,7 +42,7 @@ _POSITIONAL = (
     inspect.Parameter.VAR_POSITIONAL,
 )
 
-_MODULE = "torch.nn.modules.module"  # of torch.nn.Module, whose own __init__ accepts arguments only to reject them
+_MODULE = "torch.nn.modules.module"  # its torch.nn.Module has an __init__ that accepts arguments only to reject them
 
 
 def import_object(path: str) -> Any:
@@ -52,7 +54,7 @@ def import_object(path: str) -> Any:
     module, _, names = path.partition(":")
     try:
         found: Any = importlib.import_module(module)
-    except (Exception, SystemExit) as error:  # importing may raise anything
+    except (Exception, SystemExit) as error:  # an import may raise anything
         reason = " ".join(str(error).split())
         raise InputError(f"{path!r} cannot be imported: {type(error).__name__}: {reason}") from None
     for name in names.split("."):
@@ -64,7 +66,7 @@ def import_object(path: str) -> Any:
 
 @functools.cache
 def inspect_class(path: str) -> LossSpec:
-    """Return the specification of the class at an import path.
+    """Return the specification of the loss class at an import path.
 
     Raises:
         InputError: If the class cannot be imported or is not a loss.
@@ -90,7 +92,7 @@ def inspect_class(path: str) -> LossSpec:
 
 
 def _check_method(path: str, loss: type) -> None:
-    """Raise InputError unless the method that computes the loss can be called with raysweep's arguments."""
+    """Raise InputError unless raysweep's arguments fit the method that computes the loss."""
     method = next(name for name in METHODS if callable(getattr(loss, name, None)))
     arguments = METHODS[method]
     attribute = inspect.getattr_static(loss, method)
@@ -103,7 +105,7 @@ def _check_method(path: str, loss: type) -> None:
 
 
 def _attribute(path: str, loss: type, name: str, allowed: tuple[str, ...], default: str | None = None) -> Any:
-    """Return the value of a class attribute, which must be one of ``allowed``."""
+    """Return a class attribute's value, which must be one of ``allowed``."""
     value = getattr(loss, name, default)
     if value in allowed:
         return value
@@ -114,7 +116,7 @@ def _attribute(path: str, loss: type, name: str, allowed: tuple[str, ...], defau
 def _parameters(path: str, loss: Any) -> Iterator[tuple[str, Parameter]]:
     """Yield the names and specifications of the parameters after the model.
 
-    Parameters of other types keep their defaults.
+    Parameters of unsupported types are skipped and keep their defaults.
     """
     try:
         signature = inspect.signature(loss, eval_str=True)
@@ -142,7 +144,7 @@ def _parameters(path: str, loss: Any) -> Iterator[tuple[str, Parameter]]:
 
 
 def _specification(name: str, annotation: Any, default: Any) -> Parameter | None:
-    """Return the specification of a parameter of this type, or None for other types."""
+    """Return the specification of a parameter with this type, or None if the type is not supported."""
     if annotation is bool:
         return _choice(name, (True, False), default)
     if annotation in (int, float):

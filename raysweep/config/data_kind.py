@@ -1,4 +1,4 @@
-"""What a sweep's kind of data requires of its other settings."""
+"""What each kind of data requires of a sweep's other settings."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ def of_kind(config: SweepConfig, space: Space, kind: DataKind) -> SweepConfig:
     """Return the settings of a sweep over data of this kind: its own, with the kind's goals unless others are set.
 
     Raises:
-        InputError: If a setting does not suit the kind; with key, value and what is allowed.
+        InputError: If a setting does not suit the kind; the message names key, value and what is allowed.
     """
     if kind == "labeled":
         _check_goals(config, kind)

@@ -1,4 +1,4 @@
-"""YAML documents that record the line of every key, so that errors can name file, line and key."""
+"""YAML documents that record the line of every key, so that errors can name the file, line and key."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from raysweep.errors import InputError, did_you_mean
 
 KeyPath = tuple[str | int, ...]
 
-MAX_VALUES = 100_000  # of a document with its aliases expanded
+MAX_VALUES = 100_000  # limit for a document with its aliases expanded
 MERGE = "tag:yaml.org,2002:merge"
 TEXT = "tag:yaml.org,2002:str"
 CHOICES = "choices"
@@ -38,7 +38,7 @@ _Loader.add_implicit_resolver(
 
 
 def parse_value(text: str, *, is_choices: bool = False) -> Any:
-    """Parse the YAML value of a command-line override; empty text is the empty string, not null.
+    """Parse the YAML value in a command-line override; empty text is the empty string, not null.
 
     Args:
         text: The YAML text.
@@ -64,9 +64,9 @@ def parse_value(text: str, *, is_choices: bool = False) -> Any:
 
 
 def _read_keys_as_text(node: yaml.Node, is_choices: bool, seen: set[tuple[int, bool]]) -> None:
-    """Tag every key as text, so that keys such as `0.5`, `on` or `2024-01-01` keep their spelling.
+    """Tag all keys as text, so that keys such as `0.5`, `on` or `2024-01-01` keep their spelling.
 
-    The keys below `choices` are values of a parameter, so they may also be numbers and booleans. ``seen`` holds the
+    The keys below `choices` are a parameter's values, so they may also be numbers and booleans. ``seen`` contains the
     visited nodes, each with its ``is_choices``, so that aliases are followed only once.
     """
     visit = (id(node), is_choices)
@@ -87,7 +87,7 @@ def _read_keys_as_text(node: yaml.Node, is_choices: bool, seen: set[tuple[int, b
 
 @dataclass
 class Document:
-    """Nested plain values, with their source file and the line of every key path."""
+    """Nested plain values, with their source file and the line of each key path."""
 
     source: str
     values: dict[str, Any]
@@ -100,7 +100,7 @@ class Document:
         """Read a YAML file whose top level is a mapping.
 
         Raises:
-            InputError: If the file is missing or invalid; the message names file and line.
+            InputError: If the file is missing or invalid. The message names the file and line.
         """
         try:
             text = path.read_text(encoding="utf-8")
@@ -126,7 +126,7 @@ class Document:
         return document
 
     def _note_lines(self, loader: _Loader, node: yaml.Node, path: KeyPath) -> None:
-        """Record the line of every key below ``path``; raise InputError for duplicate and non-text keys."""
+        """Record the line of each key below ``path``; raise InputError for keys that are duplicates or not text."""
         self._count_value()
         if isinstance(node, yaml.MappingNode):
             for key_node, value_node in node.value:
@@ -142,7 +142,7 @@ class Document:
                 self._note_lines(loader, item, child)
 
     def _count_value(self) -> None:
-        """Count a value; raise InputError if there are too many, as nested aliases can produce."""
+        """Count a value; raise InputError if there are too many, as nested aliases can cause."""
         self.num_values += 1
         if self.num_values > MAX_VALUES:
             raise InputError(f"{self.source}: has more than {MAX_VALUES:,} values after its aliases are expanded")
@@ -170,10 +170,10 @@ class Document:
         return child
 
     def override(self, path: str, text: str, short_forms: Mapping[KeyPath, str] = MappingProxyType({})) -> None:
-        """Set the key at a dotted ``path`` to the YAML value ``text``, and create missing mappings on the way.
+        """Set the key at a dotted ``path`` to the YAML value ``text``, creating missing mappings on the way.
 
-        If ``short_forms`` maps a key on the way to a name, its plain value is first expanded to a mapping with that
-        value under the name.
+        If ``short_forms`` maps a key on the way to a name, the key's plain value is first expanded to a mapping that
+        contains it under that name.
         """
         keys = tuple(path.split("."))
         target = self.values
@@ -198,11 +198,11 @@ class Document:
         self.overridden.add(keys)
 
     def has_override(self, key: str) -> bool:
-        """Return whether an override set this top-level key or a part of it."""
+        """Return whether an override set this top-level key or any part of it."""
         return any(path[0] == key for path in self.overridden)
 
     def error(self, path: Sequence[str | int], message: str) -> InputError:
-        """Return an InputError that names the origin of ``path``: file and line, or the command line."""
+        """Return an InputError that names the origin of ``path``, which is a file and line or the command line."""
         keys = tuple(path)
         section = keys[:-1]
         is_of_override = section not in self.lines and any(path[: len(section)] == section for path in self.overridden)
@@ -210,7 +210,7 @@ class Document:
             return InputError(join_key(f"--{dotted(keys)}", message))
         place = self.source
         for length in range(len(keys), 0, -1):
-            line = self.lines.get(keys[:length])  # of the key or its nearest ancestor in the file
+            line = self.lines.get(keys[:length])  # line of the key or its nearest ancestor in the file
             if line is not None:
                 place += f": line {line}"
                 break
@@ -228,7 +228,7 @@ class Document:
 
 
 def _find_key(name: str, mapping: Mapping[Any, Any]) -> Any:
-    """Return the mapping's key with the text ``name``, such as the number 16, or ``name`` itself if the key is missing."""
+    """Return the mapping's key with the text ``name``, such as the number 16, or ``name`` if there is no such key."""
     return next((key for key in mapping if str(key) == name), name)
 
 
@@ -237,7 +237,7 @@ def _line_of(node: yaml.Node) -> int:
 
 
 def _yaml_error(path: Path, error: Exception) -> InputError:
-    """Return the InputError for a file that is not valid YAML."""
+    """Return an InputError for a file that is not valid YAML."""
     if isinstance(error, InputError):  # also a ValueError
         return error
     if isinstance(error, RecursionError):
@@ -264,12 +264,12 @@ def dotted(path: Iterable[str | int]) -> str:
 
 
 def join_key(key: str, problem: str) -> str:
-    """Return ``KEY is VALUE; …`` if the problem starts with "is", ``KEY: problem`` otherwise."""
+    """Return ``KEY is VALUE; …`` if the problem starts with "is", or ``KEY: problem`` otherwise."""
     return f"{key} {problem}" if problem.startswith("is ") else f"{key}: {problem}"
 
 
 def unknown_key(key: str, allowed: Iterable[str], inner: Iterable[str] = ()) -> str:
-    """Return the error message for an unknown key, with the nearest allowed key or ``inner`` path as a suggestion."""
+    """Return the error message for an unknown key, suggesting the nearest allowed key or ``inner`` path."""
     names = sorted(allowed)
     paths: dict[str, str] = {}  # keyed by the last key
     for path in inner:

@@ -1,4 +1,4 @@
-"""Freezing levels: which part of an encoder a trial does not train, counted from its input.
+"""Freezing levels: which part of an encoder, counted from its input, a trial does not train.
 
 The levels are named as in the adiabatic-tuning paper. Each is a superset of the previous one:
 
@@ -22,23 +22,23 @@ FIXED_LEVELS = ("none", "emb.base", "emb", "emb+B0a", "emb+B0ai", "emb+B0aio", "
 
 FORMS = (*FIXED_LEVELS, "emb+B0-n with n >= 1")
 
-EMBEDDING_DEPTHS = 2  # tables, the rest of the embedding block
-BLOCK_DEPTHS = 4  # attention, intermediate, output, rest
+EMBEDDING_DEPTHS = 2  # the tables, and the rest of the embedding block
+BLOCK_DEPTHS = 4  # the attention, the intermediate dense, the output dense, and the rest
 
 _LAST_BLOCK = re.compile(r"emb\+B0-([1-9][0-9]*)")
 
 
 def check_level(level: str) -> None:
-    """Raise InputError if ``level`` is malformed; an encoder's structure determines whether it has the level."""
+    """Raise InputError if ``level`` is malformed; whether an encoder has the level depends on its structure."""
     if level not in FIXED_LEVELS and not _LAST_BLOCK.fullmatch(level):
         raise InputError(f"freezing is {level!r}; allowed: {', '.join(FORMS)}")
 
 
 def level_depth(level: str) -> int:
-    """Return the maximum depth that a level freezes, -1 for ``none``; levels are ordered by it.
+    """Return the maximum depth that a level freezes, or -1 for ``none``; levels are ordered by this depth.
 
-    Depths follow the order of computation: the embedding block has the first EMBEDDING_DEPTHS, each block the next
-    BLOCK_DEPTHS.
+    Depths follow the order of computation: the embedding block has the first EMBEDDING_DEPTHS depths, and each block
+    has the next BLOCK_DEPTHS.
     """
     if match := _LAST_BLOCK.fullmatch(level):
         num_blocks = int(match[1]) + 1

@@ -52,7 +52,7 @@ class GuardConfig(StrictModel):
 
     @property
     def files_digest(self) -> str:
-        """Return a digest of the kind and the file names; it does not depend on file contents."""
+        """Return a digest of the kind and the file names, which does not depend on the files' contents."""
         files = [getattr(self, name) for name in NEEDED[self.kind]]
         content = "\0".join([self.kind, *files])
         return hashlib.sha256(content.encode()).hexdigest()[:16]
@@ -70,7 +70,7 @@ class GuardConfig(StrictModel):
 
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-_MAX_CHARACTERS = 40  # of a name
+_MAX_CHARACTERS = 40  # maximum length of a name
 
 
 def _check_names(guards: dict[str, GuardConfig]) -> dict[str, GuardConfig]:
@@ -95,7 +95,7 @@ RESERVED = (*SCORES, *PLACES, *OTHERS)
 
 
 def find_reserved_name(guards: Iterable[str]) -> str:
-    """Return the problem with the first guard that has a reserved name, or an empty string."""
+    """Return the problem with the first guard that has a reserved name, or an empty string if there is none."""
     parameters = parameter_names()
     listed = dict.fromkeys((*RESERVED, *scores.SCORES))
     reserved = {name.lower() for name in (*listed, *parameters)}

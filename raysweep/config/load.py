@@ -42,8 +42,8 @@ Override = tuple[str, str]
 class LoadedSweep:
     """A sweep's file with its overrides applied.
 
-    ``document`` records the origin of each key, for error messages. ``warnings`` has one line for each setting without
-    effect, and for each entry of the file's ``first`` that is missing from ``config`` or repeated.
+    ``document`` records the origin of each key for error messages. ``warnings`` has a line for each setting without an
+    effect, and for each entry in the file's ``first`` that is repeated or missing from ``config``.
     """
 
     document: Document
@@ -55,10 +55,10 @@ class LoadedSweep:
 def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
     """Read and check a sweep's file.
 
-    Entries of the file's ``first`` that no longer fit are left out if an override changes the space.
+    If an override changes the space, entries in the file's ``first`` that no longer fit are left out.
 
     Raises:
-        InputError: If a value is invalid; the message names file, line, key, value and what is allowed.
+        InputError: If a value is invalid. The message names the file, line, key, value and allowed values.
     """
     document = Document.read(path)
     for key, value in overrides:
@@ -67,7 +67,7 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
     _check_combinations(document, config)
     config = _with_points_of_goals(document, config)
     space = space_parser.parse(document, config)
-    if config.data.kind is not None:  # otherwise it is known when the sources are opened
+    if config.data.kind is not None:  # without a kind, it is known only when the sources are opened
         config = of_kind(config, space, config.data.kind)
     _check_soft_targets(document, config, space)
     _check_teacher(document, config, space)
@@ -78,10 +78,10 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
 
 
 def _as_yaml(key: str, text: str) -> str:
-    """Return the YAML of an override's value; sources, prompts and columns may be unquoted text that is not valid YAML.
+    """Return an override's value as YAML; sources, prompts and columns may be unquoted text that is not valid YAML.
 
-    Spaces at either end are kept, as in the column ``Body ``. A source may also be a YAML list, and a prompt a YAML
-    mapping of ``query`` and ``document``. All of them may be quoted text or null.
+    Spaces at either end are kept, as in the column ``Body ``. A source may also be a YAML list, and a prompt may be a
+    YAML mapping with ``query`` and ``document``. All of them may be quoted text or null.
     """
     is_source = key in _SOURCES
     is_prompt = key in (*_PROMPTS, *_PROMPTS_OF_SIDES)
@@ -102,7 +102,7 @@ def _as_yaml(key: str, text: str) -> str:
 
 
 def _check_combinations(document: Document, config: SweepConfig) -> None:
-    """Check settings that depend on one another or on the parameters of trials."""
+    """Check settings that depend on one another or on the trials' parameters."""
     k = config.evaluation.k
     num_pool = config.evaluation.num_pool
     if num_pool is not None and k > num_pool:
@@ -118,7 +118,7 @@ def _check_combinations(document: Document, config: SweepConfig) -> None:
 
 
 def _with_points_of_goals(document: Document, config: SweepConfig) -> SweepConfig:
-    """Return the configuration without points that lack the score ``watched``, if that is a goal.
+    """Return the configuration without points that lack the score ``watched``, if that score is a goal.
 
     Raises:
         InputError: If watched data is not measured at each rung, or if the file asks for other points.
@@ -153,7 +153,7 @@ def _check_soft_targets(document: Document, config: SweepConfig, space: Space) -
 
 
 def _check_teacher(document: Document, config: SweepConfig, space: Space) -> None:
-    """Raise InputError if a loss distills the margins of the reference, which is the model itself."""
+    """Raise InputError if a loss distills margins from the reference, but the reference is the model itself."""
     reference = config.reference_encoder
     if any(getattr(reference, name) != getattr(config.model, name) for name in ("name", "revision", "prompt")):
         return
@@ -166,12 +166,13 @@ def _check_teacher(document: Document, config: SweepConfig, space: Space) -> Non
 
 
 def _check_first(document: Document, config: SweepConfig, space: Space) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the configurations of ``first``, and warnings about those that were left out or are repeated.
+    """Return the configurations in ``first``, and warnings about those that were left out or are repeated.
 
-    If an override changed the space, the file's configurations may be outside it.
+    If an override changed the space, configurations from the file may be outside it.
 
     Raises:
-        InputError: If there are more configurations than trials, or if one is empty, invalid, or complete and repeated.
+        InputError: If there are more configurations than trials, or if one is empty, invalid, or both complete and
+            repeated.
     """
     num_trials = config.budget.trials
     if len(config.first) > num_trials:
@@ -204,7 +205,7 @@ def _check_first(document: Document, config: SweepConfig, space: Space) -> tuple
 
 
 def find_space(name: str) -> Path:
-    """Return the path of a sweep's file, given a path or the name of a shipped space.
+    """Return the path of a sweep's file, given that path or the name of a shipped space.
 
     Raises:
         InputError: If neither exists; the message lists the shipped spaces.
@@ -215,7 +216,7 @@ def find_space(name: str) -> Path:
     if is_file(path) or path.parent != Path():
         return path
     package = Path(__file__).parents[1]
-    folders = (package / "search_spaces", package.parent / "search_spaces")  # installed package, checkout
+    folders = (package / "search_spaces", package.parent / "search_spaces")  # installed package, or checkout
     for folder in folders:
         shipped_file = folder / path.with_suffix(".yaml")
         if is_file(shipped_file):
@@ -228,7 +229,7 @@ def find_space(name: str) -> Path:
 
 
 def parse_overrides(arguments: Sequence[str]) -> list[Override]:
-    """Parse the overrides on a command line: ``--KEY VALUE`` or ``--KEY=VALUE``."""
+    """Parse command-line overrides of the form ``--KEY VALUE`` or ``--KEY=VALUE``."""
     overrides = []
     remaining = list(arguments)
     while remaining:

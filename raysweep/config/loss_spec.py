@@ -1,4 +1,4 @@
-"""Specification of a loss: its class, parameters, examples, targets and batches."""
+"""The specification of a loss: its class, parameters, examples, targets and batches."""
 
 import sys
 from collections.abc import Mapping
@@ -20,14 +20,14 @@ TargetType = Literal["none", "float", "vector", "class"]
 
 @dataclass(frozen=True)
 class ExampleSchema:
-    """The columns of an example, one sentence each, and the type of the target that is stored with it."""
+    """The columns of an example, with one sentence each, and the type of the target stored with it."""
 
     columns: tuple[str, ...]
     targets: TargetType = "none"
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """Return the side of each column's sentences: anchors are queries, all others documents."""
+        """Return the side that each column's sentences are on: anchors are queries, and all others are documents."""
         return tuple("query" if column == "anchor" else "document" for column in self.columns)
 
 
@@ -71,9 +71,9 @@ class Number:
     """A numeric parameter of a loss, with optional bounds.
 
     Attributes:
-        default: None if the parameter is required.
-        keyword: The class's name of the parameter; empty if raysweep applies it itself.
-        off: A value without effect, if there is one. Trials of losses without the parameter may have it.
+        default: Default value, or None if the parameter is required.
+        keyword: The parameter's name in the class, or empty if raysweep applies the parameter itself.
+        off: A value without any effect, if there is one. Trials of losses that lack the parameter may also have it.
     """
 
     default: float | None
@@ -99,7 +99,8 @@ class Number:
         """Return the value as a float, or as an int if the parameter is a whole number.
 
         Raises:
-            InputError: If it is not a number or is out of range; with the parameter, its value and what is allowed.
+            InputError: If the value is not a number or is out of range. The message names the parameter, value and
+                range.
         """
         is_number = isinstance(value, int if self.is_integer else int | float) and not isinstance(value, bool)
         if not is_number or not self._is_in_range(value):  # type: ignore[arg-type]
@@ -108,7 +109,7 @@ class Number:
         return int(value) if self.is_integer else float(value)  # type: ignore[call-overload, arg-type]
 
     def arguments(self, value: float) -> dict[str, Any]:
-        """Return the keyword arguments of the class for this value."""
+        """Return the keyword arguments with which the class receives this value."""
         return {self.keyword: value} if self.keyword else {}
 
     def _is_in_range(self, value: float) -> bool:
@@ -123,7 +124,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Option:
-    """The effect of an option of a :class:`Choice`: keyword arguments of the class, or another class."""
+    """The effect of an option in a :class:`Choice`: keyword arguments for the class, or another class."""
 
     arguments: Mapping[str, Any] = field(default_factory=dict)
     class_path: str | None = None
@@ -131,7 +132,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Choice:
-    """A parameter of a loss with named options; ``default`` is None if it is required."""
+    """A loss parameter with named options; ``default`` is None if the parameter is required."""
 
     options: Mapping[bool | str, Option]
     default: bool | str | None
@@ -148,7 +149,7 @@ class Choice:
         """Return the value.
 
         Raises:
-            InputError: If it is not an option; with the parameter, its value and the options.
+            InputError: If the value is not an option. The message names the parameter, its value and the options.
         """
         for option in self.options:
             if type(option) is type(value) and option == value:
@@ -156,7 +157,7 @@ class Choice:
         raise InputError(f"{name} is {value!r}; allowed: {self.allowed}")
 
     def arguments(self, value: bool | str) -> dict[str, Any]:
-        """Return the keyword arguments of the class for this option."""
+        """Return the keyword arguments with which the class receives this option."""
         return dict(self.options[value].arguments)
 
 
@@ -168,12 +169,14 @@ class LossSpec:
     """A loss that trials can minimize.
 
     Attributes:
-        examples: The kind of examples that it trains on.
+        examples: The kind of examples that the loss trains on.
         class_path: The import path of its class, as ``package.module:Class``.
-        parameters: Its parameters by their names in a space. A parameter that several losses share has one meaning.
-        constants: Fixed keyword arguments of the class, as import paths.
-        targets: The rule for the targets of a batch.
-        batches: The rule by which examples are put into batches.
+        parameters: Its parameters, by their names in a space. A parameter shared by several losses has the same meaning
+            in
+            each.
+        constants: Fixed keyword arguments for the class, as import paths.
+        targets: The rule that sets a batch's targets.
+        batches: The rule that groups examples into batches.
         has_head: Whether the loss trains a softmax head, which gives the encoder class probabilities.
         description: What the loss does, for the reference.
     """
@@ -194,11 +197,11 @@ class LossSpec:
 
     @property
     def defaults(self) -> dict[str, Value]:
-        """Return the defaults of the parameters that have one."""
+        """Return the defaults of all parameters that have one."""
         return {name: spec.default for name, spec in self.parameters.items() if spec.default is not None}
 
     def class_path_of(self, values: Mapping[str, Value]) -> str:
-        """Return the import path of the class under these values of the parameters, which an option may replace."""
+        """Return the import path of the class for these parameter values, since an option may replace the class."""
         for name, spec in self.parameters.items():
             if isinstance(spec, Choice):
                 option = spec.options[values[name]]  # type: ignore[index]
@@ -207,7 +210,7 @@ class LossSpec:
         return self.class_path
 
     def arguments(self, values: Mapping[str, Value]) -> dict[str, Any]:
-        """Return the keyword arguments of the class for these values of the parameters, without the constants."""
+        """Return the keyword arguments for the class with these parameter values, without the constants."""
         arguments: dict[str, Any] = {}
         for name, spec in self.parameters.items():
             arguments |= spec.arguments(values[name])  # type: ignore[arg-type]

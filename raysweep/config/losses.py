@@ -1,4 +1,4 @@
-"""The table of losses. :mod:`raysweep.training.losses` builds them."""
+"""The table of losses, which :mod:`raysweep.training.losses` builds."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -84,8 +84,9 @@ _COSINE_BATCH = {"distance_metric": f"{_LIBRARY}:BatchHardTripletLossDistanceFun
 
 LOSSES: Mapping[str, LossSpec] = MappingProxyType(
     {
-        # Always explicit: in sentence-transformers 5.0 to 5.3, the default of TripletLoss pushed positives away.
-        # Cosine distances differ by at most 2, so a margin above 2 is never met; published margins reach 10.
+        # The distance is always explicit: in sentence-transformers 5.0 to 5.3, TripletLoss's default pushed positives
+        # away.
+        # Cosine distances differ by at most 2, so a margin above 2 is never met; published margins are as large as 10.
         "triplet": LossSpec(
             "triplet",
             f"{_LIBRARY}:TripletLoss",
@@ -239,7 +240,7 @@ LOSS_PARAMETERS = tuple(sorted({name for loss in LOSSES.values() for name in los
 
 
 def find_loss(name: str) -> LossSpec:
-    """Return a loss of the table, or the user's own class with import path ``package.module:Class``.
+    """Return a loss from the table, or the user's own class with the import path ``package.module:Class``.
 
     Raises:
         InputError: If the loss is unknown, or if the path cannot be imported or is not a loss.

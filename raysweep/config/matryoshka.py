@@ -4,13 +4,13 @@ from raysweep.errors import InputError
 
 HALVES = "halves"
 
-MIN_HALF = 32  # the lowest width of ``halves``
+MIN_HALF = 32  # the smallest width in ``halves``
 
 FORMS = (HALVES, "widths separated by commas, such as 192,96")
 
 
 def check(text: str) -> None:
-    """Raise InputError unless the text is ``halves`` or different widths, each at least 1."""
+    """Raise InputError unless the text is ``halves`` or lists distinct widths of at least 1."""
     if text == HALVES:
         return
     parts = text.split(",")
@@ -20,12 +20,12 @@ def check(text: str) -> None:
 
 
 def widths(text: str, full: int) -> tuple[int, ...]:
-    """Return the widths, in descending order, for embeddings of width ``full``, which is always the first.
+    """Return the widths, in descending order, for embeddings of width ``full``, which always comes first.
 
-    ``halves`` are the full width divided by 2, 4, and so on, down to 32 or more.
+    For ``halves``, they are the full width divided by 2, 4, and so on, as long as the result is at least 32.
 
     Raises:
-        InputError: If a width is not below ``full``.
+        InputError: If a listed width is not below ``full``.
     """
     check(text)
     if text == HALVES:

@@ -1,4 +1,4 @@
-"""Optional packages that a sweep's settings need, checked before any work."""
+"""Optional packages that a sweep's settings need, checked before any work starts."""
 
 import importlib.util
 import os
@@ -17,11 +17,11 @@ EXTRA_OF_SCHEME = {"s3": "s3", "gs": "gcs"}
 
 
 class Need(NamedTuple):
-    """An optional package, by its import name, that a key of a sweep's file or a command-line option requires."""
+    """An optional package, by its import name, required by a key in a sweep's file or a command-line option."""
 
     key: str
     package: str
-    extra: str  # the extra of raysweep that installs the package
+    extra: str  # the raysweep extra that installs the package
 
 
 def check(needs: Iterable[Need]) -> None:
@@ -34,7 +34,7 @@ def check(needs: Iterable[Need]) -> None:
 
 
 def needs_of_sweep(config: SweepConfig, space: Space) -> Iterator[Need]:
-    """Yield the packages for preparing and searching; existing artifacts may need fewer."""
+    """Yield the packages needed to prepare and search; existing artifacts may reduce them."""
     storage = config.storage
     yield from needs_of_storage("storage.runs", storage.runs)
     yield from needs_of_storage(storage.artifacts_key, storage.artifacts_location)
@@ -56,13 +56,13 @@ def needs_of_sweep(config: SweepConfig, space: Space) -> Iterator[Need]:
 
 
 def needs_of_adapters(key: str, adapters: Iterable[object]) -> Iterator[Need]:
-    """Yield the package for LoRA adapters, if a trial or point has one."""
+    """Yield the package for LoRA adapters, if a trial or point has an adapter."""
     if "lora" in adapters:
         yield Need(key, "peft", "lora")
 
 
 def needs_of_mining(config: SweepConfig, space: Space) -> Iterator[Need]:
-    """Yield the packages for finding nearest neighbors, which existing artifacts make unnecessary."""
+    """Yield the packages for finding nearest neighbors, which are not needed if the artifacts exist."""
     is_mined = config.examples.are_nearest and not config.data.is_related
     if is_mined and mined_kinds(space.values("loss")):
         yield Need("examples.neighbors", "faiss", "cpu")
@@ -89,7 +89,7 @@ def needs_of_encoder(key: str, encoder: EncoderConfig | None) -> Iterator[Need]:
 
 
 def needs_of_trackers(config: TrackersConfig) -> Iterator[Need]:
-    """Yield the packages of the trackers' clients; a tracker's package and extra have the tracker's name."""
+    """Yield the packages for the trackers' clients; each tracker's package and extra are named like the tracker."""
     for name in config.named:
         yield Need(f"trackers.{name}", name, name)
     if config.mlflow is not None:

@@ -1,4 +1,4 @@
-"""Presets: complete or partial configurations requested by the user, checked against the space."""
+"""Presets: complete or partial configurations that the user requested, checked against the space."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,11 +9,11 @@ from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, 
 from raysweep.config.trial import parameter_names
 from raysweep.errors import InputError
 
-MAX_SHOWN = 80  # characters of a value, in a message
+MAX_SHOWN = 80  # maximum characters of a value in a message
 
 
 class ParameterError(InputError):
-    """An invalid value of the parameter ``key``."""
+    """The parameter ``key`` has an invalid value."""
 
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(join_key(key, problem))
@@ -22,10 +22,10 @@ class ParameterError(InputError):
 
 @dataclass(frozen=True)
 class Preset:
-    """Requested values of a trial; the sampler proposes the others.
+    """A trial's requested values; the sampler proposes the others.
 
-    ``params`` holds the values by the sampler's parameter names, such as ``loss=triplet.margin``, without parameters
-    that the space fixes. ``is_complete`` is true if nothing is left to the sampler.
+    ``params`` contains the values under the sampler's parameter names, such as ``loss=triplet.margin``, without
+    parameters that the space fixes. ``is_complete`` is true if nothing is left to the sampler.
     """
 
     values: Mapping[str, Any]
@@ -36,10 +36,10 @@ class Preset:
 def preset_of(space: Space, values: Mapping[str, Any]) -> Preset:
     """Return the values as a preset.
 
-    A parameter that exists only under a choice can be given only together with that choice.
+    A parameter that exists only under a choice must be given together with that choice.
 
     Raises:
-        ParameterError: If a value is not in the space; the message names the first one and what is allowed.
+        ParameterError: If any value is not in the space. The message names the first one and what is allowed.
     """
     reading = _Reading(values)
     params = dict(reading.params(space.parameters, ""))
@@ -51,14 +51,14 @@ def preset_of(space: Space, values: Mapping[str, Any]) -> Preset:
 
 @dataclass
 class _Reading:
-    """Traversal of a space with given values; records which values were used and whether any were left out."""
+    """Traversal of a space with given values that records which were used and whether any were left out."""
 
     values: Mapping[str, Any]
     used: set[str] = field(default_factory=set)
     left_out: bool = False
 
     def params(self, parameters: Parameters, prefix: str) -> Iterator[tuple[str, Any]]:
-        """Yield the values of these parameters by the sampler's names, which start with ``prefix``."""
+        """Yield these parameters' values under the sampler's names, which start with ``prefix``."""
         for name, parameter in parameters.items():
             if name in self.values:
                 self.used.add(name)
@@ -75,7 +75,7 @@ class _Reading:
 
 
 def _checked(name: str, parameter: Parameter, value: Any) -> Any:
-    """Return the value as it is in the space; raise ParameterError if it is not there."""
+    """Return the value as the space contains it; raise ParameterError if the space does not contain it."""
     shown = _shortened(repr(value))
     if isinstance(value, dict | list):
         raise ParameterError(name, f"is {shown}; allowed: a plain value")
@@ -99,12 +99,12 @@ def _checked(name: str, parameter: Parameter, value: Any) -> Any:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Return whether two plain values are equal; unlike in Python, true does not equal 1."""
+    """Return whether two plain values are equal, where true does not equal 1, unlike in Python."""
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
 def _why_unused(space: Space, key: str, values: Mapping[str, Any]) -> str:
-    """Return the reason why a value matches no parameter of the space, alone or together with the other values."""
+    """Return why a value matches no parameter in the space, either alone or together with the other values."""
     conditions = []
     for name, parameter in space.parameters.items():
         if not isinstance(parameter, Choices):

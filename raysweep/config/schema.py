@@ -1,7 +1,7 @@
-"""JSON schema of a sweep's YAML file, for completion and validation in editors.
+"""The JSON schema for a sweep's YAML file, for completion and validation in editors.
 
-The schema is generated from the models that read the file, so it covers every key. It does not enforce rules that
-involve several keys, such as which parameters belong to a loss.
+The schema is generated from the models that read the file, so it covers all keys. It does not enforce rules that
+involve several keys, such as which parameters belong to which loss.
 """
 
 import re
@@ -18,7 +18,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Schema = dict[str, Any]
 
-_IMPORT_PATH = "^[^:]+:[^:]+$"  # of a user's own loss
+_IMPORT_PATH = "^[^:]+:[^:]+$"  # for a user's own loss
 
 _NUMBERS = ("number", "integer")
 
@@ -28,7 +28,7 @@ _PARAMETERS: Schema = {"$ref": "#/$defs/Parameters"}
 
 
 def sweep_schema() -> Schema:
-    """Return the JSON schema (draft 2020-12) of a sweep's file as plain values, the same on every machine."""
+    """Return the JSON schema (draft 2020-12) for a sweep's file as plain values, the same on every machine."""
     schema = _without_titles(SweepConfig.model_json_schema())
     definitions = schema.pop("$defs")
     encoder = definitions[EncoderConfig.__name__]
@@ -66,7 +66,7 @@ def sweep_schema() -> Schema:
 
 
 def trial_schema() -> Schema:
-    """Return the JSON schema of a trial's parameters, with those of the losses in the table in one mapping."""
+    """Return the JSON schema for a trial's parameters, with those of all losses in the table in one mapping."""
     schema = TrialConfig.model_json_schema()
     loss = schema["properties"].pop("loss")
     del schema["properties"]["loss_parameters"]
@@ -75,7 +75,7 @@ def trial_schema() -> Schema:
 
 
 def _own_parameter(name: str) -> Schema:
-    """Return the schema of a parameter of losses; each loss has its own bounds and default."""
+    """Return the schema for a loss parameter, whose bounds and default differ between losses."""
     losses = [loss for loss in LOSSES if name in LOSSES[loss].parameters]
     specification = LOSSES[losses[0]].parameters[name]
     value: Schema = {"enum": list(specification.options)} if isinstance(specification, Choice) else {"type": "number"}
@@ -86,9 +86,9 @@ def _own_parameter(name: str) -> Schema:
 
 
 def _without_titles(schema: Any) -> Any:
-    """Return the schema without titles, which repeat the keys, and without defaults of whole sections.
+    """Return the schema without titles, which repeat the keys, and without defaults for entire sections.
 
-    The keys of a section have defaults of their own.
+    The keys in a section have their own defaults.
     """
     if isinstance(schema, list):
         return [_without_titles(item) for item in schema]
@@ -103,7 +103,7 @@ def _without_titles(schema: Any) -> Any:
 
 
 def _preset(parameters: Schema) -> Schema:
-    """Return the schema of a complete or partial configuration: parameters with plain values."""
+    """Return the schema for a complete or partial configuration, which gives parameters plain values."""
     properties = {}
     for name, parameter in parameters.items():
         plain = [value for value in parameter["anyOf"] if value.get("type") != "object"]
@@ -117,10 +117,10 @@ def _preset(parameters: Schema) -> Schema:
 
 
 def _parameter(name: str, field: Schema) -> Schema:
-    """Return the schema of a parameter: its plain values, a range if it is a number, and choices."""
+    """Return the schema for a parameter, which allows plain values, choices and, for a number, a range."""
     about: Schema = {key: field.pop(key) for key in ("description", "default") if key in field}
     if name in LOSS_PARAMETERS:
-        del about["default"]  # each loss has its own
+        del about["default"]  # each loss has its own default
     alternatives = field.get("anyOf", [field])
     value = next(schema for schema in alternatives if schema != _NULL) | _allowed(name)
     is_nullable = _NULL in alternatives and name not in LOSS_PARAMETERS
@@ -132,7 +132,7 @@ def _parameter(name: str, field: Schema) -> Schema:
 
 
 def _allowed(name: str) -> Schema:
-    """Return the constraints that the model checks in code and that its own schema lacks."""
+    """Return the constraints that the model checks in code and that are missing from its own schema."""
     if name == "loss":
         return {"anyOf": [{"enum": list(LOSSES)}, {"pattern": _IMPORT_PATH}]}
     if name == "schedule":
@@ -169,7 +169,7 @@ def _choices(value: Schema, plain: list[Schema], *, is_loss: bool) -> Schema:
     if value.get("type") == "string":
         conditional["propertyNames"] = value
     if is_loss:
-        conditional["patternProperties"] = {_IMPORT_PATH: {"type": ["object", "null"]}}  # parameters of their own
+        conditional["patternProperties"] = {_IMPORT_PATH: {"type": ["object", "null"]}}  # with parameters of their own
     return {
         "description": "Choices: a list of values, or a mapping of values to parameters.",
         "type": "object",

@@ -1,4 +1,4 @@
-"""The two sides of a retrieval, and values for both."""
+"""The two sides of a retrieval, queries and documents, and values for both."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ U = TypeVar("U")
 
 @dataclass(frozen=True)
 class Sides(Generic[T_co]):
-    """A value for queries and a value for documents; one and the same object if they do not differ."""
+    """A value for queries and a value for documents, which are the same object if they do not differ."""
 
     query: T_co
     document: T_co
@@ -39,20 +39,20 @@ class Sides(Generic[T_co]):
 
     @property
     def distinct(self) -> tuple[T_co, ...]:
-        """Return the distinct objects, that of documents first."""
+        """Return the distinct objects, starting with the one for documents."""
         return (self.document,) if self.is_shared else (self.document, self.query)
 
     def of(self, side: Side) -> T_co:
-        """Return the value of a side."""
+        """Return the value for a side."""
         return self.query if side == "query" else self.document
 
     def map(self, function: Callable[[T_co], U]) -> "Sides[U]":
-        """Return the function's results for both values; a shared value is passed once, and its result is shared."""
+        """Return the function's results for both values; for a shared value, call it once and share the result."""
         document = function(self.document)
         return Sides(document if self.is_shared else function(self.query), document)
 
     def zip(self, other: "Sides[U]") -> "Sides[tuple[T_co, U]]":
-        """Return the pairs of both sides' values, shared if both values are."""
+        """Return pairs of the values on each side, as a shared pair if both operands are shared."""
         documents = (self.document, other.document)
         is_shared = self.is_shared and other.is_shared
         return Sides(documents if is_shared else (self.query, other.query), documents)

@@ -1,6 +1,6 @@
-"""The table of soft targets: target cosines of scored pairs from the scores of K frozen expert encoders.
+"""The table of soft targets, which compute scored pairs' target cosines from the scores of K frozen experts.
 
-The rules are those of Lu et al. 2024, "Improving embedding with contrastive fine-tuning on small datasets with
+The rules are from Lu et al. 2024, "Improving embedding with contrastive fine-tuning on small datasets with
 expert-augmented scores" (arXiv:2408.11868).
 """
 
@@ -16,9 +16,9 @@ Scores = NDArray[np.floating]
 
 @dataclass(frozen=True)
 class SoftTargets:
-    """A rule: the target of a pair of the same class, and of a pair of different classes.
+    """A rule for targets, with one function for pairs of the same class and one for pairs of different classes.
 
-    Both are functions of the pairs' scores (n, K) in ascending order, and return targets (n,).
+    Both functions take the pairs' scores (n, K), in ascending order along K, and return targets (n,).
     """
 
     same_class: Callable[[Scores], Scores]
@@ -51,7 +51,7 @@ SOFT_TARGETS: Mapping[str, SoftTargets] = MappingProxyType(
     {
         "soft1": SoftTargets(_highest, _lowest, "the highest score, or the lowest for other classes"),
         "soft2": SoftTargets(_mean, _mean, "the mean score"),
-        # As printed in the paper: the maximum of the two highest scores, which is the highest.
+        # As printed in the paper: the maximum of the two highest scores, which is simply the highest.
         "soft3": SoftTargets(_highest, _second_lowest, "the highest score, or the second lowest for other classes"),
         "soft3_inner": SoftTargets(
             _second_highest, _second_lowest, "the second highest score, or the second lowest for other classes"
@@ -61,12 +61,12 @@ SOFT_TARGETS: Mapping[str, SoftTargets] = MappingProxyType(
 
 
 def soft_targets(rule: str, same_class: NDArray[np.bool_], scores: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the target cosines (n,) of pairs by a rule of the table.
+    """Return the target cosines (n,) for pairs by a rule from the table.
 
     Args:
         rule: A name in :data:`SOFT_TARGETS`.
-        same_class: Whether both sentences of a pair have the same class, (n,).
-        scores: The experts' cosines of the pairs, (n, K).
+        same_class: Mask (n,) of the pairs whose sentences have the same class.
+        scores: The experts' cosines for the pairs, (n, K).
     """
     targets = SOFT_TARGETS[rule]
     ascending = np.sort(scores, axis=1)
@@ -75,9 +75,9 @@ def soft_targets(rule: str, same_class: NDArray[np.bool_], scores: NDArray[np.fl
 
 
 def count_active(same_class: NDArray[np.bool_], scores: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return each expert's number of active pairs, (K,): those on which its score is the target under ``soft1``.
+    """Return each expert's number of active pairs, (K,), which are the pairs where its score is the ``soft1`` target.
 
-    A pair on which several experts have that score counts for each of them.
+    If several experts have that score, the pair counts for each of them.
     """
     targets = soft_targets("soft1", same_class, scores)
     is_active = scores == targets[:, None]

@@ -1,4 +1,4 @@
-"""Sources of data in a sweep's file, with absolute paths, and how their rows are read."""
+"""The data sources in a sweep's file, with absolute paths, and how their rows are read."""
 
 from typing import Annotated, Any, Literal
 
@@ -17,7 +17,7 @@ def absolute_source(source: str) -> str:
 
 
 def _source_or_list(value: Any) -> Any:
-    """Check the type before pydantic, which would report one error per allowed type."""
+    """Check the type before pydantic does, since pydantic would report one error per allowed type."""
     entries = value if isinstance(value, list) else [value]
     for entry in entries:
         if not isinstance(entry, str):
@@ -66,7 +66,7 @@ class ColumnsConfig(StrictModel):
 
 
 class ThresholdsConfig(StrictModel):
-    """Scored pairs with at least the score `positive` are positive, with at most `negative` negative."""
+    """Scored pairs with a score of at least `positive` are positive; those with at most `negative` are negative."""
 
     positive: float = Field(4.0, description="lowest score of positive pairs")
     negative: float = Field(2.0, description="highest score of negative pairs")

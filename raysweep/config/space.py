@@ -1,4 +1,4 @@
-"""Conditional search spaces: the values that each parameter of a trial may take.
+"""Conditional search spaces: the values that each parameter of a trial may have.
 
 A parameter is a plain value (fixed), a range ``{low, high, log}``, or ``{choices: ...}``. Choices are a list, or a
 mapping from each choice to parameters that exist only under it::
@@ -86,9 +86,9 @@ Parameters = Mapping[str, Parameter]
 
 
 class FixedSuggester:
-    """A Suggester that returns the values of a known configuration and records the sampler's parameters.
+    """A Suggester that returns a known configuration's values and records the sampler's parameters.
 
-    ``params`` and ``distributions`` are keyed by the sampler's names, like those of ``optuna.trial.FixedTrial``. The
+    ``params`` and ``distributions`` are keyed by the sampler's names, like those in ``optuna.trial.FixedTrial``. The
     methods raise ValueError if a value is not in the space.
     """
 
@@ -120,7 +120,7 @@ class FixedSuggester:
         return value
 
     def _value(self, name: str) -> Any:
-        parameter = name.rpartition(".")[2]  # drop the prefix of choices from the sampler's name
+        parameter = name.rpartition(".")[2]  # drop the choices that prefix the sampler's name
         return self._values.get(parameter)
 
 
@@ -143,7 +143,7 @@ class Space:
     parameters: Parameters
 
     def draw(self, suggest: Suggester) -> dict[str, Any]:
-        """Draw the values of one configuration; ``suggest`` is an ``optuna.Trial`` or has its three methods."""
+        """Draw the values for one configuration; ``suggest`` is an ``optuna.Trial`` or has its three methods."""
         return dict(_draw(self.parameters, suggest, ""))
 
     def suggest_fixed(self, values: Mapping[str, Any]) -> FixedSuggester:
@@ -159,17 +159,17 @@ class Space:
         return suggester
 
     def grid(self) -> list[dict[str, Scalar]]:
-        """Return every combination as sampler parameters to enqueue; raise InputError with the first range, if any."""
+        """Return all combinations as sampler parameters to enqueue; raise InputError if any parameter is a range."""
         return list(_combinations(self.parameters, ""))
 
     def describe(self) -> list[str]:
-        """Return a readable line per parameter, indented if it exists only under a choice."""
+        """Return a readable line for each parameter, indented if the parameter exists only under a choice."""
         return list(_describe(self.parameters, ""))
 
     def largest(self) -> list[TrialConfig]:
-        """Return the trial that uses the most memory in each branch of the space, and with each tower.
+        """Return, for each branch of the space and each tower, the trial that uses the most memory.
 
-        It has the largest batch and the fewest frozen parameters.
+        Each has the largest batch and the fewest frozen parameters.
         """
         extremes = {}
         for name, choose in _MOST_MEMORY.items():
@@ -191,17 +191,17 @@ class Space:
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """Return the parameters that have more than one value, in the space's order."""
+        """Return the parameters with more than one value, in the space's order."""
         names = dict.fromkeys(names_of(self.parameters))
         return tuple(name for name in names if len(self.values(name)) > 1)
 
     def values(self, name: str) -> list[Any]:
-        """Return every value that a parameter may take; for a range, its two bounds."""
+        """Return all values that a parameter may have, or the two bounds if it is a range."""
         return values_of(self.parameters, name)
 
 
 def num_configurations(parameters: Parameters) -> float:
-    """Return the number of different configurations, or infinity if any parameter is a range."""
+    """Return the number of distinct configurations, or infinity if any parameter is a range."""
     count: float = 1
     for parameter in parameters.values():
         if isinstance(parameter, Range):
@@ -266,7 +266,7 @@ def _combinations(parameters: Parameters, prefix: str) -> Iterator[dict[str, Sca
 
 
 def _merged_product(axes: list[list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-    """Yield every combination of one dictionary per axis, merged into one."""
+    """Yield all combinations of one dictionary per axis, merged into a single dictionary."""
     for parts in itertools.product(*axes):
         merged: dict[str, Any] = {}
         for part in parts:
@@ -275,7 +275,7 @@ def _merged_product(axes: list[list[dict[str, Any]]]) -> Iterator[dict[str, Any]
 
 
 def find(parameters: Parameters, name: str) -> Iterator[Parameter]:
-    """Yield every parameter of this name, including those under choices."""
+    """Yield all parameters with this name, including those under choices."""
     for key, parameter in parameters.items():
         if key == name:
             yield parameter
@@ -285,7 +285,7 @@ def find(parameters: Parameters, name: str) -> Iterator[Parameter]:
 
 
 def values_of(parameters: Parameters, name: str) -> list[Any]:
-    """Return every value that a parameter may take, anywhere in the space; for a range, its two bounds."""
+    """Return all values that a parameter may have anywhere in the space; for a range, these are its two bounds."""
     values: list[Any] = []
     for parameter in find(parameters, name):
         if isinstance(parameter, Fixed):
@@ -298,13 +298,13 @@ def values_of(parameters: Parameters, name: str) -> list[Any]:
 
 
 _DECIDING = ("loss", "optimizer", "schedule", "adapter")  # their values allow or require other parameters
-_DEPENDING = ("momentum", "decay", *OFF)  # those other parameters, except most of the losses' own
+_DEPENDING = ("momentum", "decay", *OFF)  # the parameters that depend on those, except most of the losses' own
 
 
 def branches(parameters: Parameters, names: Collection[str] = ()) -> Iterator[dict[str, Any]]:
-    """Yield a trial's values for every combination of choices that other parameters depend on, and of ``names``.
+    """Yield a trial's values for each combination of ``names`` and of choices that other parameters depend on.
 
-    A range counts with its ends.
+    A range is represented by its two ends.
     """
     axes = [list(_branches_of(name, parameter, names)) for name, parameter in parameters.items()]
     return _merged_product(axes)

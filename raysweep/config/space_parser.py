@@ -1,4 +1,4 @@
-"""Parser of a sweep's search space. Every value is validated before anything runs."""
+"""The parser for a sweep's search space, which validates every value before anything runs."""
 
 import sys
 from collections.abc import Mapping
@@ -37,12 +37,12 @@ from raysweep.errors import InputError
 
 
 def parse(document: Document, config: SweepConfig) -> Space:
-    """Read and check the space of a sweep.
+    """Read and check a sweep's space.
 
-    Every value of a parameter is checked against its type and range, and every loss against its parameters.
+    Each value is checked against its parameter's type and range, and each loss against its parameters.
 
     Raises:
-        InputError: If a value is invalid; the message names file, line, key, value and what is allowed.
+        InputError: If a value is invalid. The message names the file, line, key, value and allowed values.
     """
     parameters = _Reader(document, _own_parameters(document, config.space)).parameters(("space",), config.space)
     _check_places(document, ("space",), parameters)
@@ -78,8 +78,8 @@ def _check_places(
 ) -> None:
     """Raise if a parameter under a choice also exists ``elsewhere``, since a configuration has one value per parameter.
 
-    ``elsewhere`` holds the parameters of the levels above and those under the choices of other parameters on the same
-    level.
+    ``elsewhere`` contains the parameters on the levels above, and those under the choices of other parameters on the
+    same level.
     """
     others = elsewhere | parameters.keys()
     for name, parameter in parameters.items():
@@ -95,7 +95,7 @@ def _check_places(
 
 
 def _check_grid(document: Document, path: KeyPath, parameters: Parameters) -> None:
-    """Raise if a parameter is a range; a grid needs choices."""
+    """Raise if a parameter is a range, since a grid needs choices."""
     for name, parameter in parameters.items():
         if isinstance(parameter, Range):
             problem = f"is the range {parameter}; allowed with the sampler grid: a value or choices"
@@ -107,10 +107,10 @@ def _check_grid(document: Document, path: KeyPath, parameters: Parameters) -> No
 
 
 def _own_parameters(document: Document, space: Mapping[str, Any]) -> dict[str, loss_spec.Parameter]:
-    """Return the specifications of the losses' own parameters: those of the space's losses, then those of the table.
+    """Return the specifications of losses' own parameters, first for the space's losses and then for the table's.
 
     Raises:
-        InputError: If a loss of the space is unknown or is not a loss.
+        InputError: If a loss in the space is unknown or is not a loss.
     """
     value = space.get("loss")
     choices = value.get(CHOICES) if isinstance(value, dict) else [value]
@@ -129,7 +129,7 @@ def _own_parameters(document: Document, space: Mapping[str, Any]) -> dict[str, l
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reader of a space's parameters; ``own`` are those that only some losses have."""
+    """Reader for a space's parameters; ``own`` contains those that only some losses have."""
 
     document: Document
     own: Mapping[str, loss_spec.Parameter]
@@ -149,7 +149,7 @@ class _Reader:
             raise self.document.error(path, problem)
         if not isinstance(value, dict):
             return Fixed(self._checked(path, name, value))
-        if list(value.values()) == [None]:  # from a colon at the end of a value, as in my_losses:
+        if list(value.values()) == [None]:  # caused by a colon after a value, as in my_losses:
             problem = f"is a mapping with the key {next(iter(value))!r} and no value"
             raise self.document.error(
                 path, f"{problem}; allowed: a value, a range {{low, high, log}}, or {{choices: ...}}"
@@ -222,7 +222,7 @@ class _Reader:
         return value
 
     def _checked_type(self, path: KeyPath, name: str, value: Any) -> Any:
-        """Return the value of a loss's own parameter, if losses could have it; each loss checks it later."""
+        """Return the value of a loss's own parameter if any loss could have it; each loss checks it later."""
         specification = self.own[name]
         if value is None:
             raise self.document.error(path, "is null; allowed: a value")
@@ -245,7 +245,7 @@ def _end(document: Document, path: KeyPath, value: dict[str, Any], name: str) ->
 def _only(document: Document, path: KeyPath, value: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
     for key in value:
         if key not in allowed:
-            is_fraction = key.isdecimal() and value[key] is None  # from a decimal comma, as in 0,5
+            is_fraction = key.isdecimal() and value[key] is None  # caused by a decimal comma, as in 0,5
             hint = "; write decimals with a point, as in 0.5" if is_fraction else ""
             raise document.error((*path, key), unknown_key(key, allowed) + hint)
 
@@ -269,9 +269,9 @@ _REQUIRED: dict[str, dict[str, Any]] = {
 
 
 def _check_losses(document: Document, parameters: Parameters) -> None:
-    """Raise if a loss has parameters of other losses, values outside its range, or lacks a required parameter.
+    """Raise if a loss has another loss's parameter or a value out of range, or lacks a required parameter.
 
-    A parameter that a loss lacks may have its value without effect.
+    A parameter that a loss lacks may still be given if its value has no effect.
     """
     losses = parameters["loss"]
     for loss in values_of(parameters, "loss"):
@@ -285,7 +285,7 @@ def _check_losses(document: Document, parameters: Parameters) -> None:
 
 
 def _check_freezing_with_adapter(document: Document, parameters: Parameters) -> None:
-    """Raise if a trial with the adapter lora, which freezes all weights, may also have a freezing level."""
+    """Raise if a trial may have both the adapter lora, which freezes all weights, and a freezing level."""
     for branch in branches(parameters):
         if branch.get("adapter") != "lora":
             continue
@@ -300,7 +300,7 @@ def _check_freezing_with_adapter(document: Document, parameters: Parameters) -> 
 
 
 def _check_groups(document: Document, parameters: Parameters) -> None:
-    """Raise if one group of ``examples_per_class`` may be more than half a batch, which then may have a single class."""
+    """Raise if a group of ``examples_per_class`` may fill over half a batch, since a batch may then have one class."""
     for branch in branches(parameters, ("batch_size", "examples_per_class")):
         loss = branch["loss"]
         specification = find_loss(loss).parameters.get("examples_per_class")
@@ -320,7 +320,7 @@ def _check_groups(document: Document, parameters: Parameters) -> None:
 
 
 def _check_tower(document: Document, config: SweepConfig, parameters: Parameters) -> None:
-    """Raise if trials may have the tower ``query``, but the reference has other weights than the model."""
+    """Raise if trials may have the tower ``query`` although the reference and the model have different weights."""
     if "query" not in values_of(parameters, "tower"):
         return
     ignored = {"prompt", "precision"}
@@ -346,7 +346,7 @@ def _check_loss_parameter(document: Document, path: KeyPath, loss: str, values: 
 
 
 def _check_budgets(document: Document, config: SweepConfig, space: Space) -> None:
-    """Check that all trials are evaluated after the same numbers of examples, since they are compared at these."""
+    """Check that all trials are evaluated after the same numbers of examples, at which they are compared."""
     path = ("space", "examples_per_rung")
     parameters = find(space.parameters, "examples_per_rung")
     if any(isinstance(parameter, Range) for parameter in parameters):
@@ -363,7 +363,7 @@ def _check_budgets(document: Document, config: SweepConfig, space: Space) -> Non
 
 
 def possible_values(space: Space, name: str) -> list[Any]:
-    """Return the values that a trial may have, including the default unless every branch gives a value."""
+    """Return the values that a trial may have, including the default unless all branches give a value."""
     values = space.values(name)
     if not all(name in branch for branch in branches(space.parameters)):
         values.append(TrialConfig.model_fields[name].default)

@@ -1,4 +1,4 @@
-"""Strict, frozen base model for configuration, and readable messages for validation errors."""
+"""A strict, frozen base model for configuration, and readable messages for validation errors."""
 
 import json
 from typing import Any, get_origin
@@ -11,13 +11,13 @@ _BOUNDS = {"ge": "greater than or equal to", "gt": "greater than", "le": "less t
 
 
 class StrictModel(BaseModel):
-    """Strict and immutable base model: no unknown keys, no silent conversions except int to float."""
+    """A strict, immutable base model that rejects unknown keys and converts nothing silently except int to float."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 def explain(error: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str:
-    """Return a readable message for one of pydantic's validation errors for ``model``."""
+    """Return a readable message for one of pydantic's validation errors on ``model``."""
     value = error["input"]
     match error["type"]:
         case "extra_forbidden":
@@ -37,24 +37,24 @@ def explain(error: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str
         case "value_error":
             return str(error["ctx"]["error"])
         case "greater_than" | "greater_than_equal" | "less_than" | "less_than_equal":
-            bounds = _bounds(path, model)  # the message names only the one that the value exceeds
+            bounds = _bounds(path, model)  # pydantic's message names only the bound that the value exceeds
             return f"is {shown(value)}; allowed: {bounds or allowed_values(error['msg'])}"
     return f"is {shown(value)}; allowed: {allowed_values(error['msg'])}"
 
 
 def shown(value: Any) -> str:
-    """Return a value for a message, with null, true and false as in YAML."""
+    """Return a value as shown in a message, with null, true and false written as in YAML."""
     return json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
 
 
 def allowed_values(message: str) -> str:
-    """Return the allowed values from a pydantic message: "greater than 0" from "Input should be greater than 0"."""
+    """Return the allowed values in a pydantic message: "greater than 0" from "Input should be greater than 0"."""
     _, _, allowed = message.replace("dictionary", "mapping").partition(" should ")
     return allowed.removeprefix("be ").removeprefix("have ") or message
 
 
 def _bounds(path: KeyPath, model: type[BaseModel]) -> str:
-    """Return all bounds of a number at a path in words; empty if they are those of a list's items."""
+    """Return all bounds of the number at a path in words, or an empty string if they apply to a list's items."""
     *section, key = path
     constraints: list[Any] = []
     for owner in _models_at(tuple(section), model):
@@ -67,16 +67,16 @@ def _bounds(path: KeyPath, model: type[BaseModel]) -> str:
 
 
 def _fields(path: KeyPath, model: type[BaseModel]) -> list[str]:
-    """Return the keys that are allowed at a path within a model."""
+    """Return the keys that are allowed at a path in a model."""
     return [name for inner in _models_at(path, model) for name in inner.model_fields]
 
 
 def _models_at(path: KeyPath, model: type[BaseModel]) -> list[type[BaseModel]]:
-    """Return the models whose keys are allowed at a path within a model."""
+    """Return the models whose keys are allowed at a path in a model."""
     models: list[type[BaseModel]] = [model]
     is_name = False
     for key in path:
-        if isinstance(key, int) or is_name:  # list indices and names in a mapping keep the item's models
+        if isinstance(key, int) or is_name:  # list indices and names in a mapping keep the items' models
             is_name = False
             continue
         fields = [model.model_fields[key] for model in models if key in model.model_fields]

@@ -51,7 +51,7 @@ Location = Annotated[str, AfterValidator(location.absolute)]
 class DataConfig(StrictModel):
     """Sources of labeled sentences, retrieval data or pairs.
 
-    A source is `demo`, `hub:NAME[:SPLIT]`, or a path or URI of a file, a folder or a glob, or a list of these.
+    A source is `demo`, `hub:NAME[:SPLIT]`, the path or URI of a file, folder or glob, or a list of these.
     """
 
     train: Sources = Field(description="training sentences; also the pool that retrieval searches")
@@ -90,12 +90,12 @@ class DataConfig(StrictModel):
 
     @property
     def is_related(self) -> bool:
-        """Return whether the data are known to be retrieval data or pairs."""
+        """Return whether the data is known to be retrieval data or pairs."""
         return self.kind not in (None, "labeled")
 
 
 class Prompts(StrictModel):
-    """Prompts of queries and documents. A side that is not given has the model's own prompt for it."""
+    """Prompts for queries and documents. If a side is omitted, the model's own prompt applies to it."""
 
     query: str | None = Field(
         None,
@@ -108,12 +108,12 @@ class Prompts(StrictModel):
     )
 
     def of(self, side: Side) -> str | None:
-        """Return the prompt of a side."""
+        """Return the prompt for a side."""
         return self.query if side == "query" else self.document
 
 
 def _text_or_prompts(value: Any) -> Any:
-    """Check the type before pydantic, which would report one error per allowed type."""
+    """Check the type before pydantic does, since pydantic would report one error per allowed type."""
     prompts = value if isinstance(value, dict) else {"document": value}
     is_known = prompts.keys() <= Prompts.model_fields.keys()
     if isinstance(value, Prompts) or (is_known and all(isinstance(prompt, str | None) for prompt in prompts.values())):
@@ -149,7 +149,7 @@ class EncoderConfig(StrictModel):
     )
 
     def prompt_on(self, side: Side) -> str | None:
-        """Return the configured prompt of a side; None is the model's own."""
+        """Return the configured prompt for a side, or None for the model's own."""
         return self.prompt.of(side) if isinstance(self.prompt, Prompts) else self.prompt
 
 
@@ -294,7 +294,7 @@ class ExamplesConfig(StrictModel):
 
 
 class TeacherConfig(StrictModel):
-    """The run whose class probabilities are the targets of trials with `targets: teacher`."""
+    """A run whose class probabilities are the targets in trials with `targets: teacher`."""
 
     run: Location = Field(description="folder or URI of a run with the loss softmax")
     trial: Annotated[int, Field(ge=0)] | None = Field(
@@ -308,7 +308,7 @@ Grid = list[Annotated[float, Field(gt=0, le=100)]]
 
 
 class PointsConfig(StrictModel):
-    """Operating points that a rung reports in addition to the plain one: the values of each kind."""
+    """Operating points that a rung reports in addition to the plain one, as values for each kind."""
 
     concat: Grid = Field(
         [0.1, 0.3, 1.0, 3.0],
@@ -373,7 +373,7 @@ class EvaluationConfig(StrictModel):
 
 
 class BaselinesConfig(StrictModel):
-    """Baselines shown in the report next to the front. They affect neither the search nor the front."""
+    """Baselines shown next to the front in the report. They affect neither the search nor the front."""
 
     probe: Grid = Field(
         [0.05, 0.1, 0.3, 1.0, 3.0],
@@ -407,7 +407,7 @@ Aim = Literal["front", "area", "combined", "parego", "both"]
 
 
 class ConstraintsConfig(StrictModel):
-    """Minimum scores of an operating point, in [0, 1]. Points that violate one rank below all points that do not."""
+    """Minimum scores of an operating point, in [0, 1]. Points below any minimum rank after all points that are not."""
 
     polarity: float = Field(0.0, ge=0, le=1, description="minimum P, 0 for no limit")
     similarity: float = Field(0.0, ge=0, le=1, description="minimum S, 0 for no limit")
@@ -417,7 +417,7 @@ class ConstraintsConfig(StrictModel):
 
 
 def goal_names(key: str) -> list[str]:
-    """Return the scores that a key of the objective allows: those to be maximized; ratios only as ``similarity``."""
+    """Return the scores that an objective key allows: those to maximize, but ratios only for ``similarity``."""
     goals = [name for name, spec in SCORES.items() if spec.is_maximized]
     return goals if key == "similarity" else [name for name in goals if SCORES[name].relative_to is None]
 
@@ -427,7 +427,7 @@ def _enum(key: str) -> dict[str, Any]:
 
 
 class ObjectiveConfig(StrictModel):
-    """Objective of a trial: its best point under polarity_weight * P + (1 - polarity_weight) * S, and its front."""
+    """A trial's objective: its best point by polarity_weight * P + (1 - polarity_weight) * S, and its front."""
 
     polarity_weight: float = Field(0.5, ge=0, le=1, description="weight of P in the weighted sum; S has the rest of 1")
     polarity: str = Field("polarity", description="score used as P", json_schema_extra=_enum("polarity"))
@@ -448,14 +448,14 @@ class ObjectiveConfig(StrictModel):
 
     @property
     def goals(self) -> Goals:
-        """The two scores of the sweep's front."""
+        """The two scores that the sweep's front is built on."""
         return Goals.of(self.polarity, self.similarity)
 
     @field_validator("polarity", "similarity")
     @classmethod
     def _check_score(cls, score: str, info: ValidationInfo) -> str:
         allowed = goal_names(str(info.field_name))
-        if info.field_name == "similarity":  # after polarity, which it must differ from
+        if info.field_name == "similarity":  # validated after polarity, from which it must differ
             polarity = info.data.get("polarity")
             allowed = [name for name in allowed if SCORES[name].goal != polarity]
         if score not in allowed:
@@ -486,7 +486,7 @@ HALVING = ("asha", "pareto")
 class EarlyStoppingConfig(StrictModel):
     """Early stopping of trials and of the sweep.
 
-    Trials are compared at equal numbers of examples seen. The halving policies resume a trial that proves good later.
+    Trials are compared at equal numbers of examples seen. The halving policies resume a trial if it later proves good.
     """
 
     policy: Policy = Field(
@@ -509,7 +509,7 @@ class EarlyStoppingConfig(StrictModel):
 class BudgetConfig(StrictModel):
     """Limits of a sweep.
 
-    When a limit is reached, running trials end at their next rung, or at once if the limit is `minutes`.
+    When a limit is reached, running trials end at their next rung, or immediately if the limit is `minutes`.
     """
 
     trials: int = Field(20, ge=1, description="configurations that the search tries")
@@ -544,11 +544,11 @@ class BudgetConfig(StrictModel):
         return self
 
     def price_per_hour(self, node_type: str) -> float | None:
-        """Return the price of a whole node per hour, or None if its type has no price."""
+        """Return the hourly price of a whole node, or None if its type has no price."""
         return self.prices.get(node_type, self.prices.get("default"))
 
     def rungs_of(self, examples_per_rung: int) -> int:
-        """Return the number of rungs of a trial with this number of examples per rung."""
+        """Return the number of rungs for a trial with this number of examples per rung."""
         return self.rungs if self.examples_per_trial is None else self.examples_per_trial // examples_per_rung
 
 
@@ -560,7 +560,7 @@ class ReplicatesConfig(StrictModel):
 
 
 class ResourcesConfig(StrictModel):
-    """Resources of a sweep. Values that are not given are derived from the available cluster."""
+    """A sweep's resources. Values that are omitted are derived from the available cluster."""
 
     address: str | None = Field(None, description="Ray cluster to join; a local one is started if not given")
     num_cpus: int | None = Field(
@@ -623,7 +623,7 @@ class ResourcesConfig(StrictModel):
 
     @property
     def requested_gpus(self) -> float | None:
-        """Return the GPUs of a trial before any packing, or None if the cluster decides."""
+        """Return the GPUs requested by each trial before any packing, or None if the cluster decides."""
         return 1.0 if self.gpus_per_trial == "measured" else self.gpus_per_trial
 
     @field_validator("gpus_per_trial", mode="before")
@@ -636,7 +636,7 @@ class ResourcesConfig(StrictModel):
 
 
 class StorageConfig(StrictModel):
-    """Storage of runs and artifacts: a folder shared by all nodes, or `s3://BUCKET/PREFIX` or `gs://BUCKET/PREFIX`."""
+    """Storage for runs and artifacts: a folder shared by all nodes, or `s3://BUCKET/PREFIX` or `gs://BUCKET/PREFIX`."""
 
     runs: Location = Field(
         "raysweep-runs", validate_default=True, description="folder or URI that holds one folder per run"
@@ -726,7 +726,7 @@ class SweepConfig(StrictModel):
 
     @property
     def limits(self) -> list[str]:
-        """Return the limits of the search, except the number of trials, and the minimum scores, each with its key."""
+        """Return the search's limits except the number of trials, and the minimum scores, each with its key."""
         plateau = self.early_stopping.plateau
         limits = {key: getattr(self.budget, key) for key in ("minutes", "cpu_hours", "gpu_hours", "money")}
         limits["plateau of trials"] = plateau and plateau.trials
@@ -742,7 +742,7 @@ def parse(document: Document) -> SweepConfig:
     """Validate a document.
 
     Raises:
-        InputError: If a value is invalid; the message names file, line, key, value and what is allowed for the first
+        InputError: If a value is invalid. The message names the file, line, key, value and allowed values for the first
             error.
     """
     try:

@@ -1,4 +1,4 @@
-"""Settings of experiment trackers, which rely on third-party clients. The ledger remains the only source of truth."""
+"""Settings for experiment trackers, which rely on third-party clients. The ledger remains the only source of truth."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -32,7 +32,7 @@ Project = Annotated[str, Field(min_length=1, max_length=120)]
 
 
 class TensorBoardConfig(StrictModel):
-    """TensorBoard's event files, in a folder for each trial."""
+    """TensorBoard event files, in a folder for each trial."""
 
     folder: LocalFolder | None = Field(
         None,

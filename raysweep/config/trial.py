@@ -1,4 +1,4 @@
-"""The configuration of one trial: a point of the space, with everything that its training needs."""
+"""The configuration of a trial: a point in the space, with everything that its training needs."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
@@ -20,7 +20,7 @@ SCHEDULES = ("constant", "linear", "quadratic", "polynomial", "cosine", "exponen
 
 
 class TrialConfig(StrictModel):
-    """A point of the space. A parameter that belongs to one optimizer or schedule is None under the others."""
+    """A point in the space. A parameter specific to one optimizer or schedule is None under the others."""
 
     loss: str = Field(
         description=f"loss to minimize: {', '.join(LOSSES)}, or the import path of your own, package.module:Class"
@@ -210,7 +210,7 @@ class TrialConfig(StrictModel):
     def flat(self) -> dict[str, Any]:
         """Return all values in one mapping, as in a space, a ledger or a table.
 
-        Parameters of other losses are missing, except those that are off without effect.
+        Parameters of other losses are left out, except those whose value has no effect.
         """
         values = self.model_dump(mode="json")
         own_values = values.pop("loss_parameters")
@@ -221,11 +221,11 @@ class TrialConfig(StrictModel):
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """Return the values of :attr:`flat` that a ledger records: those that are neither None nor usual."""
+        """Return the values in :attr:`flat` that a ledger records, which are neither None nor usual."""
         return self.record(searched=())
 
     def record(self, searched: Collection[str]) -> dict[str, Any]:
-        """Return :attr:`recorded` and the usual values of the parameters that a space names."""
+        """Return :attr:`recorded`, plus the usual values of parameters that the space names."""
         values = {name: value for name, value in self.flat.items() if value is not None}
         return {name: value for name, value in values.items() if name in searched or (name, value) not in _USUAL}
 
@@ -233,8 +233,7 @@ class TrialConfig(StrictModel):
     def identity(self) -> dict[str, Any]:
         """Return the values that differ from their defaults, from which the trial's seed is derived.
 
-        Adding a parameter does not change any seed, nor does writing out a default. Defaults must therefore never
-        change.
+        Neither adding a parameter nor writing out a default changes any seed. Defaults must therefore never change.
         """
         defaults = {name: field.default for name, field in type(self).model_fields.items()}
         defaults |= {**OFF, **find_loss(self.loss).defaults, **adapter_defaults(self.adapter)}
@@ -253,7 +252,7 @@ class TrialConfig(StrictModel):
 
     @property
     def peak_learning_rate(self) -> float:
-        """Return the rate that the schedule multiplies: ``learning_rate`` scaled by ``learning_rate_rule``."""
+        """Return the learning rate that the schedule multiplies, which is ``learning_rate`` scaled by its rule."""
         ratio = self.batch_size * self.accumulation_steps / self.base_batch_size
         powers = {"none": 0.0, "linear": 1.0, "square_root": 0.5}
         return float(self.learning_rate * ratio ** powers[self.learning_rate_rule])
@@ -270,7 +269,7 @@ _USUAL = {
 
 
 def has_documents(loss: str) -> bool:
-    """Return whether a loss compares anchors with documents, as losses over pairs and triplets do."""
+    """Return whether a loss compares anchors with documents, as losses for pairs and triplets do."""
     return "query" in EXAMPLES[find_loss(loss).examples].sides
 
 
@@ -282,13 +281,13 @@ SHARED_PARAMETERS = tuple(name for name in TrialConfig.model_fields if name != "
 
 
 def parameter_names(losses: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the names of all parameters of a trial, including those of the table's losses and of ``losses``."""
+    """Return all of a trial's parameter names, including those for the table's losses and for ``losses``."""
     own_names = [name for loss in losses for name in find_loss(loss).parameters]
     return tuple(dict.fromkeys(("loss", *LOSS_PARAMETERS, *own_names, *SHARED_PARAMETERS)))
 
 
 def find_checked_loss(name: str) -> LossSpec:
-    """Return a loss like :func:`find_loss`; raise InputError if its parameters have names of those of every trial."""
+    """Return a loss like :func:`find_loss`; raise InputError if its parameters share names with those of all trials."""
     loss = find_loss(name)
     for parameter in loss.parameters:
         if parameter in SHARED_PARAMETERS:  # only a user's own loss can have such a parameter
@@ -299,12 +298,12 @@ def find_checked_loss(name: str) -> LossSpec:
 
 
 def trial_config(values: Mapping[str, Any]) -> TrialConfig:
-    """Return a validated trial configuration from values as in :attr:`TrialConfig.flat`.
+    """Return a validated trial configuration, given values as in :attr:`TrialConfig.flat`.
 
-    Omitted parameters of the loss and of the adapter take their defaults.
+    Omitted parameters of the loss and of the adapter get their defaults.
 
     Raises:
-        InputError: If a value is invalid; the message names the parameter, its value and what is allowed.
+        InputError: If a value is invalid. The message names the parameter, its value and the allowed values.
     """
     shared = {name: value for name, value in values.items() if name in SHARED_PARAMETERS}
     given = {name: value for name, value in values.items() if name not in shared}
@@ -316,7 +315,7 @@ def trial_config(values: Mapping[str, Any]) -> TrialConfig:
     except ValidationError as error:
         first = error.errors()[0]
         path: KeyPath = tuple(first["loc"])
-        if not path:  # our own checks of combinations, whose messages name the parameters
+        if not path:  # raysweep's own checks of combinations, whose messages name the parameters
             message = first["msg"].removeprefix("Value error, ")
             raise InputError(message) from None
         problem = explain(dict(first), path, TrialConfig)
@@ -324,7 +323,7 @@ def trial_config(values: Mapping[str, Any]) -> TrialConfig:
 
 
 def _loss_parameters(loss: str, given: Mapping[str, Any]) -> dict[str, Value]:
-    """Return the values of a loss's own parameters, checked and completed with its defaults."""
+    """Return the values for a loss's own parameters, checked and completed with its defaults."""
     spec = find_checked_loss(loss)
     for name, value in given.items():
         is_off = name in OFF and value == OFF[name]

@@ -1,4 +1,4 @@
-"""Detection of settings that have no effect given the sweep's other settings."""
+"""Detection of settings that the sweep's other settings leave without effect."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -10,12 +10,12 @@ from raysweep.config.space_parser import has_teacher, possible_values
 from raysweep.config.sweep import HALVING, ExamplesConfig, SweepConfig
 from raysweep.config.trial import TrialConfig
 
-_LIMITS = ("negatives", "negative_ranks", "max_similarity")  # of sentences of other classes
-_TARGETS = ("same_class_cosine", "other_class_cosine")  # of scored pairs
+_LIMITS = ("negatives", "negative_ranks", "max_similarity")  # for sentences of other classes
+_TARGETS = ("same_class_cosine", "other_class_cosine")  # for scored pairs
 
 
 class _Unused(NamedTuple):
-    """A setting, and the other setting that prevents it from having an effect."""
+    """A setting without effect, and the other setting that causes this."""
 
     setting: KeyPath
     cause: KeyPath
@@ -25,8 +25,8 @@ class _Unused(NamedTuple):
 def warn_of_unused(document: Document, config: SweepConfig, space: Space) -> Iterator[str]:
     """Yield a warning for each setting that has no effect although the user may expect one.
 
-    Settings that are off or at their defaults do not count. Neither do settings that have no effect because of an
-    override, unless they are overridden too.
+    Settings that are off or at their defaults do not count. Settings that lost their effect to an override count only
+    if they are overridden too.
     """
     unused = [entry for entry in _find_unused(config, space) if _is_changed(config, entry.setting)]
     unused += _find_unused_in_space(space)
@@ -74,7 +74,7 @@ def _find_unused(config: SweepConfig, space: Space) -> Iterator[_Unused]:
 
 
 def _find_unused_points(space: Space) -> Iterator[_Unused]:
-    """Yield the kinds of operating points that no trial's tower has."""
+    """Yield the kinds of operating points that no trial's tower provides."""
     towers = _possible_values(space, "tower")
     if "query" not in towers:
         yield _Unused(("evaluation", "points", "query_concat"), ("space", "tower"), "no trial has tower query")
@@ -104,7 +104,7 @@ def _find_unused_of_examples(config: SweepConfig, space: Space) -> Iterator[_Unu
 
 
 def _find_unused_in_space(space: Space) -> Iterator[_Unused]:
-    """Yield parameters of the space that may differ from their defaults but have no effect because of others."""
+    """Yield parameters in the space that may differ from their defaults but that others leave without effect."""
     if None not in _possible_values(space, "warmup_steps"):
         yield from _find_unused_parameter(space, "warmup_fraction", "warmup_steps", "warmup_steps is given")
     if _possible_values(space, "learning_rate_rule") == {"none"}:
@@ -123,7 +123,7 @@ def _find_unused_parameter(space: Space, name: str, cause: str, why: str) -> Ite
 
 
 def _possible_values(space: Space, name: str) -> set[Any]:
-    """Return the values that a trial's parameter may have, including its default if a trial may omit it."""
+    """Return the values that a trial's parameter may have, including its default if trials may omit the parameter."""
     left_out = set() if name in space.parameters else {_default(name)}
     return left_out.union(space.values(name))
 

@@ -1,4 +1,4 @@
-"""Watched data of a sweep: sources on which trials are not tuned, but measured."""
+"""A sweep's watched data: sources that trials are not tuned on but are measured on."""
 
 from typing import Annotated, Any, Literal
 
@@ -34,7 +34,7 @@ class WatchedSource(StrictModel):
 
 
 def _as_mapping(value: Any) -> Any:
-    """Return a source as the mapping of its settings."""
+    """Return a source as a mapping of its settings."""
     if isinstance(value, str):
         return {"source": value}
     if not isinstance(value, dict | WatchedSource):
