@@ -1,4 +1,4 @@
-"""The stored results of a run: the ledger of typed events, tables read from it, views of the tables, and costs.
+"""Stored results of a run: a ledger of typed events, the tables built from it, views of these tables, and costs.
 
-A sweep writes the ledger. Reports, exports, replays and warm starts read it.
+Sweeps write the ledger; reports, exports, replays and warm starts read it.
 """

@@ -1,4 +1,4 @@
-"""Costs of a run's trials by status and the time saved by early stopping, for the final summary and the report."""
+"""Cost of a run's trials by status, and the time saved by early stopping, for the final summary and the report."""
 
 from dataclasses import dataclass, field
 
@@ -15,12 +15,12 @@ KINDS: tuple[str, ...] = (
     TrialStatus.RUNNING,
     REPLICATES,
 )
-"""The kinds of trials in an account: one per status, plus replicates."""
+"""The kinds of trials in an account: one for each status, plus replicates."""
 
 
 @dataclass
 class Entry:
-    """The total cost of all trials or of one of the KINDS. ``saved_seconds`` is the time saved by early stopping."""
+    """Total cost of all trials, or of one of the KINDS. ``saved_seconds`` is the time saved by early stopping."""
 
     kind: str
     num_trials: int = 0
@@ -29,7 +29,7 @@ class Entry:
     saved_seconds: float = 0.0
 
     def add(self, trial: Trial, num_rungs: int, saved_seconds: float) -> None:
-        """Add a trial with ``num_rungs`` finished rungs."""
+        """Add a trial that finished ``num_rungs`` rungs."""
         self.num_trials += 1
         self.num_rungs += num_rungs
         self.cost.add(Cost(trial.seconds, trial.cpu_seconds, trial.gpu_seconds, trial.money))
@@ -38,29 +38,29 @@ class Entry:
 
 @dataclass(frozen=True)
 class Account:
-    """The costs of a run. ``entries`` are in the order of KINDS, without empty ones; ``total`` is their sum."""
+    """A run's costs. ``entries`` are in the order of KINDS, leaving out empty ones; ``total`` is their sum."""
 
     entries: tuple[Entry, ...]
     total: Entry
 
     @property
     def priced(self) -> bool:
-        """Return whether trials cost any money."""
+        """Return whether any trial cost money."""
         return self.total.cost.money > 0
 
     @property
     def incomplete_seconds(self) -> float:
-        """Return the seconds spent on incomplete trials, without replicates."""
+        """Return the seconds spent on incomplete trials, not counting replicates."""
         complete = (TrialStatus.COMPLETED, REPLICATES)
         return sum(entry.cost.seconds for entry in self.entries if entry.kind not in complete)
 
     def of(self, kind: str) -> Entry:
-        """Return the entry of one kind, which may be empty."""
+        """Return the entry for one of the KINDS; it may be empty."""
         return next((entry for entry in self.entries if entry.kind == kind), Entry(kind))
 
 
 def build_account(results: Results) -> Account:
-    """Return the costs of a run. Only trials stopped early by the sweep, not those stopped by a user, count as savings."""
+    """Return a run's costs. Trials count as savings only if the sweep stopped them early, not if a user did."""
     num_rungs_by_trial = _rungs_done(results)
     entries = {kind: Entry(kind) for kind in KINDS}
     total = Entry("all")
@@ -77,7 +77,7 @@ def build_account(results: Results) -> Account:
 
 
 def _rungs_done(results: Results) -> dict[int, int]:
-    """Return the number of finished rungs of each trial."""
+    """Return how many rungs each trial has finished."""
     num_rungs = {trial.trial: 0 for trial in results.trials}
     for rung in results.rungs:
         num_rungs[rung.trial] = max(rung.step, num_rungs[rung.trial])
@@ -85,7 +85,7 @@ def _rungs_done(results: Results) -> dict[int, int]:
 
 
 def _saved_seconds(trial: Trial, num_rungs: int) -> float:
-    """Estimate the remaining time of a stopped trial from the mean time of its ``num_rungs`` finished rungs."""
+    """Estimate how much longer a stopped trial would have run, from its ``num_rungs`` rungs' mean time."""
     num_left = trial.num_rungs - num_rungs
     if num_rungs == 0 or num_left <= 0:
         return 0.0
@@ -93,7 +93,7 @@ def _saved_seconds(trial: Trial, num_rungs: int) -> float:
 
 
 def sentence(account: Account, max_replicates: int | None = None) -> str:
-    """Return a one-line summary: the total cost, the time of incomplete trials, and the time saved by early stopping."""
+    """Return a one-line summary: the total cost, the time spent on incomplete trials, and the time saved."""
     uses = [f"{account.incomplete_seconds:,.0f} of the trial-seconds were in trials that did not complete"]
     replicates = account.of(REPLICATES)
     if replicates.num_trials:

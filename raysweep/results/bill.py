@@ -1,4 +1,4 @@
-"""Costs of a sweep's nodes, including heads, booting nodes and idle nodes."""
+"""Cost of a sweep's nodes, including heads, booting nodes and idle nodes."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,9 @@ from raysweep.results.types import NodeTime, Results
 
 @dataclass(frozen=True)
 class Bill:
-    """The bill of a sweep.
+    """A sweep's bill.
 
-    ``nodes`` has one entry per type and price; ``trials`` is the money charged to trials for their shares.
+    ``nodes`` has one entry per node type and price; ``trials`` is the money that trials were charged for their shares.
     """
 
     nodes: tuple[NodeTime, ...]
@@ -26,7 +26,7 @@ class Bill:
 
     @property
     def unused(self) -> float:
-        """Return the cost of running nodes not charged to trials: the head, idle workers and unused shares of workers."""
+        """Return what running nodes cost beyond the trials: the head, idle workers and workers' unused shares."""
         return max(0.0, self.up - self.trials)
 
     @property
@@ -35,13 +35,13 @@ class Bill:
 
 
 def build_bill(results: Results) -> Bill:
-    """Return the bill of a sweep, which has no nodes if the sweep had no prices."""
+    """Return a sweep's bill; without prices, it contains no nodes."""
     return Bill(results.nodes, build_account(results).total.cost.money)
 
 
 def bill_text(bill: Bill) -> str:
-    """Return a one-line summary of the bill."""
-    at_least = "at least " if bill.trials > bill.up else ""  # nodes are only observed periodically
+    """Return the bill as a one-line summary."""
+    at_least = "at least " if bill.trials > bill.up else ""  # nodes are observed only from time to time
     return (
         f"nodes cost {at_least}{bill.total:,.2f} in money: {bill.trials:,.2f} for trials, {bill.booting:,.2f} "
         f"for booting nodes, {bill.unused:,.2f} for the head and unused nodes"

@@ -1,7 +1,7 @@
-"""The events of a run's ledger. Each is a dataclass with a method for writing and a method for reading it.
+"""Events in a run's ledger. Each is a dataclass with methods to write and read it.
 
-``ledger.jsonl`` in the run folder contains one JSON object per line and is the source of truth. The key ``event`` is the
-kind of event; the other keys are the fields of its class:
+``ledger.jsonl`` in the run folder contains one JSON object per line and is the source of truth. The key ``event`` holds
+the kind of event; the other keys are the fields of the kind's class:
 
 ``run``     :class:`SessionStarted`
 ``trial``   :class:`TrialStarted`
@@ -58,14 +58,14 @@ from raysweep.results.watched import Watched
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Base class of events. ``at`` is the sweep's running time in seconds over all sessions."""
+    """Base class for events. ``at`` is the sweep's running time in seconds, over all sessions."""
 
-    kind: ClassVar[str]  # value of the key ``event``
+    kind: ClassVar[str]  # value stored under the key ``event``
 
     at: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object to store. Optional fields that are None are omitted; ``at`` comes last."""
+        """Return the JSON object to store. Optional fields that are None are left out; ``at`` comes last."""
         values = dataclasses.asdict(self)
         values["at"] = values.pop("at")
         for field in dataclasses.fields(self):
@@ -75,7 +75,7 @@ class Event:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Parse an event from the ledger's JSON object. Unknown keys are ignored.
+        """Parse an event from its JSON object in the ledger. Unknown keys are ignored.
 
         Raises:
             ValidationError, ValueError: If a value is invalid or missing.
@@ -86,7 +86,7 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class SessionStarted(Event):
-    """A session started with these settings: the first event of a ledger, written again at each resume.
+    """A session started with these settings. This is a ledger's first event, and it is written again at each resume.
 
     ``config_digest`` is the SHA-256 of the session's ``config.yaml``.
     """
@@ -104,7 +104,7 @@ class SessionStarted(Event):
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Parse the event. Raise ``InputError`` if the ledger has a different schema version."""
+        """Parse the event. Raise ``InputError`` if the ledger's schema version is different."""
         if values.get("schema") != SCHEMA:
             raise InputError(f"written with schema {values.get('schema')}; this version reads {SCHEMA}")
         if not isinstance(values["config_digest"], str):
@@ -114,11 +114,11 @@ class SessionStarted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialStarted(Event):
-    """A trial started with a new configuration, or as a replicate.
+    """A trial started, either with a new configuration or as a replicate.
 
     ``num_rungs`` is the number of rungs if the trial completes. A replicate repeats the trial ``replicate_of`` with a
-    different seed, derived from the replicate's number ``run``, which starts at 1. ``origin`` is the origin of a requested
-    configuration: its position under ``first`` or the ID of a request.
+    different seed, which is derived from the replicate's number ``run``, counted from 1. ``origin`` states where a
+    requested configuration came from: its position under ``first`` or the ID of a request.
     """
 
     kind = "trial"
@@ -139,12 +139,12 @@ class TrialStarted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RungFinished(Event):
-    """A trial was evaluated at a training budget of ``examples_seen`` examples, which it reached after ``seconds``.
+    """A trial was evaluated at a training budget of ``examples_seen`` examples, reached after ``seconds``.
 
-    ``stop`` is the trial's own reason to end here, if any. ``node`` is the node it ran on. ``may_begin`` is True if
-    trials were still left to start; early stopping depends on it. ``cost`` is the trial's cost so far. ``calibration``
-    is the calibration of a softmax head on dev, ``labeled`` contains the points that use the pool's labels, and
-    ``measures`` are those on dev. ``watched`` has the measures on watched data, if the rung has any.
+    ``stop`` is the trial's own reason to end here, if any. ``node`` is the node that the trial ran on. ``may_begin`` is
+    True if there were still trials to start, which affects early stopping. ``cost`` is the trial's cost so far.
+    ``calibration`` is the softmax head's calibration on dev, ``labeled`` holds the points that use the labels in the
+    pool, and ``measures`` holds the measures on dev. ``watched`` holds the measures on watched data, if there are any.
     """
 
     kind = "rung"
@@ -165,7 +165,7 @@ class RungFinished(Event):
     watched: Watched | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object. Points and the like omit trial and step, which are fields of the event."""
+        """Return the JSON object. Points and the like leave out trial and step, which the event already contains."""
         values = _with_flat_points(self, super().to_json())
         if self.measures is not None:
             values["measures"] = [measure_values(measure) for measure in self.measures]
@@ -195,7 +195,7 @@ class RungFinished(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RungWatched(Event):
-    """Watched data was measured after the search with the weights of a trial's last rung."""
+    """Watched data was measured after the search, using the weights from a trial's last rung."""
 
     kind = "watched"
 
@@ -232,7 +232,7 @@ class TrialResumed(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialInterrupted(Event):
-    """A running trial was interrupted, for example by the budget, the loss of its worker or the end of the session."""
+    """A running trial was interrupted, for example by the budget, by losing its worker or by the end of the session."""
 
     kind = "cut"
     status: ClassVar = TrialStatus.INTERRUPTED
@@ -244,7 +244,7 @@ class TrialInterrupted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialContinued(Event):
-    """A trial that was interrupted, or was running when the driver died, was resumed."""
+    """A trial that had been interrupted, or was running when the driver died, was resumed."""
 
     kind = "again"
     status: ClassVar = TrialStatus.RUNNING
@@ -255,7 +255,7 @@ class TrialContinued(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialEnded(Event):
-    """A trial ended for good. ``traceback`` is the traceback of the exception, if one was raised."""
+    """A trial ended for good. ``traceback`` belongs to the exception, if one was raised."""
 
     kind = "end"
 
@@ -268,7 +268,7 @@ class TrialEnded(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicatesAveraged(Event):
-    """A replicate of ``trial`` is about to end. ``points`` are those that at least two of the ``runs`` reached."""
+    """A replicate of ``trial`` is about to end. ``points`` are the points that at least two of the ``runs`` reached."""
 
     kind = "mean"
 
@@ -277,7 +277,7 @@ class ReplicatesAveraged(Event):
     points: tuple[Mean, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object. Points omit the trial, which is a field of the event."""
+        """Return the JSON object. Points leave out the trial, which the event already contains."""
         points = []
         for point in self.points:
             fields = {name: getattr(point, name) for name in MEAN_FIELDS if name != "trial"}
@@ -293,11 +293,11 @@ class ReplicatesAveraged(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class PointsScored(Event):
-    """Operating points outside rungs were scored: the reference, the oracle, the baselines, or front members on test.
+    """Operating points were scored outside a rung: the reference, the oracle, baselines, or front members on test.
 
-    For front members, ``calibration`` is the calibration of their rung's softmax head on test, ``labeled`` contains the
-    rung's points that use the pool's labels, and ``measures`` are those on test. For the reference, ``measures`` are
-    those on both splits.
+    For front members, ``calibration`` is the test calibration of their rung's softmax head, ``labeled`` holds the
+    rung's points that use the labels in the pool, and ``measures`` holds the measures on test. For the reference,
+    ``measures`` holds the measures on both splits.
     """
 
     kind = "points"
@@ -320,7 +320,7 @@ class PointsScored(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class GuardsMeasured(Event):
-    """Front members were measured by guards. A later score of the same member and guard replaces an earlier one."""
+    """Guards measured front members. A later score for the same member and guard replaces an earlier one."""
 
     kind = "guards"
 
@@ -337,7 +337,7 @@ class GuardsMeasured(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class NodesCounted(Event):
-    """The cluster's node time since the last such event, including ``prepare``, was recorded at the current prices."""
+    """The cluster's node time since the last such event, including ``prepare``, was recorded at current prices."""
 
     kind = "nodes"
 
@@ -346,9 +346,9 @@ class NodesCounted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class StageBegan(Event):
-    """A post-search stage started. It yields ``count`` scores, either of rungs on test or of front members on guards.
+    """A post-search stage started. It produces ``count`` scores, of rungs on test or of front members under guards.
 
-    The event is only used to display progress.
+    The event is used only to display progress.
     """
 
     kind = "stage"
@@ -359,10 +359,11 @@ class StageBegan(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class SweepSteered(Event):
-    """A user request to the running sweep took effect.
+    """A user's request to the running sweep took effect.
 
-    ``request`` is the ID of the request, which ensures that it is executed only once. ``workers`` is the maximum number of
-    concurrent trials, ``trial`` the trial to stop, and ``config`` the configuration, complete or partial, to try next.
+    ``request`` is the request's ID, which ensures that the request is executed only once. ``workers`` is the maximum
+    number of concurrent trials, ``trial`` the trial to stop, and ``config`` the complete or partial configuration to
+    try next.
     """
 
     kind = "steer"
@@ -388,7 +389,8 @@ class SweepSteered(Event):
 class SessionFinished(Event):
     """A session ended. ``status`` is completed, interrupted, budget, plateau or failed.
 
-    ``is_final`` is True if the sweep failed for good: too many trials failed, so retrying the same command is pointless.
+    ``is_final`` is True if the sweep failed for good because too many trials failed, so that retrying the same command
+    is pointless.
     """
 
     kind = "finish"
@@ -400,10 +402,10 @@ class SessionFinished(Event):
 
 
 StatusChange = TrialPaused | TrialResumed | TrialInterrupted | TrialContinued | TrialEnded
-"""Events that change a trial's status; each has ``trial``, ``status`` and ``reason``."""
+"""Events that change the status of a trial; each has ``trial``, ``status`` and ``reason``."""
 
 PaidEvent = RungFinished | TrialPaused | TrialInterrupted | TrialEnded
-"""Events with the trial's cost so far in ``cost``."""
+"""Events whose ``cost`` is the trial's cost so far."""
 
 EVENTS: Mapping[str, type[Event]] = {
     event.kind: event
@@ -429,11 +431,11 @@ EVENTS: Mapping[str, type[Event]] = {
 
 
 def read_event(values: Mapping[str, Any]) -> Event:
-    """Parse an event from the ledger's JSON object.
+    """Parse an event from its JSON object in the ledger.
 
     Raises:
-        InputError: If the ledger has a different schema version.
-        ValueError: If the event is invalid, with the reason.
+        InputError: If the ledger's schema version is different.
+        ValueError: If the event is invalid; the message gives the reason.
     """
     kind = values["event"]
     if not isinstance(kind, str) or kind not in EVENTS:
@@ -455,7 +457,7 @@ def read_event(values: Mapping[str, Any]) -> Event:
 
 
 def _objects_in(values: Mapping[str, Any], key: str, **shared: Any) -> list[dict[str, Any]]:
-    """Return the JSON objects in one of an event's lists, with the event's ``shared`` keys added."""
+    """Return the JSON objects in one of an event's lists, adding the event's ``shared`` keys to each."""
     objects = values[key]
     if not isinstance(objects, list) or not all(isinstance(item, Mapping) for item in objects):
         raise ValueError(f"{key} is {objects!r}; allowed: a list of objects")
@@ -469,7 +471,7 @@ def _check_plain(config: Mapping[str, Any]) -> None:
 
 
 def _with_flat_points(event: RungFinished | PointsScored, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an event's JSON object with the flat form of its points."""
+    """Return an event's JSON object with its points in flat form."""
     flat = {**values, "points": [flat_point(point) for point in event.points]}
     if event.labeled is not None:
         flat["labeled"] = [flat_point(point) for point in event.labeled]
@@ -477,7 +479,7 @@ def _with_flat_points(event: RungFinished | PointsScored, values: Mapping[str, A
 
 
 def _with_nested_points(values: Mapping[str, Any], **shared: Any) -> dict[str, Any]:
-    """Return an event's JSON object with the fields of its points. Raise ``ValueError`` if a score is invalid."""
+    """Return an event's JSON object with its points' fields nested. Raise ``ValueError`` if a score is invalid."""
     nested = {**values}
     for key in ("points", "labeled"):
         if key == "points" or values.get(key) is not None:
@@ -500,7 +502,7 @@ def _check_measures(measures: Iterable[Measure] | None) -> None:
 
 
 def _validated(kind: Any, values: Mapping[str, Any]) -> Any:
-    """Return an instance of a dataclass from the values of its fields. Raise ``ValidationError`` if one is invalid."""
+    """Return a dataclass instance with these field values. Raise ``ValidationError`` if a value is invalid."""
     return _adapter(kind).validate_python(values)
 
 

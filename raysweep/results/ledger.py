@@ -1,6 +1,6 @@
-"""The ledger: the append-only file of a sweep's events, which :mod:`raysweep.results.events` defines.
+"""The ledger: an append-only file of a sweep's events, which are defined in :mod:`raysweep.results.events`.
 
-Each line has the number of its event, counted from 1, so that missing and moved lines are detected.
+Each line contains its event's number, counted from 1, so that missing and moved lines are detected.
 """
 
 import json
@@ -21,27 +21,28 @@ NAME = "ledger"
 
 
 def ledger_line(event: Event, number: int) -> bytes:
-    """Return the ledger line of an event. Raise ``ValueError`` if it contains a non-finite number."""
+    """Return an event as a ledger line. Raise ``ValueError`` if it contains a number that is not finite."""
     return json.dumps({**event.to_json(), "number": number}, allow_nan=False).encode() + b"\n"
 
 
 @dataclass
 class Ledger:
-    """A run's ledger, locked by one process at a time. Events are durable once :meth:`append` returns.
+    """A run's ledger, locked by one process at a time. An event is durable once :meth:`append` returns.
 
-    ``place`` is the run's folder. ``say`` is called with a message while waiting for storage or for another process.
+    ``place`` is the run's folder. ``say`` is called with a message while the ledger waits for storage or another
+    process.
     """
 
     place: Path | Folder
     say: Callable[[str], None] = field(default=print, repr=False)
     take_over: bool = False
-    on_lost: Callable[[], None] = field(default=lambda: None, repr=False)  # called when another process takes the run
+    on_lost: Callable[[], None] = field(default=lambda: None, repr=False)  # called if another process takes the run
     on_close: Callable[[], None] = field(default=lambda: None, repr=False)  # called before the run is unlocked
-    on_append: Callable[[Event], None] = field(default=lambda event: None, repr=False)  # called with each durable event
-    unfinished: bytes = b""  # a last line cut short by a crash; set aside by the next append
-    failure: str | None = None  # why an event could not be written; no event is written after it
+    on_append: Callable[[Event], None] = field(default=lambda event: None, repr=False)  # called with durable events
+    unfinished: bytes = b""  # a last line truncated by a crash; the next append sets it aside
+    failure: str | None = None  # why an event could not be written, after which no more are
     _log: LineLog | None = field(default=None, repr=False)
-    # The numbers of bytes and events of complete lines: one value, so that Ctrl-C cannot separate them.
+    # The numbers of bytes and of events in complete lines. They are one value, so that Ctrl-C cannot separate them.
     _end: tuple[int, int] = field(default=(0, 0), repr=False)
 
     def __post_init__(self) -> None:
@@ -60,7 +61,8 @@ class Ledger:
         """Lock the ledger and return its events. Nothing is written.
 
         Raises:
-            InputError: If another process holds the ledger, if lines are missing or invalid, or if it cannot be opened.
+            InputError: If another process holds the ledger, lines are missing or invalid, or the ledger cannot be
+            opened.
         """
         place = ledger_location(self.run)
         log = line_log(self.run, NAME, self.say, take_over=self.take_over, on_lost=lambda: self.on_lost())
@@ -82,17 +84,17 @@ class Ledger:
 
     @property
     def lost(self) -> str | None:
-        """Return the reason why this process lost the ledger to another one, or None."""
+        """Return why this process lost the ledger to another one, or None if it did not."""
         lost = None if self._log is None else self._log.lost
         return None if lost is None else f"{ledger_location(self.run)}: {lost}; stopping the sweep"
 
     def append(self, event: Event) -> None:
-        """Append an event durably.
+        """Append an event and make it durable.
 
         Raises:
-            ValueError: If the event contains a non-finite number.
-            InputError: If the event cannot be written. Whether it was stored is unknown until the ledger is opened again,
-                so neither this event nor any other is written after that.
+            ValueError: If the event contains a number that is not finite.
+            InputError: If the event cannot be written. Until the ledger is opened again, it is unknown whether the
+            event was stored, so neither this event nor any later one is written.
         """
         if self.failure is not None:
             raise InputError(self.failure)
@@ -130,20 +132,20 @@ class Ledger:
 
 
 def ledger_location(run: Folder) -> str:
-    """Return the path or URI of a run's ledger, for messages."""
+    """Return the path or URI of a run's ledger, for use in messages."""
     return location.join(run.location, NAME if isinstance(run, BucketFolder) else f"{NAME}.jsonl")
 
 
 def load_events(place: Path | Folder) -> list[Event]:
-    """Return the events of the run at ``place``; the run may still be in progress.
+    """Return the events of the run at ``place``; the run may still be running.
 
     Raises:
         FileNotFoundError: If the ledger is missing.
-        InputError: If the ledger is invalid, cannot be read or lacks events.
+        InputError: If the ledger is invalid, cannot be read or has lost events.
     """
     run = as_folder(place)
     try:
-        # The note is read before the ledger: a running sweep renews the lease only after it has written the events.
+        # Read the note before the ledger, because a running sweep renews the lease only after writing the events.
         noted = read_noted(run)
         content = read_log(run, NAME)
     except FileNotFoundError:
@@ -156,28 +158,28 @@ def load_events(place: Path | Folder) -> list[Event]:
 
 
 def read_events(path: Path) -> Iterator[Event]:
-    """Yield the events of a ledger. An incomplete last line, left by a killed driver, is ignored.
+    """Yield a ledger's events. An incomplete last line, left behind by a killed driver, is ignored.
 
     Raises:
-        InputError: If a line is not an event or is out of place; the message gives the line number and the reason.
+        InputError: If a line is out of place or is not an event; the message gives the line number and the reason.
     """
     return _parse(path.read_bytes(), path)
 
 
 class GrowingLedger:
-    """A reader of a ledger that may still grow. Each line is read and checked only once."""
+    """Reader for a ledger that may still grow. Each line is read and checked only once."""
 
     def __init__(self, run: Folder) -> None:
         self.run = run
-        self.events: list[Event] = []  # events up to the last read
+        self.events: list[Event] = []  # all events read so far
         self._content = b""
 
     def read(self) -> bool:
-        """Read the new events and return whether there are any.
+        """Read the new events, and return whether there are any.
 
         Raises:
             FileNotFoundError: If the ledger is missing.
-            InputError: If a line is not an event or is out of place, or if the ledger cannot be read.
+            InputError: If a line is out of place or is not an event, or if the ledger cannot be read.
         """
         place = ledger_location(self.run)
         try:
@@ -197,7 +199,7 @@ class GrowingLedger:
 
 
 def _parse(content: bytes, path: Path | str, first_number: int = 1) -> Iterator[Event]:
-    """Yield the events of the complete lines, which are numbered from ``first_number``."""
+    """Yield the events in the complete lines, which are numbered from ``first_number``."""
     *lines, _ = content.split(b"\n")
     for number, line in enumerate(lines, first_number):
         try:
@@ -216,7 +218,7 @@ def _parse(content: bytes, path: Path | str, first_number: int = 1) -> Iterator[
 
 
 def _check_number(number: Any, expected: int) -> None:
-    """Raise ``ValueError`` if a line does not have the number that follows from the lines above it."""
+    """Raise ``ValueError`` if a line's number does not follow from the lines before it."""
     if number is None:
         raise ValueError("number is missing")
     if number != expected:
@@ -224,7 +226,7 @@ def _check_number(number: Any, expected: int) -> None:
 
 
 def _check_lease(run: Folder, num_events: int, noted: dict[str, Any] | None) -> None:
-    """Raise ``InputError`` if the lease was renewed after more events than the ledger contains."""
+    """Raise ``InputError`` if the lease's note counts more events than the ledger contains."""
     if noted == {}:
         return
     lease = location.join(run.location, LEASE)
@@ -239,15 +241,15 @@ def _check_lease(run: Folder, num_events: int, noted: dict[str, Any] | None) -> 
 
 
 def point_name(trial: int, step: int) -> str:
-    """Return the name of the folder under ``RUN/points`` with a rung's weights and per-query scores."""
+    """Return the name of the folder under ``RUN/points`` that holds a rung's weights and per-query scores."""
     return f"trial-{trial:04d}-step-{step:03d}"
 
 
 def point_folder(trial: int, step: int) -> str:
-    """Return the folder with a rung's weights and per-query scores, relative to the run."""
+    """Return the folder that holds a rung's weights and per-query scores, relative to the run."""
     return f"points/{point_name(trial, step)}"
 
 
 def checkpoint_folder(trial: int) -> str:
-    """Return the folder with a trial's checkpoint, relative to the run."""
+    """Return the folder that holds a trial's checkpoint, relative to the run."""
     return f"checkpoints/trial-{trial:04d}"

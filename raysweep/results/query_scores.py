@@ -1,12 +1,13 @@
-"""Per-query scores of a run's points, stored in ``RUN/scores/SPLIT``, and the selection of points to keep.
+"""Per-query scores of a run's points, stored in ``RUN/scores/SPLIT``, and the choice of points to keep.
 
-Scores are kept for every point within three standard errors of the front on dev, all runs of such a point's configuration,
-the reference, the oracle at each of its bonuses, and the probe. A file is an ``.npz`` archive of several points:
+Scores are kept for the points within three standard errors of the front on dev, all runs of such points'
+configurations, the reference, the oracle at each of its bonuses, and the probe. Each file is an ``.npz`` archive of
+several points:
 
-``names``        JSON as bytes: a list of trial, step, kind and value for each point
+``names``        JSON as bytes: a list with the trial, step, kind and value of each point
 ``SCORE``        (points, queries) for each score: S and other continuous scores in multiples of 1/32767, int16, accurate to
                  1.5e-5; others as indices into ``SCORE_values``, in the smallest sufficient unsigned integer type
-``SCORE_values`` distinct values of a score, float64 (values,); of P with k neighbors there are few
+``SCORE_values`` a score's distinct values, float64 (values,); for P with k neighbors there are few
 """
 
 import io
@@ -41,11 +42,11 @@ PointName = tuple[int | None, int | None, str, float | None]
 FOLDER = "scores"
 
 STANDARD_ERRORS = 3.0
-"""A point is near the front if raising its P and S by this many standard errors makes it non-dominated."""
+"""A point is near the front if it becomes non-dominated when its P and S are raised by this many standard errors."""
 
 
 def bytes_per_query() -> int:
-    """Return the usual maximum size of one point's scores of a query in bytes, before compression."""
+    """Return the usual maximum size, before compression, of one point's scores for one query, in bytes."""
     has_values = [spec for spec in SCORES.values() if spec.relative_to is None and spec.name != WATCHED]
     num_of_relations = sum(spec.is_of_relations for spec in has_values)
     return 2 * max(num_of_relations, len(has_values) - num_of_relations)
@@ -58,31 +59,31 @@ _UNREADABLE = (
     TypeError,
     AttributeError,
     MemoryError,
-    RuntimeError,  # for flags and compression methods unknown to zipfile
+    RuntimeError,  # for flags and compression methods that zipfile does not know
     struct.error,
     zipfile.BadZipFile,
     zlib.error,
 )
-"""Exceptions that NumPy raises for a damaged ``.npz`` file."""
+"""Exceptions that NumPy may raise for a damaged ``.npz`` file."""
 
 _VALUES = "_values"
-_STEPS = 32767  # of a continuous score, from 0 to 1
-_MAX_DIFFERENCE = 1e-3  # maximum difference between the mean of stored scores and the ledger's
-_TRIES = 10  # attempts to list and read the files of a running sweep
+_STEPS = 32767  # steps of a continuous score between 0 and 1
+_MAX_DIFFERENCE = 1e-3  # maximum difference between the stored scores' mean and the mean in the ledger
+_TRIES = 10  # attempts to list and read a running sweep's files
 _SPLITS: tuple[ScoredSplit, ...] = get_args(ScoredSplit)
 _SCORED = ("reference", "oracle", "probe")  # kinds of points without a trial that have per-query scores
 
 
 def name_of_point(point: Point) -> PointName:
-    """Return the name of a point, which is unique within its run and split."""
+    """Return a point's name, which is unique within its run and split."""
     return point.trial, point.step, point.kind, point.value
 
 
 @dataclass(frozen=True)
 class QueryScores:
-    """Per-query scores on a split: P and S, the scores of the sweep's goals, (points, 2, queries).
+    """Per-query scores on one split: P and S, the scores named by the sweep's goals, (points, 2, queries).
 
-    Points are in the order of ``names``. Queries are the same and in the same order for all points.
+    Points are in the order of ``names``. All points have the same queries in the same order.
     """
 
     split: ScoredSplit
@@ -98,21 +99,21 @@ class QueryScores:
         return name in self._rows
 
     def index(self, name: PointName) -> int:
-        """Return the row of a point. Raise ``KeyError`` if its scores are not stored."""
+        """Return a point's row. Raise ``KeyError`` if the point's scores are not stored."""
         return self._rows[name]
 
     def rows(self, names: Iterable[PointName]) -> npt.NDArray[np.int64]:
-        """Return the rows of several points. Raise ``KeyError`` like :meth:`index`."""
+        """Return the rows of several points. Raise ``KeyError`` if any point's scores are not stored."""
         return np.array([self._rows[name] for name in names], dtype=np.int64)
 
 
 def scores_file(split: ScoredSplit, name: str) -> str:
-    """Return the path of a file of scores on a split, relative to the run."""
+    """Return the path of a score file for a split, relative to the run."""
     return f"{FOLDER}/{split}/{name}.npz"
 
 
 def rung_file(split: ScoredSplit, trial: int, step: int) -> str:
-    """Return the path of the file with the scores of a rung's points, relative to the run."""
+    """Return the path of the file that holds the scores of a rung's points, relative to the run."""
     return scores_file(split, point_name(trial, step))
 
 
@@ -123,7 +124,7 @@ def baselines_file(split: ScoredSplit) -> str:
 
 @dataclass(frozen=True)
 class PackedArray:
-    """One score of several points: ``codes`` (points, queries) index ``values``, or are multiples of 1/32767 if None."""
+    """A score for several points: ``codes`` (points, queries) index ``values``, or count 1/32767ths if it is None."""
 
     codes: npt.NDArray[Any]
     values: Float64Array | None = None
@@ -140,7 +141,7 @@ class PackedArray:
 
     @classmethod
     def read(cls, arrays: Mapping[str, npt.NDArray[Any]], name: str, num_points: int) -> "PackedArray":
-        """Return a score of a file's points. Raise ``ValueError`` with the reason if it is damaged."""
+        """Return a score for all points in a file. Raise ``ValueError`` with the reason if the data is damaged."""
         codes = arrays[name]
         has_rows = codes.ndim == 2 and len(codes) == num_points
         if codes.dtype == np.int16 and has_rows:
@@ -158,7 +159,7 @@ class PackedArray:
         return cls(codes, values)
 
     def unpack(self, rows: Any = slice(None)) -> Float64Array:
-        """Return the scores of all points (points, queries), or of some rows."""
+        """Return the scores (points, queries) of all points, or of some rows."""
         codes = self.codes[rows]
         scores: Float64Array = codes / np.float64(_STEPS) if self.values is None else self.values[codes]
         return scores
@@ -173,14 +174,14 @@ def _smallest_type(values: Float64Array) -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class PackedScores:
-    """Scores of several points in the file format described in the module's docstring, keyed by score."""
+    """Scores of several points in the file format that the module's docstring describes, keyed by score."""
 
     names: tuple[PointName, ...]
     named: Mapping[str, PackedArray]
 
     @classmethod
     def pack(cls, names: Sequence[PointName], scores: Mapping[str, Float64Array]) -> "PackedScores":
-        """Pack scores, each (points, queries)."""
+        """Pack scores; each array is (points, queries)."""
         packed = {}
         for name, values in scores.items():
             packed[name] = PackedArray.pack(values, is_continuous=spec_of(name).is_continuous)
@@ -188,7 +189,7 @@ class PackedScores:
 
     @classmethod
     def pack_points(cls, scores: Mapping[PointName, Mapping[str, Float64Array]]) -> "PackedScores":
-        """Pack the scores that all points have, each (queries,)."""
+        """Pack the scores that all of the points have; each array is (queries,)."""
         by_point = list(scores.values())
         stacked = {}
         for name in by_point[0]:
@@ -198,7 +199,7 @@ class PackedScores:
 
     @classmethod
     def read(cls, content: bytes) -> "PackedScores":
-        """Parse the content of a file. Raise ``ValueError`` with the reason if it is damaged."""
+        """Parse a file's content. Raise ``ValueError`` with the reason if the content is damaged."""
         arrays = read_archive(content)
         if "names" not in arrays:
             raise ValueError("array 'names' is missing")
@@ -210,7 +211,7 @@ class PackedScores:
         return cls(names, named)
 
     def content(self) -> bytes:
-        """Return the content of a file with these scores."""
+        """Return the content for a file with these scores."""
         names = json.dumps(self.names).encode()
         arrays: dict[str, npt.NDArray[Any]] = {"names": np.frombuffer(names, np.uint8)}
         for name, packed in self.named.items():
@@ -223,7 +224,7 @@ class PackedScores:
 
     @property
     def num_bytes(self) -> int:
-        """Return the size of the arrays in bytes before compression."""
+        """Return the arrays' size in bytes before compression."""
         return sum(packed.codes.nbytes for packed in self.named.values())
 
     @property
@@ -232,26 +233,26 @@ class PackedScores:
         return int(first.codes.shape[1])
 
     def select(self, wanted: Container[PointName]) -> "PackedScores":
-        """Return the scores of the ``wanted`` points, which may be empty."""
+        """Return the scores of the ``wanted`` points; there may be none."""
         rows = [row for row, name in enumerate(self.names) if name in wanted]
         names = tuple(self.names[row] for row in rows)
         return PackedScores(names, {name: packed.select(rows) for name, packed in self.named.items()})
 
 
 def read_archive(content: bytes) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of an ``.npz`` file, without unpickling. Raise ``ValueError`` if it is damaged."""
+    """Return the arrays in an ``.npz`` file, without unpickling. Raise ``ValueError`` if the file is damaged."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             return dict(archive)
     except _UNREADABLE:
-        # NumPy's own message may suggest unpickling the file.
+        # NumPy's own message may suggest loading the file with pickle.
         raise ValueError("the content is not a complete .npz archive") from None
 
 
 def join_scores(parts: Sequence[PackedScores]) -> PackedScores:
-    """Join the points of at least one file over the same queries. The last file with a point takes precedence.
+    """Join the points of one or more files over the same queries. If several files contain a point, the last one wins.
 
-    The result has the scores that all files have.
+    The result has the scores that all of the files contain.
     """
     parts_and_rows: dict[PointName, tuple[int, int]] = {}
     for number, part in enumerate(parts):
@@ -269,7 +270,7 @@ def join_scores(parts: Sequence[PackedScores]) -> PackedScores:
 
 
 def _with_common_values(arrays: Sequence[PackedArray]) -> Sequence[PackedArray]:
-    """Return arrays of one score that index the same values."""
+    """Return arrays for the same score, changed so that they all index the same values."""
     own_values = [packed.values for packed in arrays if packed.values is not None]
     if not own_values:
         return arrays
@@ -283,7 +284,7 @@ def _with_common_values(arrays: Sequence[PackedArray]) -> Sequence[PackedArray]:
 
 
 def _parse_names(array: npt.NDArray[Any]) -> tuple[PointName, ...]:
-    """Parse the names of a file's points. Raise ``ValueError`` if they are invalid."""
+    """Parse the names of a file's points. Raise ``ValueError`` if any of them is invalid."""
     if array.dtype != np.uint8:
         raise ValueError("its point names are invalid")
     try:
@@ -302,16 +303,16 @@ def _parse_names(array: npt.NDArray[Any]) -> tuple[PointName, ...]:
 def near_front(
     points: Sequence[Point], front: Sequence[Point], num_queries: int, goals: Goals
 ) -> npt.NDArray[np.bool_]:
-    """Return a mask (points,) of the points within three standard errors of the front, all on dev.
+    """Return a mask (points,) of the points that are within three standard errors of the front, all on dev.
 
-    The standard error of a score is its standard deviation over queries divided by the square root of their number.
+    A score's standard error is its standard deviation over queries divided by the square root of the number of queries.
     """
     raised = raised_scores(points, num_queries, goals)
     return ~dominated_by(raised, [point.pair(goals) for point in front])
 
 
 def raised_scores(points: Sequence[Point], num_queries: int, goals: Goals) -> Float64Array:
-    """Return P and S of the points (points, 2), raised by three standard errors."""
+    """Return the points' P and S, (points, 2), raised by three standard errors."""
     scores = np.array([point.pair(goals) for point in points], dtype=np.float64)
     deviations = np.array([(point.std(goals.p), point.std(goals.s)) for point in points], dtype=np.float64)
     raised: Float64Array = scores + STANDARD_ERRORS * deviations / math.sqrt(max(num_queries, 1))
@@ -319,7 +320,7 @@ def raised_scores(points: Sequence[Point], num_queries: int, goals: Goals) -> Fl
 
 
 def kept_names(results: Results) -> set[PointName]:
-    """Return the trials' points whose scores a run keeps: those near the front and their replicates."""
+    """Return the points of trials whose scores a run keeps: those near the front, and their replicates."""
     points = [point for point in results.points if point.split == "dev" and point.trial is not None]
     num_queries = results.info.num_queries.get("dev", 0)
     goals = results.info.goals
@@ -338,13 +339,13 @@ def kept_names(results: Results) -> set[PointName]:
 
 
 def load_query_scores(run: Folder, results: Results) -> Mapping[ScoredSplit, QueryScores]:
-    """Return the stored scores of a run, keyed by split. ``results`` are the run's own.
+    """Return a run's stored scores, keyed by split. ``results`` must be those of the same run.
 
-    The rows of a split are the reference, the oracle's points sorted by bonus, the probe's points sorted by value, and
-    the trials' points sorted by name, if they are stored. On test, only members of the front have scores.
+    A split's rows are the reference, the oracle's points sorted by bonus, the probe's points sorted by value, and the
+    trials' points sorted by name, as far as they are stored. On test, only front members have scores.
 
     Raises:
-        DamagedError: If a file is damaged or its scores differ from those in the ledger.
+        DamagedError: If a file is damaged, or its scores differ from those in the ledger.
     """
     names = kept_names(results)
     loaded = {}
@@ -358,7 +359,7 @@ def load_query_scores(run: Folder, results: Results) -> Mapping[ScoredSplit, Que
 def load_readable_scores(
     run: Folder, results: Results
 ) -> tuple[dict[ScoredSplit, QueryScores], dict[ScoredSplit, str]]:
-    """Return the scores of the undamaged splits, and the error message for each damaged split."""
+    """Return the scores for undamaged splits, and the error message for each damaged split."""
     names = kept_names(results)
     readable: dict[ScoredSplit, QueryScores] = {}
     damage: dict[ScoredSplit, str] = {}
@@ -376,11 +377,11 @@ def load_readable_scores(
 def _load_split(
     run: Folder, split: ScoredSplit, results: Results, trial_points: Container[PointName]
 ) -> QueryScores | None:
-    """Return the scores on a split, or None if none are stored. Only ``trial_points`` are read from those of trials."""
+    """Return the scores on a split, or None if none are stored. From trials, only ``trial_points`` are read."""
     points = _scored_points(results, split, trial_points)
     num_queries = results.info.num_queries.get(split, 0)
     goals = results.info.goals
-    files_and_rows: dict[PointName, tuple[PackedScores, int]] = {}  # the last file with a point takes precedence
+    files_and_rows: dict[PointName, tuple[PackedScores, int]] = {}  # the last file with a point wins
     for file, content in _contents(run, f"{FOLDER}/{split}").items():
         place = location.join(run.location, FOLDER, split, file)
         packed = _read_packed(content, points, num_queries, place)
@@ -400,7 +401,7 @@ def _load_split(
 
 
 def _read_packed(content: bytes, points: Mapping[PointName, Point], num_queries: int, place: str) -> PackedScores:
-    """Return the scores of the ledger's points in a file, which may be none. Raise ``DamagedError`` if it is damaged."""
+    """Return a file's scores for points in the ledger; there may be none. Raise ``DamagedError`` if it is damaged."""
     try:
         packed = PackedScores.read(content).select(points)
     except ValueError as error:
@@ -412,7 +413,7 @@ def _read_packed(content: bytes, points: Mapping[PointName, Point], num_queries:
 
 
 def _scored_points(results: Results, split: ScoredSplit, trial_points: Container[PointName]) -> dict[PointName, Point]:
-    """Return the ledger's points on a split whose scores may be stored, keyed by name."""
+    """Return the ledger's points on a split that may have stored scores, keyed by name."""
     points = {}
     for point in results.points:
         name = name_of_point(point)
@@ -429,7 +430,7 @@ def _order(name: PointName) -> tuple[int, int, int, str, float]:
 
 
 def _contents(run: Folder, folder: str) -> dict[str, bytes]:
-    """Return the contents of a folder's files, keyed by name; a running sweep may replace the files meanwhile."""
+    """Return the contents of a folder's files, keyed by name; a running sweep may replace files in the meantime."""
     for attempt in range(_TRIES):
         names = sorted(name for name in run.names(folder) if name.endswith(".npz") and not name.startswith("."))
         files = [f"{folder}/{name}" for name in names]
@@ -449,7 +450,7 @@ def _contents(run: Folder, folder: str) -> dict[str, bytes]:
 
 
 def _check_means(packed: PackedScores, points: Mapping[PointName, Point], place: str) -> None:
-    """Raise ``DamagedError`` if the mean scores of a point differ from those in the ledger."""
+    """Raise ``DamagedError`` if a point's mean scores differ from those in the ledger."""
     for score, array in packed.named.items():
         means = array.unpack().mean(axis=1)
         for name, mean in zip(packed.names, means.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""Reading of a run's ledger into tables for reports, exports, replays and warm starts."""
+"""Reads a run's ledger into tables for reports, exports, replays and warm starts."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -47,10 +47,10 @@ from raysweep.storage.line_log import is_held
 
 
 def load(place: Path | Folder, has_driver: bool | None = None) -> Results:
-    """Read the ledger of the run at a place. The sweep may have been interrupted or may still be running.
+    """Read the ledger of the run at ``place``. The sweep may have been interrupted or may still be running.
 
-    ``has_driver`` is whether a process drives the run, if known; without a driver, no trial is running. A run without a
-    finished rung is valid and has no points.
+    ``has_driver`` states whether a process is driving the run, if known; without a driver, no trial is running. A run
+    with no finished rungs is valid and has no points.
 
     Raises:
         InputError: If the folder does not contain a valid run.
@@ -64,19 +64,19 @@ def load(place: Path | Folder, has_driver: bool | None = None) -> Results:
 
 
 def no_run(run: Folder) -> InputError:
-    """Return the error for a folder without a ledger."""
+    """Return the error for a folder that has no ledger."""
     is_there = not isinstance(run, LocalFolder) or run.path.exists()
     return InputError(f"{run.location}: {'not a run folder (no ledger in it)' if is_there else 'no such folder'}")
 
 
 def load_with_driver(run: Folder) -> Results:
-    """Read a run like :func:`load`, after checking whether a process drives it."""
-    has_driver = is_held(run, LEDGER)  # first: without a driver, the ledger that is read next is final
+    """Read a run like :func:`load`, but first check whether a process is driving it."""
+    has_driver = is_held(run, LEDGER)  # check first: without a driver, the ledger read afterwards is final
     return load(run, has_driver)
 
 
 def build_results(events: Iterable[Event], run: Folder, has_driver: bool | None = None) -> Results:
-    """Return the results from the events of a run's ledger. Raise ``InputError`` like :func:`load`."""
+    """Return the results contained in a ledger's events. Raise ``InputError`` like :func:`load`."""
     path = ledger_location(run)
     tables = _Tables()
     for line, event in enumerate(events, 1):
@@ -114,7 +114,7 @@ def build_results(events: Iterable[Event], run: Folder, has_driver: bool | None 
 
 @dataclass
 class _Tables:
-    """The tables built from the events so far. Methods raise ``ValueError`` if an event contradicts earlier ones."""
+    """Tables built from the events so far. Methods raise ``ValueError`` if an event contradicts earlier ones."""
 
     info: RunInfo | None = None
     trials: dict[int, Trial] = field(default_factory=dict)
@@ -179,13 +179,13 @@ class _Tables:
                 self.stage = None
 
     def _advance_stage(self, name: StageName, num_scores: int) -> None:
-        """Count new scores if this is the current stage."""
+        """Count new scores if this stage is the current one."""
         if self.stage is not None and self.stage.name == name:
             num_done = self.stage.num_done + num_scores
             self.stage = dataclasses.replace(self.stage, num_done=num_done)
 
     def _note_ending(self, event: Event) -> None:
-        """Update the status of the latest session. A session that resumes a finished one is running again."""
+        """Update the latest session's status. If the session resumes a finished one, the run is running again."""
         if isinstance(event, SessionFinished):
             self.status, self.reason, self.seconds = event.status, event.reason, event.seconds
             self.has_failed_for_good = event.is_final is True
@@ -229,7 +229,7 @@ class _Tables:
             self.guards[score.trial, score.step, score.kind, score.value, score.guard] = score
 
     def guards_of(self, info: RunInfo) -> tuple[GuardScore, ...]:
-        """Return the guard scores with the last session's limits, or else the limits at the time of measurement."""
+        """Return the guard scores with the last session's limits, or else with those at the time of measurement."""
         return tuple(
             dataclasses.replace(score, at_least=info.guards.get(score.guard, score.at_least))
             for score in self.guards.values()
@@ -277,7 +277,7 @@ class _Tables:
             raise ValueError(f"trial {number} has not begun")
 
     def close(self, has_driver: bool | None) -> None:
-        """Set the final statuses: trials still running when the sweep ended or was killed are interrupted."""
+        """Set the final statuses; trials that were running when the sweep ended or was killed become interrupted."""
         has_ended = self.status != "running"
         if has_ended:
             self._interrupt_trials("the sweep ended before it")
@@ -291,19 +291,19 @@ class _Tables:
             self.has_failed_for_good = True
 
     def _interrupt_trials(self, why: str) -> None:
-        """Mark all running trials as interrupted."""
+        """Mark every running trial as interrupted."""
         for number, trial in self.trials.items():
             if trial.status == TrialStatus.RUNNING:
                 interrupted = dataclasses.replace(trial, status=TrialStatus.INTERRUPTED, reason=why)
                 self.trials[number] = interrupted
 
     def all_means(self) -> tuple[Mean, ...]:
-        """Return the means of all trials with replicates, in order of trial number."""
+        """Return the means for all trials with replicates, in order of trial number."""
         return tuple(mean for _, means in sorted(self.means.items()) for mean in means)
 
 
 def _check_goals(points: Iterable[Point], goals: Goals) -> None:
-    """Raise ``ValueError`` if a trial's point lacks P or S."""
+    """Raise ``ValueError`` if any point of a trial lacks P or S."""
     for point in points:
         missing = [goal for goal in goals if goal not in point.scores]
         if point.trial is not None and missing:

@@ -1,11 +1,11 @@
 """Readings: the sentences that the reference and the front retrieve for each query, in ``RUN/readings/front.npz``.
 
-The split is test, or dev if a run has no test split. If it has more than ``MAX_QUERIES`` queries, an evenly spaced sample
-is stored.
+The split is test, or dev if a run has no test split. If it has more than ``MAX_QUERIES`` queries, an evenly spaced
+sample of them is stored.
 
-``meta``                              JSON as bytes: the split, and trial, step, kind and value of each point
+``meta``                              JSON as bytes: the split, and each point's trial, step, kind and value
 ``query_ids``, ``query_labels``       (queries,) sentence ids, and indices into the run's label names
-``shown``                             indices of the queries whose texts are stored
+``shown``                             indices of the queries with stored texts
 ``sentence_ids``, ``sentence_labels`` (sentences,) of all retrieved sentences
 ``positions``                         (points, queries, k) indices into ``sentence_ids``, best first
 ``cosines``                           (points, queries, k) under the reference in multiples of 1/32767, int16
@@ -35,16 +35,16 @@ FOLDER = "readings"
 FILE = f"{FOLDER}/front.npz"
 
 REFERENCE_FILE = f"{FOLDER}/reference.npz"
-"""The file, relative to the run, with the :class:`Reading` of the reference. Each rung on the front has a similar file."""
+"""The reference's :class:`Reading` file, relative to the run. Each rung on the front has a similar file."""
 
 REFERENCE: PointName = (None, None, "reference", None)
 
 MAX_SHOWN = 48
 
 MAX_QUERIES = 5000
-"""The maximum number of queries whose readings are stored."""
+"""The maximum number of queries with stored readings."""
 
-_STEPS = 32767  # of a cosine, from 0 to 1
+_STEPS = 32767  # steps of a cosine between 0 and 1
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,12 @@ class Retrieved:
 
 @dataclass(frozen=True)
 class Readings:
-    """The sentences that the reference and members of the front retrieve for the queries of a split.
+    """The sentences that the reference and the front's members retrieve for a split's queries.
 
-    ``query_labels`` (queries,) and ``labels``, keyed by sentence id, are indices into the run's label names. ``shown`` are
-    indices of at most 48 queries, those with the most different readings first. ``texts`` are the original texts of the
-    shown queries and of their retrieved sentences, keyed by sentence id; empty if the run stores no texts.
+    ``query_labels`` (queries,) and ``labels``, keyed by sentence id, are indices into the run's label names. ``shown``
+    holds the indices of at most 48 queries, starting with those whose readings differ most. ``texts`` holds the
+    original texts of the shown queries and of the sentences retrieved for them, keyed by sentence id; it is empty if
+    the run stores no texts.
     """
 
     split: ScoredSplit
@@ -77,7 +78,7 @@ class Readings:
         return replace(self, texts={})
 
     def content(self) -> bytes:
-        """Return the content of the file with these readings."""
+        """Return the content for a file with these readings."""
         names = list(self.retrieved)
         meta = {"split": self.split, "names": names}
         retrieved = list(self.retrieved.values())
@@ -111,14 +112,14 @@ class Readings:
 
 @dataclass(frozen=True)
 class Reading:
-    """The retrieved sentences of points over the same queries, as stored by a worker and combined at a session's end."""
+    """The sentences that points retrieve for the same queries, as workers store them; combined at a session's end."""
 
     names: tuple[PointName, ...]
     ids: npt.NDArray[np.integer[Any]]  # (points, queries, k) sentence ids
     cosines: Float32Array  # (points, queries, k) under the reference
 
     def content(self) -> bytes:
-        """Return the content of the file with this reading."""
+        """Return the content for a file with this reading."""
         sink = io.BytesIO()
         smallest = np.min_scalar_type(int(self.ids.max(initial=0)))
         np.savez_compressed(
@@ -128,7 +129,7 @@ class Reading:
 
     @classmethod
     def read(cls, content: bytes) -> "Reading":
-        """Parse the content of a file. Raise ``ValueError`` with the reason if it is damaged."""
+        """Parse a file's content. Raise ``ValueError`` with the reason if the content is damaged."""
         arrays = read_archive(content)
         try:
             meta, ids, cosines = arrays["meta"], arrays["ids"], arrays["cosines"]
@@ -143,25 +144,25 @@ class Reading:
 
     @property
     def retrieved(self) -> dict[PointName, Retrieved]:
-        """Return the retrieved sentences of each point."""
+        """Return the sentences that each point retrieves."""
         rows = zip(self.names, self.ids, self.cosines, strict=True)
         return {name: Retrieved(ids, cosines) for name, ids, cosines in rows}
 
 
 def readable_rows(num_queries: int) -> npt.NDArray[np.int64]:
-    """Return the rows of the queries whose readings are stored: at most ``MAX_QUERIES``, evenly spaced."""
+    """Return the rows of the queries with stored readings: at most ``MAX_QUERIES``, evenly spaced."""
     return np.linspace(0, num_queries - 1, min(num_queries, MAX_QUERIES)).astype(np.int64)
 
 
 def reading_file(split: ScoredSplit) -> str:
-    """Return the file name of a front rung's :class:`Reading` in the folder of the rung's weights."""
+    """Return the name of the :class:`Reading` file of a rung on the front, in the folder with the rung's weights."""
     return f"retrieved-{split}.npz"
 
 
 def load_readings(run: Folder, results: Results) -> Readings | None:
-    """Return the stored readings of the reference and the front, or None before the end of the first session.
+    """Return the stored readings of the reference and the front, or None until the first session has ended.
 
-    ``results`` are the run's own.
+    ``results`` must be those of the same run.
 
     Raises:
         DamagedError: If the file is damaged.
@@ -176,7 +177,7 @@ def load_readings(run: Folder, results: Results) -> Readings | None:
 
 
 def stored_readings(run: Folder) -> Readings | None:
-    """Return all stored readings, including those of points that have left the front, or None if the file is missing.
+    """Return all stored readings, even of points that have left the front, or None if the file does not exist.
 
     Raises:
         DamagedError: If the file is damaged.
@@ -197,7 +198,7 @@ def stored_readings(run: Folder) -> Readings | None:
 
 
 def _readings(arrays: Mapping[str, npt.NDArray[Any]]) -> Readings:
-    """Build readings from the arrays of a file. Raise ``ValueError`` if they are invalid."""
+    """Build readings from a file's arrays. Raise ``ValueError`` if the arrays are invalid."""
     try:
         meta = _value(arrays["meta"])
         split, names = meta["split"], _names(meta["names"])
@@ -238,7 +239,7 @@ def _in_range(positions: npt.NDArray[Any], length: int) -> bool:
 
 
 def _as_bytes(value: Any) -> npt.NDArray[np.uint8]:
-    """Encode a value as JSON, which stores any text, including control characters, in ASCII."""
+    """Encode a value as JSON, which represents any text, including control characters, in ASCII."""
     return np.frombuffer(json.dumps(value).encode(), np.uint8)
 
 
@@ -252,7 +253,7 @@ def _value(array: npt.NDArray[Any]) -> Any:
 def _names(values: Any) -> tuple[PointName, ...]:
     try:
         names = tuple((trial, step, kind, value) for trial, step, kind, value in values)
-        hash(names)  # fails if a part of a name is a list or a mapping
+        hash(names)  # fails if any part of a name is a list or a mapping
         return names
     except (TypeError, ValueError):
         raise ValueError("the names of points in meta are invalid") from None

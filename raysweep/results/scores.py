@@ -1,4 +1,4 @@
-"""Scores of a point by name, and their flat form in files: a key per mean, and another per standard deviation."""
+"""A point's scores, keyed by name, and their flat form in files: one key per mean and one per standard deviation."""
 
 import dataclasses
 from collections.abc import Collection, Mapping
@@ -10,17 +10,17 @@ from raysweep.metrics.scores import SCORES, spec_of
 
 @dataclass(frozen=True)
 class Score:
-    """The mean of a score, and its standard deviation, or None if there is none, as for ratios of means."""
+    """A score's mean and its standard deviation, which is None if the score has none, as with ratios of means."""
 
     mean: float
     std: float | None = None
 
 
-Scores = Mapping[str, Score]  # keyed by name; a missing score is unknown
+Scores = Mapping[str, Score]  # keyed by name; scores that are missing are unknown
 
 
 def flatten(scores: Scores, deviation: str = "std") -> dict[str, float]:
-    """Return means and standard deviations as one mapping, such as ``polarity`` and ``polarity_std``."""
+    """Return means and standard deviations in a single mapping, with keys such as ``polarity`` and ``polarity_std``."""
     values = {}
     for name, score in scores.items():
         values[name] = score.mean
@@ -30,9 +30,9 @@ def flatten(scores: Scores, deviation: str = "std") -> dict[str, float]:
 
 
 def nest(values: Mapping[str, Any], fields: Collection[str], deviation: str = "std") -> dict[str, Any]:
-    """Return flat values with the keys that are not ``fields`` moved into a mapping ``scores``, undoing :func:`flatten`.
+    """Return flat values with all keys except ``fields`` moved to a mapping ``scores``, undoing :func:`flatten`.
 
-    Scores without a mean are left out. Values are not checked.
+    Scores without a mean are left out. The values are not checked.
     """
     suffix = f"_{deviation}"
     nested: dict[str, Any] = {}
@@ -48,7 +48,7 @@ def nest(values: Mapping[str, Any], fields: Collection[str], deviation: str = "s
 
 
 def with_ratios(scores: Scores, reference: Mapping[str, float]) -> dict[str, Score]:
-    """Return the scores with their ratios, such as retention, to the mean scores of the ``reference`` encoder."""
+    """Return the scores together with their ratios to the ``reference`` encoder's means, such as retention."""
     ratios = {}
     for name, spec in SCORES.items():
         numerator = spec.relative_to
@@ -58,7 +58,7 @@ def with_ratios(scores: Scores, reference: Mapping[str, float]) -> dict[str, Sco
 
 
 def with_means(scores: Scores, means: Scores) -> dict[str, Score]:
-    """Return the scores with other means, the same standard deviations, and ratios changed in proportion."""
+    """Return the scores with different means, the same standard deviations, and ratios changed in proportion."""
     changed = {**scores}
     for name, score in scores.items():
         numerator = spec_of(name).relative_to

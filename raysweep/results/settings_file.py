@@ -1,4 +1,4 @@
-"""The settings of a run in ``config.yaml``, next to its ledger, which stores a digest of each session's settings."""
+"""A run's settings in ``config.yaml``, next to its ledger, which stores a digest of each session's settings."""
 
 import hashlib
 from collections.abc import Collection, Mapping
@@ -14,10 +14,10 @@ NAME = "config.yaml"
 
 
 def check_settings(run: Folder, digests: Collection[str]) -> None:
-    """Check that a session of this run wrote the current settings.
+    """Check that one of the run's sessions wrote the current settings.
 
     Raises:
-        InputError: If the file is missing, cannot be read or matches no session.
+        InputError: If the file is missing, cannot be read or does not match any session.
     """
     place = location.join(run.location, NAME)
     try:

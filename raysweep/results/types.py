@@ -1,4 +1,4 @@
-"""Value types for the content of a run's ledger."""
+"""Types for the values in a run's ledger."""
 
 import dataclasses
 import json
@@ -12,33 +12,33 @@ from raysweep.metrics.scores import Goals, Pair, spec_of
 from raysweep.results.scores import Score, flatten, nest
 from raysweep.results.watched import WatchedRung
 
-SCHEMA = 2  # of the ledger's format
+SCHEMA = 2  # version of the ledger's format
 
-LOCAL = "local"  # node type if the cluster does not define any
+LOCAL = "local"  # the node type if the cluster does not define any
 
 ScoredSplit = Literal["dev", "test"]
 
 BASELINES = ("probe", "setfit", "published")
-"""Kinds of baseline points, made without trials, for comparison with fronts; see :mod:`raysweep.ray_tune.baselines`."""
+"""Kinds of baselines: points outside trials, to compare with fronts; see :mod:`raysweep.ray_tune.baselines`."""
 
 OWN_KINDS = ("plain", "query")
-"""Kinds of the point that retrieves by the tuned encoder itself. Each rung has one."""
+"""Kinds for the point that retrieves with the tuned encoder itself. Each rung has one such point."""
 
 QUERY_KINDS = ("query", "query_concat")
-"""Kinds of points whose documents keep the reference encoder's embeddings, so that stored indexes stay valid."""
+"""Kinds of points that keep the reference encoder's document embeddings, so that stored indexes stay valid."""
 
 JOINED_KINDS = ("concat", "class_concat", "labeled", "query_concat")
-"""Kinds of points for which each query passes through two encoders, the tuned one and the reference encoder."""
+"""Kinds of points where each query passes through two encoders: the tuned one and the reference encoder."""
 
-PointKey = tuple[str, float | None]  # kind and value of an operating point
+PointKey = tuple[str, float | None]  # an operating point's kind and value
 
 Prompt: TypeAlias = str | dict[str, str]
-"""The prefix of every sentence, or the prefixes of queries and documents, keyed by ``query`` and ``document``."""
+"""The prefix for every sentence, or those for queries and documents, keyed by ``query`` and ``document``."""
 
 
 @dataclass(frozen=True)
 class RunInfo:
-    """The settings of a sweep that the report shows. Scores are means over ``num_queries`` queries."""
+    """The sweep settings that the report shows. Scores are means over ``num_queries`` queries."""
 
     name: str
     version: str
@@ -48,41 +48,41 @@ class RunInfo:
     k: int
     rank_weights: str
     polarity_weight: float
-    similarity: str  # score that the objective weighs as S, such as "similarity" or "retention"
+    similarity: str  # the score that serves as S in the objective, such as "similarity" or "retention"
     num_trials: int
     num_queries: dict[str, int]  # keyed by split
     num_pool: dict[str, int]  # keyed by split
     label_names: tuple[str, ...]
     seed: int
     schema: int = SCHEMA
-    constraints: Mapping[str, float] = field(default_factory=dict)  # minimum scores of a point, if set
+    constraints: Mapping[str, float] = field(default_factory=dict)  # minimum score of a point, if set, keyed by score
     packages: Mapping[str, str] = field(default_factory=dict)  # package versions on the driver's machine, keyed by name
     guards: Mapping[str, float | None] = field(default_factory=dict)  # minimum score of front members, keyed by guard
-    prompt: Prompt = ""  # prefix of the sentences embedded by the model
-    reference_prompt: Prompt = ""  # the same for the reference encoder
+    prompt: Prompt = ""  # prefix for sentences that the model embeds
+    reference_prompt: Prompt = ""  # prefix for sentences that the reference encoder embeds
     searched: tuple[str, ...] = ()  # parameters with more than one value in the space
-    polarity: str = "polarity"  # score that the objective weighs as P
-    data_kind: str = "labeled"  # labeled sentences, retrieval data, or pairs
-    active_sets: tuple[tuple[str, float], ...] = ()  # each expert, and the share of pairs that it sets the target of
+    polarity: str = "polarity"  # the score that serves as P in the objective
+    data_kind: str = "labeled"  # "labeled" sentences, retrieval data, or pairs
+    active_sets: tuple[tuple[str, float], ...] = ()  # each expert and the share of pairs whose target it sets
 
     @property
     def is_related(self) -> bool:
-        """Return whether encoders rank the documents of each query, instead of retrieving labeled sentences."""
+        """Return whether encoders rank the documents for each query instead of retrieving labeled sentences."""
         return self.data_kind != "labeled"
 
     @property
     def goals(self) -> Goals:
-        """The two scores of the sweep's front."""
+        """Return the two scores that the sweep's front is made of."""
         return Goals.of(self.polarity, self.similarity)
 
     def objective(self, point: "Point") -> float:
-        """Return the value of the sweep's objective for a point: ``polarity_weight * P + (1 - polarity_weight) * S``."""
+        """Return a point's value of the sweep's objective: ``polarity_weight * P + (1 - polarity_weight) * S``."""
         return self.polarity_weight * point[self.polarity] + (1 - self.polarity_weight) * point[self.similarity]
 
 
 @dataclass(frozen=True)
 class RungProgress:
-    """A trial's progress within the rung ``step``: ``num_seen`` of the rung's ``num_examples`` examples."""
+    """A trial's progress within the rung ``step``: ``num_seen`` out of ``num_examples`` examples."""
 
     step: int
     num_seen: int
@@ -91,20 +91,21 @@ class RungProgress:
 
     @property
     def seconds_left(self) -> float:
-        """Return the estimated seconds until the rung's last example, excluding the evaluation."""
+        """Return the estimated seconds until the rung's last example, not counting the evaluation."""
         return (self.num_examples - self.num_seen) / self.examples_per_second
 
 
 @dataclass(frozen=True)
 class Point:
-    """One operating point: a retrievable encoder and its scores on one split.
+    """An operating point: an encoder for retrieval and its scores on one split.
 
-    ``kind`` is one of :mod:`raysweep.evaluation.operating_points` (``plain`` is the unmodified tuned encoder; ``labeled``
-    points use the pool's labels and are stored separately), ``reference`` (R itself), ``oracle`` (the limit that no encoder
-    can exceed) or one of ``BASELINES``. ``value`` is the kind's parameter, or None. ``trial`` and ``step`` are None for
-    points outside trials. ``width`` is the embedding's dimension, or None for the oracle. ``scores`` are keyed by the names
-    in :data:`raysweep.metrics.scores.SCORES`; the oracle and published scores have no accuracy. Standard deviations are 0 if
-    only means are known. ``label`` distinguishes SetFit models and published scores, and is None for all other kinds.
+    ``kind`` is one of :mod:`raysweep.evaluation.operating_points` (``plain`` is the tuned encoder as it is; ``labeled``
+    points use the labels in the pool and are stored separately), ``reference`` (R itself), ``oracle`` (the limit that
+    no encoder can exceed) or one of ``BASELINES``. ``value`` is the kind's parameter, or None. ``trial`` and ``step``
+    are None for points that do not come from a trial. ``width`` is the embeddings' dimension, or None for the oracle.
+    ``scores`` are keyed by the names in :data:`raysweep.metrics.scores.SCORES`; the oracle and published scores have no
+    accuracy. Standard deviations are 0 if only the means are known. ``label`` distinguishes SetFit models and published
+    scores; it is None for all other kinds.
     """
 
     trial: int | None
@@ -117,24 +118,24 @@ class Point:
     label: str | None = None
 
     def __getitem__(self, name: str) -> float:
-        """Return the mean of a score. Raise ``KeyError`` if it is unknown."""
+        """Return a score's mean. Raise ``KeyError`` if it is unknown."""
         return self.scores[name].mean
 
     def get(self, name: str) -> float | None:
-        """Return the mean of a score, or None if it is unknown."""
+        """Return a score's mean, or None if it is unknown."""
         score = self.scores.get(name)
         return None if score is None else score.mean
 
     def std(self, name: str) -> float:
-        """Return the standard deviation of a score over queries; 0 if it is unknown."""
+        """Return a score's standard deviation over queries, or 0 if it is unknown."""
         return self.scores[name].std or 0.0
 
     def has(self, goals: Goals) -> bool:
-        """Return whether both goals are scored."""
+        """Return whether the point has scores for both goals."""
         return goals.p in self.scores and goals.s in self.scores
 
     def pair(self, goals: Goals) -> Pair:
-        """Return P and S, the scores of the two goals."""
+        """Return P and S, the scores that the goals name."""
         return self[goals.p], self[goals.s]
 
     @property
@@ -143,17 +144,17 @@ class Point:
 
     @property
     def num_encoders(self) -> int:
-        """Return how many encoders embed a query."""
+        """Return how many encoders a query passes through."""
         return 2 if self.kind in JOINED_KINDS else 1
 
     @property
     def name(self) -> str:
-        """Return ``TRIAL:STEP`` for a plain point, else ``TRIAL:STEP:KIND=VALUE``, as used by ``export --point``."""
+        """Return ``TRIAL:STEP`` for a plain point, or ``TRIAL:STEP:KIND=VALUE``, as in ``export --point``."""
         return f"{self.trial}:{self.step}" + ("" if self.kind == "plain" else f":{key_name(self.key)}")
 
 
 def key_name(key: PointKey) -> str:
-    """Format an operating point's kind and value as one word, such as ``concat=0.3``."""
+    """Format an operating point's kind and value as a single word, such as ``concat=0.3``."""
     return key[0] if key[1] is None else f"{key[0]}={key[1]:g}"
 
 
@@ -161,33 +162,33 @@ _POINT_FIELDS = tuple(field.name for field in dataclasses.fields(Point) if field
 
 
 def flat_point(point: Point) -> dict[str, Any]:
-    """Return a point's fields, with its scores as :func:`raysweep.results.scores.flatten` does."""
+    """Return a point's fields, with scores in the flat form of :func:`raysweep.results.scores.flatten`."""
     values = {name: getattr(point, name) for name in _POINT_FIELDS}
     label = values.pop("label")
     return {**values, **flatten(point.scores), "label": label}
 
 
 def point_values(point: Point) -> dict[str, Any]:
-    """Return a point as stored in a ``rung`` event: without label, and without trial and step, which are in the event."""
+    """Return a point as stored in a ``rung`` event: without label, trial and step (the event contains the last two)."""
     values = flat_point(point)
     del values["trial"], values["step"], values["label"]
     return json.loads(json.dumps(values, allow_nan=False))  # type: ignore[no-any-return]
 
 
 def nested_point(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a point from its flat form, which are not checked."""
+    """Return a point's fields, given its flat form. The values are not checked."""
     return nest(values, _POINT_FIELDS)
 
 
 def point_of(values: Mapping[str, Any], trial: int, step: int) -> Point:
-    """Return a point of a rung from its stored form, undoing :func:`point_values`."""
+    """Return a rung's point, given its stored form, undoing :func:`point_values`."""
     fields = nested_point(values)
     scores = {name: Score(**score) for name, score in fields.pop("scores").items()}
     return Point(**fields, trial=trial, step=step, scores=scores)
 
 
 def scores_problem(scores: Mapping[str, Any], required: Iterable[str] = ()) -> str | None:
-    """Return the problem with the scores of a point, given as in :func:`nested_point`, or None if they are valid."""
+    """Return what is wrong with a point's scores, in the form of :func:`nested_point`, or None if they are valid."""
     for name in required:
         if name not in scores:
             return f"{name} is missing"
@@ -206,7 +207,7 @@ def scores_problem(scores: Mapping[str, Any], required: Iterable[str] = ()) -> s
 
 @dataclass(frozen=True)
 class Rung:
-    """One evaluation of a trial at a training budget of ``examples_seen`` examples, which it reached after ``seconds``."""
+    """A trial's evaluation at a training budget of ``examples_seen`` examples, reached after ``seconds``."""
 
     trial: int
     step: int
@@ -217,11 +218,11 @@ class Rung:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The calibration of a rung's head on one split, before and after temperature scaling.
+    """Calibration of a rung's head on one split, before and after temperature scaling.
 
-    The head's logits are divided by ``temperature``, which is fitted on dev, or 1 if the sweep does not use it.
-    Cross-entropies are in nats per sentence; errors are expected calibration errors in [0, 1]. ``trial`` and ``step``
-    identify the rung.
+    The head's logits are divided by ``temperature``, which is fitted on dev; it is 1 if the sweep does not use it.
+    Cross-entropies are in nats per sentence, and errors are expected calibration errors in [0, 1]. ``trial`` and
+    ``step`` identify the rung.
     """
 
     trial: int | None
@@ -235,14 +236,14 @@ class Calibration:
 
 
 def calibration_values(calibration: Calibration) -> dict[str, Any]:
-    """Return a calibration as stored in a ``rung`` event: without trial and step, which are in the event."""
+    """Return a calibration as stored in a ``rung`` event: without trial and step, which the event contains."""
     values = dataclasses.asdict(calibration)
     del values["trial"], values["step"]
     return values
 
 
 def calibration_problem(calibration: Calibration) -> str | None:
-    """Return the problem with the values of a calibration, or None if they are valid."""
+    """Return what is wrong with a calibration's values, or None if they are valid."""
     temperature = calibration.temperature
     losses = calibration.cross_entropy_before, calibration.cross_entropy
     errors = calibration.error_before, calibration.error
@@ -257,11 +258,11 @@ def calibration_problem(calibration: Calibration) -> str | None:
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure of a rung's tuned encoder on one split, in addition to the scores of its operating points.
+    """A measure of a rung's tuned encoder on one split, in addition to its operating points' scores.
 
-    ``name`` is one of :data:`raysweep.metrics.pairs.MEASURES`. ``trial`` and ``step`` are None for the reference encoder.
-    ``low`` and ``high`` bound its interval, and ``curve`` holds the heights of its curve at equal steps, if they were
-    computed.
+    ``name`` is one of :data:`raysweep.metrics.pairs.MEASURES`. ``trial`` and ``step`` are None for the reference
+    encoder. If they were computed, ``low`` and ``high`` bound the measure's interval, and ``curve`` holds the heights
+    of its curve at equal steps.
     """
 
     trial: int | None
@@ -275,21 +276,21 @@ class Measure:
 
 
 def measure_values(measure: Measure) -> dict[str, Any]:
-    """Return a measure as stored in an event: without trial, step and values that were not computed."""
+    """Return a measure as stored in an event: without trial, step and any values that were not computed."""
     values = dataclasses.asdict(measure)
     del values["trial"], values["step"]
     return {key: value for key, value in values.items() if value is not None}
 
 
 def measure_of(values: Mapping[str, Any], trial: int | None, step: int | None) -> Measure:
-    """Return a measure of a rung from its stored form, undoing :func:`measure_values`."""
+    """Return a rung's measure, given its stored form, undoing :func:`measure_values`."""
     curve = values.get("curve")
     fields = {**values, "curve": None if curve is None else tuple(curve)}
     return Measure(trial=trial, step=step, **fields)
 
 
 def measure_problem(measure: Measure) -> str | None:
-    """Return the problem with the values of a measure, or None if they are valid."""
+    """Return what is wrong with a measure's values, or None if they are valid."""
     numbers = [measure.value, *(measure.curve or ())]
     numbers += [bound for bound in (measure.low, measure.high) if bound is not None]
     if not measure.name.isidentifier():
@@ -300,19 +301,19 @@ def measure_problem(measure: Measure) -> str | None:
 
 
 class TrialStatus(StrEnum):
-    """Status of a trial, with the values that the ledger and the report use."""
+    """A trial's status, with the values used in the ledger and the report."""
 
     RUNNING = "running"
-    PAUSED = "paused"  # paused with its checkpoint kept; may be resumed
+    PAUSED = "paused"  # the checkpoint is kept, so that the trial can be resumed
     COMPLETED = "completed"  # reached its last rung
-    STOPPED = "stopped"  # permanently: by early stopping, the trial's own rule, or lack of disk space
-    INTERRUPTED = "interrupted"  # ended by a budget or the end of the search; continues when the run is resumed
+    STOPPED = "stopped"  # for good, by early stopping, the trial's own rule, or lack of disk space
+    INTERRUPTED = "interrupted"  # by a budget or the end of the search; continues when the run is resumed
     FAILED = "failed"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration. ``reason`` explains its status, and ``traceback`` is that of the exception, if one was raised."""
+    """A configuration. ``reason`` explains its status; ``traceback`` belongs to the exception, if one was raised."""
 
     trial: int
     config: Mapping[str, Any]
@@ -323,14 +324,14 @@ class Trial:
     gpu_seconds: float = 0.0
     money: float = 0.0
     replicate_of: int | None = None
-    num_rungs: int = 0  # if it completes
+    num_rungs: int = 0  # if the trial completes
     traceback: str = ""
     stop_was_requested: bool = False  # by a user request to the running sweep
 
 
 @dataclass(frozen=True)
 class Mean:
-    """Means and sample standard deviations (``std``) of one operating point's goals on dev over several runs of a trial."""
+    """Means and sample standard deviations (``std``) of an operating point's goals on dev, over a trial's runs."""
 
     trial: int  # the original trial
     step: int
@@ -348,9 +349,9 @@ MEAN_FIELDS = tuple(field.name for field in dataclasses.fields(Mean) if field.na
 
 @dataclass(frozen=True)
 class GuardScore:
-    """A front member's score under a guard. ``at_least`` is the required minimum, or None without a limit.
+    """A front member's score under a guard. ``at_least`` is the minimum required, or None if there is no limit.
 
-    ``files`` is a digest of the guard's kind and files, which may change when a run is resumed.
+    ``files`` is a digest of the guard's kind and files, both of which may change when a run is resumed.
     """
 
     trial: int
@@ -370,7 +371,7 @@ class GuardScore:
 
 @dataclass(frozen=True)
 class NodeTime:
-    """Total boot time and uptime of all nodes of one type. ``price_per_hour`` is None if the type has no price."""
+    """The total boot time and uptime of all nodes of a type. ``price_per_hour`` is None if the type has no price."""
 
     type: str
     boot_seconds: float
@@ -391,7 +392,7 @@ StageName = Literal["test", "watch", "guards"]
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage after the search: the number of scores of rungs or front members so far, and in total."""
+    """A stage after the search: how many scores of rungs or front members there are so far, and in total."""
 
     name: StageName
     count: int
@@ -400,34 +401,34 @@ class Stage:
 
 @dataclass(frozen=True)
 class Results:
-    """A run's stored results, as read back by :func:`load`."""
+    """A run's stored results, as :func:`load` reads them."""
 
-    folder: str  # path or URI of the run
+    folder: str  # the run's path or URI
     info: RunInfo
     trials: tuple[Trial, ...]
     rungs: tuple[Rung, ...]
     points: tuple[Point, ...]
-    status: str  # running, or that of :class:`raysweep.results.events.SessionFinished`; failed if all trials failed
+    status: str  # running, a status of :class:`raysweep.results.events.SessionFinished`, or failed if all trials failed
     reason: str
     seconds: float
-    has_failed_for_good: bool = False  # too many trials, or all, failed
-    means: tuple[Mean, ...] = ()  # of trials with replicates
-    nodes: tuple[NodeTime, ...] = ()  # one per type and price, if the sweep had prices
+    has_failed_for_good: bool = False  # because too many trials, or all of them, failed
+    means: tuple[Mean, ...] = ()  # for trials with replicates
+    nodes: tuple[NodeTime, ...] = ()  # one per node type and price, if the sweep had prices
     is_paused: bool = False  # by a user request
     workers: int | None = None  # maximum number of concurrent trials, if requested
     guards: tuple[GuardScore, ...] = ()  # of front members, if the sweep had guards
     calibrations: tuple[Calibration, ...] = ()  # one per rung and split
-    measures: tuple[Measure, ...] = ()  # of rungs and of the reference encoder, on dev and test
-    labeled: tuple[Point, ...] = ()  # points that use the pool's labels, excluded from ``points`` and from fronts
-    watched: tuple[WatchedRung, ...] = ()  # rungs at which watched data was measured, in order
-    stage: Stage | None = None  # current stage; None during the search and after the end
-    has_driver: bool | None = None  # whether a process drives the run; None if not checked or unknown
-    config_digests: tuple[str, ...] = ()  # SHA-256 of the settings of each session
+    measures: tuple[Measure, ...] = ()  # for rungs and the reference encoder, on dev and test
+    labeled: tuple[Point, ...] = ()  # points that use the labels in the pool; these are not in ``points`` or on fronts
+    watched: tuple[WatchedRung, ...] = ()  # the rungs whose encoders were measured on watched data, in order
+    stage: Stage | None = None  # the current stage; None during the search and after the last stage
+    has_driver: bool | None = None  # whether a process is driving the run; None if unknown
+    config_digests: tuple[str, ...] = ()  # SHA-256 of each session's settings
 
 
 @dataclass(frozen=True)
 class Node:
-    """The node that a trial ran on: its type in the cluster's file and its total numbers of CPUs and GPUs."""
+    """The node that a trial ran on: its type, as named in the cluster file, and its total numbers of CPUs and GPUs."""
 
     type: str = LOCAL
     cpus: float = 0.0
@@ -436,7 +437,7 @@ class Node:
 
 @dataclass
 class Cost:
-    """The cost of one or several trials. The unit of ``money`` is that of the prices in the sweep's file."""
+    """The cost of one or more trials. ``money`` is in the unit of the prices in the sweep file."""
 
     seconds: float = 0.0
     cpu_seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""Views of a run's results: members of the front, varied parameters, means over replicates."""
+"""Views of a run's results: front members, parameters that vary, and means over replicates."""
 
 import dataclasses
 import statistics
@@ -14,13 +14,13 @@ from raysweep.results.types import Calibration, Measure, Point, Results, Trial, 
 
 
 def resume_options(results: Results) -> str:
-    """Return the options that ``raysweep run --resume RUN`` needs, given the status of the sweep, to continue it."""
+    """Return the options with which ``raysweep run --resume RUN`` continues the sweep, given the sweep's status."""
     more = {"budget": " --budget.KEY TOTAL", "plateau": " --early_stopping.plateau null"}
     return more.get(results.status, "")
 
 
 def averaged(results: Results) -> list[Point]:
-    """Return a run's points without replicates. On dev, scores are means over the runs of each configuration."""
+    """Return a run's points without replicates. On dev, scores are means over each configuration's runs."""
     replicates = {trial.trial for trial in results.trials if trial.replicate_of is not None}
     means = {(mean.trial, mean.step, mean.kind, mean.value): mean for mean in results.means}
     other_means = _means_of_runs(results)
@@ -39,8 +39,8 @@ def averaged(results: Results) -> list[Point]:
 
 
 def _means_of_runs(results: Results) -> dict[tuple[int, int | None, str, float | None], dict[str, Score]]:
-    """Return the mean scores, ratios excepted, of each trial's points on dev over the counted runs of its configuration."""
-    original_of = {}  # original trial of each counted run
+    """Return the mean scores, except ratios, of each trial's dev points over the configuration's runs that count."""
+    original_of = {}  # the original trial of each run that counts
     for trial in results.trials:
         if counts(trial):
             original_of[trial.trial] = trial.trial if trial.replicate_of is None else trial.replicate_of
@@ -59,19 +59,19 @@ def _means_of_runs(results: Results) -> dict[tuple[int, int | None, str, float |
 
 
 def counts(trial: Trial) -> bool:
-    """Return whether a trial is included in means. Failed trials and replicates that have not ended are excluded."""
+    """Return whether means include a trial. Failed trials and replicates that have not ended are excluded."""
     has_ended = trial.status in (TrialStatus.COMPLETED, TrialStatus.STOPPED)
     return has_ended or (trial.replicate_of is None and trial.status != TrialStatus.FAILED)
 
 
 def extra_scores(points: Iterable[Point]) -> list[str]:
-    """Return the scores of points that are not among those that every report shows."""
+    """Return the points' scores other than those that every report shows."""
     names = dict.fromkeys(name for point in points for name in point.scores)
     return [name for name in names if name not in STANDARD]
 
 
 def score_columns(points: Iterable[Point]) -> tuple[str, ...]:
-    """Return the columns of scores in a table of points: the standard ones, then others with their deviations."""
+    """Return the score columns for a table of points: the standard ones, then the others with their deviations."""
     columns = ["polarity", "polarity_std", "similarity", "similarity_std", "retention", "accuracy"]
     for name in extra_scores(points):
         columns += [name, f"{name}_std"]
@@ -82,7 +82,7 @@ MAIN_PARAMETERS = ("loss", "margin", "scale", "learning_rate", "freezing", "batc
 
 
 def front_points(points: Iterable[Point], goals: Goals = GOALS) -> list[Point]:
-    """Return the candidates for selection: trials' non-dominated points on dev, in order of decreasing S."""
+    """Return the candidates for selection, the trials' non-dominated points on dev, in order of decreasing S."""
     candidates = [point for point in points if point.split == "dev" and point.trial is not None]
     indices = non_dominated([point.pair(goals) for point in candidates])
     front = [candidates[index] for index in indices]
@@ -90,14 +90,14 @@ def front_points(points: Iterable[Point], goals: Goals = GOALS) -> list[Point]:
 
 
 def calibration_text(calibration: Calibration) -> str:
-    """Describe a head's temperature and its effect on the cross-entropy in nats and the calibration error x100."""
+    """Describe a head's temperature and how it changes the cross-entropy (in nats) and the calibration error (x100)."""
     loss = f"cross-entropy {calibration.cross_entropy_before:.3f} -> {calibration.cross_entropy:.3f}"
     error = f"calibration error {100 * calibration.error_before:.1f} -> {100 * calibration.error:.1f}"
     return f"temperature {calibration.temperature:.2f}, {loss}, {error}"
 
 
 def measures_text(measures: Iterable[Measure]) -> str:
-    """Describe measures on one line, such as ``AP 93.10, KL 0.1234``."""
+    """Describe measures on a single line, such as ``AP 93.10, KL 0.1234``."""
     texts = []
     for measure in measures:
         spec = MEASURES[measure.name]
@@ -106,9 +106,9 @@ def measures_text(measures: Iterable[Measure]) -> str:
 
 
 def varied_parameters(trials: Iterable[Trial], searched: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the names of the parameters that differ among trials or are ``searched``, the main ones first.
+    """Return the names of parameters that differ between trials or are ``searched``, with the main ones first.
 
-    If no parameter varies, return the main parameters of the trials.
+    If no parameter varies, return the trials' main parameters.
     """
     configs = [trial.config for trial in trials]
     names = list(dict.fromkeys(name for config in configs for name in config))

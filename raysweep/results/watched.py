@@ -1,4 +1,4 @@
-"""What a trial changed on watched data: values and their changes as the ledger stores them."""
+"""Measures of watched data before and after tuning, in the form in which the ledger stores them."""
 
 import dataclasses
 import statistics
@@ -14,11 +14,11 @@ from raysweep.metrics.measured_value import MeasuredValue
 
 @dataclass(frozen=True)
 class WatchedSet:
-    """The measures of a set of relations under the untuned and the tuned encoder.
+    """Measures of a set of relations under the untuned and the tuned encoder.
 
-    ``values`` are all measures, those of each group of a pair file; ``whole`` has the PND of the set as a whole by each
-    geometry. ``skipped`` counts the groups that cannot be measured, and ``left_out`` the rows of the source that are
-    neither positive nor negative.
+    ``values`` holds all measures, separately for each group in a pair file; ``whole`` holds the PND of the entire set,
+    once per geometry. ``skipped`` is the number of groups that cannot be measured, and ``left_out`` the number of source
+    rows that are neither positive nor negative.
     """
 
     name: str
@@ -31,11 +31,11 @@ class WatchedSet:
     whole: tuple[MeasuredValue, ...]
 
     def whole_by(self, geometry: Geometry) -> MeasuredValue:
-        """Return the PND of the set as a whole and its change."""
+        """Return the PND of the entire set, and how it changed."""
         return next(value for value in self.whole if value.geometry == geometry)
 
     def as_json(self) -> dict[str, Any]:
-        """Return all measures x100 for :func:`json.dumps`."""
+        """Return all measures x100, in a form that :func:`json.dumps` accepts."""
         return {
             "data": self.name,
             "kind": self.kind,
@@ -52,8 +52,8 @@ class WatchedSet:
 class TensorChange:
     """How far training moved a parameter tensor from its untuned values.
 
-    ``relative`` is the L2 norm of the change divided by that of the untuned tensor, None if that is 0, and ``maximum``
-    the largest absolute change of an element.
+    ``relative`` is the L2 norm of the change divided by the norm of the untuned tensor, or None if that norm is 0.
+    ``maximum`` is the largest absolute change in any element.
     """
 
     name: str
@@ -63,9 +63,10 @@ class TensorChange:
 
 @dataclass(frozen=True)
 class Watched:
-    """The measures of one rung's encoder: those of the target, if there is one, and of the watched sets.
+    """Measures of one rung's encoder on the watched sets and, if there is one, on the target.
 
-    ``learning_rate`` is the trial's peak rate. ``tensors`` has the tensors that changed most by either measure.
+    ``learning_rate`` is the trial's peak learning rate. ``tensors`` holds the tensors that changed most, by either
+    measure of change.
     """
 
     sets: tuple[WatchedSet, ...]
@@ -75,16 +76,16 @@ class Watched:
 
     @property
     def score(self) -> float:
-        """Return the score ``watched``: the mean of 1 - PND by cosine over the watched sets."""
+        """Return the score ``watched``: the mean over the watched sets of 1 - PND, using cosines."""
         return watched_score(watched_set.whole_by("cosine").value for watched_set in self.sets)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form in a ledger event, without fields that are None."""
+        """Return the JSON form for a ledger event, leaving out fields that are None."""
         return dataclasses.asdict(self, dict_factory=_without_missing)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Watched":
-        """Undo :meth:`to_json`."""
+        """Parse the JSON form that :meth:`to_json` returns."""
         watched: Watched = TypeAdapter(cls).validate_python(values)
         return watched
 
@@ -94,13 +95,13 @@ def _without_missing(items: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def watched_score(shares: Iterable[float]) -> float:
-    """Return the mean of 1 - PND over sets, given the PND of each by cosine."""
+    """Return the mean of 1 - PND over several sets, given each set's PND, computed with cosines."""
     return 1 - statistics.fmean(shares)
 
 
 @dataclass(frozen=True)
 class WatchedRung:
-    """A rung at which watched data was measured."""
+    """A rung whose encoder was measured on watched data."""
 
     trial: int
     step: int
