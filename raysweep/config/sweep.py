@@ -688,7 +688,7 @@ class SweepConfig(StrictModel):
     evaluation: EvaluationConfig = Field(EvaluationConfig(), description="computation of the scores P and S")
     watch: Watch | None = Field(
         None,
-        description="data on which trials are not tuned, but measured: a list of sources, or a mapping",
+        description="data that trials are measured on, but not tuned for: a list of sources, or a mapping",
     )
     baselines: BaselinesConfig = Field(BaselinesConfig(), description="baselines shown in the report next to the front")
     # Plain values, parsed by raysweep.config.space_parser.

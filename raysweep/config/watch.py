@@ -47,10 +47,10 @@ Watched = Annotated[WatchedSource, BeforeValidator(_as_mapping)]
 
 
 class WatchConfig(StrictModel):
-    """Data that shows what tuning does elsewhere, and when it is measured."""
+    """Data that trials are not tuned for, and when it is measured."""
 
     sources: Annotated[list[Watched], Field(min_length=1)] = Field(
-        description="data on which trials are not tuned; each a source, or a mapping"
+        description="data that trials are not tuned for; each a source, or a mapping"
     )
     target: Watched | None = Field(
         None, description="data that should improve, for the adiabatic range; dev's labeled sentences if not given"

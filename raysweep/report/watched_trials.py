@@ -32,7 +32,7 @@ def is_improved(watched: Watched, geometry: Geometry) -> bool:
 
 def worsened(watched: Watched, geometry: Geometry) -> list[str]:
     """Return the names of the watched sets that worsen significantly as a whole."""
-    return [each.name for each in watched.sets if each.whole_by(geometry).verdict == "worsened"]
+    return [found.name for found in watched.sets if found.whole_by(geometry).verdict == "worsened"]
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class AdiabaticRange:
 
 
 def adiabatic_range(rungs: Sequence[WatchedRung], geometry: Geometry) -> AdiabaticRange | None:
-    """Return the learning rates at which every trial is adiabatic, or the reason why there is no such rate.
+    """Return the learning rates at which every trial is adiabatic, or the reason for an empty range.
 
-    Watched sets that are too small to be tested are ignored. Without a target there is no range.
+    Watched sets that are too small to be tested are ignored. Without a target, the range is unknown.
     """
     by_rate: dict[float, list[Watched]] = {}
     for rung in sort_rungs(rungs):
@@ -103,7 +103,7 @@ def table(rungs: Sequence[WatchedRung], geometry: Geometry) -> TextTable:
 
 def _cells(rung: WatchedRung, geometry: Geometry) -> tuple[str, ...]:
     target = rung.watched.target
-    values = {each.name: each.whole_by(geometry) for each in rung.watched.sets}
+    values = {found.name: found.whole_by(geometry) for found in rung.watched.sets}
     verdicts = [value.verdict for value in values.values()]
     known = {name: value for name, value in values.items() if value.shown_improvement != ABSENT}
     lowest = min(known, key=lambda name: known[name].improvement or 0.0, default=None)
@@ -153,7 +153,7 @@ def _rung_as_json(rung: WatchedRung) -> dict[str, Any]:
         "step": rung.step,
         "learning_rate": watched.learning_rate,
         "target": None if watched.target is None else watched.target.as_json(),
-        "watched": [each.as_json() for each in watched.sets],
+        "watched": [found.as_json() for found in watched.sets],
         "tensors": [asdict(tensor) for tensor in watched.tensors],
     }
 
@@ -164,8 +164,8 @@ def rows(rungs: Iterable[WatchedRung]) -> list[dict[str, Any]]:
     for rung in rungs:
         target = rung.watched.target
         sets: list[tuple[str, WatchedSet]] = [] if target is None else [("target", target)]
-        sets += [("watched", each) for each in rung.watched.sets]
-        for role, each in sets:
-            place = {"trial": rung.trial, "step": rung.step, "role": role, "data": each.name, "kind": each.kind}
-            all_rows += [{**place, **value.as_json(), "pairs": value.pairs} for value in each.values]
+        sets += [("watched", watched_set) for watched_set in rung.watched.sets]
+        for role, found in sets:
+            place = {"trial": rung.trial, "step": rung.step, "role": role, "data": found.name, "kind": found.kind}
+            all_rows += [{**place, **value.as_json(), "pairs": value.pairs} for value in found.values]
     return all_rows
