@@ -1,4 +1,4 @@
-"""Scoring after the search: the front on the test split, and watched data for trials that did not reach their last rung.
+"""Scoring after the search: the front on the test split, and watched data for trials that ended before their last rung.
 
 Rungs are assigned to workers, and each result is stored when it arrives.
 """

@@ -10,7 +10,7 @@ from raysweep.results.types import NodeTime
 
 
 class NodeMeter:
-    """Accumulated node time. Nodes count as observed until the next observation. Thread-safe."""
+    """Accumulated node time. The nodes seen in an observation are counted until the next one. Thread-safe."""
 
     def __init__(self, budget: BudgetConfig) -> None:
         self._budget = budget

@@ -1,4 +1,4 @@
-"""Collects the sentences retrieved by the reference and the front, and selects the queries to show."""
+"""Collect the sentences that the reference and the front retrieve, and select the queries to show."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from raysweep.storage import location
 from raysweep.storage.folder import Folder
 
 MAX_TEXT_BYTES = 3 * 2**19
-"""The maximum size of a run's texts in UTF-8, in bytes. If sentences are long, fewer queries are shown."""
+"""The maximum size in bytes of a run's texts, encoded as UTF-8. If sentences are long, fewer queries are shown."""
 
 PAGE = "report/report.html"
 

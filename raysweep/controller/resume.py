@@ -46,7 +46,7 @@ READ_BY_TRIALS: Mapping[str, Callable[[Prepared], Iterable[Any]]] = {
     "the reference encoder (reference) has": lambda prepared: prepared.reference_artifacts.distinct,
     "the teacher (teacher) has": lambda prepared: [prepared.teacher_artifact],
 }
-"""The inputs of the artifacts that all of a sweep's trials read, in the order of creation, with these artifacts."""
+"""The inputs that all of a sweep's trials depend on and the artifacts made from each, in order of creation."""
 
 
 @dataclass
@@ -93,7 +93,7 @@ class Resumed:
         return self.run.location
 
     def _check(self, results: Results) -> None:
-        """Raise ``InputError`` if the run cannot be resumed; nothing has been written to it yet."""
+        """Raise ``InputError`` if the run cannot be resumed, before anything is written to it."""
         examples_per_rung = {}
         for trial in results.trials:
             try:

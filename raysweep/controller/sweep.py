@@ -411,7 +411,7 @@ class Sweep:
         self.display.warn(f"search: assignments paused for {pause.seconds:g} s (reason=storage failed: {reason})")
 
     def _settle(self, number: int, verdict: Verdict, traceback: str | None = None) -> None:
-        """Apply its verdict to a trial that has left its worker."""
+        """Apply a trial's verdict once the trial has left its worker."""
         status, reason = verdict
         if status == TrialStatus.INTERRUPTED:
             self._interrupt(number, reason)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _LOSS_PARAMETERS = ("loss", "margin", "scale")
 
 _SCORES = ("polarity", "similarity", "polarity_std", "similarity_std")
-_COLUMNS = ("model", "position", "loss", "margin", "others", "text", "split", "scores", *_SCORES)  # of baselines
+_COLUMNS = ("model", "position", "loss", "margin", "others", "text", "split", "scores", *_SCORES)  # for baselines
 
 
 @dataclass(frozen=True)

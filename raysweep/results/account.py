@@ -85,7 +85,7 @@ def _rungs_done(results: Results) -> dict[int, int]:
 
 
 def _saved_seconds(trial: Trial, num_rungs: int) -> float:
-    """Estimate how much longer a stopped trial would have run, from its ``num_rungs`` rungs' mean time."""
+    """Estimate how much longer a stopped trial would have run, from the mean time of its ``num_rungs`` rungs."""
     num_left = trial.num_rungs - num_rungs
     if num_rungs == 0 or num_left <= 0:
         return 0.0

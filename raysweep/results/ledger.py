@@ -62,7 +62,7 @@ class Ledger:
 
         Raises:
             InputError: If another process holds the ledger, lines are missing or invalid, or the ledger cannot be
-            opened.
+                opened.
         """
         place = ledger_location(self.run)
         log = line_log(self.run, NAME, self.say, take_over=self.take_over, on_lost=lambda: self.on_lost())
@@ -94,7 +94,7 @@ class Ledger:
         Raises:
             ValueError: If the event contains a number that is not finite.
             InputError: If the event cannot be written. Until the ledger is opened again, it is unknown whether the
-            event was stored, so neither this event nor any later one is written.
+                event was stored, so neither this event nor any later one is written.
         """
         if self.failure is not None:
             raise InputError(self.failure)
@@ -137,7 +137,7 @@ def ledger_location(run: Folder) -> str:
 
 
 def load_events(place: Path | Folder) -> list[Event]:
-    """Return the events of the run at ``place``; the run may still be running.
+    """Return the events of the run at ``place``; the sweep may still be running.
 
     Raises:
         FileNotFoundError: If the ledger is missing.
@@ -175,7 +175,7 @@ class GrowingLedger:
         self._content = b""
 
     def read(self) -> bool:
-        """Read the new events, and return whether there are any.
+        """Read the new events and return whether there are any.
 
         Raises:
             FileNotFoundError: If the ledger is missing.

@@ -5,8 +5,8 @@ configurations, the reference, the oracle at each of its bonuses, and the probe.
 several points:
 
 ``names``        JSON as bytes: a list with the trial, step, kind and value of each point
-``SCORE``        (points, queries) for each score: S and other continuous scores in multiples of 1/32767, int16, accurate to
-                 1.5e-5; others as indices into ``SCORE_values``, in the smallest sufficient unsigned integer type
+``SCORE``        (points, queries) for each score: S and other continuous scores in multiples of 1/32767, int16, accurate
+                 to 1.5e-5; others as indices into ``SCORE_values``, in the smallest sufficient unsigned integer type
 ``SCORE_values`` a score's distinct values, float64 (values,); for P with k neighbors there are few
 """
 
@@ -124,7 +124,7 @@ def baselines_file(split: ScoredSplit) -> str:
 
 @dataclass(frozen=True)
 class PackedArray:
-    """A score for several points: ``codes`` (points, queries) index ``values``, or count 1/32767ths if it is None."""
+    """A score for several points: ``codes`` (points, queries) index ``values`` or, if it is None, are in 1/32767ths."""
 
     codes: npt.NDArray[Any]
     values: Float64Array | None = None

@@ -1,4 +1,4 @@
-"""Reads a run's ledger into tables for reports, exports, replays and warm starts."""
+"""Read a run's ledger into tables for reports, exports, replays and warm starts."""
 
 import dataclasses
 from collections.abc import Iterable

@@ -49,7 +49,7 @@ _STEPS = 32767  # steps of a cosine between 0 and 1
 
 @dataclass(frozen=True)
 class Retrieved:
-    """Sentences retrieved by a point, best first: ``ids`` (queries, k), ``cosines`` (queries, k) under the reference."""
+    """A point's retrieved sentences, best first: ``ids`` (queries, k), ``cosines`` (queries, k) under the reference."""
 
     ids: npt.NDArray[np.integer[Any]]
     cosines: Float32Array
@@ -112,7 +112,7 @@ class Readings:
 
 @dataclass(frozen=True)
 class Reading:
-    """The sentences that points retrieve for the same queries, as workers store them; combined at a session's end."""
+    """The sentences that points retrieve for the same queries: stored by workers, combined when a session ends."""
 
     names: tuple[PointName, ...]
     ids: npt.NDArray[np.integer[Any]]  # (points, queries, k) sentence ids

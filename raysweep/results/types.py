@@ -62,7 +62,7 @@ class RunInfo:
     reference_prompt: Prompt = ""  # prefix for sentences that the reference encoder embeds
     searched: tuple[str, ...] = ()  # parameters with more than one value in the space
     polarity: str = "polarity"  # the score that serves as P in the objective
-    data_kind: str = "labeled"  # "labeled" sentences, retrieval data, or pairs
+    data_kind: str = "labeled"  # labeled sentences, retrieval data or pairs
     active_sets: tuple[tuple[str, float], ...] = ()  # each expert and the share of pairs whose target it sets
 
     @property
@@ -72,7 +72,7 @@ class RunInfo:
 
     @property
     def goals(self) -> Goals:
-        """Return the two scores that the sweep's front is made of."""
+        """Return the sweep's two goals, the scores that serve as P and S."""
         return Goals.of(self.polarity, self.similarity)
 
     def objective(self, point: "Point") -> float:
@@ -149,7 +149,7 @@ class Point:
 
     @property
     def name(self) -> str:
-        """Return ``TRIAL:STEP`` for a plain point, or ``TRIAL:STEP:KIND=VALUE``, as in ``export --point``."""
+        """Return the name for ``export --point``: ``TRIAL:STEP``, plus ``:KIND=VALUE`` unless the point is plain."""
         return f"{self.trial}:{self.step}" + ("" if self.kind == "plain" else f":{key_name(self.key)}")
 
 

@@ -17,8 +17,8 @@ class WatchedSet:
     """Measures of a set of relations under the untuned and the tuned encoder.
 
     ``values`` holds all measures, separately for each group in a pair file; ``whole`` holds the PND of the entire set,
-    once per geometry. ``skipped`` is the number of groups that cannot be measured, and ``left_out`` the number of source
-    rows that are neither positive nor negative.
+    once per geometry. ``skipped`` is the number of groups that cannot be measured, and ``left_out`` the number of
+    source rows that are neither positive nor negative.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Local copies of artifacts in an object store, under the artifacts' names. The least recently used are evicted first.
 
 A copy is downloaded under a hidden name, ``.NAME.`` followed by eight hexadecimal digits, and renamed back to a hidden
-name before it is removed. If a process is killed, the partial copies that it leaves therefore have hidden names.
+name before it is removed. A killed process therefore leaves behind only partial copies with hidden names.
 """
 
 import contextlib

@@ -144,7 +144,7 @@ class Lease:
 
         Raises:
             StorageError: If another process has taken over the lease, the lease was removed, or it cannot be renewed,
-            either permanently or for longer than the bucket's patience.
+                either permanently or for longer than the bucket's patience.
         """
         is_reported = False
         began = _clock()
@@ -268,7 +268,7 @@ def _duration(lease: dict[str, Any]) -> float | None:
 
 
 def _parse(stored: Stored) -> dict[str, Any]:
-    """Return a lease's values; if it is damaged, return only a note of None."""
+    """Return a lease's values; if the lease is damaged, only its note, which is None."""
     damaged = {"note": None}
     try:
         values = json.loads(stored.content)

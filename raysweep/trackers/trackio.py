@@ -26,7 +26,7 @@ class TrackioTracker(Tracker):
             self._next_steps[trial.name] = step.number + 1
 
     def log_status(self, trial: TrackedTrial) -> None:
-        """Store the status of a trial that ended before its first step, which would otherwise leave it without a run.
+        """Store the status of a trial that ended before its first step, because no step has created its run.
 
         Other trials need nothing, because Trackio runs have no status.
         """

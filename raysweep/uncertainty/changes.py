@@ -3,7 +3,7 @@
 Like Vasilyev et al. (arXiv 2407.00923, section 2.3), the z-test compares two PNDs over the same N (positive, negative)
 pairs as if they were independent proportions. Pairs from the same query share the query's embedding and reuse the same
 sentences, so they are not independent, and the test finds differences too often. The paired bootstrap (Efron, 1979)
-instead resamples units that are independent: queries, or the labeled pairs in a pair file. Both encoders are measured
+instead resamples independent units: queries, or the labeled pairs in a pair file. Both encoders are measured
 on the same resamples.
 """
 
@@ -26,10 +26,10 @@ _CELLS_AT_ONCE = 1 << 22  # elements of a (resamples, pairs) table
 
 
 def z_statistic(before: float, after: float, num_pairs: int) -> float:
-    """Return z of a two-sided, pooled two-proportion test of two shares in [0, 1] of the same number of pairs.
+    """Return z for a two-sided, pooled two-proportion test; both proportions are over the same number of pairs.
 
-    z = (p1 - p0) / sqrt(2 P (1 - P) / N) with P = (p0 + p1) / 2 is positive if the share rises. Two shares of 0, or two
-    of 1, have z = 0.
+    z = (p1 - p0) / sqrt(2 P (1 - P) / N), with P = (p0 + p1) / 2, is positive if the proportion rises, and 0 if both
+    proportions are 0 or both are 1.
     """
     pooled = (before + after) / 2
     variance = 2 * pooled * (1 - pooled) / num_pairs

@@ -4,7 +4,7 @@ On splits other than dev, only runs on the front are scored. They were selected 
 that beats the others on dev is expected to keep part of its lead on other splits, and this part is subtracted as luck.
 Notation, as in :mod:`.seeds`, with r runs, of which m are scored on the split:
 
-        l           v_a / (v_a + v_e / n) on dev, the reliability of differences between runs
+    l           v_a / (v_a + v_e / n) on dev, the reliability of differences between runs
     l (x_M - x) expected lead of the m runs over the mean run: the best linear prediction (Henderson, 1975)
     v           v_a / r + (1 - l) v_a (1 / m - 1 / r), the remaining variance due to seeds, which is v_a / r for m = r
 """

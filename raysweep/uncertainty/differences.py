@@ -5,10 +5,10 @@ P; the test here also includes a design effect, because retrieved sentences shar
 is the share of the n k retrieved sentences that have the query's label. The k sentences retrieved for a query are
 correlated, so they carry less information than k independent sentences. Notation:
 
-        p, n, k   a row's P, its number of queries, and the number of sentences retrieved per query
+    p, n, k   a row's P, its number of queries, and the number of sentences retrieved per query
     s^2       variance of P over queries
     D         design effect (Kish, "Survey Sampling", 1965, chapter 5): s^2 over the binomial variance p (1 - p) / k
-        p_0       P over both rows' sentences combined
+    p_0       P over both rows' sentences combined
     z         (p_1 - p_2) / sqrt(p_0 (1 - p_0) (D_1 / (n_1 k_1) + D_2 / (n_2 k_2)))
 
 If the sentences are independent, D = 1 and z is the textbook statistic.

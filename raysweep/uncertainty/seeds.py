@@ -3,7 +3,7 @@
 Notation, after Searle, Casella and McCulloch, "Variance Components" (1992), chapter 4, for two crossed random factors
 without replication (each run is scored on the same queries):
 
-        r, n        a configuration's number of runs, and the number of queries
+    r, n        a configuration's number of runs, and the number of queries
     x_sq        score of run s on query q: mean + a_s + b_q + e_sq, with variances v_a, v_b, v_e
     MS_s        mean square of runs: n sum (x_s. - x..)^2 / (r - 1), with expectation n v_a + v_e
     MS_q        mean square of queries: r sum (x_.q - x..)^2 / (n - 1), with expectation r v_b + v_e
