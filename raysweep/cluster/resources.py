@@ -265,7 +265,7 @@ def _times_in(available: float, requested: float) -> int:
 def worker_nodes(
     present: Sequence[Mapping[str, float]], resources: ResourcesConfig, groups: Sequence[NodeGroup] = ()
 ) -> tuple[NodeSize, ...]:
-    """Return the nodes that may run work at the same time, both present and yet to be added by an autoscaler.
+    """Return the nodes that may run work at the same time, including those that an autoscaler has yet to add.
 
     ``present`` holds the Ray resources of each living node that is not in ``groups``. Nodes without CPUs, such as a
     head that only coordinates, run no work.
@@ -353,7 +353,7 @@ def _share_out(groups: Sequence[NodeGroup], max_workers: int) -> list[NodeGroup]
 
 
 def cluster_file() -> Path:
-    """Return the path of the cluster file, which is either named in the environment or the head's own copy."""
+    """Return the path of the cluster file: the one named in the environment, or else the head's own copy."""
     return expand_home(os.environ.get(CLUSTER_FILE_VARIABLE) or BOOTSTRAP_FILE)
 
 

@@ -1,4 +1,4 @@
-"""Pending work on a cluster: what it is waiting for, and requests for other node types when launches fail."""
+"""Pending work on a cluster, and requests for other node types when launches fail."""
 
 import logging
 import math

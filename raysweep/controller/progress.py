@@ -130,7 +130,7 @@ class Progress:
 class LedgerReplay:
     """Replay of ledger events into a new scheduler, progress and cost tracker. ``steering`` collects the user requests.
 
-    With ``adopt``, old trials are taken from the ledger as they are, which is needed if the space has grown. Otherwise
+    With ``adopt``, old trials are taken from the ledger as they are; this is needed if the space has grown. Otherwise
     the sampler proposes them again, so that it continues as if it had never stopped.
 
     Raises:

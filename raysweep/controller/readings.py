@@ -52,7 +52,7 @@ class ReadingsWriter:
             self.run.keep(FILE, self._readings(retrieved).content())
 
     def remove_texts(self) -> None:
-        """Remove all texts from the run, and the page that shows them, which is rewritten when the session ends."""
+        """Remove the run's texts and the page that shows them; the page is rewritten when the session ends."""
         try:
             stored = stored_readings(self.run)
         except InputError:  # a damaged file may contain texts

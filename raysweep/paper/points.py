@@ -141,7 +141,7 @@ def configuration_points(models: Sequence[ModelScores]) -> "pd.DataFrame":
 
 
 def baseline_points(models: Sequence[ModelScores]) -> "pd.DataFrame":
-    """Return one row per baseline and split, like :func:`configuration_points`, with its name as the loss."""
+    """Return one row per baseline and split, like :func:`configuration_points`; the loss is the baseline's name."""
     names = list(dict.fromkeys(name for model in models for name in model.baselines))
     rows = []
     for title, model in zip(column_names(models), models, strict=True):

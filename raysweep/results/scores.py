@@ -10,7 +10,7 @@ from raysweep.metrics.scores import SCORES, spec_of
 
 @dataclass(frozen=True)
 class Score:
-    """A score's mean and its standard deviation, which is None if the score has none, as with ratios of means."""
+    """A score's mean and standard deviation; the latter is None for scores without one, such as ratios of means."""
 
     mean: float
     std: float | None = None

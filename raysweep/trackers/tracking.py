@@ -44,7 +44,7 @@ Warn = Callable[[str], None]
 
 
 class Tracking:
-    """The trackers of one session of a run.
+    """The trackers for one session of a run.
 
     :meth:`take` never blocks, and :meth:`finish` always returns within a bounded time, whatever the trackers do.
     """

@@ -47,7 +47,7 @@ class Variance:
 
 
 def of_queries(scores: Float64Array) -> Variance:
-    """Return the part of the variance of the mean of ``scores`` (runs, queries) that queries cause: E[MS_q] / (r n)."""
+    """Return how much of the variance in mean ``scores`` (runs, queries) is due to queries: E[MS_q] / (r n)."""
     num_queries = scores.shape[1]
     if num_queries < 2:
         return Variance(math.inf, 0.0)
