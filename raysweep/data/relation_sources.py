@@ -157,6 +157,9 @@ def kind_of_sweep(data: DataConfig, first: sources.Piece) -> Kind:
     """Return the kind of a sweep's data, given the first piece of train; ``labeled`` if its columns are of no kind.
 
     A file with the text and label columns of labeled sentences is labeled. The hub is not contacted.
+
+    Raises:
+        InputError: If the columns are of no kind, but some are those of retrieval data or pairs.
     """
     if data.kind is not None:
         return data.kind
@@ -167,7 +170,10 @@ def kind_of_sweep(data: DataConfig, first: sources.Piece) -> Kind:
         return "scored_pairs"
     present = sources.column_names(first)
     recognized = _possible_kinds(columns, present)
-    return recognized[0] if len(recognized) == 1 else "labeled"
+    if "labeled" in recognized:
+        return "labeled"
+    of_related = {name for kind in KINDS for name in columns.of_kind(kind, present)} - {columns.text, columns.label}
+    return _recognize(first, columns) if of_related.intersection(present) else "labeled"
 
 
 def _possible_kinds(columns: RelationColumns, present: Sequence[str]) -> list[Kind]:

@@ -77,7 +77,7 @@ def test_points_equal_brute_force(bench: Workbench, tower: str) -> None:
     assert not np.array_equal(tuned["agreement"], reference["agreement"])
 
 
-@pytest.mark.parametrize("tower", ["both", "query"])
+@pytest.mark.parametrize("tower", ["both", "query", "separate"])
 def test_every_kind_of_examples_trains_and_resumes(bench: Workbench, tower: str, tmp_path: Path) -> None:
     for loss in ("triplet", "contrastive", "cosine_similarity", "gist"):
         config = trial(loss=loss, tower=tower, idle_rungs=3)

@@ -115,6 +115,8 @@ def test_goals_follow_from_the_kind(tmp_path: Path) -> None:
 
 REJECTED = [
     ({"data__dev": "null"}, "data.dev is missing"),
+    ({"data__columns__groups": "[language]"}, "data.columns.groups is ['language']"),
+    ({"data__positive_label": "similar"}, "data.positive_label is similar"),
     ({"space__loss": "softmax"}, "space.loss is softmax"),
     ({"space__loss": "batch_hard_triplet"}, "space.loss is batch_hard_triplet"),
     ({"space__loss": "multiple_negatives"}, "space.negatives is other_class"),
@@ -153,6 +155,15 @@ def test_goals_of_rankings_are_rejected_for_labeled_sentences(tmp_path: Path) ->
     source = write_rows(tmp_path / "labeled.jsonl", rows)
     with pytest.raises(InputError, match="objective.polarity is ranking; allowed .*polarity, similarity, accuracy"):
         plan(tmp_path, data__train=source, data__dev=source, objective__polarity="ranking")
+
+
+def test_columns_of_no_kind_are_listed(tmp_path: Path) -> None:
+    source = write_rows(tmp_path / "questions.jsonl", [{"question": "q", "positives": ["a"], "negatives": ["b"]}])
+    with pytest.raises(
+        InputError, match=r"questions.jsonl: .* 'question', .*; allowed: .*retrieval \(query, positives"
+    ):
+        plan(tmp_path, data__train=source)
+    assert plan(tmp_path, data__train=source, data__dev=source, data__columns__query="question").config.data.is_related
 
 
 @pytest.mark.parametrize(
