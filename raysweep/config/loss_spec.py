@@ -171,9 +171,7 @@ class LossSpec:
     Attributes:
         examples: The kind of examples that the loss trains on.
         class_path: The import path of its class, as ``package.module:Class``.
-        parameters: Its parameters, by their names in a space. A parameter shared by several losses has the same meaning
-            in
-            each.
+        parameters: Its parameters, by their names in a space. A parameter shared by several losses has one meaning.
         constants: Fixed keyword arguments for the class, as import paths.
         targets: The rule that sets a batch's targets.
         batches: The rule that groups examples into batches.
