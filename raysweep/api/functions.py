@@ -149,8 +149,7 @@ def export_point(  # noqa: PLR0913 (the options of the command)
         to: The folder for the model, which must not exist yet.
         point: ``knee``, ``best`` (by the objective) or a name from the ``point`` column of :attr:`RunResults.front`.
         where: Conditions such as ``"encoders = 1"`` or ``"width <= 384"``, as in ``raysweep show``. ``knee`` and
-        ``best``
-            are chosen among the points that meet them.
+            ``best`` are chosen among the points that meet them.
         push: A repository ``OWNER/NAME`` on the hub, created if necessary, to which the model is also uploaded.
         private: Whether the repository is private if it is created.
         adapter: Whether to write only the point's LoRA adapter, which is loaded onto the base model, instead of an
@@ -161,8 +160,7 @@ def export_point(  # noqa: PLR0913 (the options of the command)
 
     Raises:
         InputError: If the point does not exist, ``to`` exists or the weights are missing. Also raised after the folder
-        was
-            written if the hub cannot be reached or rejects the upload.
+            was written if the hub cannot be reached or rejects the upload.
     """
     from raysweep.export import hub
     from raysweep.export.export import export

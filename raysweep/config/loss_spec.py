@@ -99,8 +99,7 @@ class Number:
         """Return the value as a float, or as an int if the parameter is a whole number.
 
         Raises:
-            InputError: If the value is not a number or is out of range. The message names the parameter, value and
-                range.
+            InputError: If the value is not a number or is out of range. The message names the value and the range.
         """
         is_number = isinstance(value, int if self.is_integer else int | float) and not isinstance(value, bool)
         if not is_number or not self._is_in_range(value):  # type: ignore[arg-type]

@@ -85,8 +85,7 @@ _COSINE_BATCH = {"distance_metric": f"{_LIBRARY}:BatchHardTripletLossDistanceFun
 LOSSES: Mapping[str, LossSpec] = MappingProxyType(
     {
         # The distance is always explicit: in sentence-transformers 5.0 to 5.3, TripletLoss's default pushed positives
-        # away.
-        # Cosine distances differ by at most 2, so a margin above 2 is never met; published margins are as large as 10.
+        # away. Cosine distances differ by at most 2, so a margin above 2 is never met; published margins reach 10.
         "triplet": LossSpec(
             "triplet",
             f"{_LIBRARY}:TripletLoss",

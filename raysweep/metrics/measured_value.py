@@ -25,9 +25,9 @@ def relative_improvement(before: float, after: float, *, lower_is_better: bool) 
 class MeasuredValue:
     """A measure by one geometry, in [0, 1], and its change from the base encoder's value if there is one.
 
-    ``low`` and ``high`` are the ends of the 95% bootstrap interval of the difference (value minus base), and None if the
-    change is not tested. ``z`` is the statistic of the z-test over ``pairs`` (positive, negative) pairs, of which the
-    share ``value`` are errors.
+    ``low`` and ``high`` are the ends of the 95% bootstrap interval for the difference (value minus base), or None if the
+    change is not tested. ``z`` is the statistic of the z-test over ``pairs`` (positive, negative) pairs; ``value`` is
+    then the share of errors among these pairs.
     """
 
     measure: str
@@ -45,27 +45,27 @@ class MeasuredValue:
 
     @property
     def improvement(self) -> float | None:
-        """Return the relative improvement; NaN if the base is 0, None without a base."""
+        """Return the relative improvement, which is NaN if the base is 0 and None without a base."""
         if self.base is None:
             return None
         return relative_improvement(self.base, self.value, lower_is_better=self.lower_is_better)
 
     @property
     def shown_improvement(self) -> str:
-        """Return the relative improvement in percent, or a sign that it is unknown."""
+        """Return the relative improvement as a percentage, or a dash if it is unknown."""
         improvement = self.improvement
         return ABSENT if improvement is None or math.isnan(improvement) else f"{improvement:+.2%}"
 
     @property
     def verdict(self) -> Verdict | None:
-        """Return the verdict of the bootstrap; None if the change is not tested."""
+        """Return the bootstrap's verdict, or None if the change is not tested."""
         if self.low is None or self.high is None:
             return None
         return self._verdict(is_significant=not self.low <= 0 <= self.high)
 
     @property
     def z_verdict(self) -> Verdict | None:
-        """Return the verdict of the z-test, which is significant beyond CRITICAL_Z; None if it does not apply."""
+        """Return the z-test's verdict, or None if the test does not apply; a z beyond CRITICAL_Z is significant."""
         return None if self.z is None else self._verdict(is_significant=abs(self.z) > CRITICAL_Z)
 
     def _verdict(self, *, is_significant: bool) -> Verdict:

@@ -65,7 +65,7 @@ class Objective:
         return max(0.0, self.min_polarity - polarity) + max(0.0, self.min_similarity - similarity)
 
     def best_point(self, points: Sequence[Pair]) -> Pair:
-        """Return the feasible point with the largest weighted objective, or the least infeasible if there is none."""
+        """Return the feasible point with the largest weighted objective, or the least infeasible if none is."""
         return max(points, key=lambda point: (-self.violation(point), self.weighted_sum(point)))
 
     def best_value(self, points: Sequence[Pair]) -> float:

@@ -246,8 +246,7 @@ class FreeTrials:
 class _NumberColumn:
     """A numeric parameter.
 
-    ``places``, shape (trials,), contains the positions of the values within their range; NaN marks trials without a
-    value.
+    ``places`` (trials,) contains the positions of the values within their range; NaN marks trials without a value.
     """
 
     scale: Scale

@@ -112,10 +112,9 @@ def front_of(results: Results, points: Sequence[Point], criterion: Criterion) ->
     def is_feasible(point: Point) -> bool:
         return is_guarded(point) and criterion.is_feasible(point)
 
-    # Weights are not negative and retention is S over a constant, so one of the best points is on the front. The same
-    # is
-    # true among points that meet the constraints: any point that dominates one also does. Only front members have
-    # guards.
+    # Weights are not negative and retention is S over a constant, so one of the best points is on the front. The same is
+    # true among points that meet the constraints, since any point that dominates one also meets them. Only front
+    # members have guards.
     best = max(on_dev, key=lambda point: (is_guarded(point), criterion.rank(point)))
     eligible = [point for point in on_dev if is_feasible(point)] or on_dev
     scores = [point.pair(goals) for point in eligible]

@@ -272,7 +272,7 @@ def _separate_choices(
 
 
 def _separate_numbers(parent: str, having: Sequence[float], lacking: Sequence[float]) -> Above | None:
-    """Return the condition that the parent is beyond a limit between ``having`` and ``lacking``, or None."""
+    """Return the condition that the parent is above or below a limit between ``having`` and ``lacking``, or None."""
     smallest = min(having)
     largest = max(having)
     smallest_lacking = min(lacking)

@@ -49,8 +49,7 @@ class Numbers:
     def __init__(self, distribution: FloatDistribution | IntDistribution) -> None:
         self._low, self._high = distribution.low, distribution.high
         self._is_integer = isinstance(distribution, IntDistribution)
-        # Each discrete value represents the interval within half a step of it, so the ends are as likely as other
-        # values.
+        # Each discrete value represents the interval within half a step, so the ends are as likely as others.
         log_step = 1 if self._is_integer else None
         self._step = log_step if distribution.log else distribution.step
         self._scale = Scale(self._low, self._high, distribution.log)

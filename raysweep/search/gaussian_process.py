@@ -11,8 +11,7 @@ Notation, after Rasmussen and Williams, "Gaussian Processes for Machine Learning
     a           additive variance of an axis; those of all axes add up to ADDITIVE_VARIANCE
     k(x, x')    kernel: prod m + sum a m, both over the axes
     f(x)        value of a configuration at the smallest budget: f ~ GP(0, k)
-    g(x, r)     its value after r doublings: f(x) (1 + s r) + h(x) u r + c r, where s is the ``slope`` and c ~ N(0,
-    s^2);
+    g(x, r)     its value after r doublings: f(x) (1 + s r) + h(x) u r + c r, with the ``slope`` s and c ~ N(0, s^2);
                 h ~ GP(0, k) is independent and u is the ``drift``, so the best configuration may change with the budget
     y           observation: g(x, r) + the trial's own deviation + noise; each of the two has half of the variance
                 ``noise_variance``, and both rungs of a trial share its deviation

@@ -239,12 +239,11 @@ class Scheduler:
             points: The operating points (P, S).
             ahead: Examples seen at each remaining rung; empty at the last rung.
             names: Names of the points, equal in all runs of a configuration; positions if omitted.
-            can_start: Whether new trials could start when the rung was recorded; by default, whether they can start
-            now.
+            can_start: Whether new trials could start when the rung was recorded; by default, whether they can now.
 
         Raises:
-            InputError: If a score is not finite. The scheduler's state is then unchanged, and the trial must be ended
-            as failed.
+            InputError: If a score is not finite. The scheduler's state is then unchanged, and the trial can only
+                be ended as failed.
         """
         _check_finite(number, examples_seen, points)
         trial = self.trials[number]
