@@ -1,9 +1,12 @@
 """Measures of rungs that are not scores of operating points, such as those of sentence pairs."""
 
-from collections.abc import Iterator, Mapping
+import itertools
+import math
+from collections.abc import Mapping
 
 from raysweep.metrics.pairs import AVERAGE_PRECISION, MEASURES
 from raysweep.output import ABSENT, TextTable
+from raysweep.report.style import INK, PALETTE, STYLE, add_legend, png
 from raysweep.report.summary import SPLITS, Summary
 from raysweep.report.tables import described
 from raysweep.results.types import Measure, ScoredSplit
@@ -14,6 +17,8 @@ MEASURES_TEXT = (
     + " ".join(f"{spec.heading}: {spec.description}." for spec in MEASURES.values())
     + " Brackets are 90% intervals by the bootstrap over sentences."
 )
+
+MAX_CURVES = 8  # of the front, in the figure; more would hide each other
 
 Rung = tuple[int | None, int | None]  # trial and step; both are None for the reference
 
@@ -64,14 +69,45 @@ def measure_cell(measure: Measure | None) -> str:
     return f"{show(measure.value)} [{show(measure.low)}, {show(measure.high)}]"
 
 
-def curves(summary: Summary, split: ScoredSplit) -> Iterator[tuple[str, Measure]]:
-    """Yield the names and average precisions of the reference and of the front's rungs on a split."""
+def curves(summary: Summary, split: ScoredSplit) -> dict[str, tuple[float, ...]]:
+    """Return the precision-recall curves of the reference and of the best rungs of the front on a split, by name.
+
+    A curve holds precisions at equal steps of recall, up to 1.
+    """
     front = {(member.dev.trial, member.dev.step) for member in summary.members}
+    areas: list[tuple[float, str, tuple[float, ...]]] = []
     for (trial, step), measures in measures_by_rung(summary).items():
         measure = measures.get((split, AVERAGE_PRECISION))
         if measure is None or measure.curve is None:
             continue
         if trial is None:
-            yield "reference", measure
+            areas.append((math.inf, "reference", measure.curve))
         elif (trial, step) in front:
-            yield f"trial {trial}, step {step}", measure
+            areas.append((measure.value, f"trial {trial}, step {step}", measure.curve))
+    best = sorted(areas, key=lambda area: -area[0])[: MAX_CURVES + 1]
+    return {name: curve for _, name, curve in best}
+
+
+def pairs_figure(summary: Summary) -> bytes | None:
+    """Plot the precision-recall curves on the last split that has them, or return None if there are none."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    on_splits = {split: named for split in SPLITS if (named := curves(summary, split))}
+    if not on_splits:
+        return None
+    split, named = list(on_splits.items())[-1]
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(7.6, 4.2), layout="constrained")
+        axis = figure.subplots()
+        colors = itertools.cycle(PALETTE)
+        for name, curve in named.items():
+            recalls = [100 * number / len(curve) for number in range(1, len(curve) + 1)]
+            precisions = [100 * precision for precision in curve]
+            color = INK if name == "reference" else next(colors)
+            axis.plot(recalls, precisions, label=name, color=color, linewidth=1.2)
+        axis.set_xlabel("recall of pairs of the same class (x100)")
+        axis.set_ylabel("precision (x100)")
+        axis.set_title(f"Pairs of neighbors on {split}")
+        add_legend(figure)
+        return png(figure)

@@ -15,6 +15,8 @@ from raysweep.report.trust import area_text, means_text
 from raysweep.report.watched_trials import last_rungs, sentences
 from raysweep.report.watched_trials import table as watched_table
 
+PAIRS = "Pairs"
+
 
 @dataclass(frozen=True)
 class TableSection:
@@ -29,7 +31,7 @@ def evaluation_sections(summary: Summary) -> list[TableSection]:
     """Return the sections on calibration, pairs, baselines, replicates and hypervolumes."""
     return [
         TableSection("Calibration", calibration_table(summary), [CALIBRATION_TEXT]),
-        TableSection("Pairs", measure_table(summary), [MEASURES_TEXT]),
+        TableSection(PAIRS, measure_table(summary), [MEASURES_TEXT]),
         TableSection("Baselines", baseline_table(summary), [BASELINES_TEXT, *probe_sentences(summary)]),
         TableSection("Replicates", mean_table(summary), [means_text(summary)]),
         TableSection("Hypervolume", area_table(summary), [area_text(summary)]),

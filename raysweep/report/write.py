@@ -12,6 +12,7 @@ from raysweep.errors import DamagedError, InputError
 from raysweep.report import figures, watched_trials
 from raysweep.report.importance import importances
 from raysweep.report.markdown import markdown
+from raysweep.report.measures import pairs_figure
 from raysweep.report.page.document import render
 from raysweep.report.page.origin import Origin
 from raysweep.report.page.sections import Material
@@ -111,7 +112,10 @@ def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> di
                 row = _point_row(point, columns)
                 members.append({name: row[name] for name in names})
     watched_png = watched_figure(last_rungs(results.watched), "cosine") if results.watched else None
-    material = Material(summary, front_png, progress_png, origin, importances(summary), readings, watched_png)
+    pairs_png = pairs_figure(summary)
+    material = Material(
+        summary, front_png, progress_png, origin, importances(summary), readings, watched_png, pairs_png
+    )
     return {
         "front.json": _json(members),
         "points.json": _json(points),
@@ -124,6 +128,7 @@ def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> di
         "front.md": markdown(summary).encode(),
         "front.png": front_png,
         "progress.png": progress_png,
+        **({} if pairs_png is None else {"pairs.png": pairs_png}),
         "report.html": render(material),
         **_watched_contents(results.watched, watched_png),
     }

@@ -22,7 +22,13 @@ from raysweep.report.page.members import TITLE, member_table
 from raysweep.report.page.origin import Origin
 from raysweep.report.page.trials import stopping_table, stopping_text, trial_table
 from raysweep.report.summary import Summary
-from raysweep.report.table_sections import TableSection, cost_sections, evaluation_sections, watched_section
+from raysweep.report.table_sections import (
+    PAIRS,
+    TableSection,
+    cost_sections,
+    evaluation_sections,
+    watched_section,
+)
 from raysweep.report.tables import (
     certainty_table,
     settings_table,
@@ -55,6 +61,7 @@ class Material:
     importances: Mapping[str, Mapping[str, float]]  # keyed by target, then parameter
     readings: Readings | None
     watched_png: bytes | None = None
+    pairs_png: bytes | None = None  # only if the run has measures of pairs
 
 
 def header(summary: Summary) -> str:
@@ -82,7 +89,7 @@ def sections(material: Material) -> list[str]:
         _front(material),
         _readings(material),
         _certainty(summary),
-        *(_table_section(content) for content in evaluation_sections(summary)),
+        *(_table_section(content, picture=_picture(material, content)) for content in evaluation_sections(summary)),
         _watched(material),
         _curves(material),
         _hyperparameters(summary),
@@ -95,14 +102,23 @@ def sections(material: Material) -> list[str]:
     ]
 
 
-def _table_section(content: TableSection, name: str = "") -> str:
+def _picture(material: Material, content: TableSection) -> str:
+    """Return the figure of the section on pairs, or nothing."""
+    if content.title != PAIRS or material.pairs_png is None:
+        return ""
+    return figure(material.pairs_png, "Precision against recall of pairs of neighbors")
+
+
+def _table_section(content: TableSection, name: str = "", picture: str = "") -> str:
     """Return a section. Links point to its ``name``, which by default is derived from its title."""
     title = content.title
     if not content.table.rows:
         return ""
     paragraphs = [paragraph(text) for text in content.paragraphs]
     style = "" if title == "Baselines" else "fit"
-    return section(name or title.lower().replace(" ", "-"), title, *paragraphs, table(content.table, title, style))
+    return section(
+        name or title.lower().replace(" ", "-"), title, *paragraphs, picture, table(content.table, title, style)
+    )
 
 
 @dataclass(frozen=True)
