@@ -13,7 +13,7 @@ class attribute meaning
 ``batches``     ``plain`` or ``by_label``; ``plain`` if missing
 =============== ======================================================================================================
 
-The loss's parameters are those parameters of ``__init__`` after the model whose type is float, int, bool or a
+The loss's parameters are the parameters that ``__init__`` takes after the model and whose type is float, int, bool or a
 ``Literal`` of texts. ``width`` and ``num_labels`` are not among them: raysweep passes the embedding's width and the
 number of classes.
 """

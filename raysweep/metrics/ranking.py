@@ -29,7 +29,7 @@ Integers = NDArray[np.int64]
 class Ranking:
     """The ranked candidates of all measured groups, sorted by group, then by rank.
 
-    ``groups`` (measured,) holds the numbers of the measured groups, ascending. ``num_positives`` and
+    ``groups`` (measured,) contains the numbers of the measured groups, ascending. ``num_positives`` and
     ``num_negatives`` (measured,) count their candidates. For each candidate (candidates,), ``group`` is a position in
     ``groups``, ``rank`` counts from 1, and ``positives_so_far`` counts the positives of its group up to and including
     its rank.

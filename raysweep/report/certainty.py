@@ -182,7 +182,7 @@ def _from_knee(stored: QueryScores, front: Front) -> dict[PointName, FromKnee]:
 
 
 def _drops(known: Mapping[ScoredSplit, QueryScores], front: Front, added: Float64Array) -> dict[str, Drop]:
-    """Return the drops in the members' mean P and S from dev to test; empty unless both splits are known."""
+    """Return the drops in the members' mean P and S from dev to test, or none unless both splits are known."""
     if len(known) < 2:
         return {}
     dev, test = known["dev"], known["test"]

@@ -59,7 +59,7 @@ class Front:
         return next((member for member in self.members if member.is_best), None)
 
     def why_partial(self, split: ScoredSplit) -> str:
-        """Return how many members are scored on a split if only some are; empty if all or none are."""
+        """Return how many members are scored on a split, or an empty string if all or none are."""
         num_scored = sum(member.on(split) is not None for member in self.members)
         if num_scored in (0, len(self.members)):
             return ""
@@ -112,8 +112,8 @@ def front_of(results: Results, points: Sequence[Point], criterion: Criterion) ->
     def is_feasible(point: Point) -> bool:
         return is_guarded(point) and criterion.is_feasible(point)
 
-    # Weights are not negative and retention is S over a constant, so one of the best points is on the front. The same is
-    # true among points that meet the constraints, since any point that dominates one also meets them. Only front
+    # Weights are not negative and retention is S over a constant, so one of the best points is on the front. This
+    # also holds among points that meet the constraints, since any point that dominates one also meets them. Only front
     # members have guards.
     best = max(on_dev, key=lambda point: (is_guarded(point), criterion.rank(point)))
     eligible = [point for point in on_dev if is_feasible(point)] or on_dev

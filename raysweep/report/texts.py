@@ -128,7 +128,7 @@ def constraint_heading(name: str, goals: Goals) -> str:
 
 
 def limits_text(results: Results) -> str:
-    """Return the constraints as in :func:`constraints_text` and the guards' limits, or an empty string without any."""
+    """Return the constraints as in :func:`constraints_text` plus the guards' limits, or an empty text if none exist."""
     info = results.info
     measured = {score.guard: score.at_least for score in results.guards}
     guards = {name: minimum for name, minimum in {**measured, **info.guards}.items() if minimum is not None}

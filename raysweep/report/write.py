@@ -135,7 +135,7 @@ def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> di
 
 
 def _watched_contents(rungs: Sequence[WatchedRung], figure_png: bytes | None) -> dict[str, bytes]:
-    """Return the files on watched data; none without such data."""
+    """Return the files on watched data, or none if the run has no watched data."""
     if figure_png is None:
         return {}
     last = json.dumps(watched_trials.as_json(last_rungs(rungs)), indent=1)
