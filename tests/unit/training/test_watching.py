@@ -19,7 +19,7 @@ from raysweep.evaluation.watched import WatchedRelations, measure_untuned, watch
 from raysweep.results.watched import Watched
 from raysweep.terminal import SilentDisplay
 from raysweep.training import watching
-from raysweep.training.trial import rungs
+from raysweep.training.trial import rungs, watch_last_rung
 from raysweep.training.watching import WatchTask, most_changed
 from raysweep.training.workbench import Workbench
 from support.encoders import prepare_demo, trial
@@ -163,3 +163,15 @@ def test_tensors_that_changed_most_by_both_measures() -> None:
     assert found["small"] == pytest.approx((0.01, 0.01), rel=1e-5)
     assert found["one element"] == pytest.approx((0.005, 0.5), rel=1e-5)
     assert found["from zero"] == (None, pytest.approx(0.7))
+
+
+def test_paused_trial_is_measured_from_its_checkpoint(
+    prepared: Prepared, relations: WatchedRelations, tmp_path: Path
+) -> None:
+    config = trial(tower="query", learning_rate=2e-3)
+    expected = next(iter(rungs(config, bench(prepared, relations, "rung"), seed=0, num_rungs=3))).watched
+    own = bench(prepared, relations)
+    paused = next(iter(rungs(config, own, seed=0, num_rungs=3, checkpoints=tmp_path)))
+    assert paused.watched is None
+    own.reset()
+    assert watch_last_rung(config, own, seed=0, num_rungs=3, checkpoints=tmp_path) == expected
