@@ -24,6 +24,7 @@ from raysweep.report.tables import (
 )
 from raysweep.report.texts import CORRECTED, limits_text
 from raysweep.report.trust import trust_lines
+from raysweep.report.watched_trials import watched_lines
 from raysweep.results.types import ScoredSplit
 from raysweep.results.views import varied_parameters
 from raysweep.uncertainty.interval import LEVEL
@@ -113,6 +114,7 @@ def _caption_lines(summary: Summary, num_shown: int, omitted_guards: Sequence[st
             text += f"; intervals over {uncertainty.noise}, {CORRECTED}"
         yield f"hypervolume on {split}: {text}"
     yield from known_labels_lines(summary)
+    yield from watched_lines(summary.results.watched)
     yield from trust_lines(summary)
 
 

@@ -1,5 +1,6 @@
 """The figure of changes on watched data by learning rate."""
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,10 @@ from raysweep.results.watched import WatchedRung
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+LINEAR_UP_TO = 10  # percent
+
+MAX_TICKS = 10  # learning rates that fit on the axis
 
 LINE_STYLES = ("-", "--", ":", "-.")
 
@@ -45,11 +50,15 @@ def _draw_improvements(axes: "Axes", rungs: Sequence[WatchedRung], geometry: Geo
         _draw_line(axes, rates, values, color=PALETTE[color], linewidth=0.9, linestyle=dashes, label=watched_set.name)
     adiabatic = adiabatic_range(rungs, geometry)
     if adiabatic is not None:
-        for rate in adiabatic.rates:
-            axes.axvspan(rate / 1.15, rate * 1.15, color=PALETTE[2], alpha=0.15, linewidth=0)
+        for is_in_range, run in itertools.groupby(adiabatic.tried, adiabatic.rates.__contains__):
+            if is_in_range:
+                neighbors = list(run)
+                axes.axvspan(neighbors[0] / 1.15, neighbors[-1] * 1.15, color=PALETTE[2], alpha=0.15, linewidth=0)
         axes.set_title(str(adiabatic), fontsize=8)
     axes.axhline(0, color=FAINT, linewidth=0.8)
-    axes.set_yscale("symlog", linthresh=10)
+    bottom, top = axes.get_ylim()
+    if max(-bottom, top) > LINEAR_UP_TO:
+        axes.set_yscale("symlog", linthresh=LINEAR_UP_TO)
     axes.yaxis.set_major_formatter("{x:+g}")
     axes.set_ylabel(f"relative improvement of PND by {geometry}, %")
 
@@ -75,8 +84,14 @@ def _draw_counts(axes: "Axes", rungs: Sequence[WatchedRung], geometry: Geometry)
     axes.plot(rates, worsened, color=PALETTE[1], marker="s", label="worsened")
     axes.set_ylabel("sets and groups")
     axes.legend()
+    axes.yaxis.get_major_locator().set_params(integer=True)
     axes.set_xscale("log")
-    axes.xaxis.set_major_formatter("{x:.0e}")
+    tried = sorted(set(rates))
+    if len(tried) <= MAX_TICKS:
+        axes.set_xticks(tried, [f"{rate:.2g}" for rate in tried])
+    else:
+        axes.xaxis.set_major_formatter("{x:.0e}")
+    axes.minorticks_off()
     axes.set_xlabel("learning rate")
 
 

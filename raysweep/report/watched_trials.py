@@ -89,9 +89,21 @@ WATCHED_TEXT = (
 
 def sentences(rungs: Sequence[WatchedRung]) -> list[str]:
     """Return the explanation of the table, and the adiabatic range by each geometry if there is a target."""
-    ranges = {geometry: adiabatic_range(rungs, geometry) for geometry in GEOMETRIES}
-    stated = [f"By {geometry}, {found}." for geometry, found in ranges.items() if found is not None]
+    stated = [f"By {geometry}, {found}." for geometry, found in _adiabatic_ranges(rungs).items()]
     return [WATCHED_TEXT, *stated]
+
+
+def watched_lines(watched: Iterable[WatchedRung]) -> list[str]:
+    """Return lines for the terminal with the adiabatic range by each geometry; none without watched data."""
+    rungs = last_rungs(watched)
+    if not rungs:
+        return []
+    return [f"by {geometry}, {found}" for geometry, found in _adiabatic_ranges(rungs).items()]
+
+
+def _adiabatic_ranges(rungs: Sequence[WatchedRung]) -> dict[Geometry, AdiabaticRange]:
+    ranges = {geometry: adiabatic_range(rungs, geometry) for geometry in GEOMETRIES}
+    return {geometry: found for geometry, found in ranges.items() if found is not None}
 
 
 def table(rungs: Sequence[WatchedRung], geometry: Geometry) -> TextTable:
