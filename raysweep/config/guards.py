@@ -88,7 +88,7 @@ GuardName = Annotated[str, WithJsonSchema({"type": "string", "pattern": _NAME, "
 Guards = Annotated[dict[GuardName, GuardConfig], AfterValidator(_check_names)]
 
 SCORES = ("P", "S", "polarity", "similarity", "retention", "accuracy", "objective")
-PLACES = ("point", "trial", "step", "rung", "kind", "value", "width", "split", "dev", "test")
+PLACES = ("point", "trial", "step", "rung", "kind", "value", "width", "encoders", "split", "dev", "test")
 OTHERS = ("mark", "knee", "best", "configuration", "status", "reason", "none")
 RESERVED = (*SCORES, *PLACES, *OTHERS)
 """Reserved names in tables, conditions and options, in addition to the parameters of a trial."""
