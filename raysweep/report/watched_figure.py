@@ -77,6 +77,8 @@ def _draw_line(
 
 
 def _draw_counts(axes: "Axes", rungs: Sequence[WatchedRung], geometry: Geometry) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     rates = [rung.watched.learning_rate for rung in rungs]
     counts = [_count_verdicts(rung, geometry) for rung in rungs]
     improved, worsened = zip(*counts, strict=True)
@@ -84,7 +86,7 @@ def _draw_counts(axes: "Axes", rungs: Sequence[WatchedRung], geometry: Geometry)
     axes.plot(rates, worsened, color=PALETTE[1], marker="s", label="worsened")
     axes.set_ylabel("sets and groups")
     axes.legend()
-    axes.yaxis.get_major_locator().set_params(integer=True)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xscale("log")
     tried = sorted(set(rates))
     if len(tried) <= MAX_TICKS:
