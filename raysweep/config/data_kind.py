@@ -52,6 +52,8 @@ def _check_goals(config: SweepConfig, kind: DataKind) -> None:
 def _find_unsuitable_data(data: DataConfig, kind: DataKind) -> Iterator[tuple[str, str]]:
     if data.dev is None:
         yield "data.dev is missing", "a source"
+    if data.on_bad_row != "error":
+        yield f"data.on_bad_row is {data.on_bad_row}", "error"
     if data.columns.groups and kind == "retrieval":
         yield f"data.columns.groups is {data.columns.groups}", "[], since each query is a group"
     if data.positive_label is not None and kind != "pairs":

@@ -62,9 +62,10 @@ class WatchConfig(StrictModel):
     @field_validator("sources")
     @classmethod
     def _check_sources(cls, sources: list[WatchedSource]) -> list[WatchedSource]:
-        for source in sources:
-            if sources.count(source) > 1:
-                raise ValueError(f"has {source.source!r} more than once; allowed: different sources")
+        names = [source.source for source in sources]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"has {name!r} more than once; allowed: different sources")
         return sources
 
 

@@ -8,6 +8,7 @@
 A source is any of :mod:`raysweep.data.sources`. Its columns determine the kind if none is given.
 """
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -74,6 +75,8 @@ class Thresholds:
 class RelationSettings:
     """How sources are read. Without a ``positive_label``, the one of POSITIVE_LABELS that occurs is used.
 
+    With ``joins_labels``, all other labels of a pair file are negative together, instead of one by one.
+
     ``seed`` is that of the queries and documents of labeled sentences, and of a sample of at most ``max_queries`` queries.
     """
 
@@ -83,6 +86,7 @@ class RelationSettings:
     thresholds: Thresholds = Thresholds()
     seed: int = 0
     max_queries: int | None = None
+    joins_labels: bool = False
 
     @classmethod
     def of(cls, data: DataConfig | WatchedSource) -> "RelationSettings":
@@ -113,8 +117,10 @@ def read_all(sources_and_settings: Iterable[tuple[str, RelationSettings]]) -> li
     for source, settings in sources_and_settings:
         for relations in read(source, settings):
             _check_groups(relations)
-            is_known = relations.name in {known.name for known in all_relations}
-            all_relations.append(replace(relations, name=source) if is_known else relations)
+            if relations.name in {known.name for known in all_relations}:
+                base_name = PurePosixPath(without_options(source)).name
+                relations = replace(relations, name=relations.name.replace(base_name, source, 1))
+            all_relations.append(relations)
     return all_relations
 
 
@@ -166,14 +172,20 @@ def kind_of_sweep(data: DataConfig, first: sources.Piece) -> Kind:
     if first.file is None:
         return "labeled"
     columns = RelationSettings.of(data).columns
+    with contextlib.suppress(InputError):  # without a header, the first row may not be column names
+        if "labeled" in _possible_kinds(columns, sources.column_names(first)):
+            return "labeled"
     if scored_pairs.is_without_header(first):
         return "scored_pairs"
     present = sources.column_names(first)
-    recognized = _possible_kinds(columns, present)
-    if "labeled" in recognized:
-        return "labeled"
     of_related = {name for kind in KINDS for name in columns.of_kind(kind, present)} - {columns.text, columns.label}
     return _recognize(first, columns) if of_related.intersection(present) else "labeled"
+
+
+def columns_to_read(data: DataConfig, kind: Kind, piece: sources.Piece) -> tuple[str, ...]:
+    """Return the columns of a piece with a header that a sweep over data of this kind reads."""
+    columns = RelationSettings.of(data).columns
+    return (*columns.of_kind(kind, sources.column_names(piece)), *columns.groups)
 
 
 def _possible_kinds(columns: RelationColumns, present: Sequence[str]) -> list[Kind]:
@@ -262,14 +274,15 @@ def _read_pairs(name: str, pieces: Sequence[sources.Piece], settings: RelationSe
     positive_label = _find_positive_label(name, counts, settings)
     negative_labels = sorted(set(counts) - {positive_label})
     all_relations = []
-    for negative_label in negative_labels:
-        shown = name if len(negative_labels) == 1 else f"{name}: {positive_label} against {negative_label}"
+    sets_of_labels = [negative_labels] if settings.joins_labels else [[label] for label in negative_labels]
+    for labels in sets_of_labels:
+        shown = name if len(sets_of_labels) == 1 else f"{name}: {positive_label} against {labels[0]}"
         builder = RelationsBuilder(shown, "pairs")
         for row in rows:
-            if row.label in (positive_label, negative_label):
+            if row.label in (positive_label, *labels):
                 group = builder.group(row.group, ", ".join(row.group))
                 builder.add(group, row.first, [row.second], is_positive=row.label == positive_label)
-        num_left_out = len(rows) - counts[positive_label] - counts[negative_label]
+        num_left_out = sum(row.label not in (positive_label, *labels) for row in rows)
         all_relations.append(builder.build(num_left_out))
     return all_relations
 

@@ -328,6 +328,16 @@ def _cached_digest(file: SourceFile) -> str:
     return text
 
 
+def values_fingerprint(listed: Sequence[Piece], columns: tuple[str, ...]) -> str:
+    """Return the SHA-256 of the values of some columns, in hex. Raises InputError if a piece cannot be read."""
+    digest = hashlib.sha256()
+    for piece in listed:
+        for block in read_values(piece, columns):
+            for row in zip(*block, strict=True):
+                _hash_line([*map(repr, row)], digest)
+    return digest.hexdigest()
+
+
 def _hash_content(piece: Piece, digest: Any, text_column: str, label_column: str) -> None:
     if piece.file is not None:
         _hash_file(piece.file, digest)

@@ -20,7 +20,7 @@ from raysweep.data.bad_rows import BadRows
 from raysweep.data.class_labels import check_classes
 from raysweep.data.dataset import SPLITS, Sentences
 from raysweep.data.prepared import Prepared
-from raysweep.data.relation_sources import kind_of_sweep
+from raysweep.data.relation_sources import columns_to_read, kind_of_sweep
 from raysweep.encoders.encoder import names_in_memory
 from raysweep.encoders.locate import ModelSource, locate
 from raysweep.encoders.size import embedding_width
@@ -329,6 +329,11 @@ def _check_sources(data: DataConfig, pieces: PiecesBySplit) -> dict[str, str]:
     fingerprints: dict[str, str] = {}
     for split in SPLITS:
         if getattr(data, split):  # the demo's dev and test splits follow from train
+            first = pieces[split][0]
+            if data.kind is not None and data.is_related and first.file is None:
+                columns = columns_to_read(data, data.kind, first)
+                fingerprints[split] = sources.values_fingerprint(pieces[split], columns)
+                continue
             if not data.is_related:
                 bad_rows = BadRows(is_dropped=data.on_bad_row == "drop")
                 sources.check_first(pieces[split], data.text_column, data.label_column, bad_rows)

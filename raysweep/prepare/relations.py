@@ -5,6 +5,7 @@ One process reads the sources, which must fit into its memory.
 
 import io
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -53,7 +54,7 @@ def write(data: DataConfig, artifact: Artifact) -> tuple[DatasetSummary, list[Re
 
 def _read(data: DataConfig, split: Split, source: Source) -> Relations:
     """Read all sources of a split as one."""
-    settings = RelationSettings.of(data)
+    settings = replace(RelationSettings.of(data), joins_labels=True)
     parts: list[Relations] = []
     for name in [source] if isinstance(source, str) else source:
         parts += relation_sources.read(name, settings, split=HUB_SPLITS[split], subset=data.subset)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from raysweep.config.sweep import SweepConfig
+from raysweep.config.sweep import DataConfig, SweepConfig
+from raysweep.data import relation_sources, sources
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.prepare.build import prepare_here
@@ -102,6 +103,30 @@ def test_all_labels_but_the_positive_one_are_negative(tmp_path: Path, tiny_encod
     source = write_rows(tmp_path / "nli.jsonl", [dict(zip(names, row, strict=True)) for row in rows])
     pairs = prepare(tmp_path, tiny_encoder, data__train=source, data__dev=source)
     assert sorted(examples(pairs, "triplet")) == [("a", "b", "d"), ("a", "b", "f")]
+    assert not any("neither" in warning for warning in pairs.sentences.summary.warnings)
+    assert pairs.sentences.pairs("train").is_positive.tolist() == [True, False, False]
+
+
+def test_labeled_file_with_an_index_column_is_not_taken_for_scored_pairs(tmp_path: Path) -> None:
+    """As written by ``DataFrame.to_csv(path, sep="\t")``."""
+    path = tmp_path / "train.tsv"
+    path.write_text("\ttext\tlabel\n0\tgood\tpos\n1\tbad\tneg\n")
+    [piece] = sources.pieces(str(path))
+    assert relation_sources.kind_of_sweep(DataConfig(train=str(path)), piece) == "labeled"
+
+
+def test_fingerprint_of_hub_retrieval_data_covers_its_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = DataConfig(train="hub:owner/queries", kind="retrieval")
+    [piece] = sources.pieces(data.train)
+    fingerprints = []
+    for negatives in (["c"], ["d"]):
+        rows = (["a"], ["b"], [negatives])
+        monkeypatch.setattr(sources.hub, "read", lambda *_, rows=rows: iter([rows]))
+        monkeypatch.setattr(sources.hub, "column_names", lambda *_: ["query", "positives", "negatives"])
+        columns = relation_sources.columns_to_read(data, "retrieval", piece)
+        assert columns == ("query", "positives", "negatives")
+        fingerprints.append(sources.values_fingerprint([piece], columns))
+    assert fingerprints[0] != fingerprints[1]
 
 
 def test_goals_follow_from_the_kind(tmp_path: Path) -> None:
@@ -116,6 +141,7 @@ def test_goals_follow_from_the_kind(tmp_path: Path) -> None:
 REJECTED = [
     ({"data__dev": "null"}, "data.dev is missing"),
     ({"data__columns__groups": "[language]"}, "data.columns.groups is ['language']"),
+    ({"data__on_bad_row": "drop"}, "data.on_bad_row is drop"),
     ({"data__positive_label": "similar"}, "data.positive_label is similar"),
     ({"space__loss": "softmax"}, "space.loss is softmax"),
     ({"space__loss": "batch_hard_triplet"}, "space.loss is batch_hard_triplet"),
