@@ -17,6 +17,7 @@ from raysweep.cluster.resources import Request
 from raysweep.config.space import Space
 from raysweep.config.space_parser import possible_values
 from raysweep.config.sweep import EncoderConfig, SweepConfig
+from raysweep.config.watch import MAX_QUERIES
 from raysweep.controller import warm_start
 from raysweep.controller.budget import CostTracker
 from raysweep.controller.optuna_study import StudyFile
@@ -25,7 +26,7 @@ from raysweep.controller.resume import Resumed, check_links, has_begun
 from raysweep.controller.sweep import Sweep
 from raysweep.data.labeled_relations import retrieval_from_labels
 from raysweep.data.prepared import Prepared
-from raysweep.data.relations import Relations
+from raysweep.data.relations import Relations, sample_groups
 from raysweep.data.sources import shown
 from raysweep.errors import InputError, ReplayError
 from raysweep.evaluation.evaluation_set import ScoredSet
@@ -73,8 +74,10 @@ class Session:
             return None
         watched = WatchedRelations.of(self.config.watch, self.config.seed)
         if not watched.has_target:
-            with contextlib.suppress(InputError):
+            try:
                 return watched.with_target(self._dev_relations())
+            except InputError as error:
+                self.display.warn(f"watch.target: dev cannot be the target, so there is no adiabatic range: {error}")
         return watched
 
     def _dev_relations(self) -> Relations:
@@ -84,15 +87,16 @@ class Session:
         if sentences.are_related:
             kind = self.config.data.kind
             assert kind is not None
-            return Relations.of_pairs("dev", kind, sentences.pairs("dev"), sentences.texts)
+            relations = Relations.of_pairs("dev", kind, sentences.pairs("dev"), sentences.texts)
+            return sample_groups(relations, MAX_QUERIES, self.config.seed)
         labels = [sentences.label_names[label] for label in sentences.labels[ids]]
         return retrieval_from_labels("dev", sentences.texts(ids), labels, seed=self.config.seed)
 
-    def untuned(self, run: Folder) -> Untuned | None:
+    def untuned(self, run: Folder, *, is_new: bool = False) -> Untuned | None:
         """Return the untuned encoders' values on watched data, measured unless the run stores them."""
         if self.watched is None:
             return None
-        untuned = Untuned(run, self.watched, self.prepared, self.display)
+        untuned = Untuned(run, self.watched, self.prepared, self.display, is_new)
         untuned.measure(possible_values(self.space, "tower"))
         return untuned
 
@@ -134,7 +138,7 @@ class Session:
         goals = self.config.objective.goals
         scores = BaselineScores(run, goals)
         limits: list[Point] = []
-        untuned = self.untuned(run)
+        untuned = self.untuned(run, is_new=True)
         for evaluation in evaluation_sets.values():
             for point in limit_points(evaluation, scores.add):
                 limits.append(self._with_watched(point, untuned))
@@ -183,6 +187,8 @@ class Session:
         scored_points = [point for point in resumed.points if point.kind in ("reference", "oracle", "probe")]
         missing = scores.find_missing(scored_points)
         baselines.score_again(missing)
+        if self.watched is not None:
+            Untuned(run, self.watched, self.prepared, self.display)  # raises if the watched data has changed
         # All checks have passed. The event comes first, so that config.yaml always belongs to a recorded session.
         self._record_info(sweep, evaluation_sets)
         self._write_settings(run)

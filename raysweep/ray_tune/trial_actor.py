@@ -152,7 +152,7 @@ class TrialActor(tune.Trainable):
         if isinstance(job, FrontRung):
             self.results = self._test_scores(sweep, job)
         elif isinstance(job, UnwatchedRung):
-            self.results = self._watched(TrialTask(sweep, Assignment(job.trial, job.config, job.run)))
+            self.results = self._watched(TrialTask(sweep, Assignment(job.trial, job.config, job.run)), job.step)
         else:
             self.task = TrialTask(sweep, job)
             self.results = self._rungs()
@@ -177,12 +177,13 @@ class TrialActor(tune.Trainable):
         self._open_bench(sweep)
         yield score_on_test(self.bench, sweep.run, rung)
 
-    def _watched(self, task: TrialTask) -> Iterator[Watched]:
+    def _watched(self, task: TrialTask, step: int) -> Iterator[Watched]:
         """Yield the values on watched data of a trial's last rung; nothing runs before the first step."""
         self._open_bench(task.sweep)
         yield watch_last_rung(
             task.assignment.config,
             self.bench,
+            step=step,
             seed=task.trial_seed,
             num_rungs=task.num_rungs,
             checkpoints=task.checkpoints,

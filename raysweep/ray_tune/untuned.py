@@ -39,13 +39,18 @@ REFERENCE = "reference"
 class Untuned:
     """The closeness of the watched pairs under the base model, as each tower embeds them, and under the reference.
 
-    ``FILE`` in the run's folder stores an array per encoder, set and geometry, and the digest of the relations.
+    ``FILE`` in the run's folder stores an array per encoder, set and geometry, and the digest of the relations. A new run
+    (``is_new``) replaces values of other relations, which an earlier attempt stored before the sweep began.
+
+    Raises:
+        InputError: If the watched data has changed since the run began.
     """
 
     run: Folder
     relations: WatchedRelations
     prepared: Prepared
     display: Display
+    is_new: bool = False
 
     def __post_init__(self) -> None:
         self._values: dict[str, MeasuredRelations] = {}
@@ -78,6 +83,8 @@ class Untuned:
             if key not in measured:
                 loaded = LoadedEncoder.load(config, identity=identity, device=encoder.best_device())
                 _, measured[key] = measure_untuned(loaded, self.relations.relations, self.display)
+                del loaded
+                _free_device_memory()
             self._values[name] = measured[key]
         self._store()
         seconds = time.monotonic() - began
@@ -97,7 +104,7 @@ class Untuned:
             values = {name: self._unpack(name, arrays) for name in names} if digest == self.relations.digest else {}
         except (FileNotFoundError, ValueError, KeyError):
             return
-        if digest != self.relations.digest:
+        if digest != self.relations.digest and not self.is_new:
             raise InputError(
                 f"{self.run.location}: the watched data (watch) has changed since this sweep ran; start a new one, with "
                 f"--warm-start {self.run.location} to learn from it"
@@ -119,3 +126,11 @@ class Untuned:
         sink = io.BytesIO()
         np.savez_compressed(sink, allow_pickle=False, **arrays)
         self.run.keep(FILE, sink.getvalue())
+
+
+def _free_device_memory() -> None:
+    """Return a GPU's unused memory, which trials of other processes need."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -115,9 +115,9 @@ def table(rungs: Sequence[WatchedRung], geometry: Geometry) -> TextTable:
 
 def _cells(rung: WatchedRung, geometry: Geometry) -> tuple[str, ...]:
     target = rung.watched.target
-    values = {found.name: found.whole_by(geometry) for found in rung.watched.sets}
-    verdicts = [value.verdict for value in values.values()]
-    known = {name: value for name, value in values.items() if value.shown_improvement != ABSENT}
+    values = [(found.name, found.whole_by(geometry)) for found in rung.watched.sets]
+    verdicts = [value.verdict for _, value in values]
+    known = {name: value for name, value in values if value.shown_improvement != ABSENT}
     lowest = min(known, key=lambda name: known[name].improvement or 0.0, default=None)
     of_target = (ABSENT, ABSENT)
     if target is not None:

@@ -92,20 +92,22 @@ def rungs(
 
 
 def watch_last_rung(
-    config: TrialConfig, workbench: Workbench, *, seed: int, num_rungs: int, checkpoints: str | Path | Folder
+    config: TrialConfig, workbench: Workbench, *, step: int, seed: int, num_rungs: int, checkpoints: str | Path | Folder
 ) -> Watched:
-    """Measure watched data with the weights of a trial's last rung, from its checkpoint.
+    """Measure watched data with the weights of a trial's last rung, ``step``, from its checkpoint.
 
     Raises:
-        InputError: If the trial stopped within a rung, so that the checkpoint has other weights.
+        InputError: If there is no checkpoint, or if it is not that of the rung, so that it has other weights.
     """
     from raysweep.training import checkpoint
     from raysweep.training.trainer import Training
 
     training = Training(config, workbench, seed, num_rungs)
     last = checkpoint.restore(training, checkpoints)
-    if last is None or training.progress.seen_in_rung:
-        raise InputError("its checkpoint is within a rung")
+    if last is None:
+        raise InputError("its checkpoint is missing")
+    if last.step != step or training.progress.seen_in_rung:
+        raise InputError(f"its checkpoint is not that of rung {step}")
     if last.watched is not None:
         return last.watched
     training.show_average(shown=True)

@@ -15,6 +15,7 @@ from raysweep.config.watch import At
 from raysweep.data.prepared import Prepared
 from raysweep.data.relations import Relations, RelationsBuilder
 from raysweep.encoders.loaded import LoadedEncoder
+from raysweep.errors import InputError
 from raysweep.evaluation.watched import WatchedRelations, measure_untuned, watched_encoder
 from raysweep.results.watched import Watched
 from raysweep.terminal import SilentDisplay
@@ -174,4 +175,8 @@ def test_paused_trial_is_measured_from_its_checkpoint(
     paused = next(iter(rungs(config, own, seed=0, num_rungs=3, checkpoints=tmp_path)))
     assert paused.watched is None
     own.reset()
-    assert watch_last_rung(config, own, seed=0, num_rungs=3, checkpoints=tmp_path) == expected
+    assert watch_last_rung(config, own, step=1, seed=0, num_rungs=3, checkpoints=tmp_path) == expected
+    with pytest.raises(InputError, match="not that of rung 2"):
+        watch_last_rung(config, own, step=2, seed=0, num_rungs=3, checkpoints=tmp_path)
+    with pytest.raises(InputError, match="missing"):
+        watch_last_rung(config, own, step=1, seed=0, num_rungs=3, checkpoints=tmp_path / "none")
