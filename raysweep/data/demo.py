@@ -1,6 +1,6 @@
 """The built-in demo: short opinions from a grammar in which topic and polarity vary independently.
 
-The topic of a sentence dominates an encoder's similarity and carries no information about polarity. So an untrained
+A sentence's topic dominates its similarity to others but carries no information about polarity. So an untrained
 encoder retrieves the right topic with either polarity. The ideal result is known: sentences with the query's topic
 *and* polarity, of which there are many. Polarity is expressed by adjectives and verb phrases, and just as often by
 negation, concession, comparison and expectation, where single words are misleading.

@@ -1,4 +1,4 @@
-"""Block-by-block reading of some columns of a file.
+"""Read selected columns of a file, block by block.
 
 The suffix determines the format: .csv .tsv .jsonl .ndjson .parquet; all but Parquet can be compressed, as in .csv.gz
 (.gz .bz2 .zst). CSV follows RFC 4180: quoted line breaks, doubled quotes, spaces kept, and nothing between a closing
@@ -91,7 +91,10 @@ def column_names(source: str) -> list[str]:
 
 
 def lines(source: str) -> Iterator[str]:
-    """Stream the lines of a text file unchanged, without line ends. Raises the same errors as :func:`read`."""
+    """Stream the lines of a text file, unchanged except that line endings are removed.
+
+    Raises the same errors as :func:`read`.
+    """
     compression = check_format(source).compression
     with _utf8(source, compression), _decoded(source, compression) as stream:
         for line in stream:
@@ -295,7 +298,7 @@ def _read_parquet(source: str, columns: tuple[str, ...], groups: RowGroups | Non
         positions(source, file.schema_arrow.names, columns)
         groups = groups or RowGroups(0, metadata.num_row_groups, 1)
         first_row = groups.first_row
-        # With dictionary encoding, a repeated value is in memory only once.
+        # With dictionary encoding, a repeated value is kept in memory only once.
         paths = {metadata.schema.column(number).path for number in range(metadata.num_columns)}
         flat_columns = [name for name in columns if name in paths]
         file = pyarrow.parquet.ParquetFile(stream, metadata=metadata, read_dictionary=flat_columns)

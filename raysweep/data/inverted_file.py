@@ -23,7 +23,7 @@ RECALL_QUERIES = 1000  # rows used to measure recall
 
 
 def num_cells(num_rows: int) -> int:
-    """Return the number of cells for ``num_rows``: four per square root, with at least two rows per cell on average."""
+    """Return the number of cells: four times the square root of ``num_rows``, but at most one per two rows."""
     by_root = int(CELLS_PER_ROOT * math.sqrt(num_rows))
     return max(1, min(by_root, MAX_CELLS, num_rows // 2))
 
@@ -51,7 +51,7 @@ def train(source: VectorFile, seed: int, num_threads: int | None = None) -> NDAr
 
 
 def sample_rows(num_rows: int, count: int, seed: int) -> NDArray[np.int64]:
-    """Return ``count`` random rows, or all if there are fewer, ascending."""
+    """Return ``count`` random row numbers in ascending order, or all of them if there are fewer."""
     rng = np.random.default_rng(seed)
     return np.sort(rng.choice(num_rows, min(count, num_rows), replace=False))
 
@@ -75,7 +75,7 @@ class Quantizer:
             return np.tile(all_cells, (len(vectors), 1))
         cosines, cells = faiss.knn(vectors, self._centroids, count + 1, faiss.METRIC_INNER_PRODUCT)
         nearest = cells[:, :count].astype(np.int32)
-        # The nearest cells are certain if the next cell is farther by more than the error of float32.
+        # The nearest cells are certain if the next one is farther away by more than float32 rounding error.
         last_two = cosines[:, count - 1 :]
         gaps = np.ptp(last_two, axis=1)
         uncertain = np.flatnonzero(gaps <= 2 * TOLERANCE)
@@ -87,7 +87,7 @@ class Quantizer:
         return np.sort(nearest, axis=1)
 
     def nearest_one(self, vectors: NDArray[np.float32]) -> NDArray[np.int32]:
-        """Return the number (m,) of each vector's cell."""
+        """Return the cell number of each vector, (m,)."""
         return self.nearest(vectors, 1)[:, 0]
 
 

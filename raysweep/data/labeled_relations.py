@@ -1,4 +1,4 @@
-"""Labeled sentences as retrieval data: queries with sampled documents of their own and of other classes."""
+"""Labeled sentences as retrieval data: queries with documents sampled from the query's class and from other classes."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from raysweep.data.sources import shown
 from raysweep.errors import InputError
 
 MAX_DOCUMENTS = 20
-"""Maximum number of positives, and of negatives, of a query."""
+"""Maximum number of positives per query, and also of negatives."""
 
 
 def retrieval_from_labels(
@@ -18,8 +18,8 @@ def retrieval_from_labels(
 ) -> Relations:
     """Return retrieval data whose positives have the query's label, and whose negatives have other labels.
 
-    Queries are a sample of distinct sentences, and the documents of each query a sample of the others; all samples are
-    uniform and without replacement. Sentences with several labels are left out and counted.
+    Queries are sampled from the distinct sentences, and each query's documents are sampled from the remaining ones, always
+    uniformly and without replacement. Sentences with several labels are left out and counted.
 
     Raises:
         InputError: If there are fewer than two labels, or no label has two sentences.

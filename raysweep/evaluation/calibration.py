@@ -13,10 +13,10 @@ from raysweep.metrics.arrays import Float32Array
 from raysweep.results.types import Calibration, ScoredSplit
 
 MIN_TEMPERATURE = 0.05
-"""Minimum temperature. It is the result if every sentence is classified correctly: the loss then has no minimum."""
+"""Minimum temperature, returned if every sentence is classified correctly, because the loss then has no minimum."""
 
 MAX_TEMPERATURE = 20.0
-"""Maximum temperature. It is the result for heads worse than random, such as one that errs on most sentences."""
+"""Maximum temperature, returned if the head is worse than random, for example if it misclassifies most sentences."""
 
 NUM_BINS = 15
 """Number of bins of the expected calibration error."""
@@ -25,7 +25,7 @@ _EXACT = 1e-10  # tolerance of 1 / T
 
 
 def fit_temperature(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.integer]) -> float:
-    """Return the T that minimizes the mean log loss of softmax(logits / T), within the allowed temperatures.
+    """Return the T in the allowed range that minimizes the mean log loss of softmax(logits / T).
 
     ``logits`` are (n, classes), ``labels`` (n,) index their columns, n >= 1. The loss is convex in 1 / T, so
     its minimum is at slope 0.
@@ -40,7 +40,7 @@ def fit_temperature(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.int
         expected = weighted.sum(axis=1)
         return float((expected - label_logits).mean())
 
-    low = 1 / MAX_TEMPERATURE  # of the inverse temperature
+    low = 1 / MAX_TEMPERATURE  # bounds of 1 / T
     high = 1 / MIN_TEMPERATURE
     if slope(high) <= 0:
         return MIN_TEMPERATURE

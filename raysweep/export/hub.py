@@ -1,4 +1,4 @@
-"""Upload of an exported model to the Hub."""
+"""Upload an exported model to the Hub."""
 
 import logging
 import shlex

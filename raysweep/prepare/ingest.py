@@ -1,7 +1,8 @@
-"""The workers that turn sources into a dataset: parts of texts and digests, conflicts, duplicates, shards.
+"""Workers that turn sources into a dataset: they read texts, find conflicts and duplicates, and write the shards.
 
-A *piece* is read into *parts* of rows. Rows are numbered from 0 over all pieces: those of train, then dev, then test.
-Equal texts are found by digest. Digests are divided into *partitions*, so that no worker holds more than one partition.
+A *piece* of a source is split into *parts*, groups of consecutive rows. Rows are numbered from 0 across all pieces:
+first train, then dev, then test. Equal texts are found by digest. Digests are divided into *partitions*, so that
+no worker holds more than one partition.
 """
 
 import itertools
@@ -130,9 +131,9 @@ class Layout:
 
     @property
     def conflicts(self) -> ShardSet:
-        """Return the shards of ``row`` and ``label_key`` of the dropped rows.
+        """Return the shards that contain ``row`` and ``label_key`` for each dropped row.
 
-        A row is dropped if its exact text has different labels in one split.
+        A row is dropped if its exact text occurs in its split with more than one label.
         """
         return ShardSet(Artifact(self.work.location, f"{self.work.name}/conflicts"), self.num_partitions)
 
@@ -256,13 +257,13 @@ class _LabelCounts:
 
 
 def label_key(name: str) -> int:
-    """Return a digest of the label, which identifies it on every machine until its number is known."""
+    """Return a digest that identifies the label on every machine until the label is assigned a number."""
     digest = blake2b(name.encode(), digest_size=_KEY_BYTES).digest()
     return int.from_bytes(digest, "big")
 
 
 def _group_into_parts(batches: Iterable[sources.Batch]) -> Iterator[list[sources.Batch]]:
-    """Yield lists of consecutive batches that form a part."""
+    """Yield the consecutive batches of each part as a list."""
     part: list[sources.Batch] = []
     num_rows = num_characters = 0
     for batch in batches:
@@ -317,7 +318,7 @@ class _Partition:
         self.sizes = np.diff(bounds)
 
     def spread(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Repeat each value, one for each group of equal digests, for all rows of its group."""
+        """Given one value per group of equal digests, repeat each value for every row in its group."""
         return np.repeat(values, self.sizes)
 
 
@@ -346,7 +347,7 @@ def _partition_slice(highs: npt.NDArray[np.uint64], number: int, num_partitions:
 
 
 class ConflictWorker:
-    """Worker that finds the rows of a partition whose exact text has different labels in one split.
+    """Worker that finds the rows in a partition whose text occurs in the same split with more than one label.
 
     For each split it reports the number of such texts and, for the first few, their first row and the keys of their
     labels.
@@ -393,7 +394,8 @@ class ConflictWorker:
 
 
 class DuplicateWorker:
-    """Worker that finds the duplicates in a partition: each id whose digest occurs earlier, and the first id with it.
+    """Worker that finds the duplicates in a partition: each id whose digest occurred before, and the first id with that
+    digest.
 
     Chunks are numbered by kind of digest, then by partition.
     """
@@ -416,7 +418,7 @@ class DuplicateWorker:
 
 
 class TextWorker:
-    """Worker that writes the shards of the dataset: texts and label numbers of chunks of ids."""
+    """Worker that writes the dataset's shards, each with the texts and label numbers for a range of ids."""
 
     def __init__(self, layout: Layout, label_numbers: ShardSet) -> None:
         self.layout = layout
