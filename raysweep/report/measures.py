@@ -31,11 +31,15 @@ def measures_by_rung(summary: Summary) -> dict[Rung, Measures]:
     for measure in summary.results.measures:
         of_rung = by_rung.setdefault((measure.trial, measure.step), {})
         of_rung[measure.split, measure.name] = measure
-    shown: set[Rung] = {(None, None)}
-    shown |= {(trial.trial.trial, trial.rungs[-1].step) for trial in summary.trials if trial.rungs}
-    shown |= {(member.dev.trial, member.dev.step) for member in summary.members}
-    order = sorted(by_rung.keys() & shown, key=lambda rung: (rung[0] is not None, rung[0] or 0, rung[1] or 0))
-    return {rung: by_rung[rung] for rung in order}
+    reference: Rung = (None, None)
+    of_trials: set[Rung] = set()
+    for trial in summary.trials:
+        if trial.rungs:
+            of_trials.add((trial.trial.trial, trial.rungs[-1].step))
+    for member in summary.members:
+        of_trials.add((member.dev.trial, member.dev.step))
+    in_order = [reference, *sorted(of_trials, key=lambda rung: (rung[0] or 0, rung[1] or 0))]
+    return {rung: by_rung[rung] for rung in in_order if rung in by_rung}
 
 
 def measure_table(summary: Summary) -> TextTable:

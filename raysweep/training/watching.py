@@ -81,8 +81,12 @@ def most_changed(changes: Iterable[tuple[str, Tensor, Tensor]]) -> tuple[TensorC
     measured = []
     for name, base, change in changes:
         norm = float(base.float().norm())
-        relative = float(change.float().norm()) / norm if norm else None
-        measured.append(TensorChange(name, float(change.abs().max()), relative))
+        norm_of_change = float(change.float().norm())
+        relative = norm_of_change / norm if norm else None
+        maximum = float(change.abs().max())
+        measured.append(TensorChange(name, maximum, relative))
     by_relative = sorted(measured, key=lambda tensor: -(tensor.relative or 0.0))
     by_maximum = sorted(measured, key=lambda tensor: -tensor.maximum)
-    return tuple(dict.fromkeys([*by_relative[:NUM_TENSORS], *by_maximum[:NUM_TENSORS]]))
+    most = [*by_relative[:NUM_TENSORS], *by_maximum[:NUM_TENSORS]]
+    distinct = dict.fromkeys(most)
+    return tuple(distinct)
