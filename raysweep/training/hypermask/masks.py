@@ -1,0 +1,40 @@
+"""Masks from a hypernetwork's outputs: which weights a task uses, and how strongly."""
+
+import math
+from typing import Literal
+
+from torch import Tensor
+
+MaskKind = Literal["signed", "absolute"]
+
+
+def threshold(values: Tensor, percent: float, kind: MaskKind = "absolute") -> Tensor:
+    """Return the mask of one layer: ``percent`` of its smallest values are 0.
+
+    A value x stays x (``signed``) or becomes |x| (``absolute``) if |x| > c, and 0 otherwise. c is the percentile of |x|
+    with linear interpolation, as in :func:`numpy.percentile`. At 0 percent every value stays, at 100 none. Gradients
+    pass only where the mask is not cut off.
+
+    The paper also calls p the share of weights that stay, but its equations and its code zero p percent; so does this
+    function. The paper keeps the sign; its code takes the absolute value and keeps values equal to c.
+
+    Args:
+        values: The hypernetwork's outputs for one tensor of the target network, of any shape.
+        percent: The share of zeros, 0 to 100.
+        kind: Whether the mask keeps the signs.
+    """
+    magnitudes = values.abs()
+    mask = magnitudes if kind == "absolute" else values
+    if percent == 0:
+        return mask
+    highest_rank = values.numel() - 1
+    rank = math.floor(percent * highest_rank / 100)  # values above this rank exceed the interpolated percentile
+    cutoff = magnitudes.detach().flatten().kthvalue(rank + 1).values
+    return mask * (magnitudes > cutoff)
+
+
+def ramped_percent(percent: float, task: int, iteration: int, num_iterations: int) -> float:
+    """Return the share of zeros in an iteration, counted from 1: it grows linearly in the first task, number 0."""
+    if task > 0:
+        return percent
+    return iteration / num_iterations * percent

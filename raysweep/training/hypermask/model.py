@@ -1,0 +1,131 @@
+"""A target network under the masks of a hypernetwork, the two penalties, and the inference of tasks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from raysweep.training.hypermask.hypernetwork import Hypernetwork
+from raysweep.training.hypermask.masks import MaskKind, threshold
+from raysweep.training.hypermask.targets import Target, TargetOutput
+
+
+@dataclass(frozen=True)
+class MaskSettings:
+    """Settings of the masks, the penalties and the hypernetwork.
+
+    Attributes:
+        percent: The share of zeros in each masked tensor, p, 0 to 100.
+        kind: Whether masks keep their signs.
+        beta: The weight of the penalty on changes of earlier tasks' outputs of the hypernetwork.
+        lambda_: The weight of the penalty on changes of the target network's weights.
+        masked: Whether the latter penalty is weighted by the current task's mask.
+        embedding_size: The width of a task's embedding.
+        hidden_layers: The widths of the hypernetwork's hidden layers.
+    """
+
+    percent: float = 0.0
+    kind: MaskKind = "absolute"
+    beta: float = 1e-3
+    lambda_: float = 1e-3
+    masked: bool = True
+    embedding_size: int = 24
+    hidden_layers: tuple[int, ...] = (50, 50)
+
+
+class Snapshot(NamedTuple):
+    """State before a task: earlier tasks' outputs (earlier tasks, weights) without threshold, and all of theta by name."""
+
+    outputs: Tensor
+    weights: dict[str, Tensor]
+
+
+class HyperMask(nn.Module):
+    """A target network with weights theta and a hypernetwork; task t computes f(x; theta * m_t).
+
+    The ``state_dict`` contains theta, the hypernetwork and the embeddings of all tasks. Masks are not stored, so their
+    threshold can be changed later.
+
+    Args:
+        target: The target network.
+        num_tasks: The number of tasks.
+        settings: The settings of masks, penalties and the hypernetwork.
+    """
+
+    def __init__(self, target: Target, num_tasks: int, settings: MaskSettings) -> None:
+        super().__init__()
+        self.target = target
+        self.settings = settings
+        unmasked = target.output_biases
+        shapes = {name: weight.shape for name, weight in target.named_parameters() if name not in unmasked}
+        self.hypernetwork = Hypernetwork(shapes, num_tasks, settings.embedding_size, settings.hidden_layers)
+
+    def masks(self, task: int, percent: float | None = None) -> dict[str, Tensor]:
+        """Return a task's masks by the name of the masked tensor, with ``percent`` zeros instead of the settings'."""
+        percent = self.settings.percent if percent is None else percent
+        (outputs,) = self.hypernetwork([task])
+        kind = self.settings.kind
+        return {name: threshold(values, percent, kind) for name, values in self.hypernetwork.split(outputs).items()}
+
+    def forward(self, inputs: Tensor, task: int, masks: Mapping[str, Tensor] | None = None) -> TargetOutput:
+        """Return the output for inputs (batch, inputs) of a task, under ``masks`` if they are given."""
+        masks = self.masks(task) if masks is None else masks
+        output: TargetOutput = functional_call(self.target, masked_weights(self.target, masks), (inputs, task))
+        return output
+
+    def snapshot(self, num_earlier: int) -> Snapshot:
+        """Return a copy of the current state, with the outputs of the first ``num_earlier`` tasks."""
+        with torch.no_grad():
+            outputs = self.hypernetwork(range(num_earlier))
+        weights = {name: weight.detach().clone() for name, weight in self.target.named_parameters()}
+        return Snapshot(outputs, weights)
+
+    def output_loss(self, before: Snapshot) -> Tensor:
+        """Return L_output, the mean over earlier tasks of the squared distance of outputs before and now, a scalar.
+
+        Outputs are those of the tanh, without threshold. The published code compares outputs before the tanh and divides
+        by the number of earlier tasks twice; this is the paper's equation.
+        """
+        num_earlier = len(before.outputs)
+        if num_earlier == 0:
+            return before.outputs.sum()
+        outputs: Tensor = self.hypernetwork(range(num_earlier))
+        squared_distances = (outputs - before.outputs).square().sum(dim=1)
+        return squared_distances.mean()
+
+    def target_loss(self, before: Snapshot, masks: Mapping[str, Tensor]) -> Tensor:
+        """Return L_target, the L1 distance of theta before and now, a scalar.
+
+        With ``masked``, each weight counts as much as its mask's magnitude. The heads' biases have no mask and count 1.
+        """
+        distances = []
+        for name, weight in self.target.named_parameters():
+            changes = (weight - before.weights[name]).abs()
+            if self.settings.masked and name in masks:
+                changes = changes * masks[name].abs()
+            distances.append(changes.sum())
+        return torch.stack(distances).sum()
+
+
+def masked_weights(target: Target, masks: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights theta * m by name, which a target network without masks can load."""
+    return {name: weight * masks[name] if name in masks else weight for name, weight in target.named_parameters()}
+
+
+def entropies(model: HyperMask, inputs: Tensor, tasks: Sequence[int]) -> Tensor:
+    """Return the entropies of the class probabilities under each task's mask, (tasks, batch), in nats."""
+    by_task = []
+    with torch.no_grad():
+        for task in tasks:
+            log_probabilities = model(inputs, task).logits.log_softmax(dim=-1)
+            by_task.append(-(log_probabilities.exp() * log_probabilities).sum(dim=-1))
+    return torch.stack(by_task)
+
+
+def infer_tasks(model: HyperMask, inputs: Tensor, tasks: Sequence[int]) -> Tensor:
+    """Return the task with the lowest entropy for each input, (batch,); the first of several."""
+    candidates = torch.tensor(tasks, device=inputs.device)
+    return candidates[entropies(model, inputs, tasks).argmin(dim=0)]

@@ -1,0 +1,195 @@
+"""Training on a sequence of tasks: the loop, and what a continual learner has to provide."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from raysweep.training.hypermask.masks import ramped_percent
+from raysweep.training.hypermask.model import HyperMask, Snapshot
+from raysweep.training.hypermask.targets import TargetOutput
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """Inputs (rows, inputs) of floats and classes (rows,) of integers, numbered within the task."""
+
+    inputs: Tensor
+    labels: Tensor
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """Settings of the training on each task; ``seed`` determines the batches."""
+
+    num_iterations: int
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+    seed: int = 0
+
+
+class Step(NamedTuple):
+    """A task's number and an iteration of its training, counted from 1."""
+
+    task: int
+    iteration: int
+    num_iterations: int
+
+
+class Learner(nn.Module, ABC):
+    """A network that learns task after task. Its ``state_dict`` contains everything that later tasks need."""
+
+    def start_task(self, task: int, data: TaskData) -> None:
+        """Prepare for a task; called before its first iteration."""
+
+    @abstractmethod
+    def loss(self, batch: TaskData, step: Step) -> Tensor:
+        """Return the loss of a batch, a scalar with gradients."""
+
+    def finish_task(self, task: int, data: TaskData) -> None:
+        """Keep what later tasks need; called after the last iteration."""
+
+    @abstractmethod
+    def predict(self, inputs: Tensor, task: int) -> TargetOutput:
+        """Return the output for inputs (batch, inputs) of a task, without gradients."""
+
+
+class HyperMaskLearner(Learner):
+    """Trains a :class:`HyperMask`: cross-entropy, and from the second task on both penalties.
+
+    The loss is cross-entropy + beta L_output + lambda L_target. The ``state_dict`` contains the state before the current
+    task, with which the penalties compare.
+    """
+
+    def __init__(self, model: HyperMask) -> None:
+        super().__init__()
+        self.model = model
+        self.before: Snapshot | None = None
+
+    def start_task(self, task: int, data: TaskData) -> None:
+        """Store the state before the task, unless it is the first."""
+        self.before = self.model.snapshot(task) if task > 0 else None
+
+    def loss(self, batch: TaskData, step: Step) -> Tensor:
+        """Return the loss of a batch."""
+        settings = self.model.settings
+        percent = ramped_percent(settings.percent, *step)
+        masks = self.model.masks(step.task, percent)
+        logits = self.model(batch.inputs, step.task, masks).logits
+        loss = nn.functional.cross_entropy(logits, batch.labels)
+        if self.before is None:
+            return loss
+        output_loss = self.model.output_loss(self.before)
+        target_loss = self.model.target_loss(self.before, masks)
+        return loss + settings.beta * output_loss + settings.lambda_ * target_loss
+
+    def finish_task(self, task: int, data: TaskData) -> None:
+        """Forget the state before the task."""
+        self.before = None
+
+    def predict(self, inputs: Tensor, task: int) -> TargetOutput:
+        """Return the output under the task's mask."""
+        with torch.no_grad():
+            output: TargetOutput = self.model(inputs, task)
+        return output
+
+    def get_extra_state(self) -> dict[str, Any] | None:
+        """Return the state before the task, if there is one."""
+        return None if self.before is None else self.before._asdict()
+
+    def set_extra_state(self, state: dict[str, Any] | None) -> None:
+        """Restore the state before the task."""
+        self.before = None if state is None else Snapshot(**state)
+
+
+class TaskTrainer:
+    """Trains a learner on one task with a new Adam, as in the published code.
+
+    Batches depend only on the seed, the task and the iteration, so a trainer with a restored state continues to the
+    same bits. Between two tasks, the learner's ``state_dict`` suffices.
+
+    Args:
+        learner: The learner, which has finished the earlier tasks.
+        task: The task's number, from 0.
+        data: The task's training data, at least one row.
+        settings: The settings of the training.
+    """
+
+    def __init__(self, learner: Learner, task: int, data: TaskData, settings: TrainingSettings) -> None:
+        self.learner = learner
+        self.task = task
+        self.data = data
+        self.settings = settings
+        self.iteration = 0
+        self.optimizer = torch.optim.Adam(learner.parameters(), lr=settings.learning_rate)
+        learner.start_task(task, data)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the task's training has finished."""
+        return self.iteration == self.settings.num_iterations
+
+    def run(self, num_iterations: int | None = None) -> None:
+        """Train for at most ``num_iterations`` iterations, by default to the end of the task."""
+        remaining = self.settings.num_iterations - self.iteration
+        for _ in range(remaining if num_iterations is None else min(num_iterations, remaining)):
+            batch = self._batch()
+            self.iteration += 1
+            step = Step(self.task, self.iteration, self.settings.num_iterations)
+            self.optimizer.zero_grad()
+            loss = self.learner.loss(batch, step)
+            loss.backward()
+            self.optimizer.step()
+        if remaining and self.is_done:
+            self.optimizer.zero_grad()
+            self.learner.finish_task(self.task, self.data)
+
+    def _batch(self) -> TaskData:
+        """Return the next batch. Each epoch has its own order and leaves out the rows of an incomplete batch."""
+        num_rows = len(self.data.labels)
+        batch_size = min(self.settings.batch_size, num_rows)
+        epoch, number = divmod(self.iteration, num_rows // batch_size)
+        order = np.random.default_rng([self.settings.seed, self.task, epoch]).permutation(num_rows)
+        rows = torch.from_numpy(order[number * batch_size : (number + 1) * batch_size])
+        rows = rows.to(self.data.labels.device)
+        return TaskData(self.data.inputs[rows], self.data.labels[rows])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that continues the task: the learner, the optimizer and the iteration."""
+        return {
+            "learner": self.learner.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "iteration": self.iteration,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a state of the same task."""
+        self.learner.load_state_dict(state["learner"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.iteration = state["iteration"]
+
+
+def train_sequence(
+    learner: Learner,
+    tasks: Sequence[TaskData],
+    settings: TrainingSettings,
+    after_task: Callable[[int], None] | None = None,
+) -> None:
+    """Train a learner on tasks in order and call ``after_task`` with the number of each finished task."""
+    for task, data in enumerate(tasks):
+        TaskTrainer(learner, task, data, settings).run()
+        if after_task is not None:
+            after_task(task)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Make weights that are initialized in this context depend only on ``seed``."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
