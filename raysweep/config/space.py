@@ -15,7 +15,7 @@ requires one distribution per name.
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -195,6 +195,12 @@ class Space:
         names = dict.fromkeys(names_of(self.parameters))
         return tuple(name for name in names if len(self.values(name)) > 1)
 
+    @property
+    def logarithmic(self) -> tuple[str, ...]:
+        """Return the parameters that have a range on a logarithmic scale, in the space's order."""
+        names = dict.fromkeys(names_of(self.parameters))
+        return tuple(name for name in names if _is_logarithmic(find(self.parameters, name)))
+
     def values(self, name: str) -> list[Any]:
         """Return all values that a parameter may have, or the two bounds if it is a range."""
         return values_of(self.parameters, name)
@@ -218,6 +224,10 @@ def names_of(parameters: Parameters) -> Iterator[str]:
         if isinstance(parameter, Choices):
             for children in parameter.options.values():
                 yield from names_of(children)
+
+
+def _is_logarithmic(parameters: Iterable[Parameter]) -> bool:
+    return any(isinstance(parameter, Range) and parameter.log for parameter in parameters)
 
 
 def _describe(parameters: Parameters, indent: str) -> Iterator[str]:

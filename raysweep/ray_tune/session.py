@@ -336,6 +336,7 @@ class Session:
             guards={name: guard.at_least for name, guard in config.guards.items()},
             packages=installed(),
             searched=self.space.searched,
+            logarithmic=self.space.logarithmic,
             active_sets=self._active_sets(),
         )
         digest = hashlib.sha256(self._config_file).hexdigest()

@@ -61,6 +61,7 @@ class RunInfo:
     prompt: Prompt = ""  # prefix for sentences that the model embeds
     reference_prompt: Prompt = ""  # prefix for sentences that the reference encoder embeds
     searched: tuple[str, ...] = ()  # parameters with more than one value in the space
+    logarithmic: tuple[str, ...] = ()  # parameters with a range on a logarithmic scale
     polarity: str = "polarity"  # the score that serves as P in the objective
     data_kind: str = "labeled"  # labeled sentences, retrieval data or pairs
     active_sets: tuple[tuple[str, float], ...] = ()  # each expert and the share of pairs whose target it sets

@@ -41,7 +41,7 @@ def page_data(summary: Summary, readings: Readings | None) -> Json:
         "palette": {"light": PALETTE, "dark": DARK_PALETTE},
         "statuses": statuses(),
         "splits": list(summary.complete_splits),
-        "parameters": parameters(trials),
+        "parameters": parameters(trials, info.logarithmic),
         "common": common_values(trials),
         "points": shown_points.columns(keys),
         "trials": trial_values(summary, indices),

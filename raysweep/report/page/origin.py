@@ -7,7 +7,9 @@ from typing import Any
 
 from raysweep.storage.folder import Folder
 
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")  # of a URI; pages may be shared
+# Pages may be shared, so they contain neither credentials of URIs nor folders of the machine.
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
+_FOLDERS = re.compile(r"""(?<=[:-] |.["'])(?:~|[A-Za-z]:)?[/\\][^"'\n]*[/\\]""")
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,12 @@ class Origin:
     def read(cls, run: Folder) -> "Origin":
         """Read the available files; a damaged run may lack some of them."""
         configuration = _read_text(run, "config.yaml")
-        return cls(_CREDENTIALS.sub("…@", configuration), _read_identities(run))
+        return cls(hide_places(configuration), _read_identities(run))
+
+
+def hide_places(text: str) -> str:
+    """Replace credentials of URIs and the folders of absolute local paths with ``…``."""
+    return _FOLDERS.sub("…/", _CREDENTIALS.sub("…@", text))
 
 
 def _read_identities(run: Folder) -> tuple[tuple[str, str], ...]:

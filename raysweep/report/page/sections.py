@@ -19,7 +19,7 @@ from raysweep.report.page.markup import (
     table,
 )
 from raysweep.report.page.members import TITLE, member_table
-from raysweep.report.page.origin import Origin
+from raysweep.report.page.origin import Origin, hide_places
 from raysweep.report.page.trials import stopping_table, stopping_text, trial_table
 from raysweep.report.summary import Summary
 from raysweep.report.table_sections import (
@@ -80,7 +80,7 @@ def sections(material: Material) -> list[str]:
     tracebacks = []
     for trial in summary.results.trials:
         if trial.traceback:
-            content = f'<pre class="scroll" tabindex="0">{escape_html(trial.traceback)}</pre>'
+            content = f'<pre class="scroll" tabindex="0">{escape_html(hide_places(trial.traceback))}</pre>'
             tracebacks.append(details(f"Trial {trial.trial}: {trial.reason}", content))
     stopping = TableSection("Early stopping", stopping_table(summary), [stopping_text(summary)])
     return [
@@ -208,9 +208,9 @@ def _front(material: Material) -> str:
     chart = script_element("front-chart", hint, keys)
     title = f"{TITLE} ({len(summary.members)})"
     members = details(title, member_table(summary), is_open=True)
-    text = f"Sorted by decreasing {summary.goals.s} on dev, where the front was chosen. {scores_text(summary.results.info)}"
-    explanation = paragraph(text, "soft")
-    return section("front", "Front", chart, picture, members, explanation)
+    definitions = paragraph(scores_text(summary.results.info), "soft")
+    order = f"The knee comes first, then the front by decreasing {summary.goals.s} on dev, where it was chosen."
+    return section("front", "Front", chart, picture, definitions, members, paragraph(order, "soft"))
 
 
 def _readings(material: Material) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from raysweep.report.tables import objective_cell, score_cells, short, show
 from raysweep.results.types import Point, Trial
 from raysweep.results.views import varied_parameters
 
-LOG_RATIO = 50  # parameters whose positive values span a larger ratio get a logarithmic axis
+LOG_RATIO = 50  # positive values that span a larger ratio get a logarithmic axis, whatever their scale in the space
 
 MANY_TRIALS = 200  # longer tables are laid out when they scroll into view
 
@@ -33,8 +33,11 @@ def plain_value(value: Any) -> Value:
     return escape_controls(str(value))
 
 
-def parameters(trials: Sequence[Trial]) -> list[Json]:
-    """Return the varied parameters; numeric ones have ``log`` set if their values need a logarithmic axis."""
+def parameters(trials: Sequence[Trial], logarithmic: Collection[str] = ()) -> list[Json]:
+    """Return the varied parameters; numeric ones have ``log`` set if they get a logarithmic axis.
+
+    ``logarithmic`` are those that are searched on a logarithmic scale.
+    """
     described: list[Json] = []
     for name in varied_parameters(trials):
         values = [plain_value(trial.config.get(name)) for trial in trials]
@@ -44,7 +47,7 @@ def parameters(trials: Sequence[Trial]) -> list[Json]:
         if numbers and len(numbers) == len(present):
             low, high = min(numbers), max(numbers)
             parameter["kind"] = "number"
-            parameter["log"] = low > 0 and high > LOG_RATIO * low
+            parameter["log"] = low > 0 and (name in logarithmic or high > LOG_RATIO * low)
         else:
             categories = {str(value) for value in present}
             parameter["kind"] = "category"

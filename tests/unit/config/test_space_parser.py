@@ -213,6 +213,7 @@ def test_class_parameters_belong_to_softmax(tmp_path: Path) -> None:
 def test_searched_parameters_have_several_values(tmp_path: Path) -> None:
     _, space = read(tmp_path, MINIMAL)
     assert space.searched == ("loss", "margin", "learning_rate", "freezing")
+    assert space.logarithmic == ("margin", "learning_rate")
 
 
 @pytest.mark.parametrize(

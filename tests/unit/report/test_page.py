@@ -15,9 +15,11 @@ from raysweep.output import escape_controls
 from raysweep.report import write
 from raysweep.report.page.data import reading_values
 from raysweep.report.page.document import SCRIPTS, Assets, asset_folder, embedded_json
-from raysweep.report.page.origin import Origin
+from raysweep.report.page.members import member_table
+from raysweep.report.page.origin import Origin, hide_places
 from raysweep.report.page.points import MAX_POINTS, ShownPoints
 from raysweep.report.page.sections import importance_table
+from raysweep.report.page.trials import parameters
 from raysweep.report.summary import summarize
 from raysweep.results.events import GuardsMeasured
 from raysweep.results.ledger import Ledger
@@ -215,6 +217,32 @@ def test_page_shows_fingerprints_but_no_credentials(run):
     text, _ = read_page(run.folder)
     assert "sentences-1f" in text and "examples-2e" in text
     assert "example.org/a.csv" in text and "secret" not in text
+
+
+def test_configuration_and_tracebacks_hide_local_folders():
+    for folder in ("/home/ann/", "/home/ann b/", "~/data/", "C:\\Users\\ann\\"):
+        assert hide_places(f"train: {folder}a.csv") == "train: …/a.csv"
+        assert hide_places(f"- '{folder}a.csv'") == "- '…/a.csv'"
+        assert hide_places(f'  File "{folder}a.py", line 3') == '  File "…/a.py", line 3'
+    for text in ("train: s3://bucket/a.csv", "name: org/model", "a rate of 1/2 or 3 / 4"):
+        assert hide_places(text) == text
+
+
+def test_member_table_begins_with_the_knee(run):
+    summary = summarize(load(run.folder))
+    (knee,) = [member.dev for member in summary.members if member.is_knee]
+    assert not summary.members[0].is_knee
+    first, *others = re.findall("<tr.*?</tr>", member_table(summary).partition("<tbody>")[2], re.DOTALL)
+    assert [first.count(mark) for mark in ("★ knee", f">{knee.trial}<", f">{knee.step}<")] == [1, 1, 1]
+    assert len(others) == len(summary.members) - 1
+
+
+def test_parameters_searched_on_a_logarithmic_scale_get_such_an_axis():
+    trials = random_trials(14)
+    axes = {parameter["name"]: parameter.get("log") for parameter in parameters(trials, ["margin"])}
+    assert axes["margin"] is True
+    without = {parameter["name"]: parameter.get("log") for parameter in parameters(trials)}
+    assert without == axes | {"margin": False}
 
 
 def test_page_shows_seed_and_versions(tmp_path):
