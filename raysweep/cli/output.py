@@ -1,6 +1,5 @@
 """Output from commands: warnings, JSON and a run's report."""
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ def report_run(run: "Folder", to: Path | None = None) -> "Summary":
     from raysweep.report import write as reports
     from raysweep.report.notes import notes
     from raysweep.report.terminal import front_tables
+    from raysweep.results.commands import format_command
     from raysweep.storage import location
 
     written = reports.write(run, to)
@@ -35,5 +35,6 @@ def report_run(run: "Folder", to: Path | None = None) -> "Summary":
         typer.echo(f"note: {note}")
     typer.echo(f"report: {location.join(written.location, 'report.html')}")
     if location.is_uri(written.location):  # browsers cannot open it
-        typer.echo(f"to read it: raysweep report {shlex.quote(run.location)} --to FOLDER")
+        folder = f"{location.base_name(run.location)}-report"
+        typer.echo(f"to read it: {format_command('report', run.location, '--to', folder)}")
     return written.summary

@@ -1,6 +1,5 @@
 """Commands for a sweep's file or its artifacts: run, prepare, validate, schema and artifacts."""
 
-import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -116,13 +115,14 @@ def run(  # noqa: PLR0913 (the options of a command)
 
 def _warn_of_retries(arguments: list[str], *, resumes: bool) -> None:
     """Warn if this command is a Ray job whose retry would start another run."""
-    from raysweep.cluster.resources import is_ray_job
+    from raysweep.cluster.resources import ray_job
     from raysweep.config.load import parse_overrides
 
-    if resumes or not is_ray_job():
+    job = ray_job()
+    if resumes or job is None:
         return
     is_named = "name" in dict(parse_overrides(arguments))
-    missing = "--resume-or-start" if is_named else "--name NAME --resume-or-start"
+    missing = "--resume-or-start" if is_named else f"--name {job} --resume-or-start"
     warn(f"a retry of this Ray job starts a new run; to resume this one instead, add {missing}")
 
 
@@ -134,6 +134,7 @@ def _find_named_run(space: str, arguments: list[str]) -> tuple[str, bool]:
     from raysweep.api.functions import load_sweep
     from raysweep.config.load import parse_overrides
     from raysweep.controller.resume import read_state
+    from raysweep.results.commands import format_resume
     from raysweep.storage import location
 
     config = load_sweep(space, parse_overrides(arguments)).config
@@ -142,7 +143,7 @@ def _find_named_run(space: str, arguments: list[str]) -> tuple[str, bool]:
     if state.failure is not None:
         report_run(run_folder("--resume-or-start", place))
         typer.echo(f"run: not resumed, because it failed permanently ({state.failure})")
-        typer.echo(f"run: to resume it anyway: raysweep run --resume {shlex.quote(place)}")
+        typer.echo(f"run: to resume it anyway: {format_resume(place)}")
         raise typer.Exit(1)
     return place, state.has_begun
 

@@ -1,6 +1,7 @@
 """The Ray cluster of a sweep: start or join it without noise, and size each stage's workers."""
 
 import contextlib
+import json
 import logging
 import math
 import os
@@ -528,9 +529,13 @@ def address_of(resources: ResourcesConfig) -> str | None:
     return resources.address or os.environ.get("RAY_ADDRESS")
 
 
-def is_ray_job() -> bool:
-    """Return whether `ray job submit` or KubeRay started this process as a Ray job."""
-    return JOB_VARIABLE in os.environ
+def ray_job() -> str | None:
+    """Return the ID of the Ray job that this process is, if `ray job submit` or KubeRay started it, otherwise None."""
+    settings = os.environ.get(JOB_VARIABLE)
+    if settings is None:
+        return None
+    metadata = json.loads(settings).get("metadata", {})
+    return str(metadata.get("job_submission_id", "ray-job"))
 
 
 def _check_address(address: str) -> None:

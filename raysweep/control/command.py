@@ -1,7 +1,6 @@
 """The ``control`` command: send a request to a run's driver and wait for the answer."""
 
 import math
-import shlex
 import time
 
 from raysweep.config.document import parse_value
@@ -9,12 +8,12 @@ from raysweep.control.request import Answer, Request
 from raysweep.control.request_queue import RequestQueue
 from raysweep.errors import InputError
 from raysweep.output import escape_line
+from raysweep.results.commands import format_resume, resume_options
 from raysweep.results.events import SweepSteered
 from raysweep.results.ledger import NAME as LEDGER
 from raysweep.results.ledger import load_events
 from raysweep.results.reader import load
 from raysweep.results.types import Results, TrialStatus
-from raysweep.results.views import resume_options
 from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.storage.line_log import is_held
 
@@ -88,17 +87,20 @@ def _find_in_ledger(run: Folder, identity: str) -> Answer:
 
 def explain_missing_driver(results: Results) -> str:
     """Return a message that states why a run has no driver and which command resumes it."""
-    resume = f"raysweep run --resume {shlex.quote(results.folder)}"
+    options = resume_options(results)
     statuses = {trial.status for trial in results.trials}
     if results.status == "completed":
         reason = "the sweep is completed"
-        remedy = f"to extend it: {resume} --trials N"
+        options = ["--trials", str(2 * results.info.num_trials)]
+        remedy = "to extend it"
     elif statuses == {TrialStatus.FAILED}:
         reason = escape_line(results.reason)
-        remedy = f"to try more: {resume} --trials N"
+        options = ["--trials", str(2 * results.info.num_trials)]
+        remedy = "to try more"
     else:
         reason = "it was killed" if results.status == "running" else f"the sweep ended: {results.status}"
         if results.reason:
             reason += f" ({escape_line(results.reason)})"
-        remedy = f"to resume it: {resume}{resume_options(results)}"
-    return f"{results.folder}: no driver is running: {reason}; {remedy}"
+        remedy = "to resume it"
+    command = format_resume(results.folder, *options)
+    return f"{results.folder}: no driver is running: {reason}; {remedy}: {command}"

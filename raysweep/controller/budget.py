@@ -17,10 +17,11 @@ REASONS = {
 
 
 class ReachedLimit(NamedTuple):
-    """A limit that has been reached: its key in a sweep file and the reason to report."""
+    """A limit that has been reached: its key in a sweep file, the reason to report, and its value."""
 
     key: str
     reason: str
+    value: float
 
 
 @dataclass
@@ -92,5 +93,5 @@ class CostTracker:
         for key, reason in REASONS.items():
             limit = getattr(self.budget, key)
             if limit is not None and used[key] >= limit:
-                return ReachedLimit(f"budget.{key}", reason.format(limit))
+                return ReachedLimit(f"budget.{key}", reason.format(limit), limit)
         return None

@@ -14,6 +14,7 @@ from raysweep.control.request_queue import QueuedRequest, RequestQueue
 from raysweep.controller.sweep import Sweep
 from raysweep.errors import InputError
 from raysweep.output import escape_line
+from raysweep.results.commands import format_resume
 from raysweep.results.events import SweepSteered
 from raysweep.results.types import TrialStatus
 
@@ -168,8 +169,8 @@ class RequestHandler:
         num_left = scheduler.num_trials - scheduler.num_started - len(scheduler.requested)
         if num_left > 0:
             return None
+        command = format_resume(sweep.run.location, "--budget.trials", str(scheduler.num_trials + 1))
         return (
             f"--try: budget.trials is {scheduler.num_trials}, with {scheduler.num_started} trials started and "
-            f"{len(scheduler.requested)} requested; for more: "
-            f"raysweep run --resume {sweep.run.location} --budget.trials TOTAL"
+            f"{len(scheduler.requested)} requested; for more, once it has ended: {command}"
         )

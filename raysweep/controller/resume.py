@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -151,7 +152,7 @@ class Resumed:
             if names_before != names:
                 raise InputError(
                     f"{self.location}: {inputs} changed since this sweep ran; start a new one, with --warm-start "
-                    f"{self.location} to learn from it"
+                    f"{shlex.quote(self.location)} to learn from it"
                 )
 
 

@@ -25,6 +25,7 @@ from raysweep.controller.status import SweepStatus
 from raysweep.controller.steering import Steering
 from raysweep.errors import InputError
 from raysweep.metrics.scores import Goals, Pair
+from raysweep.results.commands import format_resume
 from raysweep.results.events import (
     Event,
     NodesCounted,
@@ -150,6 +151,11 @@ class Sweep:
     def tested(self) -> set[PointName]:
         """Return the points that an earlier session scored on test."""
         return self.progress.tested
+
+    @property
+    def reached_limit(self) -> dict[str, float]:
+        """Return the limit that ended assignments, as its key and value; empty if none did."""
+        return {} if self.cause is None else {self.cause.key: self.cause.value}
 
     def kept_front(self) -> list[Point]:
         """Return the members of the front whose weights are stored."""
@@ -407,7 +413,7 @@ class Sweep:
             return
         pause = self._failures.begin_pause(self.seconds)
         if pause.is_hopeless:
-            raise InputError(f"{reason}; when storage works again: raysweep run --resume {self.run.location}")
+            raise InputError(f"{reason}; when storage works again: {format_resume(self.run.location)}")
         self.display.warn(f"search: assignments paused for {pause.seconds:g} s (reason=storage failed: {reason})")
 
     def _settle(self, number: int, verdict: Verdict, traceback: str | None = None) -> None:
@@ -532,7 +538,14 @@ class Sweep:
             if status not in ("interrupted", "failed"):  # otherwise there may be little time left
                 self._scores.pack(self.display.warn)
             self.count_nodes(at_once=True)
-            self._log(SessionFinished(status=status, reason=reason, seconds=self.seconds, is_final=is_final or None))
+            finished = SessionFinished(
+                status=status,
+                reason=reason,
+                seconds=self.seconds,
+                is_final=is_final or None,
+                limit=self.reached_limit or None,
+            )
+            self._log(finished)
         finally:
             self.ledger.close()
 

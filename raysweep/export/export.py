@@ -31,6 +31,7 @@ from raysweep.report import choice
 from raysweep.report.front import Member
 from raysweep.report.summary import Summary, summary_of
 from raysweep.report.tables import show_pair
+from raysweep.results.commands import format_command
 from raysweep.results.events import TrialStarted
 from raysweep.results.ledger import load_events, point_folder
 from raysweep.results.settings_file import NAME as SETTINGS
@@ -265,7 +266,7 @@ def _choose(run: Folder, summary: Summary, point: str, conditions: Sequence[str]
             names.append(member.dev.name)
     allowed = ", ".join(["knee", "best", *names[:MAX_NAMED]])
     if len(names) > MAX_NAMED:
-        allowed += f" and {len(names) - MAX_NAMED} more, which raysweep show lists"
+        allowed += f" and {len(names) - MAX_NAMED} more, listed by {format_command('show', run.location)}"
     raise InputError(f"--point {wanted}: not on the front; allowed: {allowed}")
 
 

@@ -26,6 +26,7 @@ from raysweep.ray_tune.baselines import Baselines
 from raysweep.ray_tune.session import Session
 from raysweep.results.account import build_account, sentence
 from raysweep.results.bill import bill_text, build_bill
+from raysweep.results.commands import format_resume, options_beyond
 from raysweep.results.events import GuardsMeasured
 from raysweep.results.ledger import load_events
 from raysweep.results.query_scores import name_of_point
@@ -243,8 +244,7 @@ def execute(plan: Plan, display: Display, log: Log | None, start: Callable[[Sess
                 if tracking is not None:
                     tracking.finish()
     if ending == INTERRUPTED or sweep.cause is not None:
-        more_budget = f" --{sweep.cause.key} TOTAL" if sweep.cause else ""
-        display.line(f"run: to resume: raysweep run --resume {sweep.run.location}{more_budget}")
+        display.line(f"run: to resume: {format_resume(sweep.run.location, *options_beyond(sweep.reached_limit))}")
     return RunOutcome(sweep.run, ending)
 
 
@@ -406,9 +406,8 @@ def _as_input_error(error: Exception, sweep: Sweep | None) -> InputError | None:
     if sweep is not None and sweep.ledger.failure:
         return InputError(sweep.ledger.failure)
     if problem := storage_problem(error):
-        return InputError(
-            f"{problem}; once it is writable: raysweep run --resume RUN, or the same command if no run has started"
-        )
+        command = "run the same command" if sweep is None else format_resume(sweep.run.location)
+        return InputError(f"{problem}; once it is writable: {command}")
     return error if isinstance(error, InputError) else None
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import datetime
 import hashlib
-import shlex
 import time
 import uuid
 from collections import defaultdict
@@ -36,6 +35,7 @@ from raysweep.evaluation.watched import WatchedRelations
 from raysweep.metrics.scores import WATCHED
 from raysweep.ray_tune.baselines import Baselines, BaselineScores, OnScores, limit_points
 from raysweep.ray_tune.untuned import Untuned
+from raysweep.results.commands import format_command
 from raysweep.results.events import PointsScored, SessionStarted
 from raysweep.results.ledger import Ledger
 from raysweep.results.readings import REFERENCE, REFERENCE_FILE
@@ -204,8 +204,8 @@ class Session:
         if steering.workers is not None:
             self.display.line(f"search: at most {steering.workers} trials at a time (requested by raysweep control)")
         if steering.is_paused:
-            place = shlex.quote(sweep.run.location)
-            self.display.warn(f"search: still paused; to resume: raysweep control {place} --resume")
+            resume = format_command("control", sweep.run.location, "--resume")
+            self.display.warn(f"search: still paused; to resume: {resume}")
         return sweep
 
     @property

@@ -3,7 +3,6 @@
 import math
 import operator
 import re
-import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ from raysweep.report.front import Member
 from raysweep.report.notes import why_no_intervals
 from raysweep.report.summary import Summary
 from raysweep.report.tables import short
+from raysweep.results.commands import format_command
 from raysweep.results.query_scores import PointName, name_of_point
 from raysweep.results.types import GuardScore, Point, Results, ScoredSplit
 from raysweep.uncertainty.interval import LEVEL
@@ -434,6 +434,7 @@ def why_no_intervals_of(summary: Summary, point: Point) -> str:
     return "per-query scores are only stored for points within three standard errors of the front"
 
 
-def export_command(summary: Summary, name: str, to: str = "FOLDER") -> str:
-    """Return the command that exports a point on the run's front to a folder, which is a placeholder by default."""
-    return shlex.join(["raysweep", "export", summary.results.folder, to, "--point", name])
+def export_command(summary: Summary, name: str) -> str:
+    """Return the command that exports a point on the run's front to a folder named after the sweep and the point."""
+    folder = re.sub("[:/=]", "-", f"{summary.results.info.name}-{name}")
+    return format_command("export", summary.results.folder, folder, "--point", name)

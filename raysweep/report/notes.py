@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from raysweep.report.summary import Summary, missing_intervals
 from raysweep.report.texts import limits_text
+from raysweep.results.commands import format_resume, resume_options
 from raysweep.results.query_scores import name_of_point
 from raysweep.results.types import QUERY_KINDS, Results, ScoredSplit, TrialStatus
-from raysweep.results.views import resume_options
 
 _ENDINGS = {"interrupted": "was interrupted", "budget": "ended at its budget", "plateau": "ended on a plateau"}
 
@@ -37,14 +37,15 @@ def ending_notes(results: Results) -> Iterator[str]:
     num_paused = _count(results, TrialStatus.PAUSED)
     if num_paused:
         num_trials = len(results.trials)
-        options = resume_options(results)
-        yield f"{num_paused} of {num_trials} trials are paused: raysweep run --resume RUN{options} may resume them."
+        command = format_resume(results.folder, *resume_options(results))
+        yield f"{num_paused} of {num_trials} trials are paused: {command} may resume them."
 
 
 def running_or_killed(results: Results) -> str:
     """Return the end of a sentence that states, as far as is known, if an unfinished sweep is running or was killed."""
     if results.has_driver is False:
-        return "was killed; this report shows its stored results, and raysweep run --resume RUN continues it"
+        command = format_resume(results.folder)
+        return f"was killed; this report shows its stored results, and {command} continues it"
     state = "is still running" if results.has_driver else "is still running or was killed"
     return f"{state}; this report shows the results so far"
 
@@ -99,7 +100,8 @@ def _on_test_scores(summary: Summary) -> Iterator[str]:
         elif results.status in ("completed", "budget", "plateau"):
             yield f"{text}. The weights of the other members are not stored, or scoring them failed."
         else:
-            yield f"{text}. raysweep run --resume RUN scores the missing members whose weights are stored."
+            command = format_resume(results.folder)
+            yield f"{text}. {command} scores the missing members whose weights are stored."
 
 
 def _on_missing_results(summary: Summary) -> Iterator[str]:

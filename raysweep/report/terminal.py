@@ -25,6 +25,7 @@ from raysweep.report.tables import (
 from raysweep.report.texts import CORRECTED, limits_text
 from raysweep.report.trust import trust_lines
 from raysweep.report.watched_trials import watched_lines
+from raysweep.results.commands import format_command
 from raysweep.results.types import ScoredSplit
 from raysweep.results.views import varied_parameters
 from raysweep.uncertainty.interval import LEVEL
@@ -33,7 +34,7 @@ from raysweep.uncertainty.interval import LEVEL
 # others.
 MAX_ROWS = 24
 
-MAX_COMMANDS = 3  # with more points, one command with a placeholder is printed
+MAX_COMMANDS = 3  # with more points, only the command for the knee or the first point is printed
 
 
 def front_tables(summary: Summary) -> list[TextTable]:
@@ -90,7 +91,7 @@ def _caption_lines(summary: Summary, num_shown: int, omitted_guards: Sequence[st
     results = summary.results
     num_members = len(summary.members)
     if num_shown < num_members:
-        yield f"{num_shown} of {num_members} members; raysweep show lists all of them"
+        yield f"{num_shown} of {num_members} members; {format_command('show', results.folder)} lists all of them"
     if omitted_guards:
         guards = ", ".join(omitted_guards)
         yield f"scores of {guards} are in the report, or in a wider terminal"
@@ -177,13 +178,14 @@ def choice_lines(summary: Summary, chosen: Sequence[Candidate], splits: Sequence
         num_missing = sum(guard not in member.guards for member in summary.members)
         if num_missing:
             yield f"{num_missing} of the {num_members} front members are not scored under {guard} yet."
-    names = [candidate.dev.name for candidate in chosen if candidate.member]
-    has_few = len(names) <= MAX_COMMANDS
-    shown_names = names if has_few else ["POINT"]
-    for name in shown_names:
-        command = export_command(summary, name)
-        yield f"export: {command}"
-    if len(names) < len(chosen):
+    members = [candidate for candidate in chosen if candidate.member]
+    shown_members = members
+    if len(members) > MAX_COMMANDS:
+        knees = [candidate for candidate in members if candidate.is_knee]
+        shown_members = [*knees, *members][:1]
+    for member in shown_members:
+        yield f"export: {export_command(summary, member.dev.name)}"
+    if len(members) < len(chosen):
         yield "Only points on the front can be exported, because only their weights are stored."
 
 

@@ -390,7 +390,7 @@ class SessionFinished(Event):
     """A session ended. ``status`` is completed, interrupted, budget, plateau or failed.
 
     ``is_final`` is True if the sweep failed for good because too many trials failed, so that retrying the same command
-    is pointless.
+    is pointless. ``limit`` holds the key and the value of the limit that ended it, such as ``budget.minutes``.
     """
 
     kind = "finish"
@@ -399,6 +399,7 @@ class SessionFinished(Event):
     reason: str
     seconds: float
     is_final: bool | None = None
+    limit: dict[str, float] | None = None
 
 
 StatusChange = TrialPaused | TrialResumed | TrialInterrupted | TrialContinued | TrialEnded

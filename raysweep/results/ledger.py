@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from raysweep.errors import InputError
+from raysweep.results.commands import format_resume
 from raysweep.results.events import Event, read_event
 from raysweep.storage import location
 from raysweep.storage.bucket import LEASE
@@ -115,7 +116,7 @@ class Ledger:
         except OSError as error:
             self.failure = self.lost or (
                 f"{ledger_location(self.run)}: an event cannot be written: {error.strerror}; stopping the sweep. "
-                f"To resume it: raysweep run --resume {self.run.location}"
+                f"To resume it: {format_resume(self.run.location)}"
             )
             raise InputError(self.failure) from None
         self.on_append(event)

@@ -1,7 +1,7 @@
 """Read a run's ledger into tables for reports, exports, replays and warm starts."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -96,6 +96,7 @@ def build_results(events: Iterable[Event], run: Folder, has_driver: bool | None 
         status=tables.status,
         reason=tables.reason,
         seconds=tables.seconds,
+        limit=tables.limit,
         has_failed_for_good=tables.has_failed_for_good,
         means=tables.all_means(),
         nodes=tuple(tables.nodes.values()),
@@ -132,6 +133,7 @@ class _Tables:
     status: str = "running"
     reason: str = ""
     seconds: float = 0.0
+    limit: Mapping[str, float] = field(default_factory=dict)
     has_failed_for_good: bool = False
     is_paused: bool = False
     workers: int | None = None
@@ -188,6 +190,7 @@ class _Tables:
         """Update the latest session's status. If the session resumes a finished one, the run is running again."""
         if isinstance(event, SessionFinished):
             self.status, self.reason, self.seconds = event.status, event.reason, event.seconds
+            self.limit = event.limit or {}
             self.has_failed_for_good = event.is_final is True
         if isinstance(event, SessionStarted | TrialStarted | StatusChange):
             self.status, self.reason, self.has_failed_for_good = "running", "", False

@@ -412,6 +412,7 @@ class Results:
     status: str  # running, a status of :class:`raysweep.results.events.SessionFinished`, or failed if all trials failed
     reason: str
     seconds: float
+    limit: Mapping[str, float] = field(default_factory=dict)  # the budget that ended the sweep: its key and value
     has_failed_for_good: bool = False  # because too many trials, or all of them, failed
     means: tuple[Mean, ...] = ()  # for trials with replicates
     nodes: tuple[NodeTime, ...] = ()  # one per node type and price, if the sweep had prices

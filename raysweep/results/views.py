@@ -13,12 +13,6 @@ from raysweep.results.scores import Score, with_means
 from raysweep.results.types import Calibration, Measure, Point, Results, Trial, TrialStatus
 
 
-def resume_options(results: Results) -> str:
-    """Return the options with which ``raysweep run --resume RUN`` continues the sweep, given the sweep's status."""
-    more = {"budget": " --budget.KEY TOTAL", "plateau": " --early_stopping.plateau null"}
-    return more.get(results.status, "")
-
-
 def averaged(results: Results) -> list[Point]:
     """Return a run's points without replicates. On dev, scores are means over each configuration's runs."""
     replicates = {trial.trial for trial in results.trials if trial.replicate_of is not None}

@@ -22,6 +22,7 @@ from raysweep.report.front import Criterion
 from raysweep.report.markdown import markdown
 from raysweep.report.summary import Summary, summary_of
 from raysweep.report.tables import front_table
+from raysweep.results.commands import format_command
 from raysweep.results.events import (
     Event,
     PointsScored,
@@ -102,7 +103,7 @@ class _Feed:
 
     @property
     def _hint(self) -> str:
-        return f"to write it later: raysweep track {self._run.location} --to {self._name}"
+        return f"to write it later: {format_command('track', self._run.location, '--to', self._name)}"
 
     def wait(self) -> None:
         """Wait until the thread ends or has made no progress for FINISH_SECONDS."""

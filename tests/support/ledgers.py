@@ -65,6 +65,7 @@ class StoredSweep:
     baselines: Sequence[Point] = field(default=())  # see :func:`baseline`
     test_of: Sequence[Point] = field(default=())  # dev points that were also scored on test, slightly worse
     finish: tuple[str, str] | None = ("completed", "")  # status and reason; None if the sweep was killed
+    limit: Mapping[str, float] = field(default_factory=dict)  # the budget that ended the sweep
     is_final: bool = False  # whether it failed for good
     gpus: float = 0.5  # of each trial
     price: float = 3.0  # of an hour
@@ -96,7 +97,14 @@ def write_ledger(folder: Path, trials: Iterable[StoredTrial], sweep: StoredSweep
         ledger.append(PointsScored(points=tuple(tested)))
     if sweep.finish:
         status, reason = sweep.finish
-        ledger.append(SessionFinished(status=status, reason=reason, seconds=321.0, is_final=sweep.is_final or None))
+        finished = SessionFinished(
+            status=status,
+            reason=reason,
+            seconds=321.0,
+            is_final=sweep.is_final or None,
+            limit=dict(sweep.limit) or None,
+        )
+        ledger.append(finished)
     ledger.close()
 
 

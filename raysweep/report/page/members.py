@@ -1,7 +1,6 @@
 """The front's members: their table, and their values for the page's charts and card."""
 
 import dataclasses
-import re
 from collections.abc import Iterator, Mapping
 
 from raysweep.metrics.scores import Goals
@@ -38,8 +37,7 @@ def member_table(summary: Summary) -> str:
 def member_values(member: Member, index: int, summary: Summary) -> Json:
     """Return the values of one front member; ``index`` is the index of its point among the points shown."""
     point = member.dev
-    folder = re.sub("[:/=]", "-", f"{summary.results.info.name}-{point.name}")
-    command = export_command(summary, point.name, folder)
+    command = export_command(summary, point.name)
     guards = []
     for name, measured in sorted(member.guards.items()):
         guard = {

@@ -1,11 +1,11 @@
 """Snapshots of a run: the content of its ledger, and whether a process is driving it."""
 
-import shlex
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from raysweep.control.command import explain_missing_driver
+from raysweep.results.commands import format_command
 from raysweep.results.events import Event, SessionStarted
 from raysweep.results.ledger import NAME as LEDGER
 from raysweep.results.ledger import GrowingLedger, load_events
@@ -61,7 +61,7 @@ class Moment:
         if results is None or self.is_live:
             return ""
         if results.status == "completed":
-            return f"the sweep is completed; report: raysweep report {shlex.quote(results.folder)}"
+            return f"the sweep is completed; report: {format_command('report', results.folder)}"
         return explain_missing_driver(results).removeprefix(f"{results.folder}: ")
 
 

@@ -307,7 +307,7 @@ def test_job_submission_requires_the_token(head: Head, tmp_path: Path) -> None:
         job += [
             sys.executable,
             "-c",
-            "from raysweep.cluster.resources import is_ray_job; print('is_ray_job:', is_ray_job())",
+            "from raysweep.cluster.resources import ray_job; print('ray_job:', ray_job() is not None)",
         ]
         return run_to_end(job, head.client(who), tmp_path)
 
@@ -315,11 +315,11 @@ def test_job_submission_requires_the_token(head: Head, tmp_path: Path) -> None:
     with ThreadPoolExecutor(len(names)) as pool:
         done = dict(zip(names, pool.map(submit, names), strict=True))
     assert done["with_token"].returncode == 0, done["with_token"].stderr
-    assert "is_ray_job: True" in done["with_token"].stdout
+    assert "ray_job: True" in done["with_token"].stdout
     for name in ("without_token", "wrong_token"):
         assert done[name].returncode != 0
         assert "Authentication" in done[name].stdout + done[name].stderr
-        assert "is_ray_job: " not in done[name].stdout
+        assert "ray_job: " not in done[name].stdout
     logs = files_below(head.folder / "ray")
     assert {path.name for path in logs if path.name.startswith("job-driver-")} == {"job-driver-with_token.log"}
     assert [str(file) for file in logs if head.token.encode() in file.read_bytes()] == []

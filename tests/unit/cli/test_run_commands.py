@@ -78,7 +78,7 @@ def test_show_prints_a_table(tmp_path, state):
     members = [each for each in dev_front(random_trials(12)) if each["polarity"] >= 0.7]
     best = max(members, key=lambda each: each["retention"])
     assert best.name in done.stdout
-    assert f"FOLDER --point {best.name}" in done.stdout
+    assert f"night-run-{best.name.replace(':', '-')} --point {best.name}" in done.stdout
     assert ("note: The sweep was killed" in done.stdout) == (state != "finished")
 
 

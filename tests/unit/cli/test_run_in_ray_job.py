@@ -26,7 +26,7 @@ def warnings_of_run(folder: Path, arguments: tuple[str, ...], monkeypatch: pytes
 @pytest.mark.parametrize(
     ("arguments", "missing"),
     [
-        ((), ["--name NAME", "--resume-or-start"]),
+        ((), ["--name night", "--resume-or-start"]),
         (("--name", "night"), ["--resume-or-start"]),
         (("--name", "night", "--resume-or-start"), []),
         (("--resume-or-start",), []),  # the name of the file

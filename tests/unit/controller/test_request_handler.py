@@ -272,7 +272,7 @@ def test_invalid_configurations_are_rejected_with_the_reason(tmp_path: Path) -> 
     driver.done("try", config={"loss": "softmax"})
     rejection = driver.rejected("try", config={"loss": "triplet"})
     assert "budget.trials is 3, with 1 trials started and 2 requested" in rejection
-    assert f"raysweep run --resume {tmp_path} --budget.trials TOTAL" in rejection
+    assert f"raysweep run --resume {tmp_path} --budget.trials 4" in rejection
     assert len(steered(tmp_path)) == 2, "rejected requests are not in the ledger"
 
 

@@ -158,7 +158,9 @@ def test_time_budget_interrupts_trials_at_their_next_rung(tmp_path: Path, monkey
     (trial,) = load(tmp_path).trials
     assert (trial.status, trial.reason) == ("interrupted", "the budget of 0.001 minutes is spent")
     assert sweep.assign() is None
-    assert sweep.cause == ("budget.minutes", trial.reason)
+    assert sweep.cause == ("budget.minutes", trial.reason, 0.001)
+    sweep.finish("budget", trial.reason)
+    assert load(tmp_path).limit == {"budget.minutes": 0.001}
 
 
 def test_time_off_the_clock_does_not_count_toward_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,7 +137,8 @@ def test_json_has_unscaled_scores_and_the_export_command(summary):
     assert "per-query scores" in row["dev"]["why_no_intervals"]
     assert row["test"]["similarity"] == pytest.approx(point["similarity"] - 0.01)
     assert row["marks"][-1] == "best"
-    assert row["export"] == f"raysweep export {summary.results.folder} FOLDER --point {point.name}"
+    folder = f"{summary.results.info.name}-{point.name.replace(':', '-')}"
+    assert row["export"] == f"raysweep export {summary.results.folder} {folder} --point {point.name}"
     assert row["config"] == dict(chosen[0].config)
 
 

@@ -94,7 +94,7 @@ def test_report_states_the_number_of_scored_members(partial: Run) -> None:
     shown = printed(narrow(partial.summary))
     for text in ((folder / "front.md").read_text(), (folder / "report.html").read_text()):
         assert sentence in text
-        assert "raysweep run --resume RUN scores the missing members" in text
+        assert f"raysweep run --resume {partial.folder} scores the missing members" in text
     for text in ((folder / "front.md").read_text(), (folder / "report.html").read_text(), shown):
         for figure in ("hypervolume on test", "On test, the front", "floor (probe) on test"):
             assert figure not in text

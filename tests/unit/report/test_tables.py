@@ -63,7 +63,7 @@ def test_front_states_what_to_re_index(tmp_path, towers, expected):
 
 def test_every_status_has_a_distinct_sign(tmp_path):
     trials = trials_of_every_status()
-    write_ledger(tmp_path, trials, StoredSweep(finish=("budget", "the budget's 1 minutes are spent")))
+    write_ledger(tmp_path, trials, StoredSweep(finish=("budget", "1 minute is spent"), limit={"budget.minutes": 1}))
     summary = write.write(tmp_path).summary
     signs = [{with_sign(status), STATUS_STYLES[status].marker} for _, status, *_ in trials]
     assert len(set(map(frozenset, signs))) == len({status for _, status, *_ in trials}) == 6
@@ -71,7 +71,8 @@ def test_every_status_has_a_distinct_sign(tmp_path):
     for name in ("front.md", "report.html"):
         text = (tmp_path / "report" / name).read_text().replace("\N{NO-BREAK SPACE}", " ")
         assert (
-            f"{paused} of 40 trials are paused: raysweep run --resume RUN --budget.KEY TOTAL may resume them." in text
+            f"{paused} of 40 trials are paused: raysweep run --resume {tmp_path} --budget.minutes 2 may resume them."
+            in text
         )
         others = 2 if name == "report.html" else 1  # among the costs, and in the page under early stopping
         assert text.count("■ paused") == paused + others

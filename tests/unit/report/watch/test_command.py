@@ -81,7 +81,7 @@ def test_front_of_finished_run_is_complete(tmp_path: Path) -> None:
         ),
         (
             ("budget", "spent"),
-            "the sweep ended: budget (spent); to resume it: raysweep run --resume RUN --budget.KEY TOTAL",
+            "the sweep ended: budget (spent); to resume it: raysweep run --resume RUN --budget.minutes 3",
         ),
         (
             ("plateau", "nothing better"),
@@ -90,7 +90,8 @@ def test_front_of_finished_run_is_complete(tmp_path: Path) -> None:
     ],
 )
 def test_run_without_driver_shows_how_to_resume(tmp_path: Path, finish: tuple[str, str] | None, last: str) -> None:
-    write_ledger(tmp_path, trials_of_every_status(), StoredSweep(finish=finish))
+    limit = {"budget.minutes": 1.5} if finish is not None and finish[0] == "budget" else {}
+    write_ledger(tmp_path, trials_of_every_status(), StoredSweep(finish=finish, limit=limit))
     where, out = console()
     watch(LocalFolder(tmp_path), where, 1.0, sleep=lambda _: pytest.fail("there is nothing to wait for"))
     assert last in out.getvalue().splitlines()[-1].replace(f"--resume {tmp_path}", "--resume RUN")

@@ -1,0 +1,44 @@
+"""Commands for users to copy, with the location of their run."""
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from raysweep.results.types import Results
+from raysweep.storage import location
+
+
+def format_command(name: str, run: str, *arguments: str) -> str:
+    """Return the command ``raysweep NAME RUN ARGUMENTS``, quoted for a shell."""
+    return shlex.join(["raysweep", name, shorten(run), *arguments])
+
+
+def format_resume(run: str, *options: str) -> str:
+    """Return the command that resumes a run with these options."""
+    return shlex.join(["raysweep", "run", "--resume", shorten(run), *options])
+
+
+def resume_options(results: Results) -> list[str]:
+    """Return the options that let a resumed sweep continue, given how it ended; a reached limit is doubled."""
+    if results.status == "plateau":
+        return ["--early_stopping.plateau", "null"]
+    return options_beyond(results.limit)
+
+
+def options_beyond(limit: Mapping[str, float]) -> list[str]:
+    """Return the options that double a limit, given as its key and value."""
+    options = []
+    for key, value in limit.items():
+        options += [f"--{key}", f"{2 * value:g}"]
+    return options
+
+
+def shorten(run: str) -> str:
+    """Return a location as a relative path if it is in the working directory; the page then names no folder outside."""
+    if location.is_uri(run):
+        return run
+    path = Path(run)
+    folder = Path.cwd()
+    if path == folder or not path.is_relative_to(folder):
+        return run
+    return str(path.relative_to(folder))
