@@ -1,4 +1,4 @@
-"""Commands for a run, finished or not: control, watch, show, compare, report, export and track."""
+"""Commands for a run, finished or not: control, watch, show, compare, report, export, prune and track."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -357,6 +357,28 @@ def export(  # noqa: PLR0913 (the options of a command)
         with working():
             address = hub.push(folder, push, private=private)
         typer.echo(f"pushed: {address}")
+
+
+@app.command(rich_help_panel=panels.STEER)
+def prune(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Folder or URI of a run that is not running.")],
+    checkpoints: Annotated[
+        bool, typer.Option("--checkpoints", help="Remove all checkpoints; paused and interrupted trials stop for good.")
+    ] = False,
+    weights: Annotated[
+        bool, typer.Option("--weights", help="Remove all weights; points can no longer be exported or scored on test.")
+    ] = False,
+) -> None:
+    """Print the size of a run's files, and remove its checkpoints or weights.
+
+    Without options, nothing is removed. Scores and reports are always kept.
+    """
+    from raysweep.controller import disk
+
+    folder = run_folder("RUN", run)
+    if checkpoints or weights:
+        disk.prune(folder, checkpoints=checkpoints, weights=weights)
+    typer.echo(f"{folder.location}: {disk.measure_size(folder)}")
 
 
 @app.command(cls=SeveralValues, rich_help_panel=panels.LOOK)

@@ -652,6 +652,11 @@ class StorageConfig(StrictModel):
         "the worst paused trials end, then the weights that the front needs least are removed. "
         "Checkpoints of running trials are not counted",
     )
+    keep_checkpoints: bool = Field(
+        True,
+        description="keep the checkpoints of paused and interrupted trials when the sweep ends, so that these trials can "
+        "be resumed; if false, the trials stop for good, unless Ctrl-C or an error ended the sweep",
+    )
 
     @property
     def artifacts_key(self) -> str:

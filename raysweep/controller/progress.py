@@ -14,6 +14,7 @@ from raysweep.controller.optuna_study import StudyFile
 from raysweep.controller.steering import Steering
 from raysweep.errors import ReplayError
 from raysweep.results.events import (
+    CheckpointsRemoved,
     Event,
     PaidEvent,
     PointsScored,
@@ -165,9 +166,8 @@ class LedgerReplay:
             case TrialPaused():
                 self._progress.pause(event.trial, event.reason)
                 self.unfinished.pop(event.trial, None)
-            case TrialEnded():
-                self._progress.end(event.trial, Verdict(event.status, event.reason))
-                self.unfinished.pop(event.trial, None)
+            case TrialEnded() | CheckpointsRemoved():
+                self._end(event)
             case TrialResumed() | TrialContinued():
                 self._resume_if_paused(event.trial)
                 self.unfinished[event.trial] = None
@@ -180,6 +180,12 @@ class LedgerReplay:
                 self._progress.tested.update(map(name_of_point, tested))
             case SweepSteered():
                 self._steer(event)
+
+    def _end(self, event: TrialEnded | CheckpointsRemoved) -> None:
+        numbers = [event.trial] if isinstance(event, TrialEnded) else event.trials
+        for number in numbers:
+            self._progress.end(number, Verdict(event.status, event.reason))
+            self.unfinished.pop(number, None)
 
     def _steer(self, event: SweepSteered) -> None:
         self.steering.take(event)

@@ -103,6 +103,9 @@ class Resumed:
                 raise InputError(f"{ledger_location(self.run)}: trial {trial.trial}: {error}") from None
             examples_per_rung[trial.trial] = config.examples_per_rung
         check_rungs(self.run, results, examples_per_rung)
+        if results.without_checkpoints:
+            numbers = ", ".join(map(str, results.without_checkpoints))
+            self.report(f"{self.location}: checkpoints were removed, so these trials are not continued: {numbers}")
         check_settings(self.run, results.config_digests)
         if not has_begun(self.events):
             raise InputError(

@@ -17,7 +17,7 @@ from raysweep.config.sweep import SweepConfig
 from raysweep.config.trial import TrialConfig, trial_config
 from raysweep.controller.budget import CostTracker, ReachedLimit
 from raysweep.controller.failures import Blame, Failures, Loss
-from raysweep.controller.kept_files import KeptScores, WeightStore
+from raysweep.controller.kept_files import CHECKPOINTS, KeptScores, WeightStore
 from raysweep.controller.node_meter import NodeMeter
 from raysweep.controller.optuna_study import StudyFile
 from raysweep.controller.progress import LedgerReplay, Progress, Verdict
@@ -27,6 +27,7 @@ from raysweep.errors import InputError
 from raysweep.metrics.scores import Goals, Pair
 from raysweep.results.commands import format_resume
 from raysweep.results.events import (
+    CheckpointsRemoved,
     Event,
     NodesCounted,
     ReplicatesAveraged,
@@ -493,7 +494,7 @@ class Sweep:
         replayed = LedgerReplay(self.scheduler, self.progress, self.costs, adopt=adopt)
         replayed.take_all(events)
         originals = {}
-        checkpoints = self.run.names("checkpoints")
+        checkpoints = self.run.names(CHECKPOINTS)
         for number, trial in self.scheduler.trials.items():
             original = trial.replicate_of
             if original is not None:
@@ -532,6 +533,9 @@ class Sweep:
             for number in list(self.assignments):  # trials cut off within a rung are charged too
                 self._pay(number)
                 self._interrupt(number, reason)
+            if not self.config.storage.keep_checkpoints and status in ("completed", "budget", "plateau"):
+                self._free_checkpoints()
+            self._remove_other_checkpoints()
             self._weights.keep_only(self.front)  # this also removes the weights of rungs that were never reported
             self._remove_beyond_bound()
             self._scores.tidy()
@@ -548,6 +552,26 @@ class Sweep:
             self._log(finished)
         finally:
             self.ledger.close()
+
+    def _free_checkpoints(self) -> None:
+        """Stop paused and interrupted trials for good, and remove their checkpoints. Replicates start over instead."""
+        numbers = self.resumable_trials()
+        trials = self.scheduler.trials
+        stopped = tuple(number for number in numbers if trials[number].replicate_of is None)
+        if stopped:
+            event = CheckpointsRemoved(trials=stopped)
+            self._log(event)
+            for number in stopped:
+                self.progress.end(number, Verdict(TrialStatus.STOPPED, event.reason))
+        self._interrupted = deque(number for number in self._interrupted if number not in stopped)
+        for number in numbers:
+            self._remove_checkpoint(number)
+
+    def _remove_other_checkpoints(self) -> None:
+        """Remove all checkpoints except those from which a trial can resume."""
+        needed = {Path(checkpoint_folder(number)).name for number in (*self.resumable_trials(), *self.assignments)}
+        for name in self.run.names(CHECKPOINTS) - needed:
+            self.run.remove(f"{CHECKPOINTS}/{name}")
 
     # Costs, disk, ledger and display.
 

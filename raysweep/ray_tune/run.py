@@ -15,6 +15,7 @@ from raysweep.cluster.resources import Capacity, connected
 from raysweep.config import packages
 from raysweep.config.space import Space
 from raysweep.config.sweep import BudgetConfig, SweepConfig
+from raysweep.controller.disk import measure_size
 from raysweep.controller.node_meter import NodeMeter
 from raysweep.controller.resume import Resumed
 from raysweep.controller.sweep import Sweep
@@ -26,7 +27,7 @@ from raysweep.ray_tune.baselines import Baselines
 from raysweep.ray_tune.session import Session
 from raysweep.results.account import build_account, sentence
 from raysweep.results.bill import bill_text, build_bill
-from raysweep.results.commands import format_resume, options_beyond
+from raysweep.results.commands import format_command, format_resume, options_beyond
 from raysweep.results.events import GuardsMeasured
 from raysweep.results.ledger import load_events
 from raysweep.results.query_scores import name_of_point
@@ -243,7 +244,7 @@ def execute(plan: Plan, display: Display, log: Log | None, start: Callable[[Sess
             finally:
                 if tracking is not None:
                     tracking.finish()
-    if ending == INTERRUPTED or sweep.cause is not None:
+    if ending == INTERRUPTED or (sweep.cause is not None and not sweep.is_done):
         display.line(f"run: to resume: {format_resume(sweep.run.location, *options_beyond(sweep.reached_limit))}")
     return RunOutcome(sweep.run, ending)
 
@@ -374,6 +375,10 @@ def _finish(sweep: Sweep, session: Session | None, ending: Ending) -> None:
     if results.nodes:
         bill = build_bill(results)
         display.line(f"run: {bill_text(bill)}")
+    size = measure_size(sweep.run)
+    command = format_command("prune", sweep.run.location, "--checkpoints")
+    remedy = f"; to remove the checkpoints: {command}" if size.checkpoints else ""
+    display.line(f"run: {size} in {sweep.run.location}{remedy}")
 
 
 def keep_readings(session: Session, sweep: Sweep) -> None:

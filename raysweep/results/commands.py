@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from raysweep.results.types import Results
+from raysweep.results.types import RESUMABLE, Results
 from raysweep.storage import location
 
 
@@ -19,10 +19,16 @@ def format_resume(run: str, *options: str) -> str:
 
 
 def resume_options(results: Results) -> list[str]:
-    """Return the options that let a resumed sweep continue, given how it ended; a reached limit is doubled."""
+    """Return the options that let a resumed sweep continue, given how it ended; reached limits are doubled."""
     if results.status == "plateau":
         return ["--early_stopping.plateau", "null"]
-    return options_beyond(results.limit)
+    options = options_beyond(results.limit)
+    num_started = sum(trial.replicate_of is None for trial in results.trials)
+    num_trials = results.info.num_trials
+    has_unfinished = any(trial.status in RESUMABLE for trial in results.trials)
+    if num_started >= num_trials and not has_unfinished:
+        options += ["--trials", str(2 * num_trials)]
+    return options
 
 
 def options_beyond(limit: Mapping[str, float]) -> list[str]:

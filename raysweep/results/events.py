@@ -12,6 +12,7 @@ the kind of event; the other keys are the fields of the kind's class:
 ``cut``     :class:`TrialInterrupted`
 ``again``   :class:`TrialContinued`
 ``end``     :class:`TrialEnded`
+``freed``   :class:`CheckpointsRemoved`
 ``mean``    :class:`ReplicatesAveraged`
 ``points``  :class:`PointsScored`
 ``guards``  :class:`GuardsMeasured`
@@ -267,6 +268,17 @@ class TrialEnded(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CheckpointsRemoved(Event):
+    """The checkpoints of paused or interrupted ``trials`` were removed, which stops these trials for good."""
+
+    kind = "freed"
+    status: ClassVar[TrialStatus] = TrialStatus.STOPPED
+    reason: ClassVar[str] = "its checkpoint was removed"
+
+    trials: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReplicatesAveraged(Event):
     """A replicate of ``trial`` is about to end. ``points`` are the points that at least two of the ``runs`` reached."""
 
@@ -420,6 +432,7 @@ EVENTS: Mapping[str, type[Event]] = {
         TrialInterrupted,
         TrialContinued,
         TrialEnded,
+        CheckpointsRemoved,
         ReplicatesAveraged,
         PointsScored,
         GuardsMeasured,

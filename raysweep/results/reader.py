@@ -8,6 +8,7 @@ from pathlib import Path
 from raysweep.errors import InputError
 from raysweep.metrics.scores import Goals
 from raysweep.results.events import (
+    CheckpointsRemoved,
     Event,
     GuardsMeasured,
     NodesCounted,
@@ -109,6 +110,7 @@ def build_results(events: Iterable[Event], run: Folder, has_driver: bool | None 
         watched=tuple(tables.watched.values()),
         stage=tables.stage,
         has_driver=has_driver,
+        without_checkpoints=tuple(tables.without_checkpoints),
         config_digests=tuple(tables.config_digests),
     )
 
@@ -129,6 +131,7 @@ class _Tables:
     calibrations: dict[tuple[object, ...], Calibration] = field(default_factory=dict)  # keyed by rung and split
     measures: dict[tuple[object, ...], Measure] = field(default_factory=dict)  # keyed by rung, split and name
     config_digests: list[str] = field(default_factory=list)
+    without_checkpoints: list[int] = field(default_factory=list)
     stage: Stage | None = None
     status: str = "running"
     reason: str = ""
@@ -160,7 +163,7 @@ class _Tables:
             case SweepSteered():
                 self._steer(event)
         self._note_stage(event)
-        if isinstance(event, StatusChange):
+        if isinstance(event, StatusChange | CheckpointsRemoved):
             self._change_status(event)
         if isinstance(event, PaidEvent) and event.cost is not None:
             cost = dataclasses.asdict(event.cost)
@@ -268,12 +271,17 @@ class _Tables:
         if event.workers is not None:
             self.workers = event.workers
 
-    def _change_status(self, event: StatusChange) -> None:
-        self._check_begun(event.trial)
-        trial = dataclasses.replace(self.trials[event.trial], status=event.status, reason=event.reason)
+    def _change_status(self, event: StatusChange | CheckpointsRemoved) -> None:
+        if isinstance(event, CheckpointsRemoved):
+            self.without_checkpoints += event.trials
+            numbers = event.trials
+        else:
+            numbers = (event.trial,)
+        for number in numbers:
+            self._check_begun(number)
+            self.trials[number] = dataclasses.replace(self.trials[number], status=event.status, reason=event.reason)
         if isinstance(event, TrialEnded) and event.traceback:
-            trial = dataclasses.replace(trial, traceback=event.traceback)
-        self.trials[event.trial] = trial
+            self.trials[event.trial] = dataclasses.replace(self.trials[event.trial], traceback=event.traceback)
 
     def _check_begun(self, number: int) -> None:
         if number not in self.trials:

@@ -312,6 +312,10 @@ class TrialStatus(StrEnum):
     FAILED = "failed"
 
 
+RESUMABLE = (TrialStatus.RUNNING, TrialStatus.PAUSED, TrialStatus.INTERRUPTED)
+"""Statuses of trials that a resumed sweep may continue."""
+
+
 @dataclass(frozen=True)
 class Trial:
     """A configuration. ``reason`` explains its status; ``traceback`` belongs to the exception, if one was raised."""
@@ -425,6 +429,7 @@ class Results:
     watched: tuple[WatchedRung, ...] = ()  # the rungs whose encoders were measured on watched data, in order
     stage: Stage | None = None  # the current stage; None during the search and after the last stage
     has_driver: bool | None = None  # whether a process is driving the run; None if unknown
+    without_checkpoints: tuple[int, ...] = ()  # trials that stopped because their checkpoints were removed
     config_digests: tuple[str, ...] = ()  # SHA-256 of each session's settings
 
 

@@ -12,6 +12,7 @@ from raysweep.errors import InputError
 from raysweep.metrics.measured_value import MeasuredValue
 from raysweep.results.events import (
     EVENTS,
+    CheckpointsRemoved,
     Event,
     GuardsMeasured,
     NodesCounted,
@@ -90,6 +91,7 @@ EXAMPLES: list[tuple[Event, list[str]]] = [
         TrialEnded(trial=3, status=TrialStatus.STOPPED, reason="idle", cost=COST, at=9.0),
         ["event", "trial", "status", "reason", "cost", "at"],
     ),
+    (CheckpointsRemoved(trials=(3, 4), at=9.0), ["event", "trials", "at"]),
     (
         ReplicatesAveraged(trial=3, runs=2, points=(Mean(3, 2, "plain", None, 2, {"polarity": Score(0.7, 0.01), "similarity": Score(0.4, 0.02)}),), at=9.0),
         ["event", "trial", "runs", "points", "at"],
@@ -123,6 +125,10 @@ EXAMPLES: list[tuple[Event, list[str]]] = [
     (
         SessionFinished(status="failed", reason="", seconds=9.0, is_final=True, at=9.0),
         ["event", "status", "reason", "seconds", "is_final", "at"],
+    ),
+    (
+        SessionFinished(status="budget", reason="", seconds=9.0, limit={"budget.money": 2.5}, at=9.0),
+        ["event", "status", "reason", "seconds", "limit", "at"],
     ),
 ]  # fmt: skip
 
