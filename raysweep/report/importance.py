@@ -16,15 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raysweep.report.axes import Axis, axes_of
-from raysweep.report.response_surface import main_effects
+from raysweep.report.response_surface import main_effects, resampled_effects, sample_size
 from raysweep.report.summary import Summary, TrialSummary
 from raysweep.results.types import Point, RunInfo
 from raysweep.results.views import varied_parameters
+from raysweep.uncertainty.interval import LEVEL, Interval
 
 FloatArray = NDArray[np.float64]
 
 
-MIN_TRIALS = 5  # too few trials do not allow an estimate
+MIN_TRIALS = 20  # trials with MIN_RUNGS rungs, without which shares would be chance
+MIN_RUNGS = 2  # fewer rungs do not tell trials that learn fast from trials that end well
+NUM_SAMPLES = 60  # of the bootstrap
+MIN_VARIANCE = 1e-12  # of scores; a smaller variance is rounding
+
 SEED = 0  # fixed, so that the trees make the same predictions for the same curves
 
 
@@ -148,14 +153,34 @@ class _Gains:
         return mean
 
 
-def importances(summary: Summary) -> Mapping[str, Mapping[str, float]]:
-    """Return each varied parameter's share, largest first, by target (``polarity``, ``similarity``, ``objective``).
+@dataclass(frozen=True)
+class Share:
+    """A parameter's share of the variance that individual parameters explain, with its bootstrap interval."""
 
-    The shares for a target sum to 1. A parameter's share is the variance that it explains by itself, divided by the sum
-    of these variances over all parameters; variance that only interactions explain is left out. A target is a dev score
-    of each rung's best point by the objective, as in the table of trials. All trials are compared at the budget of the
-    longest ones; see :func:`scores_at_the_end`. A target has no shares if fewer than ``MIN_TRIALS`` trials completed a
-    rung, or if no parameter varies or has an effect.
+    value: float
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class Importance:
+    """The parameters' ``shares``, largest first, keyed by target (``polarity``, ``similarity``, ``objective``) and name.
+
+    A target has no shares if trials are missing, or if no parameter varies or has an effect. ``num_missing`` is the
+    number of further trials with enough rungs that are needed.
+    """
+
+    shares: Mapping[str, Mapping[str, Share]]
+    num_missing: int = 0
+
+
+def importances(summary: Summary) -> Importance:
+    """Return each varied parameter's share of a sweep's scores, once ``MIN_TRIALS`` trials have ``MIN_RUNGS`` rungs.
+
+    Trials that are planned with a single rung need only that one. The shares for a target sum to 1. A parameter's share
+    is the variance that it explains by itself, divided by the sum of these variances over all parameters; variance that
+    only interactions explain is left out. A target is a dev score of each rung's best point by the objective, as in the
+    table of trials. All trials are compared at the budget of the longest ones; see :func:`scores_at_the_end`. Intervals
+    are over trials: the trials are drawn again with replacement, with their extrapolated scores.
     """
     info = summary.results.info
     targets = (*info.goals, "objective")
@@ -163,8 +188,9 @@ def importances(summary: Summary) -> Mapping[str, Mapping[str, float]]:
     configs = [trial.trial.config for trial in trials]
     names = varied_parameters(trial.trial for trial in trials)
     axes = axes_of(configs, names)
-    if not axes or len(trials) < MIN_TRIALS:
-        return {target: {} for target in targets}
+    num_missing = max(0, MIN_TRIALS - sum(map(_has_enough_rungs, trials)))
+    if not axes or num_missing:
+        return Importance({target: {} for target in targets}, num_missing)
     places = np.column_stack([axis.places for axis in axes])
     curves = [_curve(trial, info) for trial in trials]
     reference = summary.references.get("dev")
@@ -173,7 +199,11 @@ def importances(summary: Summary) -> Mapping[str, Mapping[str, float]]:
         untrained = np.array(_scores(reference, info))
     final_scores = scores_at_the_end(curves, places, untrained)
     shares = [_shares(axes, scores) for scores in final_scores.T]
-    return dict(zip(targets, shares, strict=True))
+    return Importance(dict(zip(targets, shares, strict=True)))
+
+
+def _has_enough_rungs(trial: TrialSummary) -> bool:
+    return len(trial.rungs) >= min(MIN_RUNGS, trial.trial.num_rungs or MIN_RUNGS)
 
 
 def _is_valid(trial: TrialSummary, info: RunInfo) -> bool:
@@ -202,10 +232,33 @@ def _scores(point: Point, info: RunInfo) -> tuple[float, float, float]:
     return *point.pair(info.goals), info.objective(point)
 
 
-def _shares(axes: Sequence[Axis], scores: FloatArray) -> dict[str, float]:
+def _shares(axes: Sequence[Axis], scores: FloatArray) -> dict[str, Share]:
     effects = main_effects(axes, scores)
     total = effects.sum()
-    if total < 1e-12:  # scores are equal, up to rounding
+    if total < MIN_VARIANCE:
         return {}
-    largest_first = np.argsort(-effects, kind="stable")
-    return {axes[index].name: float(effects[index] / total) for index in largest_first}
+    values = effects / total
+    lows, highs = _bounds(axes, scores, values)
+    shares = {}
+    for index in np.argsort(-effects, kind="stable"):
+        interval = Interval(float(lows[index]), float(highs[index])).within(0.0, 1.0)
+        shares[axes[index].name] = Share(float(values[index]), interval)
+    return shares
+
+
+def _bounds(axes: Sequence[Axis], scores: FloatArray, values: FloatArray) -> FloatArray:
+    """Return the ends (2, d) of the percentile intervals of the shares ``values`` (d,), which contain them.
+
+    If a bootstrap sample draws only some of the trials, the deviations of its shares are scaled down accordingly
+    (P. Bickel, F. Goetze, W. van Zwet, "Resampling fewer than n observations", 1997).
+    """
+    effects = resampled_effects(axes, scores, NUM_SAMPLES)
+    totals = effects.sum(axis=1, keepdims=True)
+    has_effects = totals[:, 0] >= MIN_VARIANCE
+    if not has_effects.any():
+        return np.stack([np.zeros_like(values), np.ones_like(values)])
+    deviations = effects[has_effects] / totals[has_effects] - values
+    deviations *= math.sqrt(sample_size(len(scores)) / len(scores))
+    tail = (1 - LEVEL) / 2
+    low, high = np.quantile(deviations, [tail, 1 - tail], axis=0)
+    return np.stack([values + np.minimum(low, 0), values + np.maximum(high, 0)])

@@ -19,6 +19,7 @@ If parameters' effects are mostly additive, a Gaussian process learns more from 
 do. Under cross-validation, it explains 86% of the variance of P in the recording, and boosted trees explain 77%.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -35,6 +36,9 @@ MAX_USED = 2500  # maximum number of configurations in the surface; time grows c
 SEED = 0  # fixed, so that the same scores give the same subset
 
 MAX_STEPS = 60  # maximum steps of the optimizer that fits the kernel's parameters
+
+MAX_DRAWN = 100  # maximum number of configurations in a bootstrap sample
+MAX_STEPS_OF_SAMPLES = 6  # as MAX_STEPS; fits of bootstrap samples start at the kernel of all scores
 
 # Priors: the logarithms of the kernel's parameters are normally distributed.
 LOG_VARIANCE = (0.0, 2.0)  # mean and standard deviation
@@ -56,30 +60,74 @@ def main_effects(axes: Sequence[Axis], scores: FloatArray) -> FloatArray:
     return Surface(axes, scores).main_effects()
 
 
+def resampled_effects(axes: Sequence[Axis], scores: FloatArray, num_samples: int) -> FloatArray:
+    """Return the :func:`main_effects` (num_samples, d) in bootstrap samples of the configurations.
+
+    A sample draws ``sample_size(n)`` of the ``n`` configurations with replacement, and its kernel is fitted again.
+    """
+    effects = np.zeros((num_samples, len(axes)))
+    if scores.std() < MIN_DEVIATION:
+        return effects
+    surface = Surface(axes, scores)
+    random = np.random.default_rng(SEED)
+    for number in range(num_samples):
+        drawn = random.integers(len(scores), size=sample_size(len(scores)))
+        rows, counts = np.unique(drawn, return_counts=True)
+        if scores[rows].std() >= MIN_DEVIATION:
+            sampled_axes = [dataclasses.replace(axis, places=axis.places[rows]) for axis in axes]
+            sampled = Surface(sampled_axes, scores[rows], counts, start=surface)
+            effects[number] = sampled.main_effects()
+    return effects
+
+
+def sample_size(num_scores: int) -> int:
+    """Return how many configurations a bootstrap sample draws."""
+    return min(num_scores, MAX_DRAWN)
+
+
 class Surface:
     """The posterior mean of the process, given the configurations' scores."""
 
-    def __init__(self, axes: Sequence[Axis], scores: FloatArray) -> None:
+    def __init__(
+        self,
+        axes: Sequence[Axis],
+        scores: FloatArray,
+        counts: NDArray[np.int64] | None = None,
+        start: "Surface | None" = None,
+    ) -> None:
         """Fit the process to ``scores`` (n,) at the axes' places. The scores must not all be equal.
 
         If there are many scores, a random subset is used.
+
+        Args:
+            axes: The axes, with the configurations' places.
+            scores: The configurations' scores, (n,).
+            counts: How many times a bootstrap sample drew each configuration, (n,). A configuration that was drawn
+                twice has half the noise; two equal scores would instead suggest scores without noise.
+            start: A surface over all scores, from whose kernel the fit starts.
         """
+        if counts is None:
+            counts = np.ones(len(scores), dtype=np.int64)
         self._axes = axes
-        self._center = float(scores.mean())
-        self._scale = float(scores.std())
-        standardized = (scores - self._center) / self._scale
+        self._center = float(np.average(scores, weights=counts))
+        deviations = scores - self._center
+        self._scale = float(np.sqrt(np.average(deviations**2, weights=counts)))
+        standardized = deviations / self._scale
         random = np.random.default_rng(SEED)
         shuffled = random.permutation(len(scores))
 
         tried = shuffled[:MAX_TRIED]
         tried_places = _places(axes, tried)
-        likelihood = _Likelihood(axes, tried_places, standardized[tried])
-        self._kernel = likelihood.maximize()
+        likelihood = _Likelihood(axes, tried_places, standardized[tried], counts[tried])
+        if start is None:
+            self._kernel = likelihood.maximize()
+        else:
+            self._kernel = likelihood.maximize(start._kernel.logs, MAX_STEPS_OF_SAMPLES)
 
         used = shuffled[:MAX_USED]
         self._places = _places(axes, used)
         covariance = self._kernel.between(self._places, self._places)
-        covariance += self._kernel.noise * np.eye(len(used))
+        covariance += np.diag(self._kernel.noise / counts[used])
         self._alpha = np.linalg.solve(covariance, standardized[used])
 
     def at(self, places: Sequence[FloatArray]) -> FloatArray:
@@ -179,17 +227,24 @@ class _Kernel:
 class _Likelihood:
     """The likelihood of scores under a kernel, multiplied by the prior."""
 
-    def __init__(self, axes: Sequence[Axis], places: Sequence[FloatArray], scores: FloatArray) -> None:
-        self._axes, self._places, self._scores = axes, places, scores
+    def __init__(
+        self, axes: Sequence[Axis], places: Sequence[FloatArray], scores: FloatArray, counts: NDArray[np.int64]
+    ) -> None:
+        self._axes, self._places, self._scores, self._counts = axes, places, scores, counts
         priors = [LOG_VARIANCE, LOG_NOISE, *[LOG_STRENGTH] * len(axes), *[LOG_LENGTH] * len(axes)]
         self._means, self._deviations = np.array(priors).T
 
-    def maximize(self) -> _Kernel:
+    def maximize(self, start: FloatArray | None = None, max_steps: int = MAX_STEPS) -> _Kernel:
         from scipy.optimize import minimize
 
         bounds = np.stack([self._means - 5 * self._deviations, self._means + 5 * self._deviations], axis=1)
         optimum = minimize(
-            self._loss, self._means, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": MAX_STEPS}
+            self._loss,
+            self._means if start is None else start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            options={"maxiter": max_steps},
         )
         return _Kernel(self._axes, optimum.x)
 
@@ -197,7 +252,7 @@ class _Likelihood:
         """Return the negative logarithm of the likelihood, and its derivative with respect to ``logs``."""
         kernel = _Kernel(self._axes, logs)
         pure = kernel.between(self._places, self._places)
-        noise = kernel.noise * np.eye(len(pure))
+        noise = np.diag(kernel.noise / self._counts)
         covariance = pure + noise
         inverse = np.linalg.inv(covariance)
         _, log_determinant = np.linalg.slogdet(covariance)
@@ -219,7 +274,7 @@ class _Likelihood:
         """
         pure_slopes = by_covariance * pure
         variance_slope = pure_slopes.sum()
-        noise_slope = (kernel.noise - MIN_NOISE) * np.trace(by_covariance)
+        noise_slope = (kernel.noise - MIN_NOISE) * np.trace(by_covariance / self._counts)
         strength_slopes, length_slopes = [], []
         for number, places in enumerate(self._places):
             strength = kernel.strengths[number]

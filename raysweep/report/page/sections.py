@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from raysweep.metrics.scores import Goals, spec_of
 from raysweep.output import ABSENT, TextTable, escape_html
 from raysweep.report.front import Member
+from raysweep.report.importance import MIN_RUNGS, MIN_TRIALS, Importance, Share
 from raysweep.report.notes import notes
 from raysweep.report.page.markup import (
     details,
@@ -43,10 +44,12 @@ from raysweep.report.trust import trust_sentences
 from raysweep.report.watched_trials import last_rungs, tensor_table
 from raysweep.results.readings import Readings
 from raysweep.results.types import Point
+from raysweep.uncertainty.interval import LEVEL
 
 IMPORTANCE_TEXT = (
     "Each parameter's share of the variance that is explained by individual parameters, over all evaluated trials at "
-    "equal budgets, including paused and stopped trials. Variance that is explained only by interactions is left out."
+    "equal budgets, including paused and stopped trials. Variance that is explained only by interactions is left out. "
+    f"Brackets hold {LEVEL:.0%} bootstrap intervals over trials."
 )
 
 
@@ -58,7 +61,7 @@ class Material:
     front_png: bytes
     progress_png: bytes
     origin: Origin
-    importances: Mapping[str, Mapping[str, float]]  # keyed by target, then parameter
+    importance: Importance
     readings: Readings | None
     watched_png: bytes | None = None
     pairs_png: bytes | None = None  # only if the run has measures of pairs
@@ -76,7 +79,6 @@ def sections(material: Material) -> list[str]:
     """Return the sections in page order; a section without content is empty."""
     summary = material.summary
     items = "".join(f"<li>{escape_html(note)}</li>" for note in notes(summary))
-    importances = importance_table(material.importances)
     tracebacks = []
     for trial in summary.results.trials:
         if trial.traceback:
@@ -93,7 +95,7 @@ def sections(material: Material) -> list[str]:
         _watched(material),
         _curves(material),
         _hyperparameters(summary),
-        section("importance", "Importance", paragraph(IMPORTANCE_TEXT), importances) if importances else "",
+        _importance(material),
         _trials(summary),
         _table_section(stopping, "stopping"),
         *(_table_section(content) for content in cost_sections(summary)),
@@ -281,7 +283,20 @@ def _hyperparameters(summary: Summary) -> str:
     )
 
 
-def importance_table(importances: Mapping[str, Mapping[str, float]]) -> str:
+def _importance(material: Material) -> str:
+    """Return the section on parameters' importance; without shares, it states how many trials are missing, if any."""
+    importance = material.importance
+    if importance.num_missing:
+        text = (
+            f"Importance is shown once {MIN_TRIALS} trials have at least {MIN_RUNGS} rungs; "
+            f"{importance.num_missing} are missing."
+        )
+        return section("importance", "Importance", paragraph(text)) if material.summary.trials else ""
+    content = importance_table(importance.shares)
+    return section("importance", "Importance", paragraph(IMPORTANCE_TEXT), content) if content else ""
+
+
+def importance_table(importances: Mapping[str, Mapping[str, Share]]) -> str:
     """Return a table of parameters, sorted by decreasing share of the objective's variance; empty without shares."""
     all_names = [*importances.get("objective", ()), *itertools.chain.from_iterable(importances.values())]
     names = dict.fromkeys(all_names)  # ordered, distinct
@@ -299,15 +314,16 @@ def importance_table(importances: Mapping[str, Mapping[str, float]]) -> str:
     return scroll_box(f'<table class="fit bars">{content}</table>', "Importance, table")
 
 
-def _share_cell(share: float | None) -> str:
+def _share_cell(share: Share | None) -> str:
     if share is None:
         return f'<td class="n">{ABSENT}</td>'
-    width = min(100.0, max(0.0, 100 * share))
+    width = min(100.0, max(0.0, 100 * share.value))
+    low, high = share.interval.low, share.interval.high
     bar = (
         '<svg class="bar" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
         f'<rect class="ground" width="100" height="10"/><rect width="{width:.1f}" height="10"/></svg>'
     )
-    return f'<td class="n">{bar}<span>{share:.0%}</span></td>'
+    return f'<td class="n">{bar}<span>{share.value:.0%} [{low:.0%}, {high:.0%}]</span></td>'
 
 
 def _trials(summary: Summary) -> str:

@@ -19,6 +19,7 @@ import pytest
 
 from raysweep.report import figures
 from raysweep.report import write as reports
+from raysweep.report.importance import Importance, Share
 from raysweep.report.tables import short
 from raysweep.results.events import GuardsMeasured, SessionFinished, SweepSteered, TrialEnded
 from raysweep.results.ledger import Ledger
@@ -26,6 +27,7 @@ from raysweep.results.reader import load
 from raysweep.results.readings import REFERENCE, load_readings
 from raysweep.results.types import GuardScore, TrialStatus
 from raysweep.storage.folder import LocalFolder
+from raysweep.uncertainty.interval import Interval
 from support.chromium import PHONE, Window, address_of, axe_violations, chromium, window
 from support.ledgers import (
     INFO,
@@ -77,9 +79,10 @@ def served(folder: Path) -> Iterator[str]:
 
 def report_of(folder: Path) -> Path:
     """Write the report of a run, with blank pictures and invented importances, and return its page."""
-    shares = {target: {"loss": 0.6, "learning_rate": 0.4} for target in ("polarity", "similarity", "objective")}
+    by_name = {"loss": Share(0.6, Interval(0.2, 0.9)), "learning_rate": Share(0.4, Interval(0.1, 0.8))}
+    importance = Importance(dict.fromkeys(("polarity", "similarity", "objective"), by_name))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(reports, "importances", lambda _: shares)
+        patched.setattr(reports, "importances", lambda _: importance)
         patched.setattr(figures, "front_figure", lambda _: blank_png())
         patched.setattr(figures, "progress_figure", lambda _: blank_png())
         return reports.write(folder).folder / "report.html"

@@ -8,10 +8,11 @@ import pandas as pd
 import pytest
 
 from raysweep.report.axes import axes_of
-from raysweep.report.importance import Curve, importances, scores_at_the_end
+from raysweep.report.importance import Curve, Importance, Share, importances, scores_at_the_end
 from raysweep.report.response_surface import main_effects
 from raysweep.report.summary import summarize
 from raysweep.results.reader import load
+from raysweep.uncertainty.interval import Interval
 from support.ledgers import INFO, StoredSweep, StoredTrial, random_trials, write_ledger
 from support.paths import ROOT
 
@@ -202,7 +203,13 @@ def test_shares_from_a_ledger_hold_with_70_percent_of_trials_paused(tmp_path):
     importance = importances(summary_of(tmp_path, trials))
     ends = np.column_stack([scores[:, -1], scores[:, -1].mean(axis=1)])
     for target, at_the_end in zip(TARGETS, ends.T, strict=True):
-        assert max_difference(importance[target], exact_shares(at_the_end)) < GRID_TOLERANCE
+        shares = importance.shares[target]
+        assert max_difference(values(shares), exact_shares(at_the_end)) < GRID_TOLERANCE
+        assert all(share.interval.contains(share.value) for share in shares.values())
+
+
+def values(shares):
+    return {name: share.value for name, share in shares.items()}
 
 
 def test_scores_of_r_are_the_untrained_scores_only_if_r_is_tuned(tmp_path):
@@ -223,30 +230,54 @@ def test_scores_of_r_are_the_untrained_scores_only_if_r_is_tuned(tmp_path):
 
 def test_shares_sum_to_one_in_descending_order(tmp_path):
     importance = importances(summary_of(tmp_path, random_trials(40)))
-    assert tuple(importance) == TARGETS
-    for by_parameter in importance.values():
+    assert tuple(importance.shares) == TARGETS
+    for shares in importance.shares.values():
+        by_parameter = values(shares)
         assert set(by_parameter) == {"loss", "learning_rate", "margin"}
         assert sum(by_parameter.values()) == pytest.approx(1)
         assert list(by_parameter.values()) == sorted(by_parameter.values(), reverse=True)
 
 
+TWO_RUNGS = [(0.7, 0.4), (0.8, 0.3)]
+
+
 @pytest.mark.parametrize(
-    "trials",
+    ("trials", "num_missing"),
     [
-        [],
-        random_trials(1),
-        random_trials(4),
-        [StoredTrial({"loss": "triplet"}, "failed", "it broke", [])] * 9,
-        [StoredTrial({"loss": "triplet", "margin": None}, "completed", "", [(0.7, 0.4), (0.8, 0.3)])] * 9,
-        [StoredTrial({"loss": loss}, "paused", "", [(0.7, 0.4)]) for loss in "ababababa"],
+        ([], 20),
+        ([StoredTrial({"loss": "triplet"}, "failed", "it broke", [])] * 30, 20),
+        ([StoredTrial({"loss": loss}, "paused", "", TWO_RUNGS[:1]) for loss in "ab" * 20], 20),
+        ([StoredTrial({"loss": loss}, "paused", "", TWO_RUNGS) for loss in "ab" * 9], 2),
+        ([StoredTrial({"loss": "triplet", "margin": None}, "completed", "", TWO_RUNGS)] * 20, 0),
+        ([StoredTrial({"loss": loss}, "paused", "", TWO_RUNGS) for loss in "ab" * 10], 0),
     ],
-    ids=["none", "one", "four", "failed", "constant", "equal scores"],
+    ids=["none", "failed", "one rung", "18", "constant", "equal scores"],
 )
-def test_insufficient_trials_have_no_importance(tmp_path, trials):
-    assert importances(summary_of(tmp_path, trials)) == {target: {} for target in TARGETS}
+def test_insufficient_trials_have_no_importance(tmp_path, trials, num_missing):
+    assert importances(summary_of(tmp_path, trials)) == Importance({target: {} for target in TARGETS}, num_missing)
 
 
-def test_trials_of_one_rung_have_importance(tmp_path):
-    trials = [StoredTrial({"loss": loss}, "paused", "", [(0.7 if loss == "a" else 0.8, 0.4)]) for loss in "ab" * 8]
-    importance = importances(summary_of(tmp_path, trials))
-    assert importance == {"polarity": {"loss": 1.0}, "similarity": {}, "objective": {"loss": 1.0}}
+def test_trials_planned_with_one_rung_have_importance(tmp_path):
+    trials = [StoredTrial({"loss": loss}, "paused", "", [(0.7 if loss == "a" else 0.8, 0.4)]) for loss in "ab" * 10]
+    summary = summary_of(tmp_path, trials)
+    planned = [dataclasses.replace(each, trial=dataclasses.replace(each.trial, num_rungs=1)) for each in summary.trials]
+    importance = importances(dataclasses.replace(summary, trials=tuple(planned)))
+    everything = {"loss": Share(1.0, Interval(1.0, 1.0))}
+    assert importance.shares == {"polarity": everything, "similarity": {}, "objective": everything}
+
+
+@pytest.mark.parametrize("has_effect", [False, True])
+def test_intervals_tell_effects_from_chance(tmp_path, has_effect):
+    """Half of 24 trials have another loss, which adds 0.1 to P or nothing; P has a deviation of 0.01."""
+    rng = np.random.default_rng(0)
+    trials = []
+    for number in range(24):
+        polarity = 0.7 + 0.1 * has_effect * (number % 2) + rng.normal(0, 0.01)
+        config = {"loss": "ab"[number % 2], "learning_rate": 10 ** rng.uniform(-6, -4), "margin": rng.uniform(0.1, 1)}
+        trials.append(StoredTrial(config, "completed", "", [(polarity, 0.4)] * NUM_RUNGS))
+    shares = importances(summary_of(tmp_path, trials)).shares["polarity"]
+    if has_effect:
+        assert next(iter(shares)) == "loss" and shares["loss"].interval.low > 0.8
+    else:
+        assert all(share.interval.low < 0.2 for share in shares.values())
+        assert max(share.interval.high - share.interval.low for share in shares.values()) > 0.5

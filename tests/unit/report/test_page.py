@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from raysweep.output import escape_controls
 from raysweep.report import write
+from raysweep.report.importance import Share
 from raysweep.report.page.data import reading_values
 from raysweep.report.page.document import SCRIPTS, Assets, asset_folder, embedded_json
 from raysweep.report.page.members import member_table
@@ -28,6 +29,7 @@ from raysweep.results.reader import load
 from raysweep.results.readings import REFERENCE
 from raysweep.results.types import GuardScore
 from raysweep.storage.folder import LocalFolder
+from raysweep.uncertainty.interval import Interval
 from support.ledgers import (
     INFO,
     MARKUP,
@@ -299,9 +301,14 @@ def test_unknown_label_is_shown_as_a_number(run):
 
 
 def test_importance_table_has_a_bar_per_share():
-    shares = {"polarity": {"margin": 0.75, "<b>": 0.25}, "similarity": {}, "objective": {"<b>": 0.6, "margin": 0.4}}
+    values = {"polarity": {"margin": 0.75, "<b>": 0.25}, "similarity": {}, "objective": {"<b>": 0.6, "margin": 0.4}}
+    shares = {}
+    for target, by_name in values.items():
+        shares[target] = {name: Share(value, Interval(value - 0.2, value + 0.1)) for name, value in by_name.items()}
     page = Page(importance_table(shares))
-    assert [text for text in page.shown if text.strip()][4:] == ["<b>", "25%", "–", "60%", "margin", "75%", "–", "40%"]  # noqa: RUF001
+    cells = [text for text in page.shown if text.strip()][4:]
+    assert cells[:4] == ["<b>", "25% [5%, 35%]", "–", "60% [40%, 70%]"]  # noqa: RUF001
+    assert cells[4:] == ["margin", "75% [55%, 85%]", "–", "40% [20%, 50%]"]  # noqa: RUF001
     assert page.tags.count("svg") == 4 and importance_table({"polarity": {}}) == ""
 
 
