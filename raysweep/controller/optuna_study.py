@@ -1,4 +1,4 @@
-"""An on-disk copy of the sweep as an Optuna study, for ``optuna-dashboard RUN/study.journal``.
+"""An on-disk copy of the sweep as Optuna studies, for ``optuna-dashboard RUN/study.journal``.
 
 The ledger remains the source of truth.
 """
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import optuna
 from optuna.storages.journal import JournalFileBackend
+from optuna.study import Study
 from optuna.trial import Trial
 
 from raysweep.metrics.objective import Objective
@@ -15,19 +16,18 @@ from raysweep.results.types import TrialStatus
 from raysweep.search.proposer import Proposer
 from raysweep.search.scheduler import TrialState
 
-OPTUNA_STATES = {
-    TrialStatus.COMPLETED: optuna.trial.TrialState.COMPLETE,
-    TrialStatus.STOPPED: optuna.trial.TrialState.PRUNED,
-    TrialStatus.FAILED: optuna.trial.TrialState.FAIL,
-}
-"""Optuna's states, keyed by final status. Trials that may still be resumed are RUNNING in Optuna."""
+PAIR_STUDY = "P and S"
 
 
 class StudyFile:
-    """The study's file, with one Optuna trial for each of the sweep's trials, under the same number.
+    """The file of a study, with one Optuna trial for each of the sweep's trials, under the same number.
 
-    Stopped trials are PRUNED, completed trials COMPLETE, and paused or interrupted trials RUNNING. A replicate has its
-    original's parameters and the attribute ``replicate_of``. ``begin`` must be called for every trial, in order.
+    A second study, whose name ends with ``PAIR_STUDY``, has the same trials with two values, P and S of their best
+    points, unless the sampler itself maximizes both. While the sweep runs, trials that have not ended are RUNNING. All
+    others, and at the sweep's end paused and interrupted ones, are COMPLETE, because optuna-dashboard leaves pruned
+    trials out of most plots; the attribute ``status`` tells them apart. Failed trials are FAIL, and trials without a
+    rung are PRUNED. A replicate has its original's parameters and the attribute ``replicate_of``. ``begin`` must be
+    called for every trial, in order.
     """
 
     def __init__(self, path: Path, name: str, proposer: Proposer) -> None:
@@ -41,6 +41,13 @@ class StudyFile:
             study_name=name, directions=["maximize" for _ in proposer.names], storage=self._storage
         )
         self._study.set_metric_names(proposer.names)
+        self._pair_study: Study | None = None
+        if len(proposer.names) == 1:
+            self._pair_study = optuna.create_study(
+                study_name=f"{name}: {PAIR_STUDY}", directions=["maximize", "maximize"], storage=self._storage
+            )
+            self._pair_study.set_metric_names(list(proposer.objective.goals.headings))
+        self._running: dict[int, TrialState] = {}
 
     def begin(self, trial: TrialState) -> None:
         """Add a trial."""
@@ -52,7 +59,13 @@ class StudyFile:
             distributions=known.distributions,
             user_attrs={} if original is None else {"replicate_of": original},
         )
-        self._study.add_trial(begun)
+        for study in self._studies:
+            study.add_trial(begun)
+        self._running[trial.number] = trial
+
+    @property
+    def _studies(self) -> list[Study]:
+        return [self._study] if self._pair_study is None else [self._study, self._pair_study]
 
     def rung(self, number: int, examples_seen: int, trial: TrialState, objective: Objective) -> None:
         """Record a rung. ``trial.front`` is the trial's front up to this rung."""
@@ -67,23 +80,38 @@ class StudyFile:
         missed_by = shortfalls(objective, best_point)
         if missed_by:
             # Optuna used lists before constraints had names; optuna-dashboard reads no other format.
-            trial_id = self._trial_id(number)
+            trial_id = self._trial_id(number, self._study)
             amounts = list(missed_by.values())
             self._storage.set_trial_system_attr(trial_id, "constraints", amounts)
             stored.set_user_attr("constraints on", list(missed_by))
 
     def end(self, number: int, status: TrialStatus, reason: str, front: tuple[Pair, ...]) -> None:
         """Set the final state of a trial."""
-        self._trial(number).set_user_attr("reason", reason)
-        is_complete = status == TrialStatus.COMPLETED
-        values = self._proposer.values(front) if is_complete else None
-        self._study.tell(number, values, OPTUNA_STATES[status])
+        del self._running[number]
+        for study in self._studies:
+            trial = Trial(study, self._trial_id(number, study))
+            trial.set_user_attr("status", str(status))
+            trial.set_user_attr("reason", reason)
+            if status == TrialStatus.FAILED:
+                study.tell(number, state=optuna.trial.TrialState.FAIL)
+            elif not front:
+                study.tell(number, state=optuna.trial.TrialState.PRUNED)
+            elif study is self._study:
+                study.tell(number, self._proposer.values(front))
+            else:
+                study.tell(number, list(self._proposer.objective.best_point(front)))
+
+    def close(self) -> None:
+        """Complete the trials that have not ended, because the sweep has. A resumed sweep writes the file again."""
+        for number, trial in list(self._running.items()):
+            is_paused = trial.status == TrialStatus.PAUSED
+            self.end(number, TrialStatus.PAUSED if is_paused else TrialStatus.INTERRUPTED, trial.reason, trial.front)
 
     def _trial(self, number: int) -> Trial:
-        return Trial(self._study, self._trial_id(number))
+        return Trial(self._study, self._trial_id(number, self._study))
 
-    def _trial_id(self, number: int) -> int:
-        study_id = self._storage.get_study_id_from_name(self._study.study_name)
+    def _trial_id(self, number: int, study: Study) -> int:
+        study_id = self._storage.get_study_id_from_name(study.study_name)
         return self._storage.get_trial_id_from_study_id_trial_number(study_id, number)
 
 

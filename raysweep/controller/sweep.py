@@ -542,6 +542,7 @@ class Sweep:
             if status not in ("interrupted", "failed"):  # otherwise there may be little time left
                 self._scores.pack(self.display.warn)
             self.count_nodes(at_once=True)
+            self.study.close()
             finished = SessionFinished(
                 status=status,
                 reason=reason,

@@ -257,6 +257,7 @@ class Proposer:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
         self.space = space
+        self.objective = objective
         self.limit: int | None = None
         self._scalarization = Scalarization(objective, aim)
         self._random = np.random.default_rng(seed)

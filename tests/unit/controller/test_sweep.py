@@ -10,17 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import optuna
 import pytest
 
 from raysweep.config.trial import trial_config
 from raysweep.controller.failures import Blame, Loss
+from raysweep.controller.progress import Verdict
 from raysweep.controller.sweep import Sweep
 from raysweep.errors import InputError
 from raysweep.ray_tune.run import ending_of
 from raysweep.results.events import TrialPaused, TrialResumed
 from raysweep.results.ledger import Ledger, checkpoint_folder, point_folder, point_name, read_events
 from raysweep.results.reader import load
-from raysweep.results.types import RungProgress
+from raysweep.results.types import RungProgress, TrialStatus
 from raysweep.search.scheduler import make_scheduler
 from raysweep.terminal import duration
 from support.paths import TESTS
@@ -575,24 +577,62 @@ def test_two_processes_cannot_run_one_sweep(tmp_path: Path) -> None:
 
 
 def test_study_file_has_the_state_of_each_trial(tmp_path: Path) -> None:
-    import optuna
-
     play(make(tmp_path)[0])
-    backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / "study.journal"))
-    study = optuna.load_study(study_name=None, storage=optuna.storages.JournalStorage(backend))
-    states = {"COMPLETE": "completed", "PRUNED": "stopped", "FAIL": "failed"}
-    assert [states[t.state.name] for t in study.trials] == [t.status for t in load(tmp_path).trials]
-    assert {len(t.intermediate_values) for t in study.trials if t.state.name == "COMPLETE"} == {4}
+    study, pairs = load_studies(tmp_path)
+    trials = load(tmp_path).trials
+    assert {trial.status for trial in trials} == {"completed", "stopped"}
+    for stored in (study, pairs):
+        assert {trial.state.name for trial in stored.trials} == {"COMPLETE"}
+        assert [trial.user_attrs["status"] for trial in stored.trials] == [trial.status for trial in trials]
+    assert pairs.metric_names == ["P", "S"] and [direction.name for direction in pairs.directions] == ["MAXIMIZE"] * 2
+    for trial, pair in zip(study.trials, pairs.trials, strict=True):
+        points = [point for point in load(tmp_path).points if point.trial == trial.number]
+        best = max(points, key=lambda point: point["polarity"] + point["similarity"])
+        assert pair.values == pytest.approx([best["polarity"], best["similarity"]])
+        assert pair.params == trial.params
+    completed = [trial for trial in study.trials if trial.user_attrs["status"] == "completed"]
+    assert {len(trial.intermediate_values) for trial in completed} == {4}
+
+
+def load_studies(folder: Path) -> list[optuna.Study]:
+    """Return the studies of a run's file: that of the sampler's values, and that of P and S if it is another."""
+    backend = optuna.storages.journal.JournalFileBackend(str(folder / "study.journal"))
+    storage = optuna.storages.JournalStorage(backend)
+    return [optuna.load_study(study_name=name, storage=storage) for name in optuna.get_all_study_names(storage)]
+
+
+@pytest.mark.parametrize("status", ["budget", "interrupted"])
+def test_paused_and_interrupted_trials_are_complete_in_the_study_once_the_sweep_ends(
+    status: str, tmp_path: Path
+) -> None:
+    sweep, _ = make(tmp_path, budget__trials="4", early_stopping__policy="none")
+    configs = dict(sweep.assign() or pytest.fail("no trial") for _ in range(4))  # the last one ends without a rung
+    for number, verdict in enumerate((TrialStatus.PAUSED, TrialStatus.INTERRUPTED)):
+        sweep.record_rung(number, rung(configs[number], 1))
+        sweep.assignments[number].verdict = Verdict(verdict, "for this test")
+        sweep.release(number)
+    sweep.release(2, failure="it broke")
+    study, _ = load_studies(tmp_path)
+    assert [trial.state.name for trial in study.trials] == ["RUNNING", "RUNNING", "FAIL", "RUNNING"]
+    sweep.finish(status, "")
+    for stored in load_studies(tmp_path):
+        assert [trial.state.name for trial in stored.trials] == ["COMPLETE", "COMPLETE", "FAIL", "PRUNED"]
+        statuses = [trial.user_attrs["status"] for trial in stored.trials]
+        assert statuses == ["paused", "interrupted", "failed", "interrupted"]
+
+
+@pytest.mark.parametrize(("aim", "names"), [("front", [["hypervolume"], ["P", "S"]]), ("both", [["P", "S"]])])
+def test_a_sampler_of_both_goals_has_a_single_study(aim: str, names: list[list[str]], tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path, sampler="random", objective__proposals=aim)
+    assert [study.metric_names for study in load_studies(tmp_path)] == names
+    sweep.ledger.close()
 
 
 def test_study_file_has_constraints_in_optunas_format(tmp_path: Path) -> None:
-    import optuna
-
     constraints = {"objective__constraints__polarity": "0.74", "objective__constraints__retention": "0.95"}
     sweep, _ = make(tmp_path, early_stopping__policy="none", **constraints)
     play(sweep)
-    backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / "study.journal"))
-    study = optuna.load_study(study_name=None, storage=optuna.storages.JournalStorage(backend))
+    study, _ = load_studies(tmp_path)
     results = load(tmp_path)
     are_feasible = set()
     for trial in study.trials:
