@@ -519,7 +519,11 @@ class BudgetConfig(StrictModel):
         ge=1,
         description="total examples that every trial sees, in place of rungs; determined by rungs if not given",
     )
-    minutes: float | None = Field(None, gt=0, description="wall-clock limit of the search; no limit if not given")
+    minutes: float | None = Field(
+        None,
+        gt=0,
+        description="wall-clock limit of the search, without preparation and scoring on test; no limit if not given",
+    )
     cpu_hours: float | None = Field(
         None, gt=0, description="limit of the CPU time allocated to trials, in CPU hours; no limit if not given"
     )

@@ -8,7 +8,7 @@ from raysweep.config.sweep import BudgetConfig
 from raysweep.results.types import Cost, Node
 
 REASONS = {
-    "minutes": "the budget of {:g} minutes is spent",
+    "minutes": "the budget of {:g} minutes of search is spent",
     "cpu_hours": "the budget of {:g} CPU-hours is spent",
     "gpu_hours": "the budget of {:g} GPU-hours is spent",
     "money": "the money budget of {:g} is spent",

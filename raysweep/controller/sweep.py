@@ -463,6 +463,11 @@ class Sweep:
     def begin_stage(self, stage: StageName, count: int) -> None:
         """Log the start of a stage that scores ``count`` rungs or front members, for progress displays."""
         self._log(StageBegan(stage=stage, count=count))
+        minutes = self.config.budget.minutes
+        if stage == "test" and minutes is not None:
+            self.display.line(
+                f"test: scoring {count} rungs of the front; budget.minutes {minutes:g} covers only the search"
+            )
 
     # Requests to the running sweep.
 

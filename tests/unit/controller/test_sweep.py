@@ -158,11 +158,19 @@ def test_time_budget_interrupts_trials_at_their_next_rung(tmp_path: Path, monkey
     assert sweep.record_rung(number, rung(config, 1))
     sweep.release(number)
     (trial,) = load(tmp_path).trials
-    assert (trial.status, trial.reason) == ("interrupted", "the budget of 0.001 minutes is spent")
+    assert (trial.status, trial.reason) == ("interrupted", "the budget of 0.001 minutes of search is spent")
     assert sweep.assign() is None
     assert sweep.cause == ("budget.minutes", trial.reason, 0.001)
     sweep.finish("budget", trial.reason)
     assert load(tmp_path).limit == {"budget.minutes": 0.001}
+
+
+@pytest.mark.parametrize("minutes", ["null", "1.5"])
+def test_scoring_on_test_prints_that_it_is_not_in_the_budget(minutes: str, tmp_path: Path) -> None:
+    sweep, out = make(tmp_path, budget__minutes=minutes)
+    sweep.begin_stage("test", 7)
+    assert ("budget.minutes 1.5 covers only the search" in out.getvalue()) == (minutes != "null")
+    sweep.ledger.close()
 
 
 def test_time_off_the_clock_does_not_count_toward_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
