@@ -21,7 +21,7 @@ from mkdocs.structure.pages import Page
 import raysweep
 from raysweep.cli.commands import app
 from raysweep.config.freezing import FORMS
-from raysweep.config.losses import LOSSES
+from raysweep.config.losses import ALL_LOSSES
 from raysweep.config.schema import trial_schema
 from raysweep.config.sweep import SweepConfig
 
@@ -164,7 +164,7 @@ def code_spans(text: str) -> str:
 
 def losses_table() -> str:
     rows = ["| `loss` | meaning | examples | parameters |", "|---|---|---|---|"]
-    for name, loss in LOSSES.items():
+    for name, loss in ALL_LOSSES.items():
         parameters = (
             f"`{key}`: {parameter.allowed}; default {parameter.default}" for key, parameter in loss.parameters.items()
         )

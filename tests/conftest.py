@@ -12,6 +12,7 @@ from hypothesis import settings
 from raysweep.data.prepared import Prepared
 from support.encoders import prepare_demo, tiny_bert
 from support.s3_server import S3Server, s3_server
+from support.sequences import read_sweep
 
 settings.register_profile("any machine", deadline=None)  # a busy machine is slow
 settings.load_profile("any machine")
@@ -74,6 +75,15 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleT
 @pytest.fixture(scope="session")
 def tiny_prepared(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: str) -> Prepared:
     return prepare_demo(tmp_path_factory.mktemp("tiny-runs"), tiny_encoder)
+
+
+@pytest.fixture(scope="session")
+def sequence_prepared(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: str) -> Prepared:
+    """Return the artifacts of a sequence of two data sets."""
+    from raysweep.prepare.build import prepare_here
+
+    sweep = read_sweep(tmp_path_factory.mktemp("sequence"), tiny_encoder)
+    return prepare_here(sweep.config, sweep.space)
 
 
 @pytest.fixture(scope="session")

@@ -141,6 +141,7 @@ def export_point(  # noqa: PLR0913 (the options of the command)
     push: str | None = None,
     private: bool = False,
     adapter: bool = False,
+    data_set: str | None = None,
 ) -> str:
     """Write a front member as a sentence-transformers model with a model card, for ``SentenceTransformer(to)``.
 
@@ -154,6 +155,7 @@ def export_point(  # noqa: PLR0913 (the options of the command)
         private: Whether the repository is private if it is created.
         adapter: Whether to write only the point's LoRA adapter, which is loaded onto the base model, instead of an
             encoder with the adapter merged into its weights.
+        data_set: For runs over ``data.sequence``, the name of the data set that the model is for.
 
     Returns:
         A sentence that describes what was written.
@@ -171,7 +173,7 @@ def export_point(  # noqa: PLR0913 (the options of the command)
     folder = run.run if isinstance(run, RunResults) else _folder(run)
     if is_uri(str(to)):
         raise InputError(f"{to}: is a URI; allowed: a local folder")
-    description = export(folder, point, Path(to), push, as_adapter=adapter, conditions=where)
+    description = export(folder, point, Path(to), push, as_adapter=adapter, conditions=where, data_set=data_set)
     if push is None:
         return description
     return f"{description}; pushed: {hub.push(Path(to), push, private=private)}"

@@ -110,6 +110,18 @@ class RunResults:
         return _point_frame(self._stored.labeled)
 
     @property
+    def data_set_points(self) -> pd.DataFrame:
+        """Return the points of single data sets of a sequence, which :attr:`points` excludes.
+
+        The column ``data_set`` has their names; the others are those of :attr:`points`.
+        """
+        names = self._stored.info.tasks
+        points = self._stored.tasks
+        frame = _point_frame(points)
+        frame.insert(0, "data_set", [names[int(point.value or 1) - 1] for point in points])
+        return frame
+
+    @property
     def trials(self) -> pd.DataFrame:
         """Return a row per trial: ``trial``, ``status``, ``reason``, costs, and its parameters as ``config_...``.
 

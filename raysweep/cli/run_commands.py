@@ -331,6 +331,10 @@ def export(  # noqa: PLR0913 (the options of a command)
     adapter: Annotated[
         bool, typer.Option("--adapter", help="Write only the LoRA adapter, which is loaded onto the base model.")
     ] = False,
+    data_set: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="For runs over data.sequence: the data set that the model is for."),
+    ] = None,
 ) -> None:
     """Write a front member as a sentence-transformers model with a model card.
 
@@ -351,7 +355,9 @@ def export(  # noqa: PLR0913 (the options of a command)
     from raysweep.export.export import export as write
 
     with working():
-        description = write(run_folder("RUN", run), point, folder, push, as_adapter=adapter, conditions=conditions)
+        description = write(
+            run_folder("RUN", run), point, folder, push, as_adapter=adapter, conditions=conditions, data_set=data_set
+        )
     typer.echo(description)
     if push is not None:
         with working():

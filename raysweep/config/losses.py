@@ -234,8 +234,62 @@ LOSSES: Mapping[str, LossSpec] = MappingProxyType(
     }
 )
 
-LOSS_PARAMETERS = tuple(sorted({name for loss in LOSSES.values() for name in loss.parameters}))
-"""The parameters of the losses in the table."""
+_HYPERMASK: Mapping[str, Parameter] = {
+    "beta": Number(
+        0.001,
+        at_least=0,
+        description="weight of the squared distance of earlier data sets' masks, before the threshold, from those that "
+        "were learned",
+    ),
+    "lambda": Number(
+        0.001, at_least=0, description="weight of the L1 distance of the weights from those before the data set"
+    ),
+    "masked": Choice(
+        {True: Option(), False: Option()},
+        True,
+        "whether the L1 distance counts each weight by the absolute value of its mask",
+    ),
+    "p": Number(0.0, at_least=0, at_most=100, description="percent of each layer's mask that is zero"),
+    "mask": Choice(
+        {"signed": Option(), "absolute": Option()},
+        "signed",
+        "whether weights are multiplied by the hypernetwork's outputs or by their absolute values",
+    ),
+    "heads": Choice(
+        {"shared": Option(), "per_task": Option()},
+        "shared",
+        "whether the classes of all data sets share one output layer, under their masks, or each data set has its own",
+    ),
+    "embedding_size": Number(
+        24, at_least=1, at_most=4096, is_integer=True, description="width of the embedding of a data set"
+    ),
+    "hidden_layers": Number(2, at_least=0, at_most=8, is_integer=True, description="hidden layers of the hypernetwork"),
+    "hidden_size": Number(
+        25, at_least=1, at_most=4096, is_integer=True, description="width of the hypernetwork's hidden layers"
+    ),
+    "adapter_size": Number(
+        64, at_least=1, at_most=65536, is_integer=True, description="width of the adapter's hidden layer"
+    ),
+}
+
+SEQUENCE_LOSSES: Mapping[str, LossSpec] = MappingProxyType(
+    {
+        "hypermask": LossSpec(
+            "labeled_sentence",
+            "raysweep.training.hypermask.model:HyperMask",
+            _HYPERMASK,
+            description="an adapter over the frozen encoder with a mask for each data set of a sequence (HyperMask)",
+        ),
+    }
+)
+"""The losses of trials that learn the data sets of ``data.sequence`` one after another."""
+
+LOSS_PARAMETERS = tuple(
+    sorted({name for loss in (*LOSSES.values(), *SEQUENCE_LOSSES.values()) for name in loss.parameters})
+)
+"""The parameters of the losses in both tables."""
+
+ALL_LOSSES: Mapping[str, LossSpec] = MappingProxyType({**LOSSES, **SEQUENCE_LOSSES})
 
 
 def find_loss(name: str) -> LossSpec:
@@ -244,11 +298,11 @@ def find_loss(name: str) -> LossSpec:
     Raises:
         InputError: If the loss is unknown, or if the path cannot be imported or is not a loss.
     """
-    if name in LOSSES:
-        return LOSSES[name]
+    if name in ALL_LOSSES:
+        return ALL_LOSSES[name]
     if ":" in name:
         return custom_loss.inspect_class(name)
-    raise InputError(f"loss is {name!r}; allowed: {', '.join(LOSSES)}, or an import path, package.module:Class")
+    raise InputError(f"loss is {name!r}; allowed: {', '.join(ALL_LOSSES)}, or an import path, package.module:Class")
 
 
 def mined_kinds(losses: Iterable[object]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from raysweep.config.freezing import FIXED_LEVELS
 from raysweep.config.loss_spec import Choice, Number
-from raysweep.config.losses import LOSS_PARAMETERS, LOSSES
+from raysweep.config.losses import ALL_LOSSES, LOSS_PARAMETERS
 from raysweep.config.sweep import EncoderConfig, SweepConfig
 from raysweep.config.trackers import TRACKERS, TrackersConfig
 from raysweep.config.trial import SCHEDULES, TrialConfig
@@ -76,8 +76,8 @@ def trial_schema() -> Schema:
 
 def _own_parameter(name: str) -> Schema:
     """Return the schema for a loss parameter, whose bounds and default differ between losses."""
-    losses = [loss for loss in LOSSES if name in LOSSES[loss].parameters]
-    specification = LOSSES[losses[0]].parameters[name]
+    losses = [loss for loss in ALL_LOSSES if name in ALL_LOSSES[loss].parameters]
+    specification = ALL_LOSSES[losses[0]].parameters[name]
     value: Schema = {"enum": list(specification.options)} if isinstance(specification, Choice) else {"type": "number"}
     if isinstance(specification, Number) and specification.is_integer:
         value = {"type": "integer"}
@@ -134,7 +134,7 @@ def _parameter(name: str, field: Schema) -> Schema:
 def _allowed(name: str) -> Schema:
     """Return the constraints that the model checks in code and that are missing from its own schema."""
     if name == "loss":
-        return {"anyOf": [{"enum": list(LOSSES)}, {"pattern": _IMPORT_PATH}]}
+        return {"anyOf": [{"enum": list(ALL_LOSSES)}, {"pattern": _IMPORT_PATH}]}
     if name == "schedule":
         return {"enum": list(SCHEDULES)}
     if name == "freezing":

@@ -49,6 +49,18 @@ def _two_columns(value: list[str] | None) -> list[str] | None:
     return value
 
 
+class TaskConfig(StrictModel):
+    """A labeled data set of a sequence. Settings that are left out are those of `data`."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="name of the data set in reports")
+    train: Sources = Field(description="training sentences; also the pool that the data set's queries search")
+    dev: Sources | None = Field(None, description="sentences on which the search selects; split off train if not given")
+    test: Sources | None = Field(None, description="sentences scored once, for the report; for all data sets or none")
+    subset: str | None = Field(None, description="configuration name of a hub dataset")
+    text_column: str | None = Field(None, description="column of the sentences; data.text_column if not given")
+    label_column: str | None = Field(None, description="column of the labels; data.label_column if not given")
+
+
 class ColumnsConfig(StrictModel):
     """Columns of retrieval data and pair files."""
 

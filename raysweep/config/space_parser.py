@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from raysweep.config import loss_spec, matryoshka
 from raysweep.config.adapter import PARAMETERS as ADAPTER_PARAMETERS
 from raysweep.config.document import CHOICES, Document, KeyPath, unknown_key
-from raysweep.config.losses import LOSSES, TEACHER, find_loss
+from raysweep.config.losses import ALL_LOSSES, TEACHER, find_loss
 from raysweep.config.space import (
     Choices,
     Fixed,
@@ -122,7 +122,7 @@ def _own_parameters(document: Document, space: Mapping[str, Any]) -> dict[str, l
         except InputError as error:
             raise document.error(("space", "loss"), str(error).removeprefix("loss ")) from None
         parameters = {**specification.parameters, **parameters}
-    for specification in LOSSES.values():
+    for specification in ALL_LOSSES.values():
         parameters = {**specification.parameters, **parameters}
     return parameters
 
@@ -251,7 +251,7 @@ def _only(document: Document, path: KeyPath, value: Mapping[str, Any], allowed: 
 
 
 _TEXTS = {
-    "loss": f"{', '.join(LOSSES)}, or an import path, package.module:Class",
+    "loss": f"{', '.join(ALL_LOSSES)}, or an import path, package.module:Class",
     "matryoshka": f"{' or '.join(matryoshka.FORMS)}, as text; on the command line, \"'192'\" is one width",
 }
 """The allowed values of parameters that are texts."""
@@ -336,7 +336,7 @@ def _check_loss_parameter(document: Document, path: KeyPath, loss: str, values: 
     if name not in parameters:
         if name in OFF and all(value == OFF[name] for value in values):
             return
-        losses = ", ".join(other for other in LOSSES if name in LOSSES[other].parameters)
+        losses = ", ".join(other for other in ALL_LOSSES if name in ALL_LOSSES[other].parameters)
         raise document.error(path, f"the loss {loss} has no {name}; losses that have one: {losses}")
     for value in values:
         try:

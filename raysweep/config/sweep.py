@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     BeforeValidator,
+    ConfigDict,
     Field,
     ValidationError,
     ValidationInfo,
@@ -18,7 +19,7 @@ from pydantic import (
 from raysweep.config.document import Document, KeyPath
 from raysweep.config.guards import Guards
 from raysweep.config.sides import Side
-from raysweep.config.sources import ColumnsConfig, DataKind, Sources, ThresholdsConfig
+from raysweep.config.sources import ColumnsConfig, DataKind, Sources, TaskConfig, ThresholdsConfig
 from raysweep.config.strict import StrictModel, explain
 from raysweep.config.trackers import Trackers, TrackersConfig
 from raysweep.config.watch import Watch
@@ -46,6 +47,27 @@ def _folder_name(name: str) -> str:
 
 
 Location = Annotated[str, AfterValidator(location.absolute)]
+
+
+def _sources_of_all(tasks: Any, split: str) -> list[str]:
+    """Return the sources of a split of all data sets, or none if one of them has none."""
+    collected: list[str] = []
+    for task in tasks if isinstance(tasks, list) else []:
+        sources = task.get(split) if isinstance(task, dict) else getattr(task, split, None)
+        if not sources:
+            return []
+        collected += [sources] if isinstance(sources, str) else sources
+    return list(dict.fromkeys(collected))
+
+
+def has_test(task: TaskConfig) -> bool:
+    """Return whether a data set has a test split, which the demo brings along."""
+    return bool(task.test) or task.train == "demo"
+
+
+def _require_train_or_sequence(schema: dict[str, Any]) -> None:
+    schema["if"] = {"not": {"required": ["sequence"]}}
+    schema["then"] = {"required": schema.pop("required")}
 
 
 class DataConfig(StrictModel):
@@ -87,6 +109,53 @@ class DataConfig(StrictModel):
         0.1, gt=0, lt=1, description="share of train that is split off as dev if dev is not given"
     )
     max_dev: int = Field(1000, ge=1, description="maximum number of sentences split off as dev if dev is not given")
+
+    sequence: list[TaskConfig] = Field(
+        [],
+        description="labeled data sets in place of train, dev and test, which trials with the loss hypermask learn one "
+        "after another",
+    )
+
+    model_config = ConfigDict(json_schema_extra=_require_train_or_sequence)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _collect_sources(cls, values: Any) -> Any:
+        """Set train, dev and test to the sources of the sequence's data sets, for descriptions of the data."""
+        if not isinstance(values, dict) or not values.get("sequence"):
+            return values
+        collected = {}
+        for split in ("train", "dev", "test"):
+            sources = _sources_of_all(values["sequence"], split)
+            if sources:
+                collected[split] = sources
+            given = values.get(split)
+            if given is not None and given != sources:
+                raise ValueError(f"{split} is {given!r}; allowed with sequence: none, since each data set has its own")
+        return {"train": "demo", **values, **collected}
+
+    @model_validator(mode="after")
+    def _check_sequence(self) -> "DataConfig":
+        names = [task.name for task in self.sequence]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"sequence has the name {name!r} more than once; allowed: different names")
+        num_tests = sum(has_test(task) for task in self.sequence)
+        if 0 < num_tests < len(names):
+            untested = next(task.name for task in self.sequence if not has_test(task))
+            raise ValueError(f"test is missing for {untested}; allowed in sequence: for all data sets, or for none")
+        return self
+
+    @property
+    def tasks(self) -> "dict[str, DataConfig]":
+        """Return each data set of the sequence by name, as the data of a sweep over it alone."""
+        shared = ("text_column", "label_column")
+        tasks = {}
+        for task in self.sequence:
+            own = task.model_dump(include={"train", "dev", "test", "subset"})
+            own |= {name: getattr(task, name) for name in shared if getattr(task, name) is not None}
+            tasks[task.name] = self.model_copy(update={**own, "sequence": [], "kind": "labeled"})
+        return tasks
 
     @property
     def is_related(self) -> bool:

@@ -11,7 +11,7 @@ from raysweep.config.adapter import PARAMETERS as ADAPTER_PARAMETERS
 from raysweep.config.adapter import Lora, adapter_defaults
 from raysweep.config.document import KeyPath, dotted, join_key, unknown_key
 from raysweep.config.loss_spec import EXAMPLES, LossSpec, Value
-from raysweep.config.losses import LOSS_PARAMETERS, LOSSES, find_loss
+from raysweep.config.losses import ALL_LOSSES, LOSS_PARAMETERS, LOSSES, SEQUENCE_LOSSES, find_loss
 from raysweep.config.sides import Tower
 from raysweep.config.strict import StrictModel, explain
 from raysweep.errors import InputError
@@ -23,7 +23,7 @@ class TrialConfig(StrictModel):
     """A point in the space. A parameter specific to one optimizer or schedule is None under the others."""
 
     loss: str = Field(
-        description=f"loss to minimize: {', '.join(LOSSES)}, or the import path of your own, package.module:Class"
+        description=f"loss to minimize: {', '.join(ALL_LOSSES)}, or the import path of your own, package.module:Class"
     )
     loss_parameters: dict[str, Value] = Field(
         default_factory=dict, description="the loss's own parameters; in a space, each is a parameter of its own"
@@ -227,6 +227,9 @@ class TrialConfig(StrictModel):
     def record(self, searched: Collection[str]) -> dict[str, Any]:
         """Return :attr:`recorded`, plus the usual values of parameters that the space names."""
         values = {name: value for name, value in self.flat.items() if value is not None}
+        if self.loss in SEQUENCE_LOSSES:
+            own = ("loss", *find_loss(self.loss).parameters, *SEQUENCE_PARAMETERS)
+            return {name: value for name, value in values.items() if name in own}
         return {name: value for name, value in values.items() if name in searched or (name, value) not in _USUAL}
 
     @property
@@ -275,6 +278,9 @@ def has_documents(loss: str) -> bool:
 
 OFF = {name: spec.off for loss in LOSSES.values() for name, spec in loss.parameters.items() if spec.off is not None}
 """Values without effect of parameters that a loss may lack."""
+
+SEQUENCE_PARAMETERS = ("learning_rate", "batch_size", "examples_per_rung")
+"""The shared parameters that trials over a sequence of data sets use."""
 
 SHARED_PARAMETERS = tuple(name for name in TrialConfig.model_fields if name != "loss_parameters")
 """The parameters that trials of every loss have."""

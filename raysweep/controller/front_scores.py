@@ -46,13 +46,15 @@ AfterSearch = FrontRung | UnwatchedRung
 class ScoredRung:
     """A rung's test scores and the calibration of its head, as plain values without trial and step.
 
-    ``labeled`` holds the rung's points that use the labels in the pool, and ``measures`` the rung's measures.
+    ``labeled`` holds the rung's points that use the labels in the pool, ``measures`` the rung's measures, and ``tasks`` the
+    points of single data sets of a sequence.
     """
 
     points: Sequence[Mapping[str, Any]]
     calibration: Mapping[str, Any] | None = None
     labeled: Sequence[Mapping[str, Any]] = ()
     measures: Sequence[Mapping[str, Any]] = ()
+    tasks: Sequence[Mapping[str, Any]] = ()
 
     def event(self, rung: FrontRung) -> PointsScored:
         """Return these scores as a ledger event."""
@@ -61,7 +63,14 @@ class ScoredRung:
         labeled = tuple(point_of(values, **identity) for values in self.labeled)
         calibration = None if self.calibration is None else Calibration(**identity, **self.calibration)
         measures = tuple(measure_of(values, **identity) for values in self.measures)
-        return PointsScored(points=points, calibration=calibration, labeled=labeled or None, measures=measures or None)
+        tasks = tuple(point_of(values, **identity) for values in self.tasks)
+        return PointsScored(
+            points=points,
+            calibration=calibration,
+            labeled=labeled or None,
+            measures=measures or None,
+            tasks=tasks or None,
+        )
 
 
 class FrontScores:

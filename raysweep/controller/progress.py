@@ -80,9 +80,11 @@ class Progress:
         if rung.watched is not None:
             self.watched[number] = rung.step
         self.front = front_points([*self.front, *rung.points], self._scheduler.objective.goals)
-        reason_to_pause = self._report_to_scheduler(rung)
-        trial = self._scheduler.trials[number]
-        self._study.rung(number, rung.examples_seen, trial, self._scheduler.objective)
+        reason_to_pause = None
+        if rung.points:  # the rungs of a sequence before the last have none
+            reason_to_pause = self._report_to_scheduler(rung)
+            trial = self._scheduler.trials[number]
+            self._study.rung(number, rung.examples_seen, trial, self._scheduler.objective)
         if rung.step == self.num_rungs[number]:
             return self._verdict_at_last_rung(number)
         if rung.stop:

@@ -43,6 +43,7 @@ _POINT = re.compile(r"trial-(?P<trial>\d+)-step-(?P<rung>\d+)")
 
 READ_BY_TRIALS: Mapping[str, Callable[[Prepared], Iterable[Any]]] = {
     "the data (data.train, data.dev or data.test) have": lambda prepared: [prepared.sentences_artifact],
+    "the data (data.sequence) have": lambda prepared: [task.sentences for task in prepared.tasks.values()],
     "the encoder (model) has": lambda prepared: prepared.tokens_artifacts.distinct,
     "the reference encoder (reference) has": lambda prepared: prepared.reference_artifacts.distinct,
     "the teacher (teacher) has": lambda prepared: [prepared.teacher_artifact],

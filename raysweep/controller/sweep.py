@@ -339,16 +339,19 @@ class Sweep:
         return verdict
 
     def _print_rung(self, rung: RungFinished) -> None:
-        best = self._best_pair(rung.points)
-        polarity, similarity = best
-        objective = self.scheduler.objective.weighted_sum(best)
+        place = f"trial {rung.trial}: rung {rung.step}/{self.progress.num_rungs[rung.trial]}"
         p, s = self.scheduler.objective.goals.headings
-        num_rungs = self.progress.num_rungs[rung.trial]
-        self.display.line(
-            f"trial {rung.trial}: rung {rung.step}/{num_rungs}, "
-            f"{rung.examples_seen:,} examples, "
-            f"{p} {100 * polarity:.2f}, {s} {100 * similarity:.2f}, objective {100 * objective:.2f}"
-        )
+        if rung.points:
+            best = self._best_pair(rung.points)
+            polarity, similarity = best
+            objective = self.scheduler.objective.weighted_sum(best)
+            self.display.line(
+                f"{place}, {rung.examples_seen:,} examples, "
+                f"{p} {100 * polarity:.2f}, {s} {100 * similarity:.2f}, objective {100 * objective:.2f}"
+            )
+        for task, point in zip(self.config.data.tasks, rung.tasks or (), strict=False):
+            polarity, similarity = point.pair(self.scheduler.objective.goals)
+            self.display.line(f"{place}, {task}: {p} {100 * polarity:.2f}, {s} {100 * similarity:.2f}")
         if rung.calibration is not None:
             self.display.line(
                 f"trial {rung.trial}: rung {rung.step}, softmax head: {calibration_text(rung.calibration)}"

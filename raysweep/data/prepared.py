@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from raysweep.config.sides import Sides
 from raysweep.data.artifacts import Artifact
 from raysweep.data.dataset import Sentences
 from raysweep.data.expert_scores import ExpertScores
+from raysweep.data.sequence import SentenceSequence, join_rows
 from raysweep.data.shards import Rows, open_array
 from raysweep.errors import InputError
 from raysweep.storage import location
@@ -22,8 +23,19 @@ from raysweep.storage.folder import open_folder
 
 
 @dataclass(frozen=True)
+class TaskArtifacts:
+    """The artifacts of a data set of a sequence: its sentences, and their unit embeddings under the encoder."""
+
+    sentences: Artifact
+    embeddings: Sides[Artifact]
+
+
+@dataclass(frozen=True)
 class Prepared:
-    """The artifacts that a sweep's trials read, opened as memory maps on first use."""
+    """The artifacts that a sweep's trials read, opened as memory maps on first use.
+
+    A sequence of data sets has ``tasks`` by name, in order; the fields for one data set hold those of the first.
+    """
 
     model: dict[str, Any]  # the candidate encoder's EncoderConfig, as plain values
     model_identity: str
@@ -35,6 +47,7 @@ class Prepared:
     reference_identity: str
     scores_artifacts: dict[str, Artifact] = field(default_factory=dict)  # the experts', of train and dev; may be empty
     teacher_artifact: Artifact | None = None  # class probabilities under the teacher, if trials learn from one
+    tasks: dict[str, TaskArtifacts] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields only, so that a process that receives a copy opens the artifacts itself."""
@@ -49,11 +62,20 @@ class Prepared:
             *self.tokens_artifacts.distinct,
             *self.reference_artifacts.distinct,
             *([self.teacher_artifact] if self.teacher_artifact else []),
+            *(artifact for task in self.tasks.values() for artifact in (task.sentences, *task.embeddings.distinct)),
         )
+
+    @cached_property
+    def parts(self) -> "dict[str, Prepared]":
+        """Return the artifacts of each data set of a sequence, by name."""
+        return {
+            name: replace(self, sentences_artifact=task.sentences, reference_artifacts=task.embeddings, tasks={})
+            for name, task in self.tasks.items()
+        }
 
     def save(self, path: Path) -> None:
         """Write the artifact names as JSON, atomically."""
-        values = {
+        values: dict[str, Any] = {
             "artifacts": self.sentences_artifact.location,
             "sentences": self.sentences_artifact.name,
             **_names_by_key("tokens", self.tokens_artifacts),
@@ -67,6 +89,11 @@ class Prepared:
         }
         if self.teacher_artifact is not None:
             values["teacher"] = self.teacher_artifact.name
+        if self.tasks:
+            values["tasks"] = [
+                {"name": name, "sentences": task.sentences.name, **_names_by_key("embeddings", task.embeddings)}
+                for name, task in self.tasks.items()
+            ]
         temporary = path.with_suffix(f".{uuid.uuid4().hex[:8]}.tmp")
         temporary.write_text(json.dumps(values, indent=1, default=str), encoding="utf-8")
         temporary.replace(path)
@@ -108,6 +135,10 @@ class Prepared:
             names_of_scores = values["scores"]
             name_of_teacher = values.get("teacher")
             optional_names = [name_of_teacher] if name_of_teacher else []
+            tasks = values.get("tasks", [])
+            embeddings_of_tasks = [_names_by_side(task, "embeddings") for task in tasks]
+            for task, of_task in zip(tasks, embeddings_of_tasks, strict=True):
+                optional_names += [task["sentences"], *of_task.distinct]
             for name in (*names, *optional_names, *names_of_examples.values(), *names_of_scores.values()):
                 if name == ".." or Path(name).name != name:  # it would point outside the artifacts folder
                     raise InputError(f"{path}: the artifact is {name!r}; allowed: a name without slashes")
@@ -125,6 +156,12 @@ class Prepared:
                 reference_identity=values["reference_identity"],
                 scores_artifacts={split: Artifact(place, name) for split, name in names_of_scores.items()},
                 teacher_artifact=Artifact(place, name_of_teacher) if name_of_teacher else None,
+                tasks={
+                    task["name"]: TaskArtifacts(
+                        Artifact(place, task["sentences"]), of_task.map(lambda name: Artifact(place, name))
+                    )
+                    for task, of_task in zip(tasks, embeddings_of_tasks, strict=True)
+                },
             )
         except InputError:
             raise
@@ -133,11 +170,25 @@ class Prepared:
 
     @cached_property
     def sentences(self) -> Sentences:
+        if self.tasks:
+            return SentenceSequence({name: part.sentences for name, part in self.parts.items()})
         return Sentences(self.sentences_artifact.folder)
+
+    @property
+    def sequence(self) -> SentenceSequence:
+        """Return the sentences, which must be those of a sequence of data sets."""
+        assert isinstance(self.sentences, SentenceSequence)
+        return self.sentences
 
     @cached_property
     def reference_embeddings(self) -> Sides[Rows]:
         """Return unit embeddings of all sentences under the reference encoder, float32 (sentences, width)."""
+        if self.tasks:
+            of_parts = [part.reference_embeddings for part in self.parts.values()]
+            documents = join_rows([embeddings.document for embeddings in of_parts])
+            is_shared = all(embeddings.is_shared for embeddings in of_parts)
+            queries = documents if is_shared else join_rows([embeddings.query for embeddings in of_parts])
+            return Sides(queries, documents)
         return self.reference_artifacts.map(lambda artifact: open_array(artifact.folder, "embeddings"))
 
     @cached_property

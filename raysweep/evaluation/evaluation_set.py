@@ -70,8 +70,10 @@ class EvaluationSet(ScoredSet):
     rank_weights: retrieval.RankWeights
 
     @classmethod
-    def of(cls, prepared: Prepared, split: ScoredSplit, config: EvaluationConfig) -> "EvaluationSet":
-        """Return the split's queries and a pool that is a seeded sample of train.
+    def of(
+        cls, prepared: Prepared, split: ScoredSplit, config: EvaluationConfig, max_queries: int | None = None
+    ) -> "EvaluationSet":
+        """Return the split's queries, or ``max_queries`` evenly spaced ones, and a pool that is a seeded sample of train.
 
         Raises:
             InputError: If k exceeds the pool.
@@ -79,6 +81,8 @@ class EvaluationSet(ScoredSet):
         sentences = prepared.sentences
         train = sentences.ids("train")
         queries = sentences.ids(split)
+        if max_queries is not None and max_queries < len(queries):
+            queries = queries[np.linspace(0, len(queries) - 1, max_queries).astype(np.int64)]
         rows = retrieval.sample_pool(len(train), len(queries), size=config.num_pool, seed=config.pool_seed)
         pool = train[rows]
         retrieval.check_k(config.k, len(pool))
@@ -93,6 +97,10 @@ class EvaluationSet(ScoredSet):
             k=config.k,
             rank_weights=config.rank_weights,
         )
+
+    def shifted(self, offset: int) -> "EvaluationSet":
+        """Return the same sentences, whose ids are greater by an offset."""
+        return replace(self, queries=self.queries + offset, pool=self.pool + offset)
 
     @cached_property
     def weights(self) -> npt.NDArray[np.float64]:

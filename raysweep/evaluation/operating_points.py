@@ -41,6 +41,7 @@ from raysweep.config.sweep import PointsConfig
 from raysweep.encoders.side_encoders import Encoders
 from raysweep.evaluation.evaluation_set import EvaluationSet, ScoredSet, TrialDivergedError
 from raysweep.evaluation.relation_set import RelationSet
+from raysweep.evaluation.sequence_set import SequenceSet, join_scores
 from raysweep.metrics import retrieval
 from raysweep.metrics.arrays import Float32Array, Float64Array
 from raysweep.results.types import QUERY_KINDS, PointKey
@@ -236,6 +237,8 @@ def score_encoded(
     if isinstance(evaluation, RelationSet):
         weights = [value for _, value in keys]
         return dict(zip(keys, evaluation.score_sums(encoded.queries, encoded.pool, weights), strict=True))
+    if isinstance(evaluation, SequenceSet):
+        return _score_sequence(encoded, evaluation, keys)
     assert isinstance(evaluation, EvaluationSet)
     num_queries = len(encoded.queries)
     shape = (num_queries, evaluation.k)
@@ -250,6 +253,17 @@ def score_encoded(
     retrievals = list(retrieved.values())
     scores = evaluation.score_several(retrievals)
     return dict(zip(retrieved, scores, strict=True))
+
+
+def _score_sequence(
+    encoded: Encoded, evaluation: SequenceSet, keys: Sequence[PointKey]
+) -> dict[PointKey, retrieval.Scores]:
+    """Return the per-query scores of all data sets, each of which searches its own pool."""
+    of_tasks = [
+        score_encoded(Encoded(encoded.queries[queries], encoded.pool[pool]), task, keys)
+        for task, queries, pool in evaluation.slices()
+    ]
+    return {key: join_scores([scores[key] for scores in of_tasks]) for key in keys}
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from raysweep.config.sweep import EvaluationConfig
 from raysweep.data.prepared import Prepared
 from raysweep.data.relations import GroupedPairs
 from raysweep.evaluation.evaluation_set import EvaluationSet, ScoredSet
+from raysweep.evaluation.sequence_set import SequenceSet
 from raysweep.metrics import retrieval
 from raysweep.metrics.arrays import Float32Array, Float64Array
 from raysweep.metrics.closeness import closeness
@@ -75,11 +76,13 @@ class RelationSet(ScoredSet):
 
 
 def scored_set(prepared: Prepared, split: ScoredSplit, config: EvaluationConfig) -> ScoredSet:
-    """Return the data to score a split: of labeled sentences, or of retrieval data or pairs.
+    """Return the data to score a split: of labeled sentences, of a sequence of them, or of retrieval data or pairs.
 
     Raises:
         InputError: If k exceeds the pool of labeled sentences.
     """
+    if prepared.tasks:
+        return SequenceSet.of(prepared, split, config)
     if prepared.sentences.are_related:
         return RelationSet.of(prepared, split)
     return EvaluationSet.of(prepared, split, config)

@@ -24,7 +24,7 @@ from raysweep.encoders.locate import locate
 from raysweep.encoders.provenance import Provenance
 from raysweep.errors import InputError
 from raysweep.evaluation.operating_points import LABELED, Head
-from raysweep.export import joined_encoder, model_card, router
+from raysweep.export import joined_encoder, model_card, router, sub_embedding
 from raysweep.export.model_card import CARD, CardFacts
 from raysweep.export.run_encoders import BaseModel, RunEncoders
 from raysweep.report import choice
@@ -39,6 +39,7 @@ from raysweep.results.settings_file import read_settings
 from raysweep.results.types import QUERY_KINDS, Point, PointKey
 from raysweep.storage.folder import Folder, as_folder
 from raysweep.storage.location import is_uri
+from raysweep.training.sub_embeddings import SubEmbeddings
 from raysweep.training.trainable import Trainable, TrainedWeights
 from raysweep.training.weights import read_point
 
@@ -57,7 +58,7 @@ MAX_DIFFERENCE = 1e-5  # maximum difference of coordinates of unit vectors
 MAX_DIFFERENCE_WITH_CLASSES = 1e-4  # with class probabilities, whose logits amplify rounding errors
 
 
-def export(
+def export(  # noqa: PLR0913 (the options of the command)
     place: Path | Folder,
     point: str,
     to: Path,
@@ -65,11 +66,12 @@ def export(
     *,
     as_adapter: bool = False,
     conditions: Sequence[str] = (),
+    data_set: str | None = None,
 ) -> str:
     """Write the model of a point of a run's front, ``knee``, ``best`` or a point's name, to the new folder ``to``.
 
     With ``conditions``, as of :func:`raysweep.report.choice.choose`, ``knee`` and ``best`` are those of the points that
-    meet them.
+    meet them. A run over a sequence needs the name of a ``data_set``, under whose mask the model embeds all sentences.
 
     It loads with ``SentenceTransformer(to)``, without raysweep. Its model card contains the code to load it, from
     ``hub_name`` if given. An adapter is merged into the weights; with ``as_adapter``, the folder contains it instead of the
@@ -91,9 +93,10 @@ def export(
     summary = summary_of(run)
     member = _choose(run, summary, point, conditions)
     chosen = member.dev
+    number = sub_embedding.find_number(summary.results.info.tasks, data_set)
     settings = read_settings(run, summary.results)
     encoders = RunEncoders.of(run)
-    model, embed = _build(run, chosen, encoders, as_adapter=as_adapter)
+    model, embed = _build(run, chosen, encoders, as_adapter=as_adapter, number=number)
     try:
         data = DataConfig.model_validate(settings["data"])
         pool_seed = int(settings["evaluation"]["pool_seed"])
@@ -102,7 +105,16 @@ def export(
         raise InputError(f"{run.location}/{SETTINGS}: missing or damaged; put back the run's own file") from None
     replicate = _replicate_of(run, chosen.trial)
     facts = CardFacts(
-        summary, member, encoders, data, pool_seed, replicate, hub_name, unmeasured, is_adapter=as_adapter
+        summary,
+        member,
+        encoders,
+        data,
+        pool_seed,
+        replicate,
+        hub_name,
+        unmeasured,
+        is_adapter=as_adapter,
+        data_set=data_set,
     )
     sentences = _sample_sentences(run)
     embeddings = embed.map(lambda embed_side: embed_side(sentences))
@@ -113,7 +125,8 @@ def export(
     scores = show_pair(chosen, summary.goals, digits=2)
     encoders_used = "1 encoder" if chosen.num_encoders == 1 else f"{chosen.num_encoders} encoders"
     size = f"width {chosen.width}, {encoders_used}, {_megabytes(to):,.0f} MB, {milliseconds:.1f} ms a query on the CPU"
-    written = f"{chosen.name} (dev {scores}, {size}) written to {to}"
+    of_data_set = "" if data_set is None else f" for {data_set}"
+    written = f"{chosen.name}{of_data_set} (dev {scores}, {size}) written to {to}"
     if member not in (*summary.members, *summary.labeled):
         written += "; it is not on the front"
     if chosen.kind == LABELED:
@@ -148,10 +161,14 @@ class _PointModel(NamedTuple):
     embed: Sides[Callable[[Sequence[str]], Embeddings]]
 
 
-def _build(run: Folder, chosen: Point, encoders: RunEncoders, *, as_adapter: bool = False) -> _PointModel:
+def _build(
+    run: Folder, chosen: Point, encoders: RunEncoders, *, as_adapter: bool = False, number: int | None = None
+) -> _PointModel:
     weights, head = _read_weights(run, chosen)
     if as_adapter:
         _check_adapter(weights, chosen)
+    if number is not None:
+        return _build_sub_embedding(chosen, weights, encoders, number)
     if weights.is_separate:
         return _build_pair(chosen, weights, encoders)
     trainable = _load_tuned(chosen, weights, encoders)
@@ -186,6 +203,26 @@ def _build_encoder(chosen: Point, tuned: "SentenceTransformer", head: Head | Non
         tuned.truncate_dim = chosen.width
         return _Encoder(tuned, partial(_embed_truncated, tuned, chosen.width))
     return _Encoder(tuned, partial(encoder.embed_texts, tuned, unit=False))
+
+
+def _build_sub_embedding(chosen: Point, weights: TrainedWeights, encoders: RunEncoders, number: int) -> _PointModel:
+    """Build the model of a point for one data set of a sequence."""
+    try:
+        adapter = SubEmbeddings.from_weights(weights)
+    except ValueError as error:
+        raise InputError(f"{chosen.name}: its weights are damaged: {error}") from None
+    base = _load(encoders.model, encoders.model_identity, "tuned")
+    bf16_weights.widen(base)
+    model = sub_embedding.build(base, adapter.layers[number])
+    embed: Callable[..., Embeddings] = partial(sub_embedding.embed, base, adapter, number)
+    if chosen.value is not None:  # concat
+        reference = _load_reference(encoders, chosen)
+        prompts = model.prompts
+        model = joined_encoder.build(chosen.key, model, reference, None)
+        model.prompts = prompts
+        embed = partial(_embed_sub_joined, chosen.value, embed, reference)
+    _set_prompts(model, encoders.prompts)
+    return _PointModel(model, encoders.prompts.map(lambda prompt: partial(embed, prompt=prompt)))
 
 
 def _build_pair(chosen: Point, weights: TrainedWeights, encoders: RunEncoders) -> _PointModel:
@@ -414,6 +451,19 @@ def _embed_joined(
         assert head is not None
         return _join(weight * head.probabilities(tuned), reference)
     return _join(weight * tuned, reference) / np.float32((1 + value) ** 0.5)
+
+
+def _embed_sub_joined(
+    value: float,
+    embed: Callable[..., Embeddings],
+    reference: "SentenceTransformer",
+    sentences: Sequence[str],
+    prompt: str,
+) -> Embeddings:
+    """Return the vectors (sentences, width) of ``concat(value)`` of a data set's sub-embedding and the reference."""
+    embeddings = encoder.embed_texts(reference, sentences, prompt)
+    tuned = embed(sentences, prompt=prompt)
+    return _join(np.float32(value**0.5) * tuned, embeddings) / np.float32((1 + value) ** 0.5)
 
 
 def _embed_sum(

@@ -78,7 +78,7 @@ def sum_modules(key: PointKey, tuned: "SentenceTransformer", reference: "Sentenc
     assert value is not None
     width = encoder.embedding_width(reference)
     weights = torch.cat([value * torch.eye(width), torch.eye(width)], dim=1)
-    addition = _linear(weights, torch.zeros(width), nn.Identity())
+    addition = linear(weights, torch.zeros(width), nn.Identity())
     return [*_joined_modules(key, tuned, _unchanged(width), reference), addition, Normalize()]
 
 
@@ -126,7 +126,7 @@ def _token_tower(key: PointKey, model: "SentenceTransformer") -> list[nn.Module]
 
 def _unchanged(width: int) -> nn.Module:
     """Return a module that stores the first encoder's embeddings unchanged."""
-    return _linear(torch.eye(width), torch.zeros(width), nn.Identity(), output=_FIRST)
+    return linear(torch.eye(width), torch.zeros(width), nn.Identity(), output=_FIRST)
 
 
 def _classifier(head: Head) -> nn.Module:
@@ -135,20 +135,21 @@ def _classifier(head: Head) -> nn.Module:
     bias = torch.from_numpy(head.bias.astype(np.float64))
     if len(bias) == 2:  # softmax over two classes is a sigmoid of the difference; torch.nn.Softmax() lacks a dim
         weight, bias = weight - weight.flip(0), bias - bias.flip(0)
-        return _linear(weight.float(), bias.float(), nn.Sigmoid(), output=_FIRST)
-    return _linear(weight.float(), bias.float(), nn.Softmax(), output=_FIRST)
+        return linear(weight.float(), bias.float(), nn.Sigmoid(), output=_FIRST)
+    return linear(weight.float(), bias.float(), nn.Softmax(), output=_FIRST)
 
 
 def _weighting(value: float, first_width: int, reference_width: int) -> nn.Module:
     """Return a module that scales the first vector by sqrt(value), so that inner products are weighted by value."""
     first_weights = torch.full((first_width,), value**0.5)
     weights = torch.cat([first_weights, torch.ones(reference_width)])
-    return _linear(weights.diag(), torch.zeros(len(weights)), nn.Identity())
+    return linear(weights.diag(), torch.zeros(len(weights)), nn.Identity())
 
 
-def _linear(
+def linear(
     weight: torch.Tensor, bias: torch.Tensor, activation: nn.Module, output: str = "sentence_embedding"
 ) -> nn.Module:
+    """Return a dense layer with these weights (outputs, inputs) and biases (outputs,)."""
     from sentence_transformers.sentence_transformer.modules import Dense
 
     layer: nn.Module = Dense(

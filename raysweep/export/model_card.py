@@ -32,6 +32,7 @@ from raysweep.report.tables import kind_name, shown_prompt, with_interval
 from raysweep.report.texts import RANKING_TEXT, front_title, objective_text
 from raysweep.results.types import Calibration, Point, ScoredSplit, Trial
 from raysweep.results.views import calibration_text
+from raysweep.training import hypermask
 from raysweep.training import losses as own_losses
 from raysweep.training.trial import trial_seed
 from raysweep.version import __version__
@@ -78,7 +79,7 @@ class CardFacts:
     ``data`` is the run's data settings, ``pool_seed`` the seed of its pools. ``replicate`` is the replicate number that
     the trial's seed derives from, 0 for a first run. ``hub_name`` is the name to load the model from, None for its
     folder. ``unmeasured`` are the sweep's guards without a score for this point. ``is_adapter`` states whether the folder
-    contains only a LoRA adapter.
+    contains only a LoRA adapter. ``data_set`` is that of a sequence whose mask the model has, if any.
     """
 
     summary: Summary
@@ -90,6 +91,7 @@ class CardFacts:
     hub_name: str | None
     unmeasured: Sequence[str]
     is_adapter: bool = False
+    data_set: str | None = None
 
     @property
     def point(self) -> Point:
@@ -272,7 +274,7 @@ def _described_loss(facts: CardFacts) -> dict[str, str]:
 
 def is_own(loss_class: type[Any]) -> bool:
     """Return whether a loss is implemented by raysweep."""
-    return loss_class.__module__ == own_losses.__name__
+    return loss_class.__module__.startswith((own_losses.__name__, hypermask.__name__))
 
 
 def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
@@ -298,6 +300,7 @@ def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
         _JOINED.get(facts.point.kind, ""),
         _SEPARATE if facts.config.tower == "separate" else "",
         _adapter_sentence(facts, models),
+        _data_set_sentence(facts),
         _pool_code(facts) if facts.point.kind == LABELED else "",
     ]
     return "".join(f"{text}\n\n" for text in paragraphs if text)
@@ -322,6 +325,18 @@ def _adapter_sentence(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
         return ""
     base = _plain(models["base"].shown)
     return f"This model is a LoRA adapter of {base}: to load it, run `pip install peft`, and have that model at hand."
+
+
+def _data_set_sentence(facts: CardFacts) -> str:
+    """Return what the model of a data set of a sequence consists of; empty for others."""
+    if facts.data_set is None:
+        return ""
+    names = ", ".join(map(_plain, facts.summary.results.info.tasks))
+    return (
+        f"The sweep's adapter learned the data sets {names} one after another, each with its own mask (HyperMask). This "
+        f"model is for {_plain(facts.data_set)}: the frozen encoder, followed by the adapter under that mask as dense "
+        "layers. The scores are means over all data sets, each under its own mask."
+    )
 
 
 def _pool_code(facts: CardFacts) -> str:

@@ -81,8 +81,9 @@ def prepare_here(config: SweepConfig, space: Space, display: Display | None = No
 
 def _warn(prepared: Prepared, target: int, display: Display) -> None:
     """Print the warnings about the sources, and one if there are fewer examples than requested."""
-    for text in prepared.sentences_artifact.summary["warnings"]:
-        display.warn(text)
+    for name, part in (prepared.parts or {"": prepared}).items():
+        for text in part.sentences_artifact.summary["warnings"]:
+            display.warn(f"{name}: {text}" if name else text)
     for kind, artifact in prepared.examples_artifacts.items():
         num_examples = artifact.summary["num_examples"]
         if num_examples < target:

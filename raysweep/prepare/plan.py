@@ -1,7 +1,7 @@
 """The artifacts that a sweep needs, in the order in which they are built, and which of them are missing."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import safetensors
@@ -19,7 +19,7 @@ from raysweep.data.artifacts import Artifact, Store
 from raysweep.data.bad_rows import BadRows
 from raysweep.data.class_labels import check_classes
 from raysweep.data.dataset import SPLITS, Sentences
-from raysweep.data.prepared import Prepared
+from raysweep.data.prepared import Prepared, TaskArtifacts
 from raysweep.data.relation_sources import columns_to_read, kind_of_sweep
 from raysweep.encoders.encoder import names_in_memory
 from raysweep.encoders.locate import ModelSource, locate
@@ -216,6 +216,7 @@ class Plan:
     stages: tuple[ArtifactStage, ...]
     prepared: Prepared
     notes: tuple[str, ...] = ()
+    parts: "tuple[Plan, ...]" = ()  # of the data sets of a sequence
 
     @property
     def missing(self) -> list[ArtifactStage]:
@@ -228,7 +229,15 @@ class Plan:
         return self.stages[0].artifact
 
     def check_sentences(self) -> None:
-        """Raise InputError if the sentences, which must have been built, do not suit the sweep."""
+        """Raise InputError if the sentences, which must have been built, do not suit the sweep.
+
+        The sentences of a sequence are checked as far as they have been built.
+        """
+        if self.parts:
+            for part in self.parts:
+                if part.sentences.exists:
+                    part.check_sentences()
+            return
         self.check_labels()
         self.check_k()
         self.check_pairs()
@@ -285,6 +294,8 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
         InputError: If a source cannot be read, an encoder or the teacher cannot be found or is unsuitable for a sweep,
             or, for encoders with a single safetensors file, the encoder lacks a freezing level of the space.
     """
+    if config.data.sequence:
+        return _plan_sequence(config, space)
     pieces = ingest.list_pieces(config.data)
     config = of_kind(config, space, kind_of_sweep(config.data, pieces["train"][0]))
     fingerprints = _check_sources(config.data, pieces)
@@ -322,6 +333,30 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
     )
     lines = dict.fromkeys(line for encoder in encoders.values() for line in encoder.notes)
     return Plan(config, space, store, tuple(planner.stages.values()), prepared, tuple(lines))
+
+
+def _plan_sequence(config: SweepConfig, space: Space) -> Plan:
+    """Plan the artifacts of each data set of a sequence, which are those of a sweep over it alone."""
+    parts = {}
+    for name, data in config.data.tasks.items():
+        try:
+            parts[name] = make_plan(config.model_copy(update={"data": data}), space)
+        except InputError as error:
+            raise InputError(f"data.sequence: {name}: {error}") from None
+    # All sentences are built, and thereby checked, before costly stages.
+    stages = {stage.artifact: stage for part in parts.values() for stage in part.stages if stage.kind == "sentences"}
+    stages |= {stage.artifact: stage for part in parts.values() for stage in part.stages}
+    first, *_ = parts.values()
+    tasks = {name: TaskArtifacts(part.sentences, part.prepared.reference_artifacts) for name, part in parts.items()}
+    return Plan(
+        config,
+        space,
+        first.store,
+        tuple(stages.values()),
+        replace(first.prepared, tasks=tasks),
+        first.notes,
+        tuple(parts.values()),
+    )
 
 
 def _check_sources(data: DataConfig, pieces: PiecesBySplit) -> dict[str, str]:
@@ -477,7 +512,7 @@ class _Planner:
     def sentences(self, pieces: PiecesBySplit, fingerprints: Mapping[str, str]) -> Artifact:
         data = self.config.data
         # The location of the content does not matter. The carving parameters matter only if no dev split is given.
-        excluded = {"train", "dev", "test", *_RELATED}
+        excluded = {"train", "dev", "test", "sequence", *_RELATED}
         if data.dev:
             excluded |= {"dev_fraction", "max_dev"}
         if data.on_bad_row == "error":

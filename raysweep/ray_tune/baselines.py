@@ -20,6 +20,7 @@ from raysweep.evaluation import other_encoder, probe
 from raysweep.evaluation.calibration import calibrated
 from raysweep.evaluation.evaluation_set import EvaluationSet, ScoredSet
 from raysweep.evaluation.operating_points import Head
+from raysweep.evaluation.sequence_set import SequenceSet
 from raysweep.metrics import retrieval
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.oracle import DEFAULT_BONUSES, oracle_scores
@@ -53,9 +54,13 @@ def limit_points(evaluation: ScoredSet, on_scores: OnScores) -> Iterator[Point]:
     reference = evaluation.point(reference_scores, kind="reference", value=None, width=width, **NO_TRIAL)
     on_scores(reference, reference_scores)
     yield reference
-    if not isinstance(evaluation, EvaluationSet):
+    if isinstance(evaluation, EvaluationSet):
+        all_oracle_scores = _oracle_scores(evaluation)
+    elif isinstance(evaluation, SequenceSet):
+        of_tasks = [_oracle_scores(task) for task in evaluation.tasks.values()]
+        all_oracle_scores = np.concatenate(of_tasks, axis=2)
+    else:
         return
-    all_oracle_scores = _oracle_scores(evaluation)
     for bonus, (polarity, similarity) in zip(DEFAULT_BONUSES, all_oracle_scores, strict=True):
         # The point holds only means, since the oracle is not an encoder and its spread over queries is never needed.
         scores = {"polarity": polarity, "similarity": similarity}
@@ -63,6 +68,14 @@ def limit_points(evaluation: ScoredSet, on_scores: OnScores) -> Iterator[Point]:
         point = evaluation.point(means, kind="oracle", value=bonus, width=None, **NO_TRIAL)
         on_scores(point, retrieval.Scores(scores))
         yield point
+
+
+def reference_of_tasks(evaluation: ScoredSet) -> Iterator[Point]:
+    """Yield the reference encoder's point on each data set of a sequence; its value is the data set's number, from 1."""
+    if isinstance(evaluation, SequenceSet):
+        width = evaluation.reference_queries.shape[1]
+        for number, task in enumerate(evaluation.tasks.values(), 1):
+            yield task.point(task.reference_scores, kind="reference", value=float(number), width=width, **NO_TRIAL)
 
 
 def _oracle_scores(evaluation: EvaluationSet) -> Float64Array:

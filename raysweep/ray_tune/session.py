@@ -33,7 +33,7 @@ from raysweep.evaluation.pair_measures import reference_measures
 from raysweep.evaluation.relation_set import scored_set
 from raysweep.evaluation.watched import WatchedRelations
 from raysweep.metrics.scores import WATCHED
-from raysweep.ray_tune.baselines import Baselines, BaselineScores, OnScores, limit_points
+from raysweep.ray_tune.baselines import Baselines, BaselineScores, OnScores, limit_points, reference_of_tasks
 from raysweep.ray_tune.untuned import Untuned
 from raysweep.results.commands import format_command
 from raysweep.results.events import PointsScored, SessionStarted
@@ -159,7 +159,13 @@ class Session:
         measures: list[Measure] = []
         for evaluation in evaluation_sets.values():
             measures += reference_measures(self.prepared, evaluation)
-        ledger.append(PointsScored(points=(*limits, *baseline_points), measures=tuple(measures) or None))
+        tasks: list[Point] = []
+        for evaluation in evaluation_sets.values():
+            tasks += reference_of_tasks(evaluation)
+        scored = PointsScored(
+            points=(*limits, *baseline_points), measures=tuple(measures) or None, tasks=tuple(tasks) or None
+        )
+        ledger.append(scored)
         self._announce(scheduler)
         return sweep
 
@@ -338,6 +344,7 @@ class Session:
             searched=self.space.searched,
             logarithmic=self.space.logarithmic,
             active_sets=self._active_sets(),
+            tasks=tuple(self.prepared.tasks),
         )
         digest = hashlib.sha256(self._config_file).hexdigest()
         sweep.ledger.append(SessionStarted(info=info, config_digest=digest))

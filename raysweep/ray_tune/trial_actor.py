@@ -21,7 +21,7 @@ from raysweep.controller.failures import Blame, Loss
 from raysweep.controller.front_scores import AfterSearch, FrontRung, ScoredRung, UnwatchedRung
 from raysweep.controller.status import describe_progress
 from raysweep.errors import InputError
-from raysweep.evaluation.evaluation_set import TrialDivergedError
+from raysweep.evaluation.evaluation_set import EvaluationSet, TrialDivergedError
 from raysweep.metrics.scores import WATCHED
 from raysweep.ray_tune.workers import WorkbenchSpec, keep_scores, open_workbench, score_on_test
 from raysweep.results.ledger import checkpoint_folder, point_folder
@@ -30,6 +30,7 @@ from raysweep.results.types import Node, RungProgress, calibration_values, measu
 from raysweep.results.watched import Watched
 from raysweep.storage.failure import is_of_storage
 from raysweep.storage.folder import BucketFolder, Folder
+from raysweep.training.sequence_bench import SequenceBench
 from raysweep.training.trial import Intervals, rungs_and_progress, trial_seed, watch_last_rung
 from raysweep.training.weights import save_point
 from raysweep.training.workbench import RungResult
@@ -191,7 +192,11 @@ class TrialActor(tune.Trainable):
 
     def _open_bench(self, sweep: SweepTask) -> None:
         self.bench = open_workbench(sweep.bench)
-        if self.heartbeat is not None:
+        if self.heartbeat is None:
+            return
+        if isinstance(self.bench, SequenceBench):
+            self.bench.on_step = self.heartbeat.sign
+        else:
             self.heartbeat.follow(self.bench.model)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -248,6 +253,8 @@ class TrialActor(tune.Trainable):
             rung["measures"] = [measure_values(measure) for measure in result.measures]
         if result.labeled:
             rung["labeled"] = self.bench.describe(self.bench.dev, result.labeled)
+        if result.tasks:
+            rung["tasks"] = self.bench.describe_tasks(self.bench.dev, result.tasks)
         if result.watched is not None:
             rung["watched"] = result.watched.to_json()
             if self.bench.watches_each_rung:
@@ -272,16 +279,18 @@ class TrialActor(tune.Trainable):
 
     def save_weights(self, result: RungResult) -> None:
         """Store the rung's weights and scores in the run's folder."""
+        if not result.points:  # before the last data set of a sequence
+            return
         run, trial, step = self.task.sweep.run, self.task.assignment.number, result.step
         keep_scores(run, "dev", trial, step, result.points)
         name = point_folder(trial, step)
-        save_point(run.path / name, self.bench.trainable.trained(), self.bench.head, self.reading(result))
+        save_point(run.path / name, self.bench.trained(), self.bench.head, self.reading(result))
         run.store(name)
         run.let_go(name)
 
     def reading(self, result: RungResult) -> Reading | None:
         """Return the sentences that the rung's points retrieve on dev, or None if another split is shown."""
-        if self.bench.shown_split != "dev" or self.bench.prepared.sentences.are_related:
+        if self.bench.shown_split != "dev" or not isinstance(self.bench.dev, EvaluationSet):
             return None
         points = result.points
         if any(scores.retrieved is None for scores in points.values()):  # restored from a checkpoint, which lacks them

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import ray
 
-from raysweep.cluster.resources import Capacity, Request, trial_bytes
+from raysweep.cluster.resources import TORCH_PROCESS_BYTES, Capacity, Request, trial_bytes
 from raysweep.cluster.waiting import WaitingWatch
-from raysweep.config.losses import find_loss
+from raysweep.config.losses import SEQUENCE_LOSSES, find_loss
 from raysweep.config.space import Space
 from raysweep.config.sweep import EncoderConfig, EvaluationConfig, ResourcesConfig
 from raysweep.config.trial import TrialConfig
@@ -29,6 +29,7 @@ from raysweep.results.readings import reading_file
 from raysweep.results.types import PointKey, ScoredSplit, calibration_values, measure_values
 from raysweep.storage.folder import Folder
 from raysweep.terminal import Display
+from raysweep.training.sequence_bench import SequenceBench
 from raysweep.training.watching import WatchTask
 from raysweep.training.weights import read_point
 from raysweep.training.workbench import Workbench
@@ -61,7 +62,8 @@ def open_workbench(spec: WorkbenchSpec) -> Workbench:
     key = repr((*data, request.checkpoints_blocks, watched))
     if key not in _workbenches:
         _workbenches.clear()
-        _workbenches[key] = Workbench(
+        kind = SequenceBench if spec.prepared.tasks else Workbench
+        _workbenches[key] = kind(
             *data,
             device="cuda" if request.gpus else "cpu",
             cache_bytes=request.cache_bytes,
@@ -120,6 +122,8 @@ def needed_by_trial(prepared: Prepared, space: Space, cache_bytes: int) -> int:
     The estimate assumes batches of sentences of mean length and includes the trial's cache. ``cache_bytes`` limits the
     cache of frozen blocks' outputs, which never exceeds the outputs of all sentences.
     """
+    if prepared.tasks:
+        return _needed_by_sequence(prepared, space)
     config = EncoderConfig(**prepared.model)
     source = locate_same(config, prepared.model_identity)
     encoder = EncoderSize.of(source.folder)
@@ -143,6 +147,19 @@ def needed_by_trial(prepared: Prepared, space: Space, cache_bytes: int) -> int:
         cache_bytes=min(cache_bytes, bytes_of_all_outputs),
     )
     return bytes_of_averages + bytes_without_averages
+
+
+def _needed_by_sequence(prepared: Prepared, space: Space) -> int:
+    """Return the bytes that the largest trial over a sequence of data sets needs: its network, and the embeddings."""
+    num_sentences, width = prepared.reference_embeddings.document.shape
+    defaults = SEQUENCE_LOSSES["hypermask"].defaults
+    adapter_size, hidden_size = (
+        int(max(space.values(name), default=defaults[name])) for name in ("adapter_size", "hidden_size")
+    )
+    num_weights = (2 * adapter_size + len(prepared.sequence.label_names)) * width
+    # Weights, gradients and two moments of the hypernetwork, and some copies of its outputs.
+    num_numbers = (4 * hidden_size + 4 * len(prepared.tasks) + 16) * num_weights
+    return FP32_BYTES * (num_numbers + num_sentences * width) + TORCH_PROCESS_BYTES
 
 
 def _sentences_per_batch(prepared: Prepared, trial: TrialConfig) -> int:
@@ -238,9 +255,11 @@ def score_on_test(bench: Workbench, run: Folder, rung: FrontRung) -> ScoredRung:
         run.keep(f"{name}/{reading_file('test')}", reading.content())
     calibration = bench.calibration(bench.test, encoded)
     measures = bench.pair_measures(bench.test, encoded, with_intervals=True)
+    tasks = bench.task_scores(bench.test, encoded)
     return ScoredRung(
         points=bench.describe(bench.test, scores),
         calibration=None if calibration is None else calibration_values(calibration),
         labeled=bench.describe(bench.test, labeled),
         measures=[measure_values(measure) for measure in measures],
+        tasks=bench.describe_tasks(bench.test, tasks),
     )

@@ -437,4 +437,5 @@ def why_no_intervals_of(summary: Summary, point: Point) -> str:
 def export_command(summary: Summary, name: str) -> str:
     """Return the command that exports a point on the run's front to a folder named after the sweep and the point."""
     folder = re.sub("[:/=]", "-", f"{summary.results.info.name}-{name}")
-    return format_command("export", summary.results.folder, folder, "--point", name)
+    data_set = ["--data-set", summary.results.info.tasks[0]] if summary.results.info.tasks else []
+    return format_command("export", summary.results.folder, folder, "--point", name, *data_set)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from raysweep.output import TextTable
 from raysweep.report.calibration import CALIBRATION_TEXT, calibration_table
 from raysweep.report.comparison import probe_sentences
+from raysweep.report.data_sets import DATA_SETS_TEXT, data_sets_table
 from raysweep.report.known_labels import KNOWN_LABELS_TEXT, known_labels_sentences, known_labels_table
 from raysweep.report.measures import MEASURES_TEXT, measure_table
 from raysweep.report.summary import Summary
@@ -28,8 +29,9 @@ class TableSection:
 
 
 def evaluation_sections(summary: Summary) -> list[TableSection]:
-    """Return the sections on calibration, pairs, baselines, replicates and hypervolumes."""
+    """Return the sections on the data sets of a sequence, calibration, pairs, baselines, replicates and hypervolumes."""
     return [
+        TableSection("Data sets", data_sets_table(summary), [DATA_SETS_TEXT]),
         TableSection("Calibration", calibration_table(summary), [CALIBRATION_TEXT]),
         TableSection(PAIRS, measure_table(summary), [MEASURES_TEXT]),
         TableSection("Baselines", baseline_table(summary), [BASELINES_TEXT, *probe_sentences(summary)]),

@@ -6,6 +6,7 @@ from raysweep.output import TextTable
 from raysweep.report.calibration import calibration_lines
 from raysweep.report.choice import Candidate, export_command, why_no_intervals_of
 from raysweep.report.comparison import baseline_lines
+from raysweep.report.data_sets import data_sets_lines
 from raysweep.report.known_labels import known_labels_lines
 from raysweep.report.summary import SPLITS, Summary
 from raysweep.report.tables import (
@@ -115,6 +116,7 @@ def _caption_lines(summary: Summary, num_shown: int, omitted_guards: Sequence[st
             text += f"; intervals over {uncertainty.noise}, {CORRECTED}"
         yield f"hypervolume on {split}: {text}"
     yield from known_labels_lines(summary)
+    yield from data_sets_lines(summary)
     yield from watched_lines(summary.results.watched)
     yield from trust_lines(summary)
 

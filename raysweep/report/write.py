@@ -10,6 +10,7 @@ from typing import Any
 
 from raysweep.errors import DamagedError, InputError
 from raysweep.report import figures, watched_trials
+from raysweep.report.data_sets import all_scores
 from raysweep.report.importance import importances
 from raysweep.report.markdown import markdown
 from raysweep.report.measures import pairs_figure
@@ -125,6 +126,7 @@ def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> di
         "rungs.parquet": _parquet(rungs, _RUNG_TYPES),
         "trials.parquet": _parquet(trials, _TRIAL_TYPES),
         **_measure_files(results.measures),
+        **({"data_sets.json": _json([scores.as_json() for scores in all_scores(summary)])} if results.tasks else {}),
         "front.md": markdown(summary).encode(),
         "front.png": front_png,
         "progress.png": progress_png,

@@ -99,8 +99,9 @@ class SessionStarted(Event):
 
     def to_json(self) -> dict[str, Any]:
         info = dataclasses.asdict(self.info)
-        if not self.info.active_sets:
-            del info["active_sets"]
+        for name in ("active_sets", "tasks"):
+            if not info[name]:
+                del info[name]
         return {"event": self.kind, **info, "config_digest": self.config_digest}
 
     @classmethod
@@ -146,6 +147,7 @@ class RungFinished(Event):
     True if there were still trials to start, which affects early stopping. ``cost`` is the trial's cost so far.
     ``calibration`` is the softmax head's calibration on dev, ``labeled`` holds the points that use the labels in the
     pool, and ``measures`` holds the measures on dev. ``watched`` holds the measures on watched data, if there are any.
+    ``tasks`` holds the points of single data sets of a sequence; before the last of them there are no other points.
     """
 
     kind = "rung"
@@ -164,6 +166,7 @@ class RungFinished(Event):
     labeled: tuple[Point, ...] | None = None
     measures: tuple[Measure, ...] | None = None
     watched: Watched | None = None
+    tasks: tuple[Point, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object. Points and the like leave out trial and step, which the event already contains."""
@@ -173,7 +176,7 @@ class RungFinished(Event):
         if self.watched is not None:
             values["watched"] = self.watched.to_json()
         calibrations = [values["calibration"]] if "calibration" in values else []
-        for scores in (*values["points"], *calibrations, *values.get("labeled", ())):
+        for scores in (*values["points"], *calibrations, *values.get("labeled", ()), *values.get("tasks", ())):
             del scores["trial"], scores["step"]
         return values
 
@@ -309,7 +312,7 @@ class PointsScored(Event):
 
     For front members, ``calibration`` is the test calibration of their rung's softmax head, ``labeled`` holds the
     rung's points that use the labels in the pool, and ``measures`` holds the measures on test. For the reference,
-    ``measures`` holds the measures on both splits.
+    ``measures`` holds the measures on both splits. ``tasks`` holds the points of single data sets of a sequence.
     """
 
     kind = "points"
@@ -318,6 +321,7 @@ class PointsScored(Event):
     calibration: Calibration | None = None
     labeled: tuple[Point, ...] | None = None
     measures: tuple[Measure, ...] | None = None
+    tasks: tuple[Point, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         return _with_flat_points(self, super().to_json())
@@ -487,15 +491,16 @@ def _check_plain(config: Mapping[str, Any]) -> None:
 def _with_flat_points(event: RungFinished | PointsScored, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return an event's JSON object with its points in flat form."""
     flat = {**values, "points": [flat_point(point) for point in event.points]}
-    if event.labeled is not None:
-        flat["labeled"] = [flat_point(point) for point in event.labeled]
+    for key, points in (("labeled", event.labeled), ("tasks", event.tasks)):
+        if points is not None:
+            flat[key] = [flat_point(point) for point in points]
     return flat
 
 
 def _with_nested_points(values: Mapping[str, Any], **shared: Any) -> dict[str, Any]:
     """Return an event's JSON object with its points' fields nested. Raise ``ValueError`` if a score is invalid."""
     nested = {**values}
-    for key in ("points", "labeled"):
+    for key in ("points", "labeled", "tasks"):
         if key == "points" or values.get(key) is not None:
             nested[key] = [nested_point(point) for point in _objects_in(values, key, **shared)]
             for point in nested[key]:

@@ -107,6 +107,7 @@ def build_results(events: Iterable[Event], run: Folder, has_driver: bool | None 
         calibrations=tuple(tables.calibrations.values()),
         measures=tuple(tables.measures.values()),
         labeled=tuple(tables.labeled),
+        tasks=tuple(tables.tasks),
         watched=tuple(tables.watched.values()),
         stage=tables.stage,
         has_driver=has_driver,
@@ -124,6 +125,7 @@ class _Tables:
     rungs: list[Rung] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     labeled: list[Point] = field(default_factory=list)
+    tasks: list[Point] = field(default_factory=list)
     watched: dict[tuple[int, int], WatchedRung] = field(default_factory=dict)  # keyed by trial and step
     means: dict[int, tuple[Mean, ...]] = field(default_factory=dict)  # keyed by original trial
     nodes: dict[tuple[str, float | None], NodeTime] = field(default_factory=dict)  # keyed by type and price
@@ -247,6 +249,7 @@ class _Tables:
             _check_goals((*event.points, *labeled), self.info.goals)
         self.points += event.points
         self.labeled += labeled
+        self.tasks += event.tasks or ()
         calibration = event.calibration
         if calibration is not None:
             self.calibrations[calibration.trial, calibration.step, calibration.split] = calibration

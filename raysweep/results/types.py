@@ -18,6 +18,9 @@ LOCAL = "local"  # the node type if the cluster does not define any
 
 ScoredSplit = Literal["dev", "test"]
 
+MASK = "mask"
+"""The kind of point of a single data set of a sequence; its value is the data set's number, from 1."""
+
 BASELINES = ("probe", "setfit", "published")
 """Kinds of baselines: points outside trials, to compare with fronts; see :mod:`raysweep.ray_tune.baselines`."""
 
@@ -65,6 +68,7 @@ class RunInfo:
     polarity: str = "polarity"  # the score that serves as P in the objective
     data_kind: str = "labeled"  # labeled sentences, retrieval data or pairs
     active_sets: tuple[tuple[str, float], ...] = ()  # each expert and the share of pairs whose target it sets
+    tasks: tuple[str, ...] = ()  # the data sets of a sequence, in order
 
     @property
     def is_related(self) -> bool:
@@ -101,7 +105,8 @@ class Point:
     """An operating point: an encoder for retrieval and its scores on one split.
 
     ``kind`` is one of :mod:`raysweep.evaluation.operating_points` (``plain`` is the tuned encoder as it is; ``labeled``
-    points use the labels in the pool and are stored separately), ``reference`` (R itself), ``oracle`` (the limit that
+    points use the labels in the pool and are stored separately, as are ``mask`` points, those of single data sets of a
+    sequence), ``reference`` (R itself), ``oracle`` (the limit that
     no encoder can exceed) or one of ``BASELINES``. ``value`` is the kind's parameter, or None. ``trial`` and ``step``
     are None for points that do not come from a trial. ``width`` is the embeddings' dimension, or None for the oracle.
     ``scores`` are keyed by the names in :data:`raysweep.metrics.scores.SCORES`; the oracle and published scores have no
@@ -426,6 +431,7 @@ class Results:
     calibrations: tuple[Calibration, ...] = ()  # one per rung and split
     measures: tuple[Measure, ...] = ()  # for rungs and the reference encoder, on dev and test
     labeled: tuple[Point, ...] = ()  # points that use the labels in the pool; these are not in ``points`` or on fronts
+    tasks: tuple[Point, ...] = ()  # points of single data sets of a sequence; these are not in ``points`` or on fronts
     watched: tuple[WatchedRung, ...] = ()  # the rungs whose encoders were measured on watched data, in order
     stage: Stage | None = None  # the current stage; None during the search and after the last stage
     has_driver: bool | None = None  # whether a process is driving the run; None if unknown

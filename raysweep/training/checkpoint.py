@@ -11,17 +11,18 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from raysweep.config.trial import TrialConfig
 from raysweep.errors import InputError
 from raysweep.evaluation.operating_points import LABELED
 from raysweep.metrics.retrieval import Scores
-from raysweep.results.types import Calibration, PointKey, measure_of, measure_values
+from raysweep.results.types import MASK, Calibration, PointKey, measure_of, measure_values
 from raysweep.results.watched import Watched
 from raysweep.storage.folder import Folder, as_folder, flush
 from raysweep.training.progress import Progress
@@ -44,16 +45,11 @@ def save(training: Training, folder: str | Path | Folder, last: RungResult | Non
         "rng.cpu": torch.get_rng_state(),
         "total": training.loss_sum,
         "left": torch.from_numpy(training.order.remaining),
+        **optimizer_tensors(training.optimizer),
     }
-    for index, slots in training.optimizer.state_dict()["state"].items():
-        for slot, value in slots.items():
-            if value is not None:  # such as the buffer of sgd without momentum
-                tensors[f"optimizer.{index}.{slot}"] = value
     if training.device.type == "cuda":
         tensors["rng.cuda"] = torch.cuda.get_rng_state(training.device)
     values: dict[str, Any] = {
-        **asdict(training.progress),
-        **_identity(training),
         "precision": training.precision,
         "spent_before": training.seconds,
         "order": training.order.rng.bit_generator.state,
@@ -62,6 +58,28 @@ def save(training: Training, folder: str | Path | Folder, last: RungResult | Non
     }
     if training.average is not None:
         values["averaged_steps"] = training.average.num_steps
+    save_state(training, folder, tensors, values, last)
+
+
+class SavedTrial(Protocol):
+    """The part of a trial's training that its checkpoints share."""
+
+    config: TrialConfig
+    seed: int
+    num_rungs: int
+    progress: Progress
+
+
+def save_state(
+    training: SavedTrial,
+    folder: str | Path | Folder,
+    tensors: Mapping[str, Tensor],
+    values: Mapping[str, Any],
+    last: RungResult | None,
+) -> None:
+    """Write a checkpoint with this state, the trial's identity and progress, and the last rung's result."""
+    tensors = dict(tensors)
+    values = {**asdict(training.progress), **_identity(training), **values}
     if last is not None:
         result_values, result_tensors = _pack_result(last)
         values["last"] = result_values
@@ -77,26 +95,19 @@ def restore(training: Training, folder: str | Path | Folder) -> RungResult | Non
     Raises:
         InputError: If the checkpoint has a different configuration, seed or number of rungs.
     """
-    checkpoint = read(folder)
-    if checkpoint is None:
+    state = read_state(training, folder)
+    if state is None:
         return None
-    tensors, values = checkpoint
-    differences = [name for name, value in _identity(training).items() if values[name] != value]
-    if differences:
-        raise InputError(
-            f"{as_folder(folder).location}: the checkpoint has another {' and '.join(differences)}; allowed: a "
-            "folder without checkpoints, or those of the same trial"
-        )
+    tensors, values = state
     with torch.no_grad():
         for name, parameter in training.parameters.items():
             parameter.copy_(tensors[f"weight.{name}"])
             if training.average is not None:
                 training.average.tensors[name].copy_(tensors[f"average.{name}"])
         training.loss_sum.copy_(tensors["total"])
-    _restore_optimizer(training.optimizer, tensors)
+    restore_optimizer(training.optimizer, tensors)
     _restore_random_streams(training, tensors, values)
-    progress = {field.name: values[field.name] for field in fields(Progress)}
-    training.progress = Progress(**progress)
+    training.progress = progress_of(values)
     training.began -= values["spent_before"]
     training.set_precision(values["precision"])
     if training.idle is not None:
@@ -104,14 +115,55 @@ def restore(training: Training, folder: str | Path | Folder) -> RungResult | Non
     if training.average is not None:
         training.average.num_steps = values["averaged_steps"]
         training.show_average(shown=training.progress.seen_in_rung == 0)
-    if "last" not in values:
+    last = last_result(tensors, values)
+    if last is None:
         return None
-    last = _unpack_result(values["last"], tensors)
     head = training.head()
     if head is not None and last.calibration is not None:
         head = head.at_temperature(last.calibration.temperature)
     training.bench.head = head
     return last
+
+
+class SavedTraining(Training):
+    """A training that saves itself, for code that runs trials of every kind."""
+
+    def save(self, folder: str | Path | Folder, last: RungResult | None) -> None:
+        """Write a checkpoint, like :func:`save`."""
+        save(self, folder, last)
+
+    def restore(self, folder: str | Path | Folder) -> RungResult | None:
+        """Load the latest checkpoint, like :func:`restore`."""
+        return restore(self, folder)
+
+
+def read_state(training: SavedTrial, folder: str | Path | Folder) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """Return the tensors and values of the latest checkpoint of ``folder``, or None if there is none.
+
+    Raises:
+        InputError: If the checkpoint has a different configuration, seed or number of rungs.
+    """
+    checkpoint = read(folder)
+    if checkpoint is None:
+        return None
+    _, values = checkpoint
+    differences = [name for name, value in _identity(training).items() if values[name] != value]
+    if differences:
+        raise InputError(
+            f"{as_folder(folder).location}: the checkpoint has another {' and '.join(differences)}; allowed: a "
+            "folder without checkpoints, or those of the same trial"
+        )
+    return checkpoint
+
+
+def progress_of(values: Mapping[str, Any]) -> Progress:
+    """Return the progress in the values of a checkpoint."""
+    return Progress(**{field.name: values[field.name] for field in fields(Progress)})
+
+
+def last_result(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> RungResult | None:
+    """Return the last rung's result in a checkpoint, if there is one."""
+    return _unpack_result(values["last"], tensors) if "last" in values else None
 
 
 def _separate_averages(training: Training) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
@@ -123,7 +175,7 @@ def _separate_averages(training: Training) -> tuple[Mapping[str, Tensor], Mappin
     return training.parameters, training.average.tensors
 
 
-def _identity(training: Training) -> dict[str, Any]:
+def _identity(training: SavedTrial) -> dict[str, Any]:
     """Return the values that a checkpoint and the trial that resumes from it must share."""
     return {
         "config": training.config.identity,
@@ -132,7 +184,18 @@ def _identity(training: Training) -> dict[str, Any]:
     }
 
 
-def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return the state of an optimizer as named tensors."""
+    tensors = {}
+    for index, slots in optimizer.state_dict()["state"].items():
+        for slot, value in slots.items():
+            if value is not None:  # such as the buffer of sgd without momentum
+                tensors[f"optimizer.{index}.{slot}"] = value
+    return tensors
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Restore the state that :func:`optimizer_tensors` returned."""
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
         if name.startswith("optimizer."):
@@ -156,10 +219,11 @@ def _pack_result(result: RungResult) -> tuple[dict[str, Any], dict[str, Tensor]]
 
     The scores (scores, queries) are in the order of ``scores``.
     """
-    scores_by_key = {**result.points, **result.labeled}
+    scores_by_key = {**result.points, **result.labeled, **result.tasks}
+    first_scores = next(iter(scores_by_key.values()))
     values = {name: getattr(result, name) for name in _RESULT_VALUES}
     values["keys"] = list(scores_by_key)
-    values["scores"] = list(result.scores.named)
+    values["scores"] = list(first_scores.named)
     if result.calibration is not None:
         values["calibration"] = asdict(result.calibration)
     if result.measures:
@@ -176,8 +240,10 @@ def _pack_result(result: RungResult) -> tuple[dict[str, Any], dict[str, Tensor]]
 def _unpack_result(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> RungResult:
     points: dict[PointKey, Scores] = {}
     labeled: dict[PointKey, Scores] = {}
+    tasks: dict[PointKey, Scores] = {}
+    separate = {LABELED: labeled, MASK: tasks}
     for index, (kind, value) in enumerate(values["keys"]):
-        scores = labeled if kind == LABELED else points
+        scores = separate.get(kind, points)
         rows = tensors[f"last.{index}"].numpy()
         named = dict(zip(values["scores"], rows, strict=True))
         scores[kind, value] = Scores(named)
@@ -188,7 +254,13 @@ def _unpack_result(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
     measures = tuple(measure_of(measure, None, None) for measure in values.get("measures", ()))
     watched = Watched.from_json(values["watched"]) if "watched" in values else None
     return RungResult(
-        **plain_values, points=points, labeled=labeled, calibration=calibration, measures=measures, watched=watched
+        **plain_values,
+        points=points,
+        labeled=labeled,
+        tasks=tasks,
+        calibration=calibration,
+        measures=measures,
+        watched=watched,
     )
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from raysweep.config.sweep import EvaluationConfig
 from raysweep.config.trial import TrialConfig
@@ -16,7 +17,8 @@ from raysweep.errors import InputError
 from raysweep.results.types import RungProgress
 from raysweep.results.watched import Watched
 from raysweep.storage.folder import Folder
-from raysweep.training.progress import Pace
+from raysweep.training.progress import Pace, Progress
+from raysweep.training.sequence_bench import SequenceBench
 from raysweep.training.workbench import RungResult, Workbench
 
 
@@ -38,7 +40,7 @@ def run_trial(  # noqa: PLR0913 (public API)
     prepared: Prepared,
     *,
     seed: int = 0,
-    num_rungs: int = 6,
+    num_rungs: int | None = None,
     evaluation: EvaluationConfig | None = None,
     device: str | None = None,
     checkpoints: str | Path | Folder | None = None,
@@ -46,7 +48,8 @@ def run_trial(  # noqa: PLR0913 (public API)
 ) -> list[RungResult]:
     """Train and evaluate one configuration in this process.
 
-    No Ray or cluster is needed, only artifacts. After each rung, ``on_rung`` is called with its result and may return
+    No Ray or cluster is needed, only artifacts. ``num_rungs`` is 6 if not given, and always that of the data sets of a
+    sequence. After each rung, ``on_rung`` is called with its result and may return
     False to stop. ``device`` defaults to a GPU if available. The trial saves its state in the folder ``checkpoints``.
     If called again after an interruption, it resumes from there and first repeats the result of a rung that had just
     ended.
@@ -57,9 +60,15 @@ def run_trial(  # noqa: PLR0913 (public API)
     """
     if seed < 0:
         raise InputError(f"seed is {seed}; allowed: 0 and more")
+    num_tasks = len(prepared.tasks)
+    if num_rungs is None:
+        num_rungs = num_tasks or 6
+    if num_tasks and num_rungs != num_tasks:
+        raise InputError(f"num_rungs is {num_rungs}; allowed: {num_tasks}, one for each data set")
     if num_rungs < 1:
         raise InputError(f"num_rungs is {num_rungs}; allowed: 1 and more")
-    workbench = Workbench(prepared, evaluation or EvaluationConfig(), device or encoder.best_device())
+    kind = SequenceBench if num_tasks else Workbench
+    workbench = kind(prepared, evaluation or EvaluationConfig(), device or encoder.best_device())
     results: list[RungResult] = []
     for result in rungs(config, workbench, seed=seed, num_rungs=num_rungs, checkpoints=checkpoints):
         results.append(result)
@@ -116,6 +125,30 @@ def watch_last_rung(
     return watched
 
 
+class _TrainingOfTrial(Protocol):
+    """A trial's training between two optimizer steps."""
+
+    progress: Progress
+    recomputes: bool
+
+    @property
+    def rung_is_full(self) -> bool: ...
+    def step(self) -> None: ...
+    def evaluate(self) -> RungResult: ...
+    def save(self, folder: str | Path | Folder, last: RungResult | None) -> None: ...
+    def restore(self, folder: str | Path | Folder) -> RungResult | None: ...
+
+
+def _start_training(config: TrialConfig, workbench: Workbench, seed: int, num_rungs: int) -> _TrainingOfTrial:
+    if isinstance(workbench, SequenceBench):
+        from raysweep.training.sequence_training import SequenceTraining
+
+        return SequenceTraining(config, workbench, seed, num_rungs)
+    from raysweep.training.checkpoint import SavedTraining
+
+    return SavedTraining(config, workbench, seed, num_rungs)
+
+
 @dataclass(frozen=True)
 class Intervals:
     """Seconds within a rung between checkpoints, and between progress updates."""
@@ -142,12 +175,9 @@ def rungs_and_progress(  # noqa: PLR0913 (the arguments of rungs, and callbacks)
     is called before operations that may take long without an optimizer step: an evaluation, or writing a checkpoint.
     While ``leaves`` returns True, a checkpoint is written before each progress update.
     """
-    from raysweep.training import checkpoint
-    from raysweep.training.trainer import Training
-
-    training = Training(config, workbench, seed, num_rungs)
+    training = _start_training(config, workbench, seed, num_rungs)
     training.recomputes = recomputes
-    last = None if checkpoints is None else checkpoint.restore(training, checkpoints)
+    last = None if checkpoints is None else training.restore(checkpoints)
     within_rung = training.progress.seen_in_rung > 0
     if last is not None and not within_rung:  # within a rung, the last result was received and the model has moved on
         yield last
@@ -164,7 +194,7 @@ def rungs_and_progress(  # noqa: PLR0913 (the arguments of rungs, and callbacks)
             is_due = now - saved >= intervals.checkpoint_seconds
             if checkpoints is not None and (is_due or is_leaving):
                 on_rest()
-                checkpoint.save(training, checkpoints, last)
+                training.save(checkpoints, last)
                 saved = now
             if reports:
                 yield pace.progress(training.progress, config.examples_per_rung, now)
@@ -172,5 +202,5 @@ def rungs_and_progress(  # noqa: PLR0913 (the arguments of rungs, and callbacks)
         on_rest()
         last = training.evaluate()
         if checkpoints is not None:
-            checkpoint.save(training, checkpoints, last)
+            training.save(checkpoints, last)
         yield last

@@ -47,7 +47,8 @@ class RungResult:
     reason why the trial stops by its own rule, or None. ``calibration`` is that of the softmax head on dev, or None
     without a head. ``labeled`` holds the scores of the points that use the pool's labels, and
     ``measures`` those of pairs on dev, if the sweep has experts. ``watched`` has the values on watched data, if the rung
-    measures it.
+    measures it. ``tasks`` holds the scores of each data set of a sequence that was learned so far; the rungs of a sequence
+    before the last have no other points.
     """
 
     step: int
@@ -61,6 +62,7 @@ class RungResult:
     labeled: dict[PointKey, retrieval.Scores] = field(default_factory=dict)
     measures: tuple[Measure, ...] = ()
     watched: Watched | None = None
+    tasks: dict[PointKey, retrieval.Scores] = field(default_factory=dict)
 
     @property
     def scores(self) -> retrieval.Scores:
@@ -202,6 +204,10 @@ class Workbench:
         """Return the encoder with its current weights and head, for measuring its operating points."""
         return TunedEncoder(self.encoders(batch_contexts), self.head, self.trainable.interpolated)
 
+    def trained(self) -> TrainedWeights:
+        """Return the current weights of the trainable part, without copying."""
+        return self.trainable.trained()
+
     def encode(self, evaluation: ScoredSet) -> Encoded:
         """Encode queries and pool with the weights loaded by :meth:`reset`."""
         return operating_points.encode(self.tuned(), evaluation)
@@ -264,6 +270,14 @@ class Workbench:
                 embeddings = operating_points.embed_on_both_sides(tuned, evaluation, queries)
             self._untuned[key] = pairs.random_cosines(embeddings)
         return self._untuned[key]
+
+    def task_scores(self, evaluation: ScoredSet, encoded: Encoded) -> dict[PointKey, retrieval.Scores]:
+        """Return the scores of each data set of a sequence; none without a sequence."""
+        return {}
+
+    def describe_tasks(self, evaluation: ScoredSet, scores: dict[PointKey, retrieval.Scores]) -> list[dict[str, Any]]:
+        """Return the points of single data sets of a sequence as in a ledger event; none without a sequence."""
+        return []
 
     def describe(self, evaluation: ScoredSet, scores: dict[PointKey, retrieval.Scores]) -> list[dict[str, Any]]:
         """Return these points as in a ledger event, without trial and step, which the event already contains."""

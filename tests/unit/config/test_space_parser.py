@@ -10,7 +10,7 @@ import pytest
 from raysweep.config import space_parser
 from raysweep.config import sweep as configuration
 from raysweep.config.document import Document
-from raysweep.config.losses import LOSSES
+from raysweep.config.losses import ALL_LOSSES
 from raysweep.config.trial import TrialConfig, trial_config
 from raysweep.errors import InputError
 from support.paths import SPACES
@@ -76,7 +76,7 @@ def test_samples_are_in_the_shipped_spaces(path: Path) -> None:
         trial = trial_config(values)
         assert TrialConfig(**trial.model_dump()) == trial
         assert {name: trial.flat[name] for name in values} == values
-        assert trial.loss_parameters.keys() == LOSSES[trial.loss].parameters.keys()
+        assert trial.loss_parameters.keys() == ALL_LOSSES[trial.loss].parameters.keys()
     assert declared.drawn == declared.all_choices(), "every choice is sampled"
 
 

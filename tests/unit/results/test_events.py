@@ -63,12 +63,16 @@ RUNG: dict[str, Any] = {"trial": 3, "step": 2, "examples_seen": 4096, "seconds":
 
 PND = MeasuredValue("PND", "cosine", 0.2, 0.3, -0.15, -0.05, 400, -3.3)
 
+NAMES = [name for name in vars(INFO) if name not in ("active_sets", "tasks")]
+"""Those of the settings of every run."""
+
 # Each kind, with the keys of its JSON object in their order.
 EXAMPLES: list[tuple[Event, list[str]]] = [
-    (SessionStarted(info=INFO, config_digest="0a"), ["event", *list(vars(INFO))[:-1], "config_digest"]),
+    (SessionStarted(info=INFO, config_digest="0a"), ["event", *NAMES, "config_digest"]),
+    (SessionStarted(info=dataclasses.replace(INFO, tasks=("sst2", "trec")), config_digest="0a"), ["event", *NAMES, "tasks", "config_digest"]),
     (
         SessionStarted(info=dataclasses.replace(INFO, active_sets=(("e", 0.7), ("f", 0.4))), config_digest="0a"),
-        ["event", *vars(INFO), "config_digest"],
+        ["event", *NAMES, "active_sets", "config_digest"],
     ),
     (TrialStarted(trial=3, config={"loss": "triplet"}, num_rungs=4, at=1.0), ["event", "trial", "config", "num_rungs", "at"]),
     (
@@ -82,6 +86,7 @@ EXAMPLES: list[tuple[Event, list[str]]] = [
     (RungFinished(**RUNG, stop="idle"), ["event", *list(RUNG)[:-1], "stop", "points"]),
     (RungFinished(**RUNG, stop=None, calibration=ON_DEV), ["event", *list(RUNG)[:-1], "stop", "points", "calibration"]),
     (RungFinished(**RUNG, stop=None, labeled=(TOLD,)), ["event", *list(RUNG)[:-1], "stop", "points", "labeled"]),
+    (RungFinished(**RUNG, stop=None, tasks=(TOLD,)), ["event", *list(RUNG)[:-1], "stop", "points", "tasks"]),
     (RungFinished(**RUNG, stop=None, measures=(AREA,)), ["event", *list(RUNG)[:-1], "stop", "points", "measures"]),
     (TrialPaused(trial=3, reason="not among the best", cost=COST, at=9.0), ["event", "trial", "reason", "cost", "at"]),
     (TrialResumed(trial=3, at=9.0), ["event", "trial", "at"]),
@@ -100,6 +105,7 @@ EXAMPLES: list[tuple[Event, list[str]]] = [
     (PointsScored(points=(REFERENCE,), calibration=ON_TEST), ["event", "points", "calibration"]),
     (PointsScored(points=(), measures=(AREA, KL)), ["event", "points", "measures"]),
     (PointsScored(points=(), labeled=(TOLD,)), ["event", "points", "labeled"]),
+    (PointsScored(points=(), tasks=(TOLD,)), ["event", "points", "tasks"]),
     (StageBegan(stage="guards", count=22, at=9.0), ["event", "stage", "count", "at"]),
     (
         RungWatched(

@@ -1,0 +1,79 @@
+"""The sentences of a sequence of data sets as one dataset: their ids, labels and splits follow each other in order."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from raysweep.data.dataset import Sentences, Split
+from raysweep.data.shards import Rows, ShardedArray
+
+
+class SentenceSequence(Sentences):
+    """The sentences of several data sets, keyed by name. Ids and labels of a data set come after those of earlier ones.
+
+    The names of labels are ``DATA SET/LABEL``.
+
+    Attributes:
+        names: The names of the data sets.
+        starts: The first id of each data set, and the number of all sentences, (data sets + 1,).
+        num_classes: The number of classes of each data set.
+    """
+
+    def __init__(self, parts: Mapping[str, Sentences]) -> None:
+        sentences = list(parts.values())
+        self.names = tuple(parts)
+        self.starts = np.cumsum([0, *map(len, sentences)])
+        self.num_classes = [len(part.label_names) for part in sentences]
+        self._parts = sentences
+        self._first_labels = np.cumsum([0, *self.num_classes])
+        label_names = [f"{name}/{label}" for name, part in parts.items() for label in part.label_names]
+        self.summary = replace(sentences[0].summary, label_names=label_names)
+        self.labels = _follow([part.labels for part in sentences], self._first_labels)
+        self.splits = np.concatenate([part.splits for part in sentences])
+        self.duplicate_groups = _follow([part.duplicate_groups for part in sentences], self.starts)
+
+    @property
+    def are_related(self) -> bool:
+        return False
+
+    def texts(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]]) -> list[str]:
+        requested = np.asarray(ids, np.int64)
+        texts = np.empty(len(requested), object)
+        numbers = self.data_sets_of(requested)
+        for number in np.unique(numbers):
+            positions = np.flatnonzero(numbers == number)
+            texts[positions] = self._parts[number].texts(requested[positions] - self.starts[number])
+        taken: list[str] = texts.tolist()
+        return taken
+
+    def num_queries(self, split: Split) -> int:
+        """Return the number of queries, of which each data set has the same number: that of its smallest split."""
+        return len(self._parts) * self.queries_per_data_set(split)
+
+    def queries_per_data_set(self, split: Split) -> int:
+        """Return the number of sentences that the data set with the fewest has in a split."""
+        return min(len(part.ids(split)) for part in self._parts)
+
+    def data_sets_of(self, ids: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
+        """Return the number of the data set that each sentence belongs to, (len(ids),)."""
+        return np.searchsorted(self.starts, ids, side="right") - 1
+
+    def local_labels(self, ids: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
+        """Return the label of each sentence among those of its own data set, (len(ids),)."""
+        first_labels = self._first_labels[self.data_sets_of(ids)]
+        labels: npt.NDArray[np.int64] = self.labels[ids] - first_labels
+        return labels
+
+
+def join_rows(parts: Sequence[Rows]) -> Rows:
+    """Return the rows of several arrays as one array, whose parts are opened when they are read."""
+    return ShardedArray([len(part) for part in parts], lambda number: np.asarray(parts[number]))
+
+
+def _follow(parts: Sequence[npt.NDArray[Any]], offsets: npt.NDArray[np.integer[Any]]) -> npt.NDArray[Any]:
+    """Return the concatenation of numbers, each part increased by its offset."""
+    shifted = [part + np.asarray(offset, part.dtype) for part, offset in zip(parts, offsets[:-1], strict=True)]
+    return np.concatenate(shifted)

@@ -1,0 +1,121 @@
+"""Scores of the data sets of a sequence, right after each was learned and at the end, and what was forgotten."""
+
+import statistics
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from raysweep.metrics.scores import Pair
+from raysweep.output import ABSENT, TextTable
+from raysweep.report.summary import Summary
+from raysweep.report.tables import show
+from raysweep.results.types import MASK, Point, ScoredSplit
+
+DATA_SETS_TEXT = (
+    "Scores of the front's trials on each data set, under its own mask, with its own queries and pool: of the reference R, "
+    "right after the data set was learned, and at the end of the sequence. Forgetting is the difference of the last two; it "
+    "is negative if later data sets helped. The last row of a trial has means over data sets."
+)
+
+
+@dataclass(frozen=True)
+class TaskScores:
+    """P and S of one trial on one data set, in [0, 1]; ``end`` and ``test`` are None until they are scored."""
+
+    trial: int
+    data_set: str
+    reference: Pair
+    learned: Pair
+    end: Pair | None
+    test: Pair | None
+
+    @property
+    def forgetting(self) -> Pair | None:
+        """Return the scores right after learning minus those at the end."""
+        if self.end is None:
+            return None
+        return self.learned[0] - self.end[0], self.learned[1] - self.end[1]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the scores x100, as in ``data_sets.json``."""
+        values: dict[str, Any] = {"trial": self.trial, "data_set": self.data_set}
+        for name in ("reference", "learned", "end", "forgetting", "test"):
+            pair: Pair | None = getattr(self, name)
+            values[name] = None if pair is None else [round(100 * score, 4) for score in pair]
+        return values
+
+
+def scores_of_trials(summary: Summary, trials: Iterable[int]) -> list[TaskScores]:
+    """Return the scores of trials on the data sets that they have learned, in order."""
+    info = summary.results.info
+    points = {(point.trial, point.step, point.value, point.split): point for point in summary.results.tasks}
+
+    def find(trial: int | None, step: int | None, number: int, split: ScoredSplit) -> Pair | None:
+        point: Point | None = points.get((trial, step, float(number), split))
+        return None if point is None else point.pair(summary.goals)
+
+    rows = []
+    last = len(info.tasks)
+    for trial in trials:
+        for number, name in enumerate(info.tasks, 1):
+            reference, learned = find(None, None, number, "dev"), find(trial, number, number, "dev")
+            if reference is None or learned is None:
+                continue
+            end, test = find(trial, last, number, "dev"), find(trial, last, number, "test")
+            rows.append(TaskScores(trial, name, reference, learned, end, test))
+    return rows
+
+
+def all_scores(summary: Summary) -> list[TaskScores]:
+    """Return the scores of all trials, for ``data_sets.json``."""
+    trials = {point.trial for point in summary.results.tasks if point.kind == MASK and point.trial is not None}
+    return scores_of_trials(summary, sorted(trials))
+
+
+def data_sets_table(summary: Summary) -> TextTable:
+    """Return a row for each data set and trial of the front, or no rows without a sequence."""
+    p, s = summary.goals.headings
+    stages = ("R", "learned", "end", "forgetting", "test")
+    columns = ["trial", "data set", *(f"{score} {stage}" for score in (p, s) for stage in stages)]
+    rows = []
+    trials = sorted({member.dev.trial for member in summary.members if member.dev.trial is not None})
+    for trial in trials:
+        scores = scores_of_trials(summary, [trial])
+        all_cells = [_cells(score) for score in scores]
+        for score, cells in zip(scores, all_cells, strict=True):
+            rows.append((str(trial), score.data_set, *map(_show, cells)))
+        means = [_mean(column) for column in zip(*all_cells, strict=True)]
+        if means:
+            rows.append((str(trial), "mean", *map(_show, means)))
+    return TextTable(tuple(columns), tuple(rows), frozenset({"data set"}))
+
+
+def _cells(scores: TaskScores) -> list[float | None]:
+    """Return P at each stage, then S."""
+    stages = (scores.reference, scores.learned, scores.end, scores.forgetting, scores.test)
+    return [None if pair is None else pair[position] for position in (0, 1) for pair in stages]
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
+
+
+def _show(value: float | None) -> str:
+    return ABSENT if value is None else show(value)
+
+
+def data_sets_lines(summary: Summary) -> Iterator[str]:
+    """Yield a line for each data set with the scores of the knee's trial; none without a sequence."""
+    p, s = summary.goals.headings
+    for member in summary.members:
+        if not member.is_knee or member.dev.trial is None:
+            continue
+        for scores in scores_of_trials(summary, [member.dev.trial]):
+            if scores.end is None or scores.forgetting is None:
+                continue
+            (polarity, similarity), (lost_polarity, lost_similarity) = scores.end, scores.forgetting
+            yield (
+                f"trial {scores.trial}, {scores.data_set}: {p} {show(polarity)} (forgotten {show(lost_polarity)}), "
+                f"{s} {show(similarity)} (forgotten {show(lost_similarity)})"
+            )

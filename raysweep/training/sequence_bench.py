@@ -1,0 +1,74 @@
+"""State shared by the trials over a sequence of data sets of a process."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from raysweep.config.sides import Sides
+from raysweep.encoders.encoder import BatchContext
+from raysweep.encoders.side_encoders import Encoders
+from raysweep.evaluation.evaluation_set import ScoredSet
+from raysweep.evaluation.operating_points import Encoded, Head, TunedEncoder
+from raysweep.evaluation.sequence_set import SequenceSet
+from raysweep.metrics import retrieval
+from raysweep.results.types import MASK, PointKey
+from raysweep.training.sub_embeddings import SubEmbeddings, SubEncoder
+from raysweep.training.trainable import TrainedWeights
+from raysweep.training.workbench import NO_CONTEXTS, Workbench
+
+
+@dataclass
+class SequenceBench(Workbench):
+    """A workbench of trials that train an adapter over stored embeddings, so the encoder itself is not loaded.
+
+    ``sub_embeddings`` are those of the current trial. ``on_step`` is called at each optimizer step.
+    """
+
+    sub_embeddings: SubEmbeddings = field(default_factory=lambda: SubEmbeddings([]), init=False)
+    on_step: Callable[[], None] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.on_step = lambda: None
+
+    @property
+    def sequence_dev(self) -> SequenceSet:
+        """Return dev, which must be that of a sequence."""
+        assert isinstance(self.dev, SequenceSet)
+        return self.dev
+
+    def reset(
+        self, weights: TrainedWeights | None = None, head: Head | None = None, *, keeps_documents: bool = False
+    ) -> None:
+        """Load the adapters that a trial stored."""
+        assert weights is not None
+        self.sub_embeddings = SubEmbeddings.from_weights(weights)
+
+    def trained(self) -> TrainedWeights:
+        """Return the adapter's weights under the mask of each data set."""
+        return self.sub_embeddings.weights
+
+    def encoders(self, batch_contexts: Sides[BatchContext] = NO_CONTEXTS) -> Encoders:
+        """Return the encoders of queries and documents, each sentence under the mask of its data set."""
+        sentences, adapters = self.prepared.sequence, self.sub_embeddings
+        return self.prepared.reference_embeddings.map(
+            lambda embeddings: SubEncoder(embeddings, sentences, adapters, self.device)
+        )
+
+    def tuned(self, batch_contexts: Sides[BatchContext] = NO_CONTEXTS) -> TunedEncoder:
+        """Return the encoder with the current adapter."""
+        return TunedEncoder(self.encoders())
+
+    def task_scores(self, evaluation: ScoredSet, encoded: Encoded) -> dict[PointKey, retrieval.Scores]:
+        """Return the scores of the point ``mask`` of each data set, on its own queries and pool."""
+        assert isinstance(evaluation, SequenceSet)
+        plain = self.measure(evaluation, [("plain", None)], encoded)["plain", None]
+        of_tasks = evaluation.split_scores(plain)
+        return {(MASK, float(number)): scores for number, scores in enumerate(of_tasks, 1)}
+
+    def describe_tasks(self, evaluation: ScoredSet, scores: dict[PointKey, retrieval.Scores]) -> list[dict[str, Any]]:
+        """Return the points of single data sets as in a ledger event, like :meth:`describe`."""
+        assert isinstance(evaluation, SequenceSet)
+        described = []
+        for (key, of_task), task in zip(scores.items(), evaluation.tasks.values(), strict=False):
+            described += self.describe(task, {key: of_task})
+        return described
