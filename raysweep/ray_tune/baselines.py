@@ -1,7 +1,7 @@
 """Points that no trial produces: the reference and the oracle, which bound the front, and the baselines.
 
 - ``probe``: the operating point ``class_concat(g)`` of the reference encoder itself, with class probabilities from a
-  logistic regression on its embeddings; its parameter is g
+  logistic regression on its embeddings, one for each data set of a sequence; its parameter is g
 - ``setfit``: the body of a model trained with the setfit package
 - ``published``: scores from a table that ships with raysweep
 """
@@ -21,6 +21,7 @@ from raysweep.evaluation.calibration import calibrated
 from raysweep.evaluation.evaluation_set import EvaluationSet, ScoredSet
 from raysweep.evaluation.operating_points import Head
 from raysweep.evaluation.sequence_set import SequenceSet
+from raysweep.evaluation.sequence_set import join_scores as join_task_scores
 from raysweep.metrics import retrieval
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.oracle import DEFAULT_BONUSES, oracle_scores
@@ -152,6 +153,8 @@ class Baselines:
     def _probe(self) -> Iterator[Point]:
         stored = {point.value for point in self.stored if point.kind == "probe"}
         values = [value for value in self.config.probe if value not in stored]
+        if values and self.prepared.tasks:
+            yield from self._probe_of_sequence(values)
         if not (values and self._labeled):
             return
         sentences = self.prepared.sentences
@@ -179,6 +182,29 @@ class Baselines:
                 point = evaluation.point(scores, kind="probe", value=value, width=width, **NO_TRIAL)
                 self.on_scores(point, scores)
                 yield point
+
+    def _probe_of_sequence(self, values: Sequence[float]) -> Iterator[Point]:
+        """Yield the probe's points of a sequence: each data set has its own probe, calibrated on its own dev."""
+        sequences = [evaluation for evaluation in self.evaluations if isinstance(evaluation, SequenceSet)]
+        of_tasks: defaultdict[tuple[ScoredSplit, float | None], list[retrieval.Scores]] = defaultdict(list)
+
+        def collect(point: Point, scores: retrieval.Scores) -> None:
+            of_tasks[point.split, point.value].append(scores)
+
+        for name, part in self.prepared.parts.items():
+            sets = [evaluation.tasks[name] for evaluation in sequences]
+            for _ in replace(self, prepared=part, evaluations=sets, on_scores=collect)._probe():
+                pass
+        _, width = self.prepared.reference_embeddings.document.shape
+        width += max(self.prepared.sequence.num_classes)
+        for evaluation in sequences:
+            for value in values:
+                parts = of_tasks[evaluation.split, value]
+                if len(parts) == len(self.prepared.tasks):  # otherwise a probe cannot be fitted, which was reported
+                    scores = join_task_scores(parts)
+                    point = evaluation.point(scores, kind="probe", value=value, width=width, **NO_TRIAL)
+                    self.on_scores(point, scores)
+                    yield point
 
     def _calibrated(self, head: Head, num_classes: int) -> Head:
         """Return the head at the temperature fitted on dev.

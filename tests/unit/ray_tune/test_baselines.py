@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import statistics
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,14 @@ from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.evaluation import probe
 from raysweep.evaluation.evaluation_set import EvaluationSet
+from raysweep.evaluation.relation_set import scored_set
+from raysweep.evaluation.sequence_set import SequenceSet
 from raysweep.paper import published_scores
 from raysweep.paper.published_scores import TABLES, digest
 from raysweep.ray_tune import baselines
 from raysweep.ray_tune.baselines import Baselines
 from raysweep.results.events import PointsScored, read_event
-from raysweep.results.types import BASELINES, Point
+from raysweep.results.types import BASELINES, Point, ScoredSplit
 
 
 @pytest.fixture
@@ -161,3 +164,26 @@ def test_missing_setfit_model_is_rejected_early(tmp_path: Any) -> None:
     Baselines.check(BaselinesConfig())
     with pytest.raises(InputError, match="no such folder"):
         Baselines.check(BaselinesConfig(setfit=EncoderConfig(name=str(tmp_path / "gone"))))
+
+
+def test_each_data_set_of_a_sequence_has_a_probe(sequence_prepared: Prepared) -> None:
+    settings = EvaluationConfig(k=4)
+    config = BaselinesConfig(probe=[0.3, 1.0])
+    splits: tuple[ScoredSplit, ...] = ("dev", "test")
+    evaluations = [scored_set(sequence_prepared, split, settings) for split in splits]
+    points = list(Baselines(config, sequence_prepared, evaluations, 0, print).points())
+    assert [(point.split, point.value) for point in points] == [
+        ("dev", 0.3),
+        ("dev", 1.0),
+        ("test", 0.3),
+        ("test", 1.0),
+    ]
+    for evaluation in evaluations:
+        assert isinstance(evaluation, SequenceSet)
+        alone = []
+        for name, part in sequence_prepared.parts.items():
+            sets = [each.tasks[name] for each in evaluations if isinstance(each, SequenceSet)]
+            alone.append(list(Baselines(config, part, sets, 0, print).points()))
+        for position, point in enumerate(points):
+            means = [of_part[position]["polarity"] for of_part in alone]
+            assert point["polarity"] == pytest.approx(statistics.fmean(means))
