@@ -89,19 +89,21 @@ class FixedSuggester:
     """A Suggester that returns a known configuration's values and records the sampler's parameters.
 
     ``params`` and ``distributions`` are keyed by the sampler's names, like those in ``optuna.trial.FixedTrial``. The
-    methods raise ValueError if a value is not in the space.
+    methods raise ValueError if a value is not in the space. Ranges of the parameters ``widened`` are extended to the
+    value instead.
     """
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, Any], widened: Collection[str] = ()) -> None:
         self._values = values
+        self._widened = widened
         self.params: dict[str, Any] = {}
         self.distributions: dict[str, tuple[Any, ...]] = {}
 
     def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
-        return float(self._number(name, low, high, ("float", low, high, log)))
+        return float(self._number(name, "float", low, high, log=log))
 
     def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
-        return int(self._number(name, low, high, ("int", low, high, log)))
+        return int(self._number(name, "int", low, high, log=log))
 
     def suggest_categorical(self, name: str, choices: Any) -> Any:
         value = self._value(name)
@@ -111,13 +113,16 @@ class FixedSuggester:
         self.distributions[name] = ("categorical", tuple(choices))
         return value
 
-    def _number(self, name: str, low: float, high: float, distribution: tuple[Any, ...]) -> float:
+    def _number(self, name: str, kind: str, low: float, high: float, *, log: bool) -> float:
         value = self._value(name)
-        if not isinstance(value, int | float) or not low <= value <= high:
+        is_number = isinstance(value, int | float)
+        if is_number and name.rpartition(".")[2] in self._widened and (value > 0 or not log):
+            low, high = min(low, value), max(high, value)
+        if not is_number or not low <= value <= high:
             raise ValueError(f"{name} is {value!r}, not from {low:g} to {high:g}")
         self.params[name] = value
-        self.distributions[name] = distribution
-        return value
+        self.distributions[name] = (kind, low, high, log)
+        return float(value) if kind == "float" else int(value)
 
     def _value(self, name: str) -> Any:
         parameter = name.rpartition(".")[2]  # drop the choices that prefix the sampler's name
@@ -146,13 +151,15 @@ class Space:
         """Draw the values for one configuration; ``suggest`` is an ``optuna.Trial`` or has its three methods."""
         return dict(_draw(self.parameters, suggest, ""))
 
-    def suggest_fixed(self, values: Mapping[str, Any]) -> FixedSuggester:
+    def suggest_fixed(self, values: Mapping[str, Any], widened: Collection[str] = ()) -> FixedSuggester:
         """Return a suggester with the sampler's parameters for a known configuration.
+
+        Ranges of the parameters ``widened`` allow any number.
 
         Raises:
             ValueError: If a value is not in the space; the message names the first one.
         """
-        suggester = FixedSuggester(values)
+        suggester = FixedSuggester(values, widened)
         for name, value in self.draw(suggester).items():
             if values.get(name) != value:
                 raise ValueError(f"{name} is {values.get(name)!r}, not {value!r}")

@@ -4,9 +4,11 @@ Rungs come either from a worker through :class:`raysweep.controller.sweep.Sweep`
 :class:`LedgerReplay`. This module never writes to the ledger.
 """
 
+import contextlib
 from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple, cast
 
+from raysweep.config.preset import ParameterError
 from raysweep.config.sweep import BudgetConfig
 from raysweep.config.trial import TrialConfig, trial_config
 from raysweep.controller.budget import CostTracker
@@ -192,7 +194,8 @@ class LedgerReplay:
     def _steer(self, event: SweepSteered) -> None:
         self.steering.take(event)
         if event.config is not None:
-            self._scheduler.try_next(event.request, event.config)
+            with contextlib.suppress(ParameterError):  # a range of the space was narrowed after the request
+                self._scheduler.try_next(event.request, event.config)
 
     def _start(self, event: TrialStarted) -> None:
         config = trial_config(dict(event.config))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from raysweep.config.data_kind import of_kind
 from raysweep.config.load import LoadedSweep, Override
 from raysweep.config.load import load as load_sweep
-from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Space, branches
+from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Space, branches, names_of
 from raysweep.config.sweep import SweepConfig
 from raysweep.config.trial import trial_config
 from raysweep.data.prepared import Prepared
@@ -62,7 +62,7 @@ class Resumed:
     place: Path | Folder
     report: Callable[[str], None] = print
     take_over: bool = False
-    space_grew: bool = field(default=False, init=False)
+    space_changed: bool = field(default=False, init=False)
     ledger: Ledger = field(init=False)
     events: list[Event] = field(init=False)
 
@@ -262,7 +262,7 @@ def check_changes(before: SweepConfig, after: SweepConfig, run: str) -> None:
     if forbidden:
         raise InputError(
             f"{run}: cannot be resumed with another configuration: {'; '.join(forbidden)}; allowed to change: "
-            f"{', '.join(CHANGEABLE)}, and additions to the space"
+            f"{', '.join(CHANGEABLE)}, additions to the space, and the ends of its ranges"
         )
 
 
@@ -276,7 +276,10 @@ def _differences(before: Any, after: Any, key: str = "") -> Iterator[tuple[str, 
 
 
 def check_space(before: Space, after: Space, run: str) -> None:
-    """Raise ``InputError``, listing the parts of the old space that are missing from the new one."""
+    """Raise ``InputError``, listing the parts of the old space that are missing from the new one.
+
+    The ends of a range may move in both directions. Trials outside the new range are kept.
+    """
     if missing := list(_missing(before.parameters, after.parameters, "")):
         raise InputError(f"{run}: the new space must contain the old one: {'; '.join(missing)}")
 
@@ -286,10 +289,11 @@ def check_defaults(before: Space, after: Space, run: str) -> None:
 
     Trials from the old space use that default.
     """
+    known = set(names_of(before.parameters))
     for values in branches(before.parameters):
         trial = trial_config(values)
         try:
-            after.suggest_fixed(trial.flat)
+            after.suggest_fixed(trial.flat, widened=known)
         except ValueError as error:
             raise InputError(f"{run}: the new space must contain the old one, with its defaults: {error}") from None
 
@@ -318,8 +322,7 @@ def _narrowed(old: Parameter, new: Parameter, name: str) -> Iterator[str]:
         case Choices(), Fixed():
             yield f"{name} was a choice"
         case Range(), Range():
-            is_narrower = old.low < new.low or old.high > new.high
-            if is_narrower or old.integer != new.integer:
+            if old.integer != new.integer:
                 yield f"{name} was {old.low:g} to {old.high:g} and is {new.low:g} to {new.high:g}"
         case Range(), _:
             yield f"{name} was a range"
@@ -392,8 +395,8 @@ def _changed(resumed: Resumed, space: Path | None, overrides: Sequence[Override]
     if space is None and "sampler" not in dict(overrides):
         _check_own_sampler(after.config.sampler, resumed.location)
     check_sampler(after)
-    resumed.space_grew = after.config.space != before.config.space
-    if resumed.space_grew:
+    resumed.space_changed = after.config.space != before.config.space
+    if resumed.space_changed:
         check_space(before.space, after.space, resumed.location)
         check_defaults(before.space, after.space, resumed.location)
     return after

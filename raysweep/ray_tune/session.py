@@ -180,9 +180,9 @@ class Session:
                 f"resume: incomplete last line of the ledger moved to ledger.unfinished (bytes={len(unfinished)})"
             )
         try:
-            sweep = self._replayed(resumed, adopt=resumed.space_grew)
+            sweep = self._replayed(resumed, adopt=resumed.space_changed)
         except ReplayError as error:
-            # The Optuna version differs, or the space grew earlier. Trials still count; only proposals differ.
+            # The Optuna version differs, or the space changed earlier. Trials still count; only proposals differ.
             self.display.warn(f"resume: {error}; the sampler restarts from the existing trials")
             sweep = self._replayed(resumed, adopt=True)
         evaluation_sets = self._evaluation_sets()

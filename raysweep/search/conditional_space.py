@@ -119,7 +119,7 @@ class ConditionalSpace:
                 return parameter.axis.draw(random)
             value = known[parameter.name]
             is_changed = random.random() < change_probability
-            return parameter.axis.draw_near(value, size, random) if is_changed else value
+            return parameter.axis.draw_near(value, size, random) if is_changed else parameter.axis.clip(value)
 
         return self._build(fixed, draw_value)
 

@@ -57,8 +57,14 @@ class Numbers:
         self._drawn = Scale(self._low - reach, self._high + reach, distribution.log)
 
     def code(self, value: Any) -> float:
-        """Return the value's position in [0, 1], clipped to the range."""
-        return self._scale(self._clip(float(value)))
+        """Return the value's position: in [0, 1], unless it comes from a wider range that the space had earlier."""
+        number = float(value)
+        has_position = number > 0 or not self._scale.log
+        return self._scale(number if has_position else self._clip(number))
+
+    def clip(self, value: Any) -> Any:
+        """Return the value, or the end of the range that is next to it."""
+        return self._clip(value)
 
     def draw(self, random: np.random.Generator) -> float:
         """Return a random value, distributed uniformly on the parameter's scale."""
@@ -108,6 +114,10 @@ class Choice:
     def draw(self, random: np.random.Generator) -> Any:
         """Return a random choice, with equal probability for each."""
         return self._choices[int(random.integers(len(self._choices)))]
+
+    def clip(self, value: Any) -> Any:
+        """Return the value, since a space keeps all its choices."""
+        return value
 
     def draw_near(self, value: Any, size: float, random: np.random.Generator) -> Any:
         """Return any random choice, since choices have no neighbors."""

@@ -11,7 +11,7 @@ import inspect
 import math
 import warnings
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -338,19 +338,21 @@ class Proposer:
                 view.withdraw(number)
             self._replace(number, values)
 
-    def adopt(self, number: int, values: Mapping[str, Any]) -> None:
+    def adopt(self, number: int, values: Mapping[str, Any], widened: Collection[str] = ()) -> None:
         """Add a trial that was proposed elsewhere, so that its configuration is not proposed again.
+
+        Its values of the parameters ``widened`` may be outside their ranges.
 
         Raises:
             ValueError: If the values are not in the space.
         """
-        self._replace(number, values)
+        self._replace(number, values, widened)
         if number >= 0:
             self._remove_from_queue(self._known[number].params)
 
-    def _replace(self, number: int, values: Mapping[str, Any]) -> None:
+    def _replace(self, number: int, values: Mapping[str, Any], widened: Collection[str] = ()) -> None:
         """Add a trial that runs with these values to all studies."""
-        fixed = self.space.suggest_fixed(values)
+        fixed = self.space.suggest_fixed(values, widened)
         distributions = {name: _distribution(*kind) for name, kind in fixed.distributions.items()}
         known = self._known[number] = KnownTrial(fixed.params, distributions)
         for view in self.views:

@@ -195,13 +195,13 @@ class Scheduler:
         self._begin(number, values)
 
     def adopt(self, values: Mapping[str, Any], origin: str | None = None) -> TrialState:
-        """Start a trial that was proposed elsewhere, possibly for a requested configuration.
+        """Start a trial that was proposed elsewhere, possibly for a requested configuration or from wider ranges.
 
         Raises:
-            ValueError: If the values are not in the space.
+            ValueError: If the values are not in the space, not counting numbers outside its ranges.
         """
         number = len(self.trials)
-        self.proposer.adopt(number, values)
+        self.proposer.adopt(number, values, widened=values.keys())
         if origin is not None:
             self.requested.drop(origin)
         return self._begin(number, values, origin)

@@ -43,12 +43,14 @@ LOSSES = Choices({"a": {"margin": RANGE}, "b": {}})
         (NUMBERS, Choices({0.1: {}, 0.5: {}, 0.9: {}})),
         (NUMBERS, RANGE),
         (RANGE, Range(0.01, 2.0, False, False)),
+        (RANGE, Range(0.2, 0.9, True, False)),
+        (LOSSES, Choices({**LOSSES.options, "a": {"margin": Range(0.2, 2.0, True, False)}})),
         (Fixed(0.1), NUMBERS),
         (Fixed(0.1), RANGE),
         (LOSSES, Choices({**LOSSES.options, "c": {}})),
     ],
 )
-def test_larger_space_is_accepted(before: Parameter, after: Parameter) -> None:
+def test_larger_space_and_other_ranges_are_accepted(before: Parameter, after: Parameter) -> None:
     check_space(Space({"name": before}), Space({"name": after, "other": Fixed(1)}), Path("run"))
 
 
@@ -59,7 +61,7 @@ def test_larger_space_is_accepted(before: Parameter, after: Parameter) -> None:
         (NUMBERS, Choices({0.1: {}}), "name lacks 0.5"),
         (NUMBERS, Range(0.2, 1.0, True, False), "name lacks 0.1"),
         (NUMBERS, Fixed(0.1), "name was a choice"),
-        (RANGE, Range(0.2, 1.0, True, False), "name was 0.1 to 1 and is 0.2 to 1"),
+        (RANGE, Range(1, 2, True, True), "name was 0.1 to 1 and is 1 to 2"),
         (RANGE, NUMBERS, "name was a range"),
         (Fixed(0.2), NUMBERS, "name lacks 0.2"),
         (Fixed("x"), RANGE, "name lacks x"),

@@ -74,9 +74,13 @@ def test_discrete_numbers_are_sampled_evenly(distribution: FloatDistribution | I
     assert len(counts) == 4 and counts.min() > 900
 
 
-@pytest.mark.parametrize(("value", "expected"), [(-5, 0.0), (30, 1.0), (5, 0.5)])
-def test_numbers_are_clipped_to_the_range(value: float, expected: float) -> None:
-    assert axis_of(FloatDistribution(0, 10)).code(value) == expected
+@pytest.mark.parametrize(("value", "position", "clipped"), [(-5, -0.5, 0), (30, 3.0, 10), (5, 0.5, 5)])
+def test_numbers_of_an_earlier_range_keep_their_position(value: float, position: float, clipped: float) -> None:
+    axis = axis_of(FloatDistribution(0, 10))
+    assert axis.code(value) == position
+    assert axis.clip(value) == clipped
+    assert axis_of(FloatDistribution(1, 10, log=True)).code(100) == pytest.approx(2)
+    assert axis_of(FloatDistribution(1, 10, log=True)).code(-1) == 0
 
 
 def test_unknown_choice_counts_as_absent() -> None:
