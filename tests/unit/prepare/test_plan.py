@@ -5,15 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense
 
+from raysweep.config.load import load
 from raysweep.data.artifacts import Artifact
 from raysweep.encoders.structure import Structure
 from raysweep.errors import InputError
 from raysweep.prepare.build import prepare_here
 from raysweep.prepare.plan import ArtifactStage, Plan, check_structure, make_plan
 from support.encoders import write_nan_encoder
+from support.sequences import read_sweep
 from support.sweep_files import read
 
 ROWS = "text,label\n" + "".join(f"sentence {number},{number % 2}\n" for number in range(20))
@@ -224,3 +227,19 @@ def test_damaged_manifest_is_reported(tmp_path: Path, content: str) -> None:
         InputError, match=r"encoded-1/artifact.json: is damaged; remove the folder .*/encoded-1 and prepare"
     ):
         _ = Artifact(str(tmp_path), "encoded-1").summary
+
+
+def test_a_sequence_reuses_the_artifacts_of_sweeps_over_its_data_sets(tmp_path: Path, tiny_encoder: str) -> None:
+    sweep = read_sweep(tmp_path, tiny_encoder)
+    tasks = make_plan(sweep.config, sweep.space).prepared.tasks
+    assert list(tasks) == ["sentiment", "length"]
+    for task in sweep.config.data.sequence:
+        data = {"train": task.train, "test": task.test, "label_column": task.label_column or "label", "max_dev": 12}
+        space = {"loss": "softmax", "learning_rate": 1e-3}
+        runs = {"runs": str(tmp_path / "runs")}
+        file = tmp_path / f"{task.name}.yaml"
+        file.write_text(yaml.safe_dump({"data": data, "model": tiny_encoder, "space": space, "storage": runs}))
+        alone = load(file)
+        prepared = make_plan(alone.config, alone.space).prepared
+        assert prepared.sentences_artifact == tasks[task.name].sentences
+        assert prepared.reference_artifacts == tasks[task.name].embeddings
