@@ -20,6 +20,7 @@ from raysweep.prepare import stages
 from raysweep.prepare.plan import ArtifactStage, Plan, ScoresStage, make_plan
 from raysweep.prepare.stages import StageProgress, input_error
 from raysweep.storage.folder import BucketFolder, Folder
+from raysweep.storage.private import make_private
 from raysweep.terminal import Advance, Display
 
 POLL_SECONDS = 0.2
@@ -181,7 +182,7 @@ def _store_folder(root: Folder) -> Iterator[None]:
         return
     new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
     except OSError as error:
         raise InputError(f"storage.artifacts: the folder {folder} cannot be created: {error.strerror}") from None
     try:

@@ -37,6 +37,7 @@ from raysweep.storage import location
 from raysweep.storage.cache import check_room, limit_gib
 from raysweep.storage.failure import storage_problem
 from raysweep.storage.folder import BucketFolder, Folder, open_folder, uploaded
+from raysweep.storage.private import make_private
 from raysweep.terminal import Display, Log, in_main_thread, interrupt, undisturbed
 from raysweep.trackers import opening
 from raysweep.trackers.tracking import Tracking
@@ -155,7 +156,7 @@ def prepare_only(config: SweepConfig, space: Space, display: Display) -> str:
         prepared = prepare(plan, None, display)
     place = open_folder(artifacts, display.warn)
     name = f"{config.name}.prepared.json"
-    place.path.mkdir(parents=True, exist_ok=True)
+    make_private(place.path)
     prepared.save(place.path / name)
     place.store(name)
     return location.join(place.location, name)

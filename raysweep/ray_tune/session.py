@@ -44,6 +44,7 @@ from raysweep.results.types import Measure, Point, Results, RunInfo, ScoredSplit
 from raysweep.search.scheduler import Scheduler, make_scheduler
 from raysweep.storage import location
 from raysweep.storage.folder import BucketFolder, Folder, open_folder
+from raysweep.storage.private import OWNER_ONLY, make_private
 from raysweep.terminal import Display, Log
 from raysweep.version import __version__, installed
 
@@ -384,8 +385,8 @@ def _new_run(config: SweepConfig, display: Display) -> Folder:
             if isinstance(run, BucketFolder):  # another driver may start a run in the same second
                 run.bucket.create("begun", uuid.uuid4().bytes)
             path = run.path
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.mkdir(mode=0o700)
+            make_private(path.parent)
+            path.mkdir(mode=OWNER_ONLY)
             points = path / "points"
             points.mkdir()
             return run
@@ -398,8 +399,7 @@ def _run_at(place: str, display: Display) -> Folder:
     if run.path.is_symlink():
         raise InputError(f"{run.location}: is a symbolic link; allowed: a folder")
     check_links(run)
-    run.path.parent.mkdir(parents=True, exist_ok=True)
-    run.path.mkdir(mode=0o700, exist_ok=True)
+    make_private(run.path)
     (run.path / "points").mkdir(exist_ok=True)
     return run
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from raysweep.errors import InputError
 from raysweep.storage.location import expand_home, is_address, is_region, join, split
+from raysweep.storage.private import make_private
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -208,7 +209,7 @@ class Bucket:
 
     def download(self, name: str, path: Path, num_bytes: int) -> None:
         """Download an object of ``num_bytes`` bytes to a file, creating the file's folder if it does not exist."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
         with path.open("wb") as file:
             for start in range(0, num_bytes, PART_BYTES):
                 length = min(PART_BYTES, num_bytes - start)

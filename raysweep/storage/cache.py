@@ -16,6 +16,7 @@ from typing import IO
 
 from raysweep.errors import InputError
 from raysweep.storage.folder import BucketFolder, Folder, LocalFolder
+from raysweep.storage.private import make_private
 from raysweep.storage.scratch import cache_folder
 
 LIMIT_VARIABLE = "RAYSWEEP_CACHE_GIB"
@@ -33,7 +34,7 @@ def cached(folder: BucketFolder, name: str) -> Path:
         FileNotFoundError: If the stored artifact is missing or incomplete.
     """
     root = cache_folder() / "artifacts"
-    root.mkdir(parents=True, exist_ok=True)
+    make_private(root)
     place = root / name
     if place not in _in_use:
         _in_use[place] = _lock_copy(folder, name, place)

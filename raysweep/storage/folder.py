@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from raysweep.errors import InputError
 from raysweep.storage import location
 from raysweep.storage.bucket import NUM_THREADS, Bucket, FileStat
+from raysweep.storage.private import make_private
 from raysweep.storage.scratch import process_folder
 
 UPLOAD_SECONDS = 60.0  # interval between uploads of growing files
@@ -134,7 +135,7 @@ class LocalFolder:
 
     def _put(self, name: str, content: bytes, before_rename: Callable[[Path], None]) -> None:
         path = self.path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
         temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
         try:
             temporary.write_bytes(content)

@@ -22,6 +22,7 @@ from typing import IO, Any
 from raysweep.errors import InputError
 from raysweep.storage.bucket import LEASE, Bucket, StorageError, Stored, attempt_seconds
 from raysweep.storage.folder import BucketFolder, Folder
+from raysweep.storage.private import make_private
 
 SECONDS = 120.0  # duration of a lease, counted from when it reaches the store
 USUAL_ATTEMPT_SECONDS = 60.0  # leases are proportionally longer if an attempt at a request may take longer than this
@@ -302,7 +303,7 @@ def turn(folder: Folder, name: str, say: Callable[[str], None]) -> Iterator[None
 def _locked(path: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Hold a lock on a file, and remove the file when the context exits."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
         file = _lock(path, say)
     except OSError:  # locks are not supported; the code that writes reports missing permissions
         yield

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from raysweep.errors import InputError
 from raysweep.storage.location import expand_home
+from raysweep.storage.private import OWNER_ONLY, make_private
 
 VARIABLE = "RAYSWEEP_CACHE_DIR"
 
@@ -30,7 +31,7 @@ def process_folder() -> Path:
     """Return a folder that belongs to this process alone and is removed when the process ends."""
     parent = cache_folder() / "processes" / socket.gethostname()
     try:
-        parent.mkdir(parents=True, exist_ok=True)
+        make_private(parent)
     except OSError as error:
         raise InputError(
             f"{parent}: cannot be created: {error.strerror}; set {VARIABLE} to a writable folder for downloaded data"
@@ -39,7 +40,7 @@ def process_folder() -> Path:
         _remove_leftover(lock)
     folder = parent / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
     _lock(_lock_path(folder))  # lock before the folder exists, so that the folder is never unlocked
-    folder.mkdir(mode=0o700)
+    folder.mkdir(mode=OWNER_ONLY)
     atexit.register(_remove, folder)
     return folder
 
