@@ -13,6 +13,7 @@ import re
 import shutil
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +22,7 @@ from typing import Any
 
 from raysweep.errors import InputError
 from raysweep.storage import location
-from raysweep.storage.cache import MANIFEST, cached
+from raysweep.storage.cache import CHECKSUMS, MANIFEST, cached, write_manifest
 from raysweep.storage.folder import BucketFolder, Folder, LocalFolder, open_folder
 from raysweep.storage.lease import turn
 
@@ -133,11 +134,11 @@ class Store:
         """Write the manifest of an artifact whose files are all stored; from then on, the artifact exists.
 
         ``parameters`` are the parameters that its key hashes. The manifest keeps ``num_rows`` and ``num_bytes`` of
-        each shard.
+        each shard, and the CRC-32 of every file, which nodes check when they download the artifact.
         """
         root, folder = self.root, artifact.name
         shard_sizes = [{"num_rows": shard["num_rows"], "num_bytes": shard["num_bytes"]} for shard in shards]
-        manifest = {
+        manifest: dict[str, Any] = {
             "schema": SCHEMA,
             "parameters": dict(parameters),
             "summary": dict(summary),
@@ -151,8 +152,20 @@ class Store:
             is_stale = is_shard and not name.endswith(ending)  # from a different shard count
             if is_temporary or is_stale:
                 root.remove(f"{folder}/{name}")
-        text = json.dumps(manifest, indent=1)
-        root.put(f"{folder}/{MANIFEST}", text.encode())
+        known = {f"{number:05}{ending}": shard.get("crc32") for number, shard in enumerate(shards)}
+        manifest[CHECKSUMS] = self._checksums(folder, known)
+        root.put(f"{folder}/{MANIFEST}", write_manifest(manifest))
+
+    def _checksums(self, folder: str, known: Mapping[str, int | None]) -> dict[str, int]:
+        """Return the CRC-32 of each stored file, reading those that are not known, such as shards of a killed build."""
+        checksums: dict[str, int] = {}
+        for name in sorted(self.root.sizes(folder).keys() - {MANIFEST}):
+            checksum = known.get(name)
+            if checksum is None:
+                (content,) = self.root.read([f"{folder}/{name}"])
+                checksum = zlib.crc32(content)
+            checksums[name] = checksum
+        return checksums
 
     def remove(self, artifact: Artifact) -> None:
         """Remove an artifact."""

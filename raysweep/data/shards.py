@@ -6,6 +6,7 @@ only the start of each file.
 """
 
 import json
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ Column: TypeAlias = npt.NDArray[Any] | Any
 """Numbers, (rows, ...), or an Arrow array."""
 
 Report = dict[str, Any]
-"""The report on a shard: ``num_rows``, ``num_bytes`` and any facts that its worker added."""
+"""The report on a shard: ``num_rows``, ``num_bytes``, ``crc32`` if it was just written, and facts that its worker added."""
 
 START_BYTES = 2**18  # read from the start of a file; enough for its schema
 FILES_AT_ONCE = 64
@@ -59,7 +60,7 @@ class ShardSet:
             raise
         except OSError as error:  # such as a full disk
             raise StorageError(error.errno, str(error.strerror), location) from None
-        return {**report, "num_bytes": len(content)}
+        return {**report, "num_bytes": len(content), "crc32": zlib.crc32(content)}
 
     def read_reports(self) -> dict[int, Report]:
         """Return the reports of the shards that exist and start with a valid schema, by number."""

@@ -2,19 +2,27 @@
 
 A copy is downloaded under a hidden name, ``.NAME.`` followed by eight hexadecimal digits, and renamed back to a hidden
 name before it is removed. A killed process therefore leaves behind only partial copies with hidden names.
+
+Each process compares the files of a copy with the checksums in the artifact's manifest before it uses the copy, and
+downloads files that differ again.
 """
 
 import contextlib
 import fcntl
+import json
 import math
 import os
 import shutil
 import uuid
+import zlib
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from raysweep.errors import InputError
+from raysweep.storage import location
+from raysweep.storage.bucket import NUM_THREADS
 from raysweep.storage.folder import BucketFolder, Folder, LocalFolder
 from raysweep.storage.private import make_private
 from raysweep.storage.scratch import cache_folder
@@ -22,22 +30,31 @@ from raysweep.storage.scratch import cache_folder
 LIMIT_VARIABLE = "RAYSWEEP_CACHE_GIB"
 DEFAULT_GIB = 50.0
 MANIFEST = "artifact.json"  # stored as an artifact's last file and removed first
+CHECKSUMS = "crc32"  # the manifest's key for the CRC-32 of each file
+OWN_CHECKSUM = "manifest_crc32"  # the manifest's key for the CRC-32 of its other entries
+BLOCK_BYTES = 1 << 20  # read at a time to compute a checksum
 
-_in_use: dict[Path, IO[bytes]] = {}  # shared locks, held until this process ends
+in_use: dict[Path, IO[bytes]] = {}  # shared locks, held until this process ends
 
 
 def cached(folder: BucketFolder, name: str) -> Path:
     """Return a local copy of the artifact ``name``; the copy is kept until this process ends.
 
     Raises:
-        InputError: If the artifact does not fit into the cache alongside the copies in use.
+        InputError: If the artifact does not fit into the cache alongside the copies in use, or is damaged in the store.
         FileNotFoundError: If the stored artifact is missing or incomplete.
     """
     root = cache_folder() / "artifacts"
     make_private(root)
     place = root / name
-    if place not in _in_use:
-        _in_use[place] = _lock_copy(folder, name, place)
+    if place not in in_use:
+        lock = _lock_copy(folder, name, place)
+        try:
+            _repair(folder, name, place)
+        except BaseException:
+            lock.close()
+            raise
+        in_use[place] = lock
     with contextlib.suppress(OSError):
         os.utime(place)
     return place
@@ -57,6 +74,75 @@ def _lock_copy(folder: BucketFolder, name: str, place: Path) -> IO[bytes]:
     except BaseException:
         lock.close()
         raise
+
+
+def write_manifest(manifest: dict[str, Any]) -> bytes:
+    """Return the content of an artifact's manifest, with a checksum of its own."""
+    return _as_json({**manifest, OWN_CHECKSUM: zlib.crc32(_as_json(manifest))})
+
+
+def _as_json(manifest: dict[str, Any]) -> bytes:
+    return json.dumps(manifest, indent=1).encode()
+
+
+def _repair(folder: BucketFolder, name: str, copy: Path) -> None:
+    """Download the damaged files of a copy again. This process must hold a shared lock on the copy.
+
+    Each file is replaced atomically, so processes that use the copy are not disturbed.
+    """
+    if not (damaged := _find_damaged(copy)):
+        return
+    for file in (MANIFEST, *damaged):  # the manifest too, since it may be the damaged one
+        _replace(folder, f"{name}/{file}", copy / file)
+    if damaged := _find_damaged(copy):
+        stored = folder.within(name).location
+        files = ", ".join(damaged)
+        raise InputError(
+            f"{location.join(stored, damaged[0])}: is damaged ({files}); remove {stored} and prepare again"
+        )
+
+
+def _find_damaged(copy: Path) -> list[str]:
+    """Return the names of the files of a copy that are missing or do not match their checksums in the manifest."""
+    try:
+        manifest: dict[str, Any] = json.loads((copy / MANIFEST).read_bytes())
+        own_checksum = manifest.pop(OWN_CHECKSUM, None)
+        checksums: dict[str, int] = manifest.get(CHECKSUMS, {})
+        names = [name for name in checksums if name == Path(name).name]  # a damaged name may lead elsewhere
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+        return [MANIFEST]
+    is_intact = own_checksum in (None, zlib.crc32(_as_json(manifest)))
+    if not is_intact or len(names) < len(checksums):
+        return [MANIFEST]
+    with ThreadPoolExecutor(NUM_THREADS) as pool:
+        found = list(pool.map(lambda name: _checksum(copy / name), names))
+    return [name for name, checksum in zip(names, found, strict=True) if checksum != checksums[name]]
+
+
+def _checksum(file: Path) -> int | None:
+    """Return a file's CRC-32, or None if the file cannot be read."""
+    checksum = 0
+    try:
+        with file.open("rb") as content:
+            while block := content.read(BLOCK_BYTES):
+                checksum = zlib.crc32(block, checksum)
+    except OSError:
+        return None
+    return checksum
+
+
+def _replace(folder: BucketFolder, stored_name: str, file: Path) -> None:
+    """Replace a file of a copy with the stored one."""
+    stored = folder.object_name(stored_name)
+    num_bytes = folder.bucket.size_of(stored)
+    if num_bytes is None:
+        raise FileNotFoundError(f"{location.join(folder.location, stored_name)}: a complete artifact is missing")
+    temporary = _hidden(file)
+    try:
+        folder.bucket.download(stored, temporary, num_bytes)
+        temporary.replace(file)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _is_complete(copy: Path) -> bool:

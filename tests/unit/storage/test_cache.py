@@ -1,16 +1,24 @@
+import json
 import os
 import shutil
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from raysweep.data.artifacts import Artifact, Store
+from raysweep.data.shards import Shard, ShardSet
 from raysweep.errors import InputError
 from raysweep.storage import cache, scratch
+from raysweep.storage.bucket import Bucket
 from raysweep.storage.cache import cached
 from raysweep.storage.folder import BucketFolder, open_folder
 from support.s3_server import S3Server
 
 KIB = 1024
+SHARD = "00000-of-00001.arrow"
 
 
 @pytest.fixture
@@ -131,3 +139,89 @@ def test_partly_removed_artifact_is_missing(store: BucketFolder, tmp_path: Path)
 def test_unknown_artifact_is_missing(store: BucketFolder) -> None:
     with pytest.raises(FileNotFoundError):
         cached(store, "encoded-9")
+
+
+def prepare(store: BucketFolder, name: str) -> bytes:
+    """Store an artifact with the checksums of its files, and return the content of its shard."""
+    shards = ShardSet(Artifact(store.location, name), 1)
+    report = shards.write(0, Shard({"rows": np.arange(5000)}, {}))
+    store.bucket.write(f"{name}/dataset.json", b"{}")
+    Store(store.location).finish(Artifact(store.location, name), {}, {}, [report])
+    return store.bucket.read(f"{name}/{SHARD}")
+
+
+def use_as_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    for lock in cache.in_use.values():
+        lock.close()
+    monkeypatch.setattr(cache, "in_use", {})
+
+
+def flip_bit(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def test_manifest_has_the_checksum_of_every_file(store: BucketFolder) -> None:
+    content = prepare(store, "tokens-1")
+    manifest = json.loads(store.bucket.read(f"tokens-1/{cache.MANIFEST}"))
+    assert manifest[cache.CHECKSUMS] == {SHARD: zlib.crc32(content), "dataset.json": zlib.crc32(b"{}")}
+
+
+def test_checksums_of_a_resumed_build_are_the_same(store: BucketFolder) -> None:
+    prepare(store, "tokens-1")
+    before = store.bucket.read(f"tokens-1/{cache.MANIFEST}")
+    artifact = Artifact(store.location, "tokens-1")
+    report = ShardSet(artifact, 1).read_reports()[0]
+    Store(store.location).finish(artifact, {}, {}, [report])
+    assert store.bucket.read(f"tokens-1/{cache.MANIFEST}") == before
+
+
+@pytest.mark.parametrize("name", [SHARD, "dataset.json", cache.MANIFEST])
+@pytest.mark.parametrize("damage", [flip_bit, Path.unlink, lambda file: file.write_bytes(b"")])
+def test_damaged_copy_is_fetched_again(
+    store: BucketFolder, name: str, damage: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = prepare(store, "tokens-1")
+    copy = cached(store, "tokens-1")
+    original = (copy / name).read_bytes()
+    use_as_new_process(monkeypatch)
+    damage(copy / name)
+    assert cached(store, "tokens-1") == copy
+    assert (copy / name).read_bytes() == original
+    assert (copy / SHARD).read_bytes() == content
+
+
+def test_bit_flipped_on_the_way_is_noticed(store: BucketFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = prepare(store, "tokens-1")
+    download = Bucket.download
+    flipped: list[str] = []
+
+    def flip_once(bucket: Bucket, name: str, path: Path, num_bytes: int) -> None:
+        download(bucket, name, path, num_bytes)
+        if name.endswith(SHARD) and not flipped:
+            flipped.append(name)
+            flip_bit(path)
+
+    monkeypatch.setattr(Bucket, "download", flip_once)
+    copy = cached(store, "tokens-1")
+    assert flipped
+    assert (copy / SHARD).read_bytes() == content
+
+
+def test_shard_damaged_in_the_store_is_reported(store: BucketFolder) -> None:
+    content = prepare(store, "tokens-1")
+    store.bucket.write(f"tokens-1/{SHARD}", content[:-1] + b"?")
+    with pytest.raises(InputError, match=rf"{store.location}/tokens-1/{SHARD}"):
+        cached(store, "tokens-1")
+
+
+def test_checksums_of_files_outside_the_copy_are_rejected(store: BucketFolder, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"unchanged")
+    prepare(store, "tokens-1")
+    manifest = json.dumps({cache.CHECKSUMS: {"../../outside": 1}})
+    store.bucket.write(f"tokens-1/{cache.MANIFEST}", manifest.encode())
+    with pytest.raises(InputError):
+        cached(store, "tokens-1")
+    assert outside.read_bytes() == b"unchanged"
