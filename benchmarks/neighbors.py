@@ -212,7 +212,7 @@ class Coordinator:
         if self.shards is not None:
             self.shards.close()
         self.shards = neighbor_shards.ShardActors(self.job, num_shards, request)
-        places = ray.get([actor.__ray_call__.remote(_place) for actor in self.shards.actors])
+        places = ray.get([actor.__ray_call__.remote(_load) for actor in self.shards.actors])
         return dict([*places, _place(self)])
 
     def search(self, start: int, stop: int, folder: Path) -> None:
@@ -226,6 +226,12 @@ class Coordinator:
     def cells(self) -> dict[str, float]:
         """Return the properties of the inverted file."""
         return neighbor_shards.describe_cells(self.job, self.shards)
+
+
+def _load(actor: Any) -> tuple[int, str]:
+    """Load an actor's shard, and return its process and its node."""
+    _ = actor.shard
+    return _place(actor)
 
 
 def _place(actor: Any) -> tuple[int, str]:

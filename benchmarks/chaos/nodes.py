@@ -82,9 +82,9 @@ class Nodes:
 
     def drain(self, node_id: str, seconds: int) -> None:
         """Announce the removal of a node."""
-        from raysweep.cluster.nodes import mark_as_draining
+        from raysweep.cluster.ray_internals import drain_node
 
-        mark_as_draining(node_id, seconds)
+        drain_node(node_id, seconds)
 
 
 @contextmanager

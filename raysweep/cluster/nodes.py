@@ -9,7 +9,6 @@ itself marks the node.
 import contextlib
 import functools
 import http.client
-import importlib
 import logging
 import math
 import os
@@ -21,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from raysweep.cluster import ray_internals
 from raysweep.cluster.resources import CONNECT_SECONDS, GROUP_LABEL
 from raysweep.results.types import LOCAL
 
@@ -66,11 +66,10 @@ def counted(on_counts: OnCounts) -> Iterator[None]:
 def _count(on_counts: OnCounts, address: str) -> None:
     """Count the nodes. A node is booting as soon as its machine exists, which is when clouds start charging for it."""
     import ray
-    from ray.autoscaler.v2.sdk import get_cluster_status
 
     try:
         running = Counter(node_type(node) for node in ray.nodes() if node["Alive"])
-        status = get_cluster_status(address, timeout=CONNECT_SECONDS)
+        status = ray_internals.read_cluster_status(address, CONNECT_SECONDS)
     except Exception as error:  # errors have many types, since the head may be busy or dead
         logging.getLogger(__name__).debug("cluster: status unavailable (%s)", error)
         return
@@ -161,26 +160,7 @@ def _watch(cloud: Cloud) -> None:
         time.sleep(POLL_SECONDS)
         if end_is_announced(cloud):
             with contextlib.suppress(Exception):  # Ray's control plane did not answer; try again later
-                is_marked = mark_as_draining(ray.get_runtime_context().get_node_id(), cloud.notice_seconds)
-
-
-def mark_as_draining(node_id: str, seconds: int) -> bool:
-    """Ask Ray to place no more work on a node that will be gone in ``seconds``.
-
-    Returns whether Ray accepted the request.
-    """
-    import ray
-
-    messages: Any = importlib.import_module("ray.core.generated.autoscaler_pb2")
-    raylet: Any = ray._raylet
-    reasons = messages.DrainNodeReason
-    reason = reasons.Value("DRAIN_NODE_REASON_PREEMPTION")
-    until_seconds = time.time() + seconds
-    until_milliseconds = int(1000 * until_seconds)
-    gcs_address = ray.get_runtime_context().gcs_address
-    client = raylet.GcsClient(address=gcs_address)
-    is_accepted, _ = client.drain_node(node_id, reason, "the cloud takes the machine away", until_milliseconds)
-    return bool(is_accepted)
+                is_marked = ray_internals.drain_node(ray.get_runtime_context().get_node_id(), cloud.notice_seconds)
 
 
 class DrainWatch:
@@ -199,7 +179,6 @@ class DrainWatch:
             self._polled_at = now
             with contextlib.suppress(Exception):  # Ray's control plane did not answer; try again later
                 if ray.is_initialized():
-                    deadlines: dict[str, int] = ray._private.state.state.get_draining_nodes()  # keyed by node
                     node_id = ray.get_runtime_context().get_node_id()
-                    self._is_draining = node_id in deadlines
+                    self._is_draining = node_id in ray_internals.read_draining_nodes()
         return self._is_draining

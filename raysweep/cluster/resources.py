@@ -19,6 +19,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from raysweep.cluster import ray_internals
 from raysweep.config.document import Document
 from raysweep.config.sweep import ResourcesConfig
 from raysweep.errors import InputError
@@ -33,6 +34,8 @@ TOKEN_BYTES = 32  # length of Ray's own tokens
 THREADS_PER_PROCESS = 8  # an encoder gains little from more threads, so larger nodes run several processes
 RAYS_OWN = ("CPU", "GPU", "TPU", "memory", "object_store_memory")  # names of Ray's own resources
 GROUP_LABEL = "ray.io/node-group"  # label of nodes added by an autoscaler
+HEAD_RESOURCE = "node:__internal_head__"  # of Ray's head only
+NODES_OF_UNLIMITED_GROUP = 64  # unless ``max_concurrent_trials`` is set
 BOOTSTRAP_FILE = "~/ray_bootstrap_config.yaml"  # where `ray up` stores the cluster file on its head
 CLUSTER_FILE_VARIABLE = "RAYSWEEP_CLUSTER_FILE"
 JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # set only by Ray's job supervisor, for the job's command
@@ -123,12 +126,14 @@ class Capacity:
     """A cluster's nodes that run work, and the number of workers of each kind that fit on them.
 
     ``nodes`` includes nodes that an autoscaler may still add. ``num_present`` is the number of nodes already up, if
-    known. ``num_alive`` also includes nodes that run no work, such as a head without CPUs.
+    known. ``num_alive`` also includes nodes that run no work, such as a head without CPUs. ``max_workers`` limits the
+    workers of prepare, if it is given.
     """
 
     nodes: tuple[NodeSize, ...]
     num_present: int | None = None
     num_alive: int = 1
+    max_workers: int | None = None
 
     @property
     def has_several_nodes(self) -> bool:
@@ -153,11 +158,13 @@ class Capacity:
         """
         if self.gpus < 1:
             count = sum(int(node.cpus) for node in self.nodes)
-            has_enough_chunks = 0 < count * CHUNKS_PER_PROCESS <= num_chunks
+            is_limited = self.max_workers is not None and self.max_workers < count  # fewer workers, with more threads
+            has_enough_chunks = not is_limited and 0 < count * CHUNKS_PER_PROCESS <= num_chunks
             return Request(1, 0, count) if has_enough_chunks else self.processors()
         with_gpu = [node for node in self.nodes if node.gpus >= 1]
         cpus = min(1.0, *(node.cpus for node in with_gpu))
-        return Request(cpus, 1, int(sum(node.gpus for node in with_gpu)))
+        count = int(sum(node.gpus for node in with_gpu))
+        return Request(cpus, 1, min(count, self.max_workers or count))
 
     def processors(self) -> Request:
         """Return the request for multithreaded workers that compute on CPUs.
@@ -169,7 +176,7 @@ class Capacity:
         workers_on_largest = math.ceil(largest / THREADS_PER_PROCESS)
         cpus = max(1, largest // workers_on_largest)  # divides the largest node evenly
         count = sum(_times_in(node.cpus, cpus) for node in self.nodes)
-        return Request(cpus, 0, max(1, count))
+        return Request(cpus, 0, max(1, min(count, self.max_workers or count)))
 
     def trials(self, resources: ResourcesConfig) -> Request:
         """Return the request for trials: by default one per GPU or, if there are no GPUs, one per few CPUs.
@@ -334,23 +341,52 @@ def own_resources(resources: Mapping[str, Mapping[str, float]]) -> dict[str, str
     return own
 
 
-def _share_out(groups: Sequence[NodeGroup], max_workers: int) -> list[NodeGroup]:
-    """Return the groups with the maximum total divided evenly among them, leaving out groups that get no nodes."""
+class Limits(NamedTuple):
+    """The maximum number of nodes that an autoscaler adds, and of their CPUs and GPUs in total."""
+
+    nodes: float = math.inf
+    cpus: float = math.inf
+    gpus: float = math.inf
+
+
+def _share_out(groups: Sequence[NodeGroup], limits: Limits) -> list[NodeGroup]:
+    """Return the groups with the limits divided evenly among them, leaving out groups that get no nodes."""
     counts = [0] * len(groups)
-    max_counts = [group.max_count for group in groups]
-    max_total = sum(max_counts)
-    num_left = min(max_workers, max_total)
-    while num_left > 0:
-        for position, max_count in enumerate(max_counts):
-            has_room = counts[position] < max_count
-            if has_room and num_left > 0:
+    total = Limits(0, 0, 0)
+    has_added = True
+    while has_added:
+        has_added = False
+        for position, group in enumerate(groups):
+            grown = Limits(total.nodes + 1, total.cpus + group.size.cpus, total.gpus + group.size.gpus)
+            fits = all(amount <= limit for amount, limit in zip(grown, limits, strict=True))
+            if fits and counts[position] < group.max_count:
                 counts[position] += 1
-                num_left -= 1
-    shares: list[NodeGroup] = []
-    for group, count in zip(groups, counts, strict=True):
-        if count:
-            shares.append(group._replace(max_count=count))
-    return shares
+                total = grown
+                has_added = True
+    return [group._replace(max_count=count) for group, count in zip(groups, counts, strict=True) if count]
+
+
+def groups_in_config(config: Any, head: NodeSize | None, unlimited: int) -> list[NodeGroup]:
+    """Return the worker groups in Ray's own cluster configuration, which may be None.
+
+    Args:
+        config: See :func:`raysweep.cluster.ray_internals.read_cluster_config`.
+        head: The size of the running head; a group of one such node is the head's, as for Ray Data.
+        unlimited: The number of nodes of groups without a maximum.
+    """
+    if config is None:
+        return []
+    resources = {group.name: dict(group.resources) for group in config.node_group_configs}
+    marks = own_resources(resources)
+    groups = []
+    for group in config.node_group_configs:
+        size = NodeSize.of(group.resources)
+        is_of_head = group.max_count == 1 and head is not None and size[:2] == head[:2]
+        if size.cpus > 0 and group.max_count and not is_of_head:
+            max_count = unlimited if group.max_count < 0 else group.max_count
+            groups.append(NodeGroup(group.name, size, max_count, marks.get(group.name)))
+    limits = {name: config.max_resources.get(name, math.inf) for name in ("CPU", "GPU")}
+    return _share_out(groups, Limits(cpus=limits["CPU"], gpus=limits["GPU"]))
 
 
 def cluster_file() -> Path:
@@ -368,26 +404,66 @@ def _check_cluster_file() -> None:
         raise InputError(f"{CLUSTER_FILE_VARIABLE} is {named}; allowed: an existing cluster file of `ray up`")
 
 
-def _capacity(resources: ResourcesConfig) -> Capacity:
-    """Return the present and possible nodes of the cluster that this process has started or joined."""
+def read_capacity(resources: ResourcesConfig) -> Capacity:
+    """Return the present and possible nodes of the cluster that this process has started or joined.
+
+    Node groups come from the cluster file of `ray up` or else from Ray's own cluster configuration. If a joined cluster
+    has neither, nodes like its largest one may still join until ``max_concurrent_trials`` trials fit.
+    """
     import ray
 
-    groups: list[NodeGroup] = []
-    if address_of(resources):
-        possible_groups, max_workers = _read_groups(cluster_file())
-        groups = _share_out(possible_groups, max_workers)
-    group_names = {group.name for group in groups}
     living = [node for node in ray.nodes() if node["Alive"]]
+    groups = _possible_groups(living, resources) if address_of(resources) else []
+    num_left = Counter({group.name: group.max_count for group in groups})
     num_present = 0
     outside_groups = []
     for node in living:
         amounts = node["Resources"]
         if amounts.get("CPU", 0) > 0:
             num_present += 1
-        if node.get("Labels", {}).get(GROUP_LABEL) not in group_names:
+        if (name := _group_of(node, groups, num_left)) is None:
             outside_groups.append(amounts)
+        else:
+            num_left[name] -= 1
     nodes = worker_nodes(outside_groups, resources, groups)
-    return Capacity(nodes, num_present, len(living))
+    if address_of(resources) and not groups:
+        nodes += _further_nodes(nodes, resources)
+    return Capacity(nodes, num_present, len(living), resources.max_prepare_workers)
+
+
+def _possible_groups(living: Sequence[Mapping[str, Any]], resources: ResourcesConfig) -> list[NodeGroup]:
+    """Return the groups of nodes that the joined cluster's autoscaler may add."""
+    groups, max_workers = _read_groups(cluster_file())
+    if groups:
+        return _share_out(groups, Limits(max_workers))
+    heads = [NodeSize.of(node["Resources"]) for node in living if HEAD_RESOURCE in node["Resources"]]
+    unlimited = resources.max_concurrent_trials or NODES_OF_UNLIMITED_GROUP
+    return groups_in_config(ray_internals.read_cluster_config(), next(iter(heads), None), unlimited)
+
+
+def _group_of(node: Mapping[str, Any], groups: Sequence[NodeGroup], num_left: Mapping[str, int]) -> str | None:
+    """Return the name of a node's group: by its label or, since not every autoscaler sets labels, by its size."""
+    label = node.get("Labels", {}).get(GROUP_LABEL)
+    if any(group.name == label for group in groups):
+        return str(label)
+    if label or HEAD_RESOURCE in node["Resources"]:
+        return None
+    size = NodeSize.of(node["Resources"])
+    same_size = (group.name for group in groups if group.size[:2] == size[:2] and num_left[group.name] > 0)
+    return next(same_size, None)
+
+
+def _further_nodes(nodes: tuple[NodeSize, ...], resources: ResourcesConfig) -> tuple[NodeSize, ...]:
+    """Return nodes like the largest one, as many as ``max_concurrent_trials`` trials need in addition to ``nodes``."""
+    largest = max(nodes, key=attrgetter("gpus", "cpus"))
+    gpus = min(1.0, largest.gpus) if resources.requested_gpus is None else resources.requested_gpus
+    default_cpus = min(1.0, largest.cpus) if gpus else Capacity(nodes).processors().cpus
+    trial = Request(resources.cpus_per_trial or default_cpus, gpus, 1)
+    trials_per_node = times_on(largest, trial)
+    num_trials = (resources.max_concurrent_trials or 0) - _count_on(nodes, trial)
+    if num_trials <= 0 or not trials_per_node:
+        return ()
+    return (largest,) * math.ceil(num_trials / trials_per_node)
 
 
 def _nodes_to_come(resources: ResourcesConfig) -> list[NodeSize]:
@@ -435,7 +511,7 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
     if address:
         _check_cluster_file()
         _check_address(address)
-    resolved = _with_its_authentication(address) if address else "local"
+    resolved = ray_internals.resolve_address(address) if address else "local"
     options: dict[str, Any] = {"log_to_driver": show_workers, "logging_level": logging.ERROR}
     if not address:
         options |= {"num_cpus": resources.num_cpus, "include_dashboard": False}
@@ -448,7 +524,7 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
             raise InputError(f"Ray does not start on this machine: {reason}") from None
         raise InputError(f"resources.address: cannot join {address}: {reason}; {_TOKEN_HINT}") from None
     try:
-        yield _capacity(resources)
+        yield read_capacity(resources)
     finally:
         shut_down()
 
@@ -477,27 +553,6 @@ def _forks_lead_groups() -> Iterator[None]:
 def _watch_forks() -> None:
     """Register the fork hook, only once per process because hooks cannot be removed."""
     os.register_at_fork(after_in_child=lambda: os.setpgid(0, 0) if _forks["lead_groups"] else None)
-
-
-def _with_its_authentication(address: str) -> str:
-    """Return the cluster's resolved address, enabling the local token first if the cluster requires one.
-
-    Ray itself uses a token for clusters that it discovers, but not for explicit addresses. A cluster without tokens
-    accepts drivers that send one but cannot talk to them: their actors end as soon as they start.
-    """
-    import ray
-    from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
-    from ray._private.services import canonicalize_bootstrap_address
-
-    raylet: Any = ray._raylet
-    try:
-        resolved: str | None = canonicalize_bootstrap_address(address)
-        raylet.GcsClient(address=resolved)
-    except ray.exceptions.AuthenticationError:
-        maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
-    except Exception:
-        return address  # the cluster is unreachable, and Ray's own error is better
-    return resolved or address
 
 
 def shut_down() -> None:

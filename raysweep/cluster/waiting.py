@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from raysweep.cluster import ray_internals
 from raysweep.cluster.resources import (
     CONNECT_SECONDS,
     RAYS_OWN,
@@ -41,10 +42,9 @@ class Waiting(NamedTuple):
 def waiting() -> Waiting | None:
     """Return the joined cluster's pending work, or None if nothing is pending or the head does not answer."""
     import ray
-    from ray.autoscaler.v2.sdk import get_cluster_status
 
     try:
-        status = get_cluster_status(ray.get_runtime_context().gcs_address, timeout=CONNECT_SECONDS)
+        status = ray_internals.read_cluster_status(ray.get_runtime_context().gcs_address, CONNECT_SECONDS)
         return describe_waiting(status)
     except Exception as error:  # errors have many types, since the head may be busy or dead
         logging.getLogger(__name__).debug("cluster: status unavailable (%s)", error)

@@ -650,6 +650,11 @@ class ResourcesConfig(StrictModel):
     max_concurrent_trials: int | None = Field(
         None, ge=1, description="maximum number of concurrent trials; as many as fit on the cluster if not given"
     )
+    max_prepare_workers: int | None = Field(
+        None,
+        ge=1,
+        description="maximum number of concurrent workers of prepare; as many as fit on the cluster if not given",
+    )
     stall_seconds: float = Field(300, gt=0, description="abort prepare after this many seconds without progress")
     cache_gib: float = Field(
         2, ge=0, description="memory in GiB for caching the outputs of a frozen part of the encoder, per running trial"

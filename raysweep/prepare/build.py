@@ -202,7 +202,7 @@ def _build_stage(stage: ArtifactStage, coordinator: Any, plan: Plan, capacity: C
 
     stall_seconds = plan.config.resources.stall_seconds
     for num_deaths in range(MAX_DEATHS + 1):
-        stall = _StallDetector(stage.name, stall_seconds, capacity, WaitingWatch(report_waiting))
+        stall = _StallDetector(stage.name, stall_seconds, WaitingWatch(report_waiting))
         try:
             _build_once(stage, coordinator, stall, display)
             return coordinator
@@ -268,7 +268,6 @@ class _StallDetector:
 
     stage_name: str
     stall_seconds: float
-    capacity: Capacity
     waiting: WaitingWatch
     last_progress: tuple[int, int] = (-1, 0)
     moved_at: float = 0.0  # monotonic clock
@@ -292,11 +291,10 @@ class _StallDetector:
         elif now - self.stalled_at > self.stall_seconds:
             import ray
 
-            free = ray.available_resources()
-            free_cpus = free.get("CPU", 0)
-            free_gpus = free.get("GPU", 0)
+            free, total = ray.available_resources(), ray.cluster_resources()
+            cpus, gpus = (f"{free.get(name, 0):g} of {total.get(name, 0):g}" for name in ("CPU", "GPU"))
             raise InputError(
-                f"prepare: {self.stage_name}: no progress for {self.stall_seconds:g} s (free CPUs={free_cpus:g} of "
-                f"{self.capacity.cpus:g}, free GPUs={free_gpus:g} of {self.capacity.gpus:g}); if nothing is free, "
-                "stop the other jobs on the cluster; if the stage is only slow, raise resources.stall_seconds"
+                f"prepare: {self.stage_name}: no progress for {self.stall_seconds:g} s (free CPUs={cpus}, free GPUs="
+                f"{gpus}); if nothing is free, stop the other jobs on the cluster; if the stage is only slow, raise "
+                "resources.stall_seconds"
             )

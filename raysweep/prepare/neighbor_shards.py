@@ -7,9 +7,11 @@ few blocks are in flight at a time.
 
 import contextlib
 import itertools
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -31,6 +33,8 @@ QUERIES = 4096  # faiss multiplies this many at once, so larger blocks are no fa
 QUERIES_IN_CELLS = 16384  # each cell is multiplied by all the queries in a block that probe it
 BLOCKS_AHEAD = 2  # in addition to the block being merged, so that no shard has to wait for the next one
 RESTARTS = 3  # of a shard whose process or node died; the shard then rereads its block
+JOIN_SECONDS = 60.0  # without a further worker, before a search starts with the workers that have joined
+QUIET_JOIN_SECONDS = 5.0  # of waiting for workers before it is reported
 
 OpenVectors = Callable[[], VectorFile]
 """Opens the vectors on the calling worker, so that each worker reads only the rows that it needs."""
@@ -122,11 +126,25 @@ class ShardWorker:
 
     def __init__(self, job: SearchJob, start: int, stop: int, threads: int | None) -> None:
         self.job = job
-        self.source = job.open_vectors()
-        self.shard = NeighborShard(self.source, np.arange(start, stop), threads)
-        if job.cells:
-            self.quantizer = Quantizer(job.cells.read_centroids(), threads)
-            self.shard.put_into_cells(self.quantizer.nearest_one)
+        self.bounds = start, stop
+        self.threads = threads
+
+    @cached_property
+    def source(self) -> VectorFile:
+        return self.job.open_vectors()
+
+    @cached_property
+    def quantizer(self) -> Quantizer:
+        assert self.job.cells is not None
+        return Quantizer(self.job.cells.read_centroids(), self.threads)
+
+    @cached_property
+    def shard(self) -> NeighborShard:
+        """Return the shard's vectors, loaded by the first search, so that a worker counts as started before it loads."""
+        shard = NeighborShard(self.source, np.arange(*self.bounds), self.threads)
+        if self.job.cells:
+            shard.put_into_cells(self.quantizer.nearest_one)
+        return shard
 
     def read(self, rows: npt.NDArray[np.integer]) -> LabeledVectors:
         """Return the vectors of the given rows, which may belong to any shard."""
@@ -181,6 +199,7 @@ class ShardActors:
         import ray
 
         self._job = job
+        self._request = request
         resources: dict[str, Any] = {
             "num_cpus": request.cpus,
             "num_gpus": request.gpus,
@@ -196,6 +215,38 @@ class ShardActors:
         self.actors = []
         for start, stop in itertools.pairwise(bounds):
             self.actors.append(actor.remote(job, start, stop, request.threads))
+
+    def count_joined(self, report: Callable[[str], None]) -> int:
+        """Wait for the shards' workers, and return how many have started: all of them, or at least one.
+
+        The wait ends when JOIN_SECONDS have passed without a further one. ``report`` is called with the missing
+        workers, and with "" while there are none at all, which may be a stall, and when the wait is over.
+        """
+        import ray
+
+        num_shards = len(self.actors)
+        starting = [actor.__ray_ready__.remote() for actor in self.actors]
+        joined_at = time.monotonic()
+        while starting:
+            joined, starting = ray.wait(starting, num_returns=len(starting), timeout=QUIET_JOIN_SECONDS)
+            now = time.monotonic()
+            num_joined = num_shards - len(starting)
+            if joined or not num_joined:
+                joined_at = now
+            elif now - joined_at >= JOIN_SECONDS:
+                break
+            report(self._describe_missing(len(starting)) if num_joined and starting else "")
+        report("")
+        return num_shards - len(starting)
+
+    def _describe_missing(self, num_missing: int) -> str:
+        num_shards = len(self.actors)
+        gpus = f" and {self._request.gpus:g} GPUs" if self._request.gpus else ""
+        return (
+            f"neighbors: {num_shards - num_missing} of {num_shards} search workers have a node; unless others join within "
+            f"{JOIN_SECONDS:g} s, the search uses fewer, larger shards (missing: {num_missing} x ({self._request.cpus:g} "
+            f"CPUs{gpus}))"
+        )
 
     def search(self, rows: npt.NDArray[np.integer], *, exact: bool = False) -> Neighbors:
         import ray
@@ -255,20 +306,29 @@ def _merge_and_store(
     return target.write(number, as_shard(merge(neighbors, search), rows))
 
 
-@contextlib.contextmanager
-def open_shards(job: SearchJob, num_shards: int, request: Request | None) -> Iterator[Shards]:
-    """Yield shards in actors that each have the resources in ``request``, and kill the actors when the context exits.
+Fit = Callable[[int], tuple[int, Request]]
+"""Returns the number of shards, at most the given one, and the resources that each of them needs."""
 
-    Without a request, yield a single shard in this process.
+
+@contextlib.contextmanager
+def open_shards(job: SearchJob, fit: Fit, max_shards: int, report: Callable[[str], None]) -> Iterator[Shards]:
+    """Yield at most ``max_shards`` shards in actors, and kill the actors when the context exits.
+
+    All shards must be alive at the same time, since each block of queries needs all of them. If only some of the actors
+    find a node, as many start again with larger shards. ``report`` is called with a description of the wait, and with ""
+    when it is over.
     """
-    if request is None:
-        yield ShardHere(job)
-        return
-    shards = ShardActors(job, num_shards, request)
-    try:
-        yield shards
-    finally:
-        shards.close()
+    num_shards, request = fit(max_shards)
+    while True:
+        shards = ShardActors(job, num_shards, request)
+        try:
+            num_joined = shards.count_joined(report)
+            if num_joined == num_shards:
+                yield shards
+                return
+        finally:
+            shards.close()
+        num_shards, request = fit(num_joined)
 
 
 def num_shards(num_rows: int, request: Request) -> int:

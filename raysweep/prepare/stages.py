@@ -4,6 +4,7 @@ Each stage maps chunks of rows through workers, which store their results as sha
 earlier attempt are reused.
 """
 
+import contextlib
 import errno
 import json
 import os
@@ -253,11 +254,13 @@ class Coordinator:
 
     def _find_neighbors(self, stage: NeighborsStage) -> tuple[Summary, list[Report]]:
         job = self._search_job(stage)
-        num_shards, request = self._shards_that_fit(job, stage.encoded.summary["width"])
+        width = stage.encoded.summary["width"]
+        num_shards, request = self._shards_that_fit(job, width)
         at_start = StageProgress(0, job.num_rows, "sentences")
         cells: Summary = {}
         if self.capacity is None or num_shards > 1 or job.cells:
-            cells, reports = self._search_shards(job, stage.artifact, request, num_shards, at_start)
+            shards = self._open_shards(job, width, num_shards)
+            cells, reports = self._search_shards(job, stage.artifact, shards, at_start)
         else:  # few rows or a single process: each existing process holds all rows
             chunks = ChunkedJob(NeighborWorker, (job, request), job.num_rows, job.num_queries)
             is_here = job.num_rows <= FEW_ROWS
@@ -290,30 +293,44 @@ class Coordinator:
         reports = self._store_missing(stage.artifact, job, self._request(), at_start, is_here=is_here)
         return _summarize_neighbors(num_train, reports), reports
 
+    def _open_shards(
+        self, job: SearchJob, width: int, max_shards: int
+    ) -> contextlib.AbstractContextManager[neighbor_shards.Shards]:
+        """Return at most ``max_shards`` shards, fewer if fewer nodes have joined the cluster, or one in this process."""
+        if self.capacity is None:
+            return contextlib.nullcontext(neighbor_shards.ShardHere(job))
+
+        def fit(max_shards: int) -> tuple[int, Request]:
+            return self._shards_that_fit(job, width, max_shards)
+
+        return neighbor_shards.open_shards(job, fit, max_shards, self._report_waiting)
+
     def _search_shards(
-        self, job: SearchJob, artifact: Artifact, request: Request, num_shards: int, at_start: StageProgress
+        self,
+        job: SearchJob,
+        artifact: Artifact,
+        opened: contextlib.AbstractContextManager[neighbor_shards.Shards],
+        at_start: StageProgress,
     ) -> tuple[Summary, list[Report]]:
         """Search with the rows spread over shards, or all in this process.
 
         Returns the description of an inverted file, if there is one, and the reports.
         """
-        actor_request = None if self.capacity is None else request
         num_blocks = -(-job.num_rows // job.num_queries)
         target = ShardSet(artifact, num_blocks)
-        with neighbor_shards.open_shards(job, num_shards, actor_request) as shards:
+        with opened as shards:
             reports = self._complete(target, job, at_start, lambda missing: shards.store(missing, target))
             cells = neighbor_shards.describe_cells(job, shards)
         return cells, reports
 
-    def _shards_that_fit(self, job: SearchJob, width: int) -> tuple[int, Request]:
-        """Return the number of shards and the request of each.
-
-        All shards must be alive at the same time, since each block of queries needs all of them.
-        """
+    def _shards_that_fit(self, job: SearchJob, width: int, max_shards: int | None = None) -> tuple[int, Request]:
+        """Return the number of shards, at most ``max_shards``, and the request of each."""
         request = self._request()
         if self.capacity is not None:
             request = neighbor_shards.request_for(self.capacity, in_cells=job.cells is not None)
         num_shards = neighbor_shards.num_shards(job.num_rows, request)
+        if max_shards is not None:
+            num_shards = min(num_shards, max_shards)
         while True:
             num_rows = -(-job.num_rows // num_shards)
             num_bytes = shard_bytes(num_rows, width=width)

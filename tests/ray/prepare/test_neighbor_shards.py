@@ -1,8 +1,10 @@
 """Neighbors found by shards in actors are byte-identical to those of one shard in this process."""
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +15,8 @@ from raysweep.data.artifacts import Artifact
 from raysweep.data.neighbors import NeighborSearch, VectorFile
 from raysweep.data.shards import ShardSet
 from raysweep.prepare import neighbor_shards
-from raysweep.prepare.neighbor_shards import Cells, SearchJob
+from raysweep.prepare.neighbor_shards import Cells, SearchJob, ShardHere
 
-HALF = Request(cpus=0.5, gpus=0, count=2)
 NUM_ROWS = 1500
 
 
@@ -59,6 +60,14 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(neighbor_shards, "QUERIES_IN_CELLS", 256)
 
 
+def fit_halves(max_shards: int) -> tuple[int, Request]:
+    return max_shards, Request(cpus=0.5, gpus=0, count=max_shards)
+
+
+def open_actors(job: SearchJob, num_shards: int, report: Callable[[str], None] = print) -> AbstractContextManager[Any]:
+    return neighbor_shards.open_shards(job, fit_halves, num_shards, report)
+
+
 def contents(shards: ShardSet) -> list[bytes]:
     folder = Path(shards.artifact.location, shards.artifact.name)
     return [path.read_bytes() for path in sorted(folder.iterdir())]
@@ -73,12 +82,12 @@ def test_two_actors_equal_one_local_shard(
     job = job_of(tmp_path / "cells-here", inverted=inverted)
     expected = make_shards("here", job)
     numbers = range(expected.count)
-    with neighbor_shards.open_shards(job, 1, None) as here:
-        reports = list(here.store(numbers, expected))
-        described = neighbor_shards.describe_cells(job, here)
+    here = ShardHere(job)
+    reports = list(here.store(numbers, expected))
+    described = neighbor_shards.describe_cells(job, here)
     job = job_of(tmp_path / "cells-actors", inverted=inverted)
     stored = make_shards("actors", job)
-    with neighbor_shards.open_shards(job, 2, HALF) as actors:
+    with open_actors(job, 2) as actors:
         assert list(actors.store(numbers, stored)) == reports
         assert neighbor_shards.describe_cells(job, actors) == described
     assert sum(report["num_rows"] for report in reports) == NUM_ROWS
@@ -98,7 +107,7 @@ def test_few_blocks_are_in_flight(one_cpu: Capacity, make_shards: Callable[[str,
             yield number
 
     job = SearchJob(open_vectors(), NUM_ROWS, NeighborSearch(5))
-    with neighbor_shards.open_shards(job, 2, HALF) as actors:
+    with open_actors(job, 2) as actors:
         next(actors.store(numbers(), make_shards("few", job)))
     assert len(submitted) == 2 + neighbor_shards.BLOCKS_AHEAD
 
@@ -111,11 +120,28 @@ def test_dead_shard_is_restarted_with_its_rows_and_cells(
 
     job = job_of(tmp_path, inverted=inverted)
     expected, restarted = make_shards("here", job), make_shards("actors", job)
-    with neighbor_shards.open_shards(job, 2, HALF) as actors:
+    with open_actors(job, 2) as actors:
         stored = actors.store(range(restarted.count), restarted)
         next(stored)
         ray.kill(actors.actors[0], no_restart=False)
         assert len(list(stored)) == restarted.count - 1
-    with neighbor_shards.open_shards(job, 1, None) as here:
-        list(here.store(range(expected.count), expected))
+    list(ShardHere(job).store(range(expected.count), expected))
     assert contents(restarted) == contents(expected)
+
+
+def test_search_starts_with_the_workers_that_have_joined(
+    one_cpu: Capacity, make_shards: Callable[[str, SearchJob], ShardSet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node has room for two of the eight workers, and no other node ever joins."""
+    monkeypatch.setattr(neighbor_shards, "JOIN_SECONDS", 0.5)
+    monkeypatch.setattr(neighbor_shards, "QUIET_JOIN_SECONDS", 0.25)
+    job = SearchJob(open_vectors(), NUM_ROWS, NeighborSearch(5))
+    expected, stored = make_shards("here", job), make_shards("actors", job)
+    waits: list[str] = []
+    with open_actors(job, 8, waits.append) as actors:
+        assert len(actors.actors) == 2
+        list(actors.store(range(stored.count), stored))
+    list(ShardHere(job).store(range(expected.count), expected))
+    assert contents(stored) == contents(expected)
+    assert any("2 of 8" in wait and "6 x (0.5 CPUs)" in wait for wait in waits)
+    assert waits[-1] == ""

@@ -11,7 +11,7 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 
-from raysweep.cluster.nodes import mark_as_draining
+from raysweep.cluster.ray_internals import drain_node
 from raysweep.cluster.resources import Request, connected
 from raysweep.config.sweep import EvaluationConfig, ResourcesConfig
 from raysweep.controller.sweep import Sweep
@@ -165,7 +165,7 @@ def test_trials_leave_a_draining_node(cluster: Cluster, tmp_path: Path, monkeypa
 
     def drain_at_first(self: Sweep, *arguments: Any) -> bool:
         if not self.progress.front:
-            assert mark_as_draining(nodes[0], 600)
+            assert drain_node(nodes[0], 600)
         return record_rung(self, *arguments)
 
     monkeypatch.setattr(Sweep, "record_rung", drain_at_first)

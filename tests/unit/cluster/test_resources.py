@@ -8,15 +8,20 @@ import time
 from pathlib import Path
 
 import pytest
+from ray.core.generated.autoscaler_pb2 import ClusterConfig
 
+from raysweep.cluster import ray_internals
 from raysweep.cluster.resources import (
     Capacity,
     NodeGroup,
     NodeSize,
+    Request,
     connected,
     encoder_bytes,
+    groups_in_config,
     node_groups,
     protect_token,
+    read_capacity,
     shard_bytes,
     shut_down,
     trial_bytes,
@@ -292,6 +297,81 @@ def test_own_resource_marks_a_node_type(tmp_path: Path) -> None:
         "on_demand": "on_demand",
         "cpus": None,
     }
+
+
+def config_of(*groups: tuple[str, dict[str, int], int], **max_resources: int) -> ClusterConfig:
+    """Return Ray's own configuration of a cluster: each group's name, resources and maximum number of nodes."""
+    config = ClusterConfig(max_resources=max_resources)
+    for name, amounts, max_count in groups:
+        config.node_group_configs.add(name=name, resources=amounts, max_count=max_count)
+    return config
+
+
+GPU_NODE = {"CPU": 8, "GPU": 1}
+
+
+def test_node_groups_are_read_from_rays_own_configuration() -> None:
+    config = config_of(
+        ("head", {"CPU": 4}, 1), ("gpu", {**GPU_NODE, "spot": 1}, 64), ("off", GPU_NODE, 0), ("any", {"CPU": 2}, -1)
+    )
+    head = NodeSize(4, 0, 1e9)
+    expected = [NodeGroup("gpu", NodeSize(8, 1), 64, "spot"), NodeGroup("any", NodeSize(2, 0), 3)]
+    assert groups_in_config(config, head, 3) == expected
+    assert [group.name for group in groups_in_config(config, NodeSize(0, 0), 3)] == ["head", "gpu", "any"]
+    assert groups_in_config(None, head, 3) == []
+
+
+def test_maximum_resources_limit_the_node_groups() -> None:
+    config = config_of(("a", GPU_NODE, 10), ("b", {"CPU": 8}, 10), CPU=48, GPU=2)
+    assert {group.name: group.max_count for group in groups_in_config(config, None, 3)} == {"a": 2, "b": 4}
+
+
+def node_of(resources: dict[str, float], **labels: str) -> dict[str, object]:
+    return {"Alive": True, "Resources": resources, "Labels": labels}
+
+
+def capacity_of(
+    monkeypatch: pytest.MonkeyPatch, nodes: list[dict[str, object]], config: ClusterConfig | None, **resources: object
+) -> Capacity:
+    """Return the capacity of a joined cluster with these nodes and this configuration of its autoscaler."""
+    monkeypatch.setattr("ray.nodes", lambda: nodes)
+    monkeypatch.setattr(ray_internals, "read_cluster_config", lambda: config)
+    return read_capacity(ResourcesConfig.model_validate({"address": "auto", **resources}))
+
+
+HEAD_NODE = node_of({"CPU": 0.0, "node:__internal_head__": 1.0})
+
+
+@pytest.mark.parametrize("labels", [{}, {"ray.io/node-group": "gpu"}])
+def test_warm_autoscaled_cluster_has_room_for_all_possible_encoders(
+    monkeypatch: pytest.MonkeyPatch, labels: dict[str, str]
+) -> None:
+    nodes = [HEAD_NODE, node_of({"CPU": 8.0, "GPU": 1.0, "memory": 5e9}, **labels)]
+    found = capacity_of(monkeypatch, nodes, config_of(("gpu", GPU_NODE, 64)))
+    assert found.encoders().count == found.trials(ResourcesConfig()).count == 64
+    assert (found.num_present, found.num_alive) == (1, 2)
+
+
+def test_nodes_beyond_their_group_also_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [HEAD_NODE, *[node_of({"CPU": 8.0, "GPU": 1.0})] * 3]
+    assert capacity_of(monkeypatch, nodes, config_of(("gpu", GPU_NODE, 2))).encoders().count == 3
+
+
+def test_warm_cluster_without_configuration_grows_to_the_concurrent_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [HEAD_NODE, node_of({"CPU": 8.0, "GPU": 2.0})]
+    assert capacity_of(monkeypatch, nodes, None).encoders().count == 2
+    assert capacity_of(monkeypatch, nodes, None, max_concurrent_trials=7).encoders().count == 8
+    assert capacity_of(monkeypatch, nodes, None, max_concurrent_trials=7, gpus_per_trial=0.5).encoders().count == 4
+
+
+def test_prepare_workers_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [node_of({"CPU": 16.0}), node_of({"CPU": 16.0})]
+    found = capacity_of(monkeypatch, nodes, None, max_prepare_workers=3)
+    assert found.encoders(10_000) == found.processors() == Request(8, 0, 3)
+    assert capacity_of(monkeypatch, nodes, None).encoders(10_000) == Request(1, 0, 32)
+    on_gpus = [node_of({"CPU": 8.0, "GPU": 4.0})]
+    assert capacity_of(monkeypatch, on_gpus, None, max_prepare_workers=3).encoders().count == 3
+    assert found.trials(ResourcesConfig()).count == 4
 
 
 def test_node_groups_of_unusual_files(tmp_path: Path) -> None:

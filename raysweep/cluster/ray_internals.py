@@ -1,0 +1,78 @@
+"""Every use of Ray's private interfaces, so that a new version of Ray is checked in one place.
+
+``tests/ray/ray_tune/test_ray_internals.py`` calls each function on a cluster of the installed version.
+"""
+
+import importlib
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ray.autoscaler.v2.schema import ClusterStatus
+
+PREEMPTION = "DRAIN_NODE_REASON_PREEMPTION"
+
+
+def read_cluster_config() -> Any:
+    """Return the node groups that the cluster's autoscaler has registered with Ray, as Ray Data reads them, or None.
+
+    The result has ``node_group_configs``, each with ``name``, ``resources`` and ``max_count`` (-1: unlimited), and
+    ``max_resources`` of all nodes together.
+    """
+    import ray
+
+    return ray._private.state.state.get_cluster_config()
+
+
+def read_cluster_status(address: str, timeout: int) -> "ClusterStatus":
+    """Return the autoscaler's view of the cluster at the address of its head. Raises errors of many types."""
+    from ray.autoscaler.v2.sdk import get_cluster_status
+
+    return get_cluster_status(address, timeout=timeout)
+
+
+def read_draining_nodes() -> set[str]:
+    """Return the ids of the nodes that Ray has marked as draining."""
+    import ray
+
+    deadlines: dict[str, int] = ray._private.state.state.get_draining_nodes()  # keyed by node
+    return set(deadlines)
+
+
+def drain_node(node_id: str, seconds: float) -> bool:
+    """Ask Ray to place no more work on a node that will be gone in ``seconds``; return whether it agreed."""
+    import ray
+
+    messages: Any = importlib.import_module("ray.core.generated.autoscaler_pb2")
+    reason = messages.DrainNodeReason.Value(PREEMPTION)
+    until_milliseconds = int(1000 * (time.time() + seconds))
+    client = _connect(ray.get_runtime_context().gcs_address)
+    is_accepted, _ = client.drain_node(node_id, reason, "the cloud takes the machine away", until_milliseconds)
+    return bool(is_accepted)
+
+
+def resolve_address(address: str) -> str:
+    """Return the cluster's resolved address, enabling the local token first if the cluster requires one.
+
+    Ray itself uses a token for clusters that it discovers, but not for explicit addresses. A cluster without tokens
+    accepts drivers that send one but cannot talk to them: their actors end as soon as they start.
+    """
+    import ray
+    from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
+    from ray._private.services import canonicalize_bootstrap_address
+
+    try:
+        resolved: str | None = canonicalize_bootstrap_address(address)
+        _connect(resolved)
+    except ray.exceptions.AuthenticationError:
+        maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+    except Exception:
+        return address  # the cluster is unreachable, and Ray's own error is better
+    return resolved or address
+
+
+def _connect(address: str | None) -> Any:
+    import ray
+
+    raylet: Any = ray._raylet
+    return raylet.GcsClient(address=address)

@@ -1,0 +1,58 @@
+"""Ray's private interfaces behave as raysweep expects, on a cluster of the installed version."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import pytest
+import ray
+
+from raysweep.cluster import ray_internals
+from raysweep.cluster.resources import CONNECT_SECONDS, HEAD_RESOURCE, connected
+from raysweep.cluster.waiting import describe_waiting
+from raysweep.config.sweep import ResourcesConfig
+
+T = TypeVar("T")
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with connected(ResourcesConfig(num_cpus=1)):
+        yield ray.get_runtime_context().gcs_address
+
+
+def wait(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def until(read: Callable[[], T | None]) -> T:
+    """Return the first value that is true, since Ray's head updates its state with a delay."""
+    for _ in range(600):
+        if value := read():
+            return value
+        time.sleep(0.1)
+    raise AssertionError("no value within a minute")
+
+
+def test_address_is_resolved(address: str) -> None:
+    assert ray_internals.resolve_address(address) == address
+
+
+def test_status_lists_pending_work(address: str) -> None:
+    task = ray.remote(num_cpus=8)(wait).remote(0)
+    waiting = until(lambda: describe_waiting(ray_internals.read_cluster_status(address, CONNECT_SECONDS)))
+    ray.cancel(task)
+    assert "8 CPU" in waiting.text
+
+
+def test_local_cluster_has_no_autoscaler_configuration(address: str) -> None:
+    config = ray_internals.read_cluster_config()
+    assert config is None or not config.node_group_configs
+
+
+def test_head_is_marked_and_nodes_are_drained(address: str) -> None:
+    (node,) = ray.nodes()
+    assert HEAD_RESOURCE in node["Resources"]
+    assert ray_internals.read_draining_nodes() == set()
+    assert ray_internals.drain_node(node["NodeID"], 600)
+    assert until(ray_internals.read_draining_nodes) == {node["NodeID"]}
