@@ -13,6 +13,10 @@ class InputError(ValueError):
     """Bad input. The message names the file, row or key, the offending value and the allowed values."""
 
 
+class TemporaryError(InputError):
+    """A failure that is not in the input, such as a full disk; later, the same command resumes. Exit code 75."""
+
+
 class DamagedError(InputError):
     """A stored file is unreadable, but its run can be shown without it."""
 

@@ -40,6 +40,13 @@ def node_type(node: Mapping[str, Any]) -> str:
     return labels.get(GROUP_LABEL) or labels.get("ray.io/node-type") or LOCAL
 
 
+def list_worker_nodes() -> set[str]:
+    """Return the ids of the living nodes that run work, which excludes heads without CPUs."""
+    import ray
+
+    return {node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) > 0}
+
+
 @contextlib.contextmanager
 def counted(on_counts: OnCounts) -> Iterator[None]:
     """Count the cluster's nodes in a thread: when the context starts and exits, and every COUNT_SECONDS in between."""

@@ -33,6 +33,7 @@ RESET_SECONDS = 0.001  # interval between attempts to set a signal handler that 
 TOKEN_BYTES = 32  # length of Ray's own tokens
 THREADS_PER_PROCESS = 8  # an encoder gains little from more threads, so larger nodes run several processes
 RAYS_OWN = ("CPU", "GPU", "TPU", "memory", "object_store_memory")  # names of Ray's own resources
+NODE_ID_LABEL = "ray.io/node-id"  # label that Ray itself gives every node
 GROUP_LABEL = "ray.io/node-group"  # label of nodes added by an autoscaler
 HEAD_RESOURCE = "node:__internal_head__"  # of Ray's head only
 NODES_OF_UNLIMITED_GROUP = 64  # unless ``max_concurrent_trials`` is set
@@ -582,6 +583,14 @@ def on_this_node() -> Any:
 def address_of(resources: ResourcesConfig) -> str | None:
     """Return the address of the cluster to join, or None to start a local one."""
     return resources.address or os.environ.get("RAY_ADDRESS")
+
+
+def head_address() -> str:
+    """Return the address, HOST:PORT, of the head of the cluster that this process has started or joined."""
+    import ray
+
+    address: str = ray.get_runtime_context().gcs_address
+    return address
 
 
 def ray_job() -> str | None:

@@ -676,6 +676,12 @@ class ResourcesConfig(StrictModel):
         description="maximum number of consecutive times, without a rung in between, that a trial whose process died "
         "resumes from its checkpoint; up to 20 lost nodes in a row do not count",
     )
+    max_node_errors: int = Field(
+        3,
+        ge=1,
+        description="a node is excluded after trials raised errors there this many times in a row; a trial that raises an "
+        "error runs again once on another node",
+    )
     max_failed_share: float = Field(
         0.5,
         ge=0,
@@ -740,6 +746,11 @@ class StorageConfig(StrictModel):
     def artifacts_key(self) -> str:
         """Return the key that sets the location of artifacts."""
         return "storage.artifacts" if self.artifacts else "storage.runs"
+
+    @property
+    def places(self) -> dict[str, str]:
+        """Return the locations of runs and artifacts, by the keys that set them."""
+        return {"storage.runs": self.runs, self.artifacts_key: self.artifacts or self.runs}
 
     @property
     def artifacts_location(self) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from raysweep.config.sweep import ResourcesConfig
+from raysweep.controller.node_health import WorkerNode
 
 FIRST_PAUSE_SECONDS = 2.0
 MAX_PAUSE_SECONDS = 30.0
@@ -25,12 +26,23 @@ class Blame(Enum):
 class Loss:
     """The loss of a trial's worker during a rung.
 
-    ``reason`` is a single line. ``needs_memory`` is True if the node ran out of memory.
+    ``reason`` is a single line. ``needs_memory`` is True if the node ran out of memory. ``node`` is known if the worker
+    itself reported the loss.
     """
 
     blame: Blame
     reason: str
     needs_memory: bool = False
+    node: WorkerNode | None = None
+
+
+@dataclass(frozen=True)
+class RaisedError:
+    """An error that a job raised on a worker: the exception in one line, its traceback and the worker's node."""
+
+    exception: str
+    traceback: str | None
+    node: WorkerNode
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ Rungs are assigned to workers, and each result is stored when it arrives.
 
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from raysweep.config.trial import TrialConfig
-from raysweep.controller.failures import Blame, Failures, Loss
+from raysweep.controller.failures import Blame, Failures, Loss, RaisedError
 from raysweep.controller.sweep import Sweep
 from raysweep.metrics.scores import WATCHED
 from raysweep.results.events import PointsScored, RungWatched
@@ -71,6 +71,11 @@ class ScoredRung:
             measures=measures or None,
             tasks=tasks or None,
         )
+
+
+def key_of(rung: AfterSearch) -> Hashable:
+    """Return what identifies a rung to score among all jobs of a sweep."""
+    return type(rung), rung.trial, rung.step
 
 
 class FrontScores:
@@ -151,11 +156,21 @@ class FrontScores:
             stage = "test" if isinstance(rung, FrontRung) else "watch"
             self._sweep.display.warn(f"{stage}: trial {rung.trial} not scored at rung {rung.step} (reason={reason})")
 
+    def fail_on_node(self, rung: AfterSearch, error: RaisedError) -> None:
+        """Queue a rung whose scoring raised an error to be scored once more on another node, or give up on it."""
+        job = key_of(rung)
+        self._sweep.note_error(job, error)
+        if self._sweep.nodes.may_retry(job, error.node):
+            self._under_way.remove(rung)
+            self._waiting.append(rung)
+        else:
+            self.fail(rung, error.exception)
+
     def lose(self, rung: AfterSearch, loss: Loss) -> None:
         """Queue a rung again because its worker was lost, or give up on the rung after too many losses."""
         if loss.blame == Blame.STORAGE:
-            self._sweep.pause(loss.reason)
-        if reason := self._failures.count((type(rung), rung.trial, rung.step), loss):
+            self._sweep.pause(loss)
+        if reason := self._failures.count(key_of(rung), loss):
             self.fail(rung, reason)
         else:
             self._under_way.remove(rung)

@@ -8,7 +8,7 @@ Independent of Ray.
 import contextlib
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,19 +16,21 @@ from typing import Any
 from raysweep.config.sweep import SweepConfig
 from raysweep.config.trial import TrialConfig, trial_config
 from raysweep.controller.budget import CostTracker, ReachedLimit
-from raysweep.controller.failures import Blame, Failures, Loss
+from raysweep.controller.failures import Blame, Failures, Loss, RaisedError
 from raysweep.controller.kept_files import CHECKPOINTS, KeptScores, WeightStore
+from raysweep.controller.node_health import NodeHealth
 from raysweep.controller.node_meter import NodeMeter
 from raysweep.controller.optuna_study import StudyFile
 from raysweep.controller.progress import LedgerReplay, Progress, Verdict
 from raysweep.controller.status import SweepStatus
 from raysweep.controller.steering import Steering
-from raysweep.errors import InputError
+from raysweep.errors import TemporaryError
 from raysweep.metrics.scores import Goals, Pair
 from raysweep.results.commands import format_resume
 from raysweep.results.events import (
     CheckpointsRemoved,
     Event,
+    NodeExcluded,
     NodesCounted,
     ReplicatesAveraged,
     RungFinished,
@@ -105,6 +107,7 @@ class Sweep:
         self._weights = WeightStore(self.run, max_bytes, goals)
         self._scores = KeptScores(self.run, self.num_queries, goals)
         self._failures = Failures(config.resources)
+        self.nodes = NodeHealth(config.resources.max_node_errors, list_usable=set)  # the cluster's code lists its nodes
         self._slowest_rung_seconds = 0.0  # in this session
         self.short_of_memory: set[int] = set()  # trials that ran out of memory in this session
         self._num_defects = 0  # trials that failed in this session, not counting those that diverged
@@ -382,13 +385,32 @@ class Sweep:
             self.given_up = self._failures.reason_to_give_up(self._num_defects, num_begun)
         self.show()
 
+    def fail(self, number: int, error: RaisedError) -> None:
+        """Queue a trial that raised an error to run once more on another node, or end it if it raised before.
+
+        A node on which too many errors in a row were raised is excluded.
+        """
+        self.note_error(number, error)
+        if self.assignments[number].verdict is None and self.nodes.may_retry(number, error.node):
+            self._requeue(number, f"{error.exception} on node {error.node.name}", "it runs again on another node")
+        else:
+            self.release(number, failure=error.exception, traceback=error.traceback)
+
+    def note_error(self, job: Hashable, error: RaisedError) -> None:
+        """Count an error against its node, and exclude the node after too many in a row."""
+        if not self.nodes.count_error(job, error.node):
+            return
+        name, num_errors = error.node.name, self.nodes.max_errors
+        self._log(NodeExcluded(node=name, errors=num_errors, reason=error.exception))
+        self.display.warn(f"search: node {name} excluded (errors in a row={num_errors}, last={error.exception})")
+
     def lose(self, number: int, loss: Loss) -> None:
         """Queue a trial that lost its worker to be resumed from its checkpoint, or end it after too many losses.
 
         If storage failed, the sweep is paused.
 
         Raises:
-            InputError: If storage has been failing for too long.
+            TemporaryError: If storage has been failing for too long.
         """
         assignment = self.assignments[number]
         if number in self.steering.stopping:
@@ -401,23 +423,39 @@ class Sweep:
         if reason_to_end := self._failures.count(number, loss):
             self.release(number, failure=reason_to_end)
             return
+        self._requeue(number, loss.reason, "it resumes from its checkpoint")
+        if loss.blame == Blame.STORAGE:
+            self.pause(loss)
+
+    def _requeue(self, number: int, reason: str, sequel: str) -> None:
+        """Take a trial off its worker, and queue it to continue from its checkpoint."""
         self._pay(number)
         del self.assignments[number]
-        self._interrupt(number, loss.reason)
+        self._interrupt(number, reason)
         self._interrupted.append(number)
-        self.display.line(f"trial {number}: {loss.reason}; it resumes from its checkpoint")
-        if loss.blame == Blame.STORAGE:
-            self.pause(loss.reason)
+        self.display.line(f"trial {number}: {reason}; {sequel}")
         self._stop_or_start_clock()
         self.show()
 
-    def pause(self, reason: str) -> None:
-        """Pause assignments after a storage failure. Raise ``InputError`` if storage has been failing for too long."""
+    def pause(self, loss: Loss) -> None:
+        """Pause a node whose storage failed, or all assignments if the storage of all nodes fails.
+
+        Raises:
+            TemporaryError: If storage has been failing for too long.
+        """
+        reason = loss.reason
+        if loss.node is not None:
+            seconds = self.nodes.pause(loss.node, self.seconds)
+            if seconds is not None:
+                self.display.warn(
+                    f"search: node {loss.node.name} paused for {seconds:g} s (reason=storage failed: {reason})"
+                )
+                return
         if self.is_paused:
             return
         pause = self._failures.begin_pause(self.seconds)
         if pause.is_hopeless:
-            raise InputError(f"{reason}; when storage works again: {format_resume(self.run.location)}")
+            raise TemporaryError(f"{reason}; when storage works again: {format_resume(self.run.location)}")
         self.display.warn(f"search: assignments paused for {pause.seconds:g} s (reason=storage failed: {reason})")
 
     def _settle(self, number: int, verdict: Verdict, traceback: str | None = None) -> None:

@@ -15,7 +15,7 @@ from raysweep.config.space import Space
 from raysweep.config.sweep import SweepConfig
 from raysweep.data.prepared import Prepared
 from raysweep.encoders.loaded import import_libraries
-from raysweep.errors import InputError
+from raysweep.errors import InputError, TemporaryError
 from raysweep.prepare import stages
 from raysweep.prepare.plan import ArtifactStage, Plan, ScoresStage, make_plan
 from raysweep.prepare.stages import StageProgress, input_error
@@ -210,7 +210,7 @@ def _build_stage(stage: ArtifactStage, coordinator: Any, plan: Plan, capacity: C
             if isinstance(error, ray.exceptions.RayTaskError):  # from an actor that the coordinator called
                 raise
             if num_deaths == MAX_DEATHS:
-                raise InputError(
+                raise TemporaryError(
                     f"prepare: {stage.name}: the coordinator process died {num_deaths + 1} times, possibly for lack of "
                     "memory on this node; completed work is stored, and the same command resumes from it"
                 ) from None
@@ -277,7 +277,7 @@ class _StallDetector:
         """Record the progress so far.
 
         Raises:
-            InputError: If the progress has not changed for too long although the stage is not waiting for anything.
+            TemporaryError: If the progress has not changed for too long although the stage is not waiting for anything.
         """
         now = time.monotonic()
         counts = (progress.done, progress.shards)
@@ -293,7 +293,7 @@ class _StallDetector:
 
             free, total = ray.available_resources(), ray.cluster_resources()
             cpus, gpus = (f"{free.get(name, 0):g} of {total.get(name, 0):g}" for name in ("CPU", "GPU"))
-            raise InputError(
+            raise TemporaryError(
                 f"prepare: {self.stage_name}: no progress for {self.stall_seconds:g} s (free CPUs={cpus}, free GPUs="
                 f"{gpus}); if nothing is free, stop the other jobs on the cluster; if the stage is only slow, raise "
                 "resources.stall_seconds"

@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import time
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +18,11 @@ from raysweep.cluster.heartbeat import Heartbeat, Listener
 from raysweep.cluster.nodes import DrainWatch, node_type, watch_for_notices
 from raysweep.config.sweep import BudgetConfig
 from raysweep.config.trial import TrialConfig
-from raysweep.controller.failures import Blame, Loss
+from raysweep.controller.failures import Blame, Loss, RaisedError
 from raysweep.controller.front_scores import AfterSearch, FrontRung, ScoredRung, UnwatchedRung
+from raysweep.controller.node_health import WorkerNode
 from raysweep.controller.status import describe_progress
-from raysweep.errors import InputError
+from raysweep.errors import InputError, exception_line
 from raysweep.evaluation.evaluation_set import EvaluationSet, TrialDivergedError
 from raysweep.metrics.scores import WATCHED
 from raysweep.ray_tune.workers import WorkbenchSpec, keep_scores, open_workbench, score_on_test
@@ -108,12 +110,12 @@ def _keep_up_while_storage_waits(heartbeat: Heartbeat, run: Folder) -> None:
         run.bucket.on_wait = wait
 
 
-def as_tune_config(job: Assignment | AfterSearch) -> dict[str, Any]:
-    """Return the job as a configuration for Tune.
+def as_tune_config(job: Assignment | AfterSearch, avoided_nodes: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the job, and the ids of the nodes where it must not start, as a configuration for Tune.
 
     Tune copies a configuration several times and pickles it into its snapshots.
     """
-    return {"job": job}
+    return {"job": job, "avoided_nodes": avoided_nodes}
 
 
 def job_of(tune_config: dict[str, Any]) -> Assignment | AfterSearch:
@@ -124,12 +126,31 @@ def job_of(tune_config: dict[str, Any]) -> Assignment | AfterSearch:
 
 def _as_result(loss: Loss) -> dict[str, Any]:
     """Return the last result, in Tune's form, of a trial that must leave its worker."""
-    return {"blame": loss.blame.value, "reason": loss.reason, "done": True}
+    return {"blame": loss.blame.value, "reason": loss.reason, **_node_in_result(), "done": True}
+
+
+def _node_in_result() -> dict[str, Any]:
+    node = _this_worker_node()
+    return {"node_id": node.id, "node_name": node.name}
+
+
+def node_in(result: dict[str, Any]) -> WorkerNode:
+    """Return the node that a result comes from."""
+    return WorkerNode(result["node_id"], result["node_name"])
 
 
 def loss_in(result: dict[str, Any]) -> Loss | None:
     """Return the loss in a trial's last result, if there is one."""
-    return Loss(Blame(result["blame"]), result["reason"]) if "blame" in result else None
+    if "blame" not in result:
+        return None
+    return Loss(Blame(result["blame"]), result["reason"], node=node_in(result))
+
+
+def error_in(result: dict[str, Any]) -> RaisedError | None:
+    """Return the error that the trial raised, if its last result has one."""
+    if "raised" not in result:
+        return None
+    return RaisedError(result["raised"], result.get("traceback"), node_in(result))
 
 
 class TrialActor(tune.Trainable):
@@ -143,6 +164,7 @@ class TrialActor(tune.Trainable):
         job = job_of(config)
         self.logged_at = time.monotonic()
         self.has_checkpoint = True  # nothing has been computed yet, so nothing can be lost
+        self.is_broken = False  # after an error, the process may be in any state
         self.heartbeat: Heartbeat | None = None
         listener = sweep.listener
         if listener is not None:
@@ -200,8 +222,8 @@ class TrialActor(tune.Trainable):
             self.heartbeat.follow(self.bench.model)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        if _drain_watch().is_draining():
-            os._exit(0)  # the node is about to be removed, so Tune starts this trial in another process
+        if self.is_broken or _drain_watch().is_draining():
+            os._exit(0)  # so that Tune starts this trial in another process
         self.setup(new_config)  # type: ignore[call-arg]  # with_parameters adds the shared settings
         return True
 
@@ -221,8 +243,10 @@ class TrialActor(tune.Trainable):
             if is_of_storage(error):
                 return _as_result(Loss(Blame.STORAGE, " ".join(str(error).split())))
             if isinstance(error, InputError):
-                return {"failure": str(error), "done": True}
-            raise
+                return {"raised": str(error), **_node_in_result(), "done": True}
+            self.is_broken = True
+            text = "".join(traceback.format_exception(error)).rstrip()
+            return {"raised": exception_line(text), "traceback": text, **_node_in_result(), "done": True}
         if isinstance(result, ScoredRung | Watched):
             scored = result.to_json() if isinstance(result, Watched) else dataclasses.asdict(result)
             return {"scored": json.dumps(scored, allow_nan=False), "done": True}
@@ -234,7 +258,7 @@ class TrialActor(tune.Trainable):
         self.has_checkpoint = True
         done = result.step == self.task.num_rungs or bool(result.stop)
         # Serialized because Tune flattens and rewrites nested results.
-        return {"rung": json.dumps(self.as_event(result), allow_nan=False), "done": done}
+        return {"rung": json.dumps(self.as_event(result), allow_nan=False), **_node_in_result(), "done": done}
 
     def as_event(self, result: RungResult) -> dict[str, Any]:
         """Return the rung in the form of a ledger event, without the trial."""
@@ -300,9 +324,22 @@ class TrialActor(tune.Trainable):
 
 
 @functools.cache
+def _own_node() -> dict[str, Any]:
+    """Return Ray's description of this process's node."""
+    node_id = ray.get_runtime_context().get_node_id()
+    return next((node for node in ray.nodes() if node["NodeID"] == node_id), {"NodeID": node_id})
+
+
+def _this_worker_node() -> WorkerNode:
+    """Return this process's node, named by its host and the start of its ID, as in Ray's own messages."""
+    own_node = _own_node()
+    host = own_node.get("NodeManagerHostname", "unknown host")
+    return WorkerNode(own_node["NodeID"], f"{host} ({own_node['NodeID'][:12]})")
+
+
+@functools.cache
 def _this_node() -> Node:
     """Return this process's node: its type in the cluster file and its resources."""
-    node_id = ray.get_runtime_context().get_node_id()
-    own_node: dict[str, Any] = next((node for node in ray.nodes() if node["NodeID"] == node_id), {})
+    own_node = _own_node()
     resources = own_node.get("Resources", {})
     return Node(node_type(own_node), resources.get("CPU", 0.0), resources.get("GPU", 0.0))

@@ -7,14 +7,15 @@ Tune, each rung to score is one more trial.
 """
 
 import contextlib
+import functools
 import json
 import math
 import os
 import re
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +25,25 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from raysweep.cluster.heartbeat import FrozenWatch, HeartbeatWatch, Listener, Silence, kill, kill_all, listen
-from raysweep.cluster.resources import address_of
+from raysweep.cluster.nodes import list_worker_nodes
+from raysweep.cluster.resources import NODE_ID_LABEL, Request, address_of
 from raysweep.cluster.waiting import WaitingWatch
 from raysweep.control.request_queue import Inbox, RequestQueue, poll_in_background
 from raysweep.controller.failures import Blame, Loss
-from raysweep.controller.front_scores import AfterSearch, FrontRung, FrontScores, ScoredRung
+from raysweep.controller.front_scores import AfterSearch, FrontRung, FrontScores, ScoredRung, key_of
 from raysweep.controller.request_handler import RequestHandler
 from raysweep.controller.sweep import Sweep
 from raysweep.errors import exception_line
-from raysweep.ray_tune.trial_actor import Assignment, SweepTask, TrialActor, as_tune_config, job_of, loss_in
+from raysweep.ray_tune.trial_actor import (
+    Assignment,
+    SweepTask,
+    TrialActor,
+    as_tune_config,
+    error_in,
+    job_of,
+    loss_in,
+    node_in,
+)
 from raysweep.ray_tune.workers import WorkbenchSpec
 from raysweep.results.ledger import point_name
 from raysweep.results.types import RungProgress
@@ -108,14 +119,18 @@ class TuneSearcher(_NotInSnapshots, Searcher):
         number, config = proposal
         run = self._sweep.scheduler.trials[number].run
         recomputes = self._sweep.config.resources.recompute_activations or number in self._sweep.short_of_memory
-        return as_tune_config(Assignment(number, config, run, recomputes))
+        return self._as_tune_config(Assignment(number, config, run, recomputes), number)
+
+    def _as_tune_config(self, job: Assignment | AfterSearch, key: Hashable) -> dict[str, Any]:
+        avoided_nodes = self._sweep.nodes.nodes_to_avoid(key, self._sweep.seconds)
+        return as_tune_config(job, avoided_nodes)
 
     def _rung_to_score(self) -> Any:
         self._sweep.is_over = True
         rung = None if self._sweep.is_paused else self._scores.next()
         if rung is None:
             return None if self._sweep.is_paused or self._scores.are_under_way else Searcher.FINISHED
-        return as_tune_config(rung)
+        return self._as_tune_config(rung, key_of(rung))
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Do nothing: the scheduler receives more detail and reports when a trial has left its worker."""
@@ -145,31 +160,42 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
             progress = RungProgress(**json.loads(result["progress"]))
             leaves = self._sweep.record_progress(job.number, progress)
         else:
-            leaves = self._sweep.record_rung(job.number, json.loads(result["rung"]))
+            leaves = self._record_rung(job.number, result)
         return TrialScheduler.STOP if leaves else TrialScheduler.CONTINUE
+
+    def _record_rung(self, number: int, result: dict[str, Any]) -> bool:
+        steps_done = self._sweep.progress.steps_done(number)
+        leaves = self._sweep.record_rung(number, json.loads(result["rung"]))
+        if self._sweep.progress.steps_done(number) > steps_done:  # not a repetition of a checkpoint's rung
+            self._sweep.nodes.note_rung(number, node_in(result).id)
+        return leaves
 
     @_ends_the_sweep()
     @uninterrupted()
     def on_trial_complete(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> None:
         job = job_of(trial.config)
         loss = loss_in(result)
-        failure = result.get("failure")
+        error = error_in(result)
         if not isinstance(job, Assignment):
             if loss:
                 self._scores.lose(job, loss)
-            elif failure:
+            elif error:
+                self._scores.fail_on_node(job, error)
+            elif failure := result.get("failure"):
                 self._scores.fail(job, failure)
             else:
                 self._take_scores(job, json.loads(result["scored"]))
             return
         if "rung" in result:  # Tune passes a trial's last result here, not to on_trial_result
-            rung = json.loads(result["rung"])
-            self._sweep.record_rung(job.number, rung)
+            self._record_rung(job.number, result)
         if loss:
             self._sweep.lose(job.number, loss)
+        elif error:
+            traceback = (error.traceback or "")[-MAX_TRACEBACK_CHARACTERS:]
+            self._sweep.fail(job.number, replace(error, traceback=traceback or None))
         else:
             has_diverged = "diverged" in result
-            self._sweep.release(job.number, failure=failure, diverged=has_diverged)
+            self._sweep.release(job.number, failure=result.get("failure"), diverged=has_diverged)
 
     def _take_scores(self, job: AfterSearch, values: dict[str, Any]) -> None:
         if isinstance(job, FrontRung):
@@ -327,6 +353,17 @@ def _name(trial: TuneTrial) -> str:
     return f"trial-{job.number:04d}-{trial.trial_id}"
 
 
+def place_job(request: Request, tune_config: dict[str, Any]) -> tune.PlacementGroupFactory:
+    """Return the placement of a job: the request's resources, on a node that the job need not avoid."""
+    amounts = request.resources
+    bundle = {"CPU": amounts["cpu"], "GPU": amounts["gpu"], "memory": amounts.get("memory", 0)}
+    avoided_nodes = tune_config["avoided_nodes"]
+    if not avoided_nodes:
+        return tune.PlacementGroupFactory([bundle])
+    selector = {NODE_ID_LABEL: f"!in({','.join(avoided_nodes)})"}
+    return tune.PlacementGroupFactory([bundle], bundle_label_selector=[selector])
+
+
 def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialActor, *, has_test: bool = False) -> None:
     """Run the sweep's trials and score its front on the test split, if there is one.
 
@@ -339,6 +376,7 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"  # the ledger has every result
     os.environ["TUNE_GLOBAL_CHECKPOINT_S"] = NEVER_SECONDS  # its snapshots are never read
     os.environ["RAY_TRAIN_COUNT_PREEMPTION_AS_FAILURE"] = "1"  # otherwise Tune itself would restart preempted trials
+    sweep.nodes.list_usable = list_worker_nodes
     listener = listen(config.resources.silent_seconds)
     task = SweepTask(bench, config.budget, sweep.run, config.seed, config.resources.checkpoint_seconds, listener)
     scores = FrontScores(sweep, has_test=has_test)
@@ -349,7 +387,7 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
     # Private to this process, so that Tune reads no files from a place where others may write.
     snapshots = tempfile.TemporaryDirectory(prefix="tune-", dir=process_folder())
     tuner = tune.Tuner(
-        tune.with_resources(tune.with_parameters(actor, sweep=task), request.resources),
+        tune.with_resources(tune.with_parameters(actor, sweep=task), functools.partial(place_job, request)),
         tune_config=tune.TuneConfig(
             num_samples=-1,  # the sweep decides when it is over
             search_alg=TuneSearcher(sweep, scores, request_handler),

@@ -21,6 +21,7 @@ def notes(summary: Summary) -> list[str]:
         *_on_test_scores(summary),
         *_on_missing_results(summary),
         *_on_failures(summary.results),
+        *_on_nodes(summary.results),
     ]
 
 
@@ -141,6 +142,11 @@ def _on_failures(results: Results) -> Iterator[str]:
         if any(trial.traceback for trial in results.trials):
             place += ", and Failures has the tracebacks"
         yield f"{num_failed} of {len(results.trials)} trials failed; {place}."
+
+
+def _on_nodes(results: Results) -> Iterator[str]:
+    for node in results.excluded_nodes:
+        yield f"Node {node.name} was excluded after {node.errors} errors in a row; the last one: {node.reason}."
 
 
 def _count(results: Results, status: TrialStatus) -> int:

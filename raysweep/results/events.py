@@ -18,6 +18,7 @@ the kind of event; the other keys are the fields of the kind's class:
 ``guards``  :class:`GuardsMeasured`
 ``stage``   :class:`StageBegan`
 ``nodes``   :class:`NodesCounted`
+``node``    :class:`NodeExcluded`
 ``steer``   :class:`SweepSteered`
 ``finish``  :class:`SessionFinished`
 """
@@ -361,6 +362,17 @@ class NodesCounted(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class NodeExcluded(Event):
+    """A node was excluded for the rest of the session after ``errors`` raised errors in a row, the last one ``reason``."""
+
+    kind = "node"
+
+    node: str
+    errors: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class StageBegan(Event):
     """A post-search stage started. It produces ``count`` scores, of rungs on test or of front members under guards.
 
@@ -442,6 +454,7 @@ EVENTS: Mapping[str, type[Event]] = {
         GuardsMeasured,
         StageBegan,
         NodesCounted,
+        NodeExcluded,
         SweepSteered,
         SessionFinished,
     )

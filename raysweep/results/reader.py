@@ -11,6 +11,7 @@ from raysweep.results.events import (
     CheckpointsRemoved,
     Event,
     GuardsMeasured,
+    NodeExcluded,
     NodesCounted,
     PaidEvent,
     PointsScored,
@@ -29,6 +30,7 @@ from raysweep.results.ledger import NAME as LEDGER
 from raysweep.results.ledger import ledger_location, load_events
 from raysweep.results.types import (
     Calibration,
+    ExcludedNode,
     GuardScore,
     Mean,
     Measure,
@@ -101,6 +103,7 @@ def build_results(events: Iterable[Event], run: Folder, has_driver: bool | None 
         has_failed_for_good=tables.has_failed_for_good,
         means=tables.all_means(),
         nodes=tuple(tables.nodes.values()),
+        excluded_nodes=tuple(tables.excluded_nodes),
         is_paused=tables.is_paused,
         workers=tables.workers,
         guards=tables.guards_of(tables.info),
@@ -132,6 +135,7 @@ class _Tables:
     guards: dict[tuple[object, ...], GuardScore] = field(default_factory=dict)  # keyed by member and guard
     calibrations: dict[tuple[object, ...], Calibration] = field(default_factory=dict)  # keyed by rung and split
     measures: dict[tuple[object, ...], Measure] = field(default_factory=dict)  # keyed by rung, split and name
+    excluded_nodes: list[ExcludedNode] = field(default_factory=list)
     config_digests: list[str] = field(default_factory=list)
     without_checkpoints: list[int] = field(default_factory=list)
     stage: Stage | None = None
@@ -160,7 +164,7 @@ class _Tables:
                 self.means[event.trial] = event.points
             case PointsScored() | GuardsMeasured() | RungWatched():
                 self._add_scores(event)
-            case NodesCounted():
+            case NodesCounted() | NodeExcluded():
                 self._add_nodes(event)
             case SweepSteered():
                 self._steer(event)
@@ -256,7 +260,10 @@ class _Tables:
         for measure in event.measures or ():
             self.measures[measure.trial, measure.step, measure.split, measure.name] = measure
 
-    def _add_nodes(self, event: NodesCounted) -> None:
+    def _add_nodes(self, event: NodesCounted | NodeExcluded) -> None:
+        if isinstance(event, NodeExcluded):
+            self.excluded_nodes.append(ExcludedNode(event.node, event.errors, event.reason))
+            return
         for node in event.nodes:
             key = node.type, node.price_per_hour
             total = self.nodes.get(key, NodeTime(node.type, 0.0, 0.0))

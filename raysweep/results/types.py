@@ -410,6 +410,15 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class ExcludedNode:
+    """A node that a session excluded after ``errors`` raised errors in a row; ``reason`` is the last one."""
+
+    name: str
+    errors: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class Results:
     """A run's stored results, as :func:`load` reads them."""
 
@@ -425,6 +434,7 @@ class Results:
     has_failed_for_good: bool = False  # because too many trials, or all of them, failed
     means: tuple[Mean, ...] = ()  # for trials with replicates
     nodes: tuple[NodeTime, ...] = ()  # one per node type and price, if the sweep had prices
+    excluded_nodes: tuple[ExcludedNode, ...] = ()  # because trials raised errors there, in order of time
     is_paused: bool = False  # by a user request
     workers: int | None = None  # maximum number of concurrent trials, if requested
     guards: tuple[GuardScore, ...] = ()  # of front members, if the sweep had guards

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import ray
+
 from raysweep.cluster import nodes
 from raysweep.errors import InputError
 from raysweep.ray_tune import trial_actor
@@ -123,6 +125,34 @@ class AlwaysRefusing(FaultyTrials):
     def _rungs(self) -> Iterator[RungResult | RungProgress]:
         yield from ()  # so that nothing is raised before the first step
         raise InputError("no trial can be")
+
+
+class BrokenOnOneNode(FaultyTrials):
+    """Every trial raises on the node whose ID is in the file ``bad-node``."""
+
+    def _rungs(self) -> Iterator[RungResult | RungProgress]:
+        if self._is_on_bad_node():
+            with (self.task.sweep.run.path / "errors").open("a") as file:
+                file.write("x")
+            raise RuntimeError("CUDA driver version is insufficient")
+        self.bench: Any = InventedScores()
+        for step in range(self._counted("rungs") + 1, NUM_RUNGS + 1):
+            time.sleep(NEXT_RUNG_SECONDS)
+            self._count("rungs")
+            yield self._result(step)
+
+    def _is_on_bad_node(self) -> bool:
+        bad_node = (self.task.sweep.run.path / "bad-node").read_text()
+        return ray.get_runtime_context().get_node_id() == bad_node
+
+
+class FullOnOneNode(BrokenOnOneNode):
+    """The disk of one node is full."""
+
+    def _rungs(self) -> Iterator[RungResult | RungProgress]:
+        if self._is_on_bad_node():
+            raise StorageError(errno.ENOSPC, "No space left on device", "cache")
+        yield from super()._rungs()
 
 
 class NoRoomForWeights(FaultyTrials):

@@ -24,8 +24,10 @@ from raysweep.results.reader import load
 from support.faulty_trials import (
     NUM_RUNGS,
     AlwaysRefusing,
+    BrokenOnOneNode,
     FaultyTrials,
     FrozenWhileLoading,
+    FullOnOneNode,
     KilledWhenIdle,
     NoRoomForWeights,
     WatchfulTrials,
@@ -97,9 +99,9 @@ def test_every_trial_ends_once_despite_process_faults(cluster: Cluster, tmp_path
     for number in (4, 5):
         assert f"trial {number}: its process made no progress for " in printed
     assert printed.count("No space left on device; it resumes from its checkpoint") == 2
-    assert "assignments paused for 2 s" in printed
+    assert re.search(r"search: node \S+ \(\w+\) paused for 2 s", printed)
     attempts = {number: (tmp_path / f"attempts-{number}").stat().st_size for number in range(NUM_TRIALS)}
-    assert attempts == {0: 1, 1: 1, 2: 2, 3: 3, 4: 2, 5: 2, 6: 3, 7: 1, 8: 1, 9: 1}
+    assert attempts == {0: 1, 1: 2, 2: 2, 3: 3, 4: 2, 5: 2, 6: 3, 7: 2, 8: 1, 9: 1}
 
     traceback = results.trials[1].traceback
     assert traceback.endswith("ValueError: this trial raises")
@@ -156,6 +158,31 @@ def test_sweep_whose_trials_all_fail_gives_up(cluster: Cluster, tmp_path: Path) 
     sweep, _ = search(tmp_path, actor=AlwaysRefusing)
     assert sweep.given_up is not None
     assert 3 <= len(load(tmp_path).trials) <= 4
+
+
+def test_bad_node_is_excluded_and_its_trials_run_on_another(cluster: Cluster, tmp_path: Path) -> None:
+    bad, good = (node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU"))
+    (tmp_path / "bad-node").write_text(bad)
+    sweep, printed = search(tmp_path, actor=BrokenOnOneNode, resources__max_node_errors="2")
+    sweep.finish("completed", "all trials are done")
+    results = load(tmp_path)
+    assert [str(trial.status) for trial in results.trials] == ["completed"] * NUM_TRIALS
+    (excluded,) = results.excluded_nodes
+    assert (bad[:12] in excluded.name, excluded.errors) == (True, 2)
+    assert "CUDA" in excluded.reason
+    assert f"node {excluded.name} excluded" in printed
+    assert (tmp_path / "errors").stat().st_size == 2
+    assert sweep.nodes.excluded == {bad} and good not in sweep.nodes.excluded
+    assert excluded.name in (write(tmp_path).folder / "front.md").read_text()
+
+
+def test_full_disk_of_one_node_pauses_only_this_node(cluster: Cluster, tmp_path: Path) -> None:
+    bad, _ = (node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU"))
+    (tmp_path / "bad-node").write_text(bad)
+    _, printed = search(tmp_path, actor=FullOnOneNode, budget__trials="6")
+    assert [str(trial.status) for trial in load(tmp_path).trials] == ["completed"] * 6
+    assert f"({bad[:12]}) paused for 2 s" in printed
+    assert "assignments paused" not in printed
 
 
 def test_trials_leave_a_draining_node(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,89 @@
+"""Nodes that fail trials: excluded after several raised errors in a row, paused while their disk is full."""
+
+from collections.abc import Callable, Hashable, Set
+from dataclasses import dataclass, field
+
+FIRST_PAUSE_SECONDS = 2.0
+MAX_PAUSE_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class WorkerNode:
+    """A node of the cluster: Ray's ID and a name for users."""
+
+    id: str
+    name: str
+
+
+@dataclass
+class _Pause:
+    seconds: float
+    until: float  # on the sweep's clock
+
+
+@dataclass
+class NodeHealth:
+    """The errors and pauses of a sweep's nodes, in this session.
+
+    An error that a trial raises again on another node is the trial's own and does not count against the nodes. The last
+    usable node is neither excluded nor paused. ``list_usable`` returns the ids of the living nodes that run work.
+    """
+
+    max_errors: int
+    list_usable: Callable[[], Set[str]]
+    excluded: set[str] = field(default_factory=set)
+    _errors: dict[str, int] = field(default_factory=dict)  # in a row, by node
+    _raised_on: dict[Hashable, str] = field(default_factory=dict)  # the node of a job's first error since its last rung
+    _pauses: dict[str, _Pause] = field(default_factory=dict)
+
+    def count_error(self, job: Hashable, node: WorkerNode) -> bool:
+        """Count an error that a job raised on a node, and return whether the node is now excluded."""
+        first = self._raised_on.get(job)
+        if first is not None and first not in self.excluded:
+            self._errors[first] = max(0, self._errors.get(first, 0) - 1)
+            return False
+        self._errors[node.id] = self._errors.get(node.id, 0) + 1
+        has_others = bool(self.list_usable() - self.excluded - {node.id})
+        if node.id in self.excluded or not has_others or self._errors[node.id] < self.max_errors:
+            return False
+        self.excluded.add(node.id)
+        return True
+
+    def may_retry(self, job: Hashable, node: WorkerNode) -> bool:
+        """Return whether a job that raised an error may run again: once, if there is another node."""
+        if job in self._raised_on:
+            return False
+        self._raised_on[job] = node.id
+        return bool(self.list_usable() - self.excluded - {node.id})
+
+    def pause(self, node: WorkerNode, now: float) -> float | None:
+        """Pause a node whose storage failed, for twice as long as the last time, and return the seconds.
+
+        Returns None, without a pause, if all other nodes are paused too, because the storage is then not the node's own.
+        """
+        others = self.list_usable() - self.excluded - self._paused(now) - {node.id}
+        if not others:
+            return None
+        last = self._pauses.get(node.id)
+        seconds = min(2 * last.seconds, MAX_PAUSE_SECONDS) if last else FIRST_PAUSE_SECONDS
+        self._pauses[node.id] = _Pause(seconds, now + seconds)
+        return seconds
+
+    def note_rung(self, job: Hashable, node_id: str) -> None:
+        """Record that a job has finished a rung on a node, which therefore works."""
+        self._raised_on.pop(job, None)
+        self._errors.pop(node_id, None)
+        self._pauses.pop(node_id, None)
+
+    def nodes_to_avoid(self, job: Hashable, now: float) -> tuple[str, ...]:
+        """Return the nodes on which a job should not start: excluded and paused ones, and the one of its own error."""
+        usable = self.list_usable() - self.excluded
+        avoided = self._paused(now)
+        if job in self._raised_on:
+            avoided.add(self._raised_on[job])
+        if not usable - avoided:  # the others have been lost in the meantime
+            avoided = set()
+        return tuple(sorted(self.excluded | avoided))
+
+    def _paused(self, now: float) -> set[str]:
+        return {node_id for node_id, pause in self._pauses.items() if pause.until > now}
