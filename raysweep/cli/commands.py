@@ -1,14 +1,20 @@
-"""The command line's subcommands, and its errors: one line and exit code 2."""
+"""The command line's subcommands, and its errors: one line and an exit code."""
 
 import io
+import os
+import re
 import sys
 from typing import Annotated, Any
 
 import typer
 
 from raysweep.cli import encoder_commands, recording_commands, run_commands, sweep_commands
-from raysweep.errors import InputError
+from raysweep.errors import InputError, TemporaryError
 from raysweep.version import __version__
+
+CODE_VARIABLE = "RAYSWEEP_INPUT_ERROR_EXIT_CODE"
+INPUT_ERROR_CODE = 2
+LAST_CODE = 255
 
 USAGE_ERROR: type[Any] = typer.BadParameter.mro()[1]
 """The base class of typer's usage errors, which typer does not export by name."""
@@ -36,7 +42,8 @@ for group in (sweep_commands, run_commands, encoder_commands, recording_commands
 
 
 def main() -> None:
-    """Run the command line; for invalid input, misuse, and file or disk errors, exit with one line and code 2."""
+    """Run the command line; for invalid input, misuse, and file or disk errors, exit with one line and a code."""
+    code = _input_error_code()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a character outside the output's encoding must not end a sweep
             stream.reconfigure(errors="replace")
@@ -44,6 +51,8 @@ def main() -> None:
         sys.exit(app(standalone_mode=False))
     except InputError as error:
         message = str(error)
+        if isinstance(error, TemporaryError):
+            code = os.EX_TEMPFAIL
     except USAGE_ERROR as error:
         message = _usage_message(error)
     except OSError as error:
@@ -55,7 +64,13 @@ def main() -> None:
         message = problem
     if message:  # empty if help was printed because there were no arguments
         typer.echo(f"error: {message}", err=True)
-    sys.exit(2)
+    sys.exit(code)
+
+
+def _input_error_code() -> int:
+    """Return the exit code for invalid input: 2, or as in the environment for schedulers that retry every failure."""
+    text = os.environ.get(CODE_VARIABLE, "")
+    return int(text) if re.fullmatch(r"\d{1,3}", text) and int(text) <= LAST_CODE else INPUT_ERROR_CODE
 
 
 def _usage_message(error: Any) -> str:

@@ -1,5 +1,6 @@
 """The shipped cluster files are safe, cheap when idle, pinned, and valid for readers that run without a cloud."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from raysweep.cli.commands import CODE_VARIABLE
 from raysweep.cluster.resources import own_resources
 from raysweep.config.sweep import BudgetConfig
 from support.paths import ROOT
@@ -150,8 +152,23 @@ def test_jobs_are_retried_and_clusters_removed() -> None:
     assert spec["backoffLimit"] >= 1
     assert spec["shutdownAfterJobFinishes"] is True
     resources = load(SKY_TASK)["resources"]
-    assert resources["job_recovery"]["max_restarts_on_errors"] >= 1
     assert resources["autostop"]["down"] is True
+
+
+def test_invalid_input_is_not_retried() -> None:
+    assert load(SKY_TASK)["resources"]["job_recovery"] == {"recover_on_exit_codes": [os.EX_TEMPFAIL]}
+    (head,) = ray_cluster()["headGroupSpec"]["template"]["spec"]["containers"]
+    assert head["env"] == [{"name": CODE_VARIABLE, "value": "0"}]
+
+
+def test_second_ray_of_sky_task_leaves_the_first_alone() -> None:
+    """SkyPilot's own Ray listens on 6380 and 8266, its agents on 52365; see sky_templates/ray in SkyPilot 0.14."""
+    run = load(SKY_TASK)["run"].replace("\\\n", " ")
+    starts = re.findall(r"ray start .*", run)
+    assert len(starts) == 2
+    assert all("--dashboard-agent-listen-port=52366" in start for start in starts)
+    assert "ray stop" not in run and "sky_templates/ray/stop_cluster" in run
+    assert "--resources.address auto" not in run
 
 
 @pytest.mark.parametrize("name", RAY_UP)
