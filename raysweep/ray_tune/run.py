@@ -11,7 +11,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from raysweep.cluster import nodes
-from raysweep.cluster.resources import Capacity, connected
+from raysweep.cluster.resources import Capacity, connected, head_address
 from raysweep.config import packages
 from raysweep.config.space import Space
 from raysweep.config.sweep import BudgetConfig, SweepConfig
@@ -19,12 +19,13 @@ from raysweep.controller.disk import measure_size
 from raysweep.controller.node_meter import NodeMeter
 from raysweep.controller.resume import Resumed
 from raysweep.controller.sweep import Sweep
-from raysweep.errors import InputError
+from raysweep.errors import InputError, TemporaryError
 from raysweep.evaluation.watched import WatchedRelations
 from raysweep.prepare.build import prepare
 from raysweep.prepare.plan import Plan, make_plan
 from raysweep.ray_tune.baselines import Baselines
 from raysweep.ray_tune.session import Session
+from raysweep.ray_tune.survivor import survived
 from raysweep.results.account import build_account, sentence
 from raysweep.results.bill import bill_text, build_bill
 from raysweep.results.commands import format_command, format_resume, options_beyond
@@ -210,17 +211,16 @@ def execute(plan: Plan, display: Display, log: Log | None, start: Callable[[Sess
                 connected(config.resources, show_workers=log is not None) as capacity,
                 metered(config.budget) as meter,
             ):
-                storage = config.storage
-                places = {"storage.runs": storage.runs, storage.artifacts_key: storage.artifacts or storage.runs}
-                warn_of_local_folders(places, capacity, display)
+                warn_of_local_folders(config.storage.places, capacity, display)
                 session = open_session(plan, capacity, display, log)
                 sweep = start(session)
                 sweep.meter = meter
                 if in_main_thread():  # in other threads the next event detects the loss
                     sweep.ledger.on_lost = _interrupt_main_thread
                 tracking = _start_tracking(sweep)
-                growing = ["study.journal", *([log.path.name] if log is not None else [])]
-                uploads.enter_context(uploaded(sweep.run, growing))
+                logs = [] if log is None else [log.path.name]
+                uploads.enter_context(survived(sweep.run.location, head_address()))
+                uploads.enter_context(uploaded(sweep.run, ["study.journal", *logs]))
                 sweep.ledger.on_close = uploads.close  # afterwards the run may belong to another driver
                 search(session, sweep)
             ending = ending_of(sweep)
@@ -410,10 +410,10 @@ def _as_input_error(error: Exception, sweep: Sweep | None) -> InputError | None:
     Tune wraps exceptions that callbacks raise. For a storage failure, the message explains how to resume.
     """
     if sweep is not None and sweep.ledger.failure:
-        return InputError(sweep.ledger.failure)
+        return InputError(sweep.ledger.failure) if sweep.ledger.lost else TemporaryError(sweep.ledger.failure)
     if problem := storage_problem(error):
         command = "run the same command" if sweep is None else format_resume(sweep.run.location)
-        return InputError(f"{problem}; once it is writable: {command}")
+        return TemporaryError(f"{problem}; once it is writable: {command}")
     return error if isinstance(error, InputError) else None
 
 

@@ -1,0 +1,60 @@
+"""A process that outlives its driver and, if the driver ends without a word, writes the run's report.
+
+Ray ends a driver at once if its head does not answer for a minute, and the kernel does so if memory runs out. The
+survivor is not a child of the driver, so neither Ray nor its job supervisor ends it too.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+DONE = b"done"
+CONNECT_SECONDS = 5.0
+
+
+@contextlib.contextmanager
+def survived(run: str, head: str) -> Iterator[None]:
+    """Write the report of the run at this location if this process ends within the context, other than by an exception.
+
+    ``head`` is the address, HOST:PORT, of Ray's head.
+    """
+    command = [sys.executable, "-m", "raysweep.ray_tune.survivor", run, head]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as survivor:
+        try:
+            yield
+        finally:
+            assert survivor.stdin is not None
+            with contextlib.suppress(OSError):
+                survivor.stdin.write(DONE)
+                survivor.stdin.flush()
+
+
+def main() -> None:
+    """Wait for the end of the driver, which holds the other end of the standard input."""
+    if os.fork():
+        os._exit(0)  # so that the driver does not have this process as a child
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if sys.stdin.buffer.read() == DONE:
+        return
+    run, head = sys.argv[1:]
+    reason = "it was killed" if _answers(head) else f"Ray's head at {head} does not answer"
+    print(f"run: the driver ended without a report (reason={reason})", flush=True)
+    subprocess.run([sys.executable, "-m", "raysweep", "report", run], check=False)
+    print(f"run: to resume: raysweep run --resume {run}", flush=True)
+
+
+def _answers(head: str) -> bool:
+    host, _, port = head.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    main()
