@@ -3,10 +3,13 @@
 import contextlib
 import functools
 import os
+import random
 import re
 import socket
 import threading
-from typing import Any
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -14,8 +17,14 @@ from raysweep.config import packages
 from raysweep.data import files
 from raysweep.errors import InputError
 
+T = TypeVar("T")
+
 _SOURCE = re.compile(r"hub:(?P<name>[\w.-]+(?:/[\w.-]+)?)(?::(?P<split>[^/\s][^/]*))?")
 _PORTS = {"http": 80, "https": 443}
+TRANSIENT_STATUSES = (408, 425, 429, 500, 502, 503, 504)  # too many requests, server errors and the like
+PATIENCE_SECONDS = 300.0  # how long such responses are retried
+FIRST_PAUSE_SECONDS = 1.0
+MAX_PAUSE_SECONDS = 30.0
 PROBE_SECONDS = 10.0  # so that the imports before it and the cache lookup after it fit within 30 s
 
 
@@ -83,6 +92,38 @@ def _load(source: str, subset: str | None, split: str) -> Any:
         raise InputError(f"{source}: cannot be loaded: {reason}{error}") from None
     finally:
         datasets.config.HF_HUB_OFFLINE = offline
+
+
+def persist(request: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
+    """Return the answer to a request to the hub, retrying transient errors with random, increasing pauses.
+
+    Many nodes that start at once behind one address exceed the hub's rate limit. A ``Retry-After`` header is respected.
+    Other errors, and the last one after PATIENCE_SECONDS of pauses, are raised.
+    """
+    waited, pause = 0.0, FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            return request()
+        except Exception as error:
+            response = _transient_response(error)
+            if response is None or waited >= PATIENCE_SECONDS:
+                raise
+            retry_after = str(response.headers.get("Retry-After", ""))
+            seconds = float(retry_after) if retry_after.isdigit() else 0.0
+        seconds = min(max(seconds, pause * random.uniform(0.5, 1.5)), PATIENCE_SECONDS)
+        sleep(seconds)
+        waited += seconds
+        pause = min(2 * pause, MAX_PAUSE_SECONDS)
+
+
+def _transient_response(error: BaseException | None) -> Any:
+    """Return the response with a transient status behind an error, or None; the client's errors often hide it."""
+    while error is not None:
+        response = getattr(error, "response", None)
+        if getattr(response, "status_code", None) in TRANSIENT_STATUSES:
+            return response
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def first_address(url: str) -> tuple[str, int]:

@@ -1,5 +1,6 @@
 """Lookup of encoders by name (the demo's, a folder, or a model on the Hub), and an identity that reflects weights."""
 
+import functools
 import hashlib
 import importlib.util
 import json
@@ -271,9 +272,14 @@ def _hub(config: EncoderConfig) -> ModelSource:
         if not hub.reachable():
             raise unreachable from None
         try:
-            folder = snapshot_download(
-                name, revision=config.revision, ignore_patterns=UNUSED_FILES, etag_timeout=hub.PROBE_SECONDS
+            download = functools.partial(
+                snapshot_download,
+                name,
+                revision=config.revision,
+                ignore_patterns=UNUSED_FILES,
+                etag_timeout=hub.PROBE_SECONDS,
             )
+            folder = hub.persist(download)
         except RepositoryNotFoundError:
             raise InputError(f"model {config.name!r}: no such folder, and not on the Hub") from None
         except RevisionNotFoundError:
