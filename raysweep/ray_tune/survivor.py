@@ -12,6 +12,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+from raysweep.results.commands import format_resume
+
 DONE = b"done"
 CONNECT_SECONDS = 5.0
 
@@ -44,7 +46,7 @@ def main() -> None:
     reason = "it was killed" if _answers(head) else f"Ray's head at {head} does not answer"
     print(f"run: the driver ended without a report (reason={reason})", flush=True)
     subprocess.run([sys.executable, "-m", "raysweep", "report", run], check=False)
-    print(f"run: to resume: raysweep run --resume {run}", flush=True)
+    print(f"run: to resume: {format_resume(run)}", flush=True)
 
 
 def _answers(head: str) -> bool:
