@@ -112,7 +112,7 @@ class FrontScores:
             if self._has_test:
                 self._waiting.extend(_untested(self._sweep))
             self._waiting.extend(_unwatched(self._sweep))
-            self._num_rungs = len(self._waiting)
+            self._num_rungs = self._sweep.num_to_score = len(self._waiting)
         max_workers = self._sweep.steering.workers
         is_full = max_workers is not None and len(self._under_way) >= max_workers
         if is_full or not self._waiting:
@@ -120,6 +120,7 @@ class FrontScores:
         rung = self._waiting.popleft()
         self._begin_stage_of(rung)
         self._under_way.append(rung)
+        self._sweep.num_to_score = len(self._waiting)
         return rung
 
     def _begin_stage_of(self, rung: AfterSearch) -> None:
@@ -175,6 +176,7 @@ class FrontScores:
         else:
             self._under_way.remove(rung)
             self._waiting.append(rung)
+            self._sweep.num_to_score = len(self._waiting)
 
     def show(self) -> None:
         """Update the status line as long as there are rungs to score."""

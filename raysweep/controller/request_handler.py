@@ -95,6 +95,8 @@ class RequestHandler:
         """Return a description of what a request does."""
         num_running = len(self._sweep.assignments)
         match request.action:
+            case "pause" if self._sweep.is_over:
+                return f"scoring after the search paused (rungs left to score: {self._sweep.num_to_score})"
             case "pause":
                 return f"sweep paused (trials still finishing their rung: {num_running})"
             case "resume":
@@ -112,6 +114,10 @@ class RequestHandler:
     def _problem(self, request: Request) -> str | None:
         """Return why a request cannot be executed and what is allowed instead, or None if it can be."""
         match request.action:
+            case "pause" if self._sweep.is_over and not self._sweep.num_to_score:
+                return (
+                    "--pause: the search is over, and its last rungs are already being scored, so nothing can be paused"
+                )
             case "workers":
                 return self._problem_of_workers(request.workers or 0)
             case "stop-trial":

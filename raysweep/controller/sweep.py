@@ -98,6 +98,7 @@ class Sweep:
     num_workers: int | None = None  # maximum number of concurrent trials in this session, if known
     steering: Steering = field(default_factory=Steering)
     is_over: bool = False  # True once the search has ended and the front is being scored
+    num_to_score: int = 0  # rungs that no worker scores yet, once the search has ended
 
     def __post_init__(self) -> None:
         config = self.config

@@ -7,7 +7,7 @@ import json
 import os
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -224,8 +224,18 @@ class TrialActor(tune.Trainable):
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         if self.is_broken or _drain_watch().is_draining():
             os._exit(0)  # so that Tune starts this trial in another process
+        self.cleanup()
         self.setup(new_config)  # type: ignore[call-arg]  # with_parameters adds the shared settings
         return True
+
+    def cleanup(self) -> None:
+        """Let an unfinished trial write a checkpoint if it has to leave within a rung, for example at a time limit."""
+        results, self.results = self.results, iter(())
+        if isinstance(results, Generator):
+            try:
+                results.close()
+            except OSError as error:  # the trial resumes from an earlier checkpoint
+                print(f"trial {self.task.assignment.number}: checkpoint not stored (reason={error})", flush=True)
 
     def step(self) -> dict[str, Any]:
         """Train and evaluate a rung, or train until the next progress report to :class:`TuneScheduler`."""

@@ -26,7 +26,7 @@ FloatArray = NDArray[np.float64]
 
 
 MIN_TRIALS = 20  # trials with MIN_RUNGS rungs, without which shares would be chance
-MIN_RUNGS = 2  # fewer rungs do not tell trials that learn fast from trials that end well
+MIN_RUNGS = 2  # with one rung, trials that learn fast look like trials that end well
 NUM_SAMPLES = 60  # of the bootstrap
 MIN_VARIANCE = 1e-12  # of scores; a smaller variance is rounding
 

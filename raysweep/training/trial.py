@@ -173,7 +173,8 @@ def rungs_and_progress(  # noqa: PLR0913 (the arguments of rungs, and callbacks)
 
     With ``recomputes``, a batch's activations are never all in memory at once; the gradients are the same. ``on_rest``
     is called before operations that may take long without an optimizer step: an evaluation, or writing a checkpoint.
-    While ``leaves`` returns True, a checkpoint is written before each progress update.
+    While ``leaves`` returns True, a checkpoint is written before each progress update. If the iterator is closed within a
+    rung, it writes a checkpoint too.
     """
     training = _start_training(config, workbench, seed, num_rungs)
     training.recomputes = recomputes
@@ -197,7 +198,12 @@ def rungs_and_progress(  # noqa: PLR0913 (the arguments of rungs, and callbacks)
                 training.save(checkpoints, last)
                 saved = now
             if reports:
-                yield pace.progress(training.progress, config.examples_per_rung, now)
+                try:
+                    yield pace.progress(training.progress, config.examples_per_rung, now)
+                except GeneratorExit:
+                    if checkpoints is not None and saved != now:
+                        training.save(checkpoints, last)
+                    raise
                 reported = now
         on_rest()
         last = training.evaluate()

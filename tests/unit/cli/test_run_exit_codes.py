@@ -76,5 +76,5 @@ def test_a_permanently_failed_sweep_is_not_run_again(run_again: Any, tmp_path: P
     assert (done.returncode, num_runs) == (1, 0)
     assert "report.html" in done.stdout
     assert GIVEN_UP.reason in done.stdout
-    assert f"raysweep run --resume {tmp_path / 'raysweep-runs' / 'night'}" in done.stdout
+    assert "raysweep run --resume raysweep-runs/night" in done.stdout
     assert load(tmp_path / "raysweep-runs" / "night") == before

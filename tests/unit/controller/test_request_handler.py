@@ -12,6 +12,7 @@ import pytest
 from raysweep.control.request import MAX_BYTES, Answer, Request
 from raysweep.control.request_queue import FOLDER, REJECTED, RequestQueue
 from raysweep.controller.failures import Blame, Loss
+from raysweep.controller.front_scores import FrontScores
 from raysweep.controller.request_handler import RequestHandler
 from raysweep.controller.sweep import Sweep
 from raysweep.results.events import SweepSteered
@@ -95,6 +96,23 @@ def test_pause_starts_no_trial_and_running_trials_finish_their_rung(tmp_path: Pa
     assert driver.done("resume") == "sweep was not paused"
     assert driver.next() == number, "the interrupted trial resumes first"
     assert not driver.rung(number, 3)
+
+
+def test_pause_after_the_search_needs_rungs_that_are_left_to_score(tmp_path: Path) -> None:
+    driver = Driver.begin(tmp_path)
+    number = driver.next()
+    driver.rung(number, 1)
+    driver.rung(number, 2)
+    scores = FrontScores(driver.sweep, has_test=True)
+    num_rungs = len({(point.trial, point.step) for point in driver.sweep.kept_front()})
+    assert num_rungs == 2
+    driver.sweep.is_over = True
+    scores.next()
+    assert driver.done("pause").endswith("(rungs left to score: 1)")
+    driver.done("resume")
+    scores.next()
+    assert "nothing can be paused" in driver.rejected("pause")
+    assert not driver.sweep.steering.is_paused
 
 
 def test_waiting_trial_starts_no_rung_during_a_pause(tmp_path: Path) -> None:

@@ -173,6 +173,23 @@ def test_trial_that_leaves_its_node_loses_no_step(new_bench: Any, tmp_path: Path
     assert read_bits(train_rungs(config, new_bench(), tmp_path)) == read_bits(train_rungs(config, new_bench()))
 
 
+@pytest.mark.parametrize("num_updates", [1, 2])
+def test_trial_that_is_closed_within_a_rung_loses_no_step(num_updates: int, new_bench: Any, tmp_path: Path) -> None:
+    """A time limit ends it, for example."""
+    config = CONFIGS["triplet, adamw"]
+    options: dict[str, Any] = {"seed": SEED, "num_rungs": NUM_RUNGS, "checkpoints": tmp_path}
+    results = rungs_and_progress(config, new_bench(), Intervals(progress_seconds=0.0), **options)
+    for _ in range(num_updates):
+        progress = next(results)
+    assert checkpoint.read(tmp_path) is None
+    results.close()  # type: ignore[attr-defined]
+    again = Training(config, new_bench(), SEED, NUM_RUNGS)
+    checkpoint.restore(again, tmp_path)
+    assert isinstance(progress, RungProgress)
+    assert again.progress.seen_in_rung == progress.num_seen
+    assert read_bits(train_rungs(config, new_bench(), tmp_path)) == read_bits(train_rungs(config, new_bench()))
+
+
 def test_finished_trial_only_repeats_its_last_rung(case: Any, new_bench: Any, tmp_path: Path) -> None:
     config, uninterrupted, weights = case
     assert read_bits(train_rungs(config, new_bench(), tmp_path)) == uninterrupted
