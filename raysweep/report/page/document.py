@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
+from pathlib import PurePath
 from typing import Any
 
 from raysweep.output import escape_html
@@ -44,8 +45,9 @@ def render(material: Material) -> bytes:
     summary = material.summary
     assets = Assets.read()
     title = escape_html(f"raysweep: {summary.results.info.name}")
-    body = join(sections(material))
-    data = embedded_json(page_data(summary, material.readings))
+    folder = summary.results.folder
+    body = _without_parents(folder, join(sections(material)))
+    data = _without_parents(folder, embedded_json(page_data(summary, material.readings)))
     parts = [
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{assets.policy}">',
@@ -61,6 +63,15 @@ def render(material: Material) -> bytes:
         "</body>\n</html>\n",
     ]
     return "\n".join(parts).encode()
+
+
+def _without_parents(folder: str, text: str) -> str:
+    """Replace a local run's ``folder`` with its last two parts, as in ``raysweep-runs/NAME``: pages are shared."""
+    path = PurePath(folder)
+    if not path.is_absolute():
+        return text
+    relative = PurePath(*path.parts[-2:])
+    return text.replace(escape_html(folder), escape_html(str(relative)))
 
 
 def embedded_json(value: Any) -> str:

@@ -177,7 +177,7 @@ def test_page_data_equal_the_summary(run):
         place = shown["point"]
         assert (points["trial"][place], points["step"][place]) == (member.dev.trial, member.dev.step)
         assert shown["test"]["p"] == round(100 * member.test["polarity"], 3)
-        assert shown["command"].endswith(f"--point {member.dev.name}") and str(run.folder) in shown["command"]
+        assert shown["command"].endswith(f"--point {member.dev.name}") and run.folder.name in shown["command"]
         assert shown["intervals"] == {"dev": {}, "test": {}}  # without scores of each query
     for trial, shown in zip(summary.trials, data["trials"], strict=True):
         assert [rung[0] for rung in shown["rungs"]] == [rung.examples_seen for rung in trial.rungs]
@@ -228,6 +228,13 @@ def test_configuration_and_tracebacks_hide_local_folders():
         assert hide_places(f'  File "{folder}a.py", line 3') == '  File "…/a.py", line 3'
     for text in ("train: s3://bucket/a.csv", "name: org/model", "a rate of 1/2 or 3 / 4"):
         assert hide_places(text) == text
+
+
+def test_commands_on_the_page_name_the_run_without_its_parent_folders(run):
+    write.write(run.folder)
+    text, _ = read_page(run.folder)
+    assert f"raysweep export {run.folder.parent.name}/{run.folder.name} " in text
+    assert str(run.folder.parent.parent) not in text
 
 
 def test_member_table_begins_with_the_knee(run):
