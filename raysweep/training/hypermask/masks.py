@@ -15,8 +15,8 @@ def threshold(values: Tensor, percent: float, kind: MaskKind = "absolute") -> Te
     with linear interpolation, as in :func:`numpy.percentile`. At 0 percent every value stays, at 100 none. Gradients
     pass only where the mask is not cut off.
 
-    The paper also calls p the share of weights that stay, but its equations and its code zero p percent; so does this
-    function. The paper keeps the sign; its code takes the absolute value and keeps values equal to c.
+    The paper describes p both as the share of zeros and as the share of weights that stay; its code zeros p percent, as
+    here. The code always takes absolute values and keeps values equal to c.
 
     Args:
         values: The hypernetwork's outputs for one tensor of the target network, of any shape.

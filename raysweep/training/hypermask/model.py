@@ -1,6 +1,6 @@
 """A target network under the masks of a hypernetwork, the two penalties, and the inference of tasks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,6 +11,8 @@ from torch.func import functional_call
 from raysweep.training.hypermask.hypernetwork import Hypernetwork
 from raysweep.training.hypermask.masks import MaskKind, threshold
 from raysweep.training.hypermask.targets import Target, TargetOutput
+
+Predict = Callable[[Tensor, int], TargetOutput]
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class HyperMask(nn.Module):
         """Return L_output, the mean over earlier tasks of the squared distance of outputs before and now, a scalar.
 
         Outputs are those of the tanh, without threshold. The published code compares outputs before the tanh and divides
-        by the number of earlier tasks twice; this is the paper's equation.
+        by the number of earlier tasks twice.
         """
         num_earlier = len(before.outputs)
         if num_earlier == 0:
@@ -115,17 +117,20 @@ def masked_weights(target: Target, masks: Mapping[str, Tensor]) -> dict[str, Ten
     return {name: weight * masks[name] if name in masks else weight for name, weight in target.named_parameters()}
 
 
-def entropies(model: HyperMask, inputs: Tensor, tasks: Sequence[int]) -> Tensor:
-    """Return the entropies of the class probabilities under each task's mask, (tasks, batch), in nats."""
+def entropies(predict: Predict, inputs: Tensor, tasks: Sequence[int]) -> Tensor:
+    """Return the entropies of the class probabilities under each task's mask, (tasks, batch), in nats.
+
+    ``predict`` is a :class:`HyperMask` or any other network with outputs for each task.
+    """
     by_task = []
     with torch.no_grad():
         for task in tasks:
-            log_probabilities = model(inputs, task).logits.log_softmax(dim=-1)
+            log_probabilities = predict(inputs, task).logits.log_softmax(dim=-1)
             by_task.append(-(log_probabilities.exp() * log_probabilities).sum(dim=-1))
     return torch.stack(by_task)
 
 
-def infer_tasks(model: HyperMask, inputs: Tensor, tasks: Sequence[int]) -> Tensor:
+def infer_tasks(predict: Predict, inputs: Tensor, tasks: Sequence[int]) -> Tensor:
     """Return the task with the lowest entropy for each input, (batch,); the first of several."""
     candidates = torch.tensor(tasks, device=inputs.device)
-    return candidates[entropies(model, inputs, tasks).argmin(dim=0)]
+    return candidates[entropies(predict, inputs, tasks).argmin(dim=0)]

@@ -1,7 +1,7 @@
-"""Training on a sequence of tasks: the loop, and what a continual learner has to provide."""
+"""Training on a sequence of tasks: the loop, and the interface of continual learners."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -52,7 +52,7 @@ class Learner(nn.Module, ABC):
         """Return the loss of a batch, a scalar with gradients."""
 
     def finish_task(self, task: int, data: TaskData) -> None:
-        """Keep what later tasks need; called after the last iteration."""
+        """Store the state that later tasks need; called after the last iteration."""
 
     @abstractmethod
     def predict(self, inputs: Tensor, task: int) -> TargetOutput:
@@ -126,7 +126,7 @@ class TaskTrainer:
         self.data = data
         self.settings = settings
         self.iteration = 0
-        self.optimizer = torch.optim.Adam(learner.parameters(), lr=settings.learning_rate)
+        self.optimizer = torch.optim.Adam(learner.parameters(), lr=settings.learning_rate, fused=True)
         learner.start_task(task, data)
 
     @property
@@ -176,7 +176,7 @@ class TaskTrainer:
 
 def train_sequence(
     learner: Learner,
-    tasks: Sequence[TaskData],
+    tasks: Iterable[TaskData],
     settings: TrainingSettings,
     after_task: Callable[[int], None] | None = None,
 ) -> None:
