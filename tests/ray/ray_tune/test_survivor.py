@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from raysweep.results.events import StageBegan
+from raysweep.results.ledger import Ledger
 from support.ledgers import StoredSweep, StoredTrial, write_ledger
 from support.sweep_files import MINIMAL
 
@@ -46,6 +48,17 @@ def test_killed_driver_leaves_a_report(run: Path) -> None:
         printed = drive(run, f"127.0.0.1:{head.getsockname()[1]}", "os.kill(os.getpid(), signal.SIGKILL)")
     assert "killed" in printed
     assert (run / "report" / "front.md").is_file()
+
+
+def test_run_that_another_driver_has_resumed_is_left_to_it(run: Path) -> None:
+    ledger = Ledger(run)
+    ledger.append(StageBegan(stage="test", count=1))  # the first event takes the run
+    try:
+        printed = drive(run, "127.0.0.1:1", "os._exit(1)")
+    finally:
+        ledger.close()
+    assert "does not answer" in printed
+    assert not (run / "report").exists()
 
 
 @pytest.mark.parametrize("work", ["pass", "raise ValueError"])
