@@ -42,7 +42,7 @@ def search(folder: Path, **overrides: str) -> list[float]:
     rates = run_trials(sweep, 6, num_rungs=4)
     sweep.finish("budget", "")
     config, _ = settings(folder, **overrides)
-    change_settings(folder, yaml.safe_dump(config.model_dump(mode="json")))
+    change_settings(folder, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
     (folder / "prepared.json").touch()
     return rates
 
