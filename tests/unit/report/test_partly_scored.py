@@ -92,9 +92,11 @@ def test_report_states_the_number_of_scored_members(partial: Run) -> None:
     folder = write.write(partial.folder).folder
     sentence = f"Only 1 of {len(FRONT)} front members is scored on test, so the front has no hypervolume"
     shown = printed(narrow(partial.summary))
-    for text in ((folder / "front.md").read_text(), (folder / "report.html").read_text()):
+    on_page = f"{partial.folder.parent.name}/{partial.folder.name}"
+    for name, run in (("front.md", partial.folder), ("report.html", on_page)):
+        text = (folder / name).read_text()
         assert sentence in text
-        assert f"raysweep run --resume {partial.folder} scores the missing members" in text
+        assert f"raysweep run --resume {run} scores the missing members" in text
     for text in ((folder / "front.md").read_text(), (folder / "report.html").read_text(), shown):
         for figure in ("hypervolume on test", "On test, the front", "floor (probe) on test"):
             assert figure not in text

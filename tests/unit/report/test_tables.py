@@ -68,11 +68,10 @@ def test_every_status_has_a_distinct_sign(tmp_path):
     signs = [{with_sign(status), STATUS_STYLES[status].marker} for _, status, *_ in trials]
     assert len(set(map(frozenset, signs))) == len({status for _, status, *_ in trials}) == 6
     paused = sum(status == "paused" for _, status, *_ in trials)
-    for name in ("front.md", "report.html"):
+    for name, run in (("front.md", tmp_path), ("report.html", f"{tmp_path.parent.name}/{tmp_path.name}")):
         text = (tmp_path / "report" / name).read_text().replace("\N{NO-BREAK SPACE}", " ")
         assert (
-            f"{paused} of 40 trials are paused: raysweep run --resume {tmp_path} --budget.minutes 2 may resume them."
-            in text
+            f"{paused} of 40 trials are paused: raysweep run --resume {run} --budget.minutes 2 may resume them." in text
         )
         others = 2 if name == "report.html" else 1  # among the costs, and in the page under early stopping
         assert text.count("■ paused") == paused + others
