@@ -14,6 +14,7 @@ from ray.cluster_utils import Cluster
 from raysweep.cluster.ray_internals import drain_node
 from raysweep.cluster.resources import Request, connected
 from raysweep.config.sweep import EvaluationConfig, ResourcesConfig
+from raysweep.controller.node_health import NodeHealth
 from raysweep.controller.sweep import Sweep
 from raysweep.ray_tune import tune
 from raysweep.ray_tune.workers import WorkbenchSpec
@@ -113,7 +114,11 @@ def test_every_trial_ends_once_despite_process_faults(cluster: Cluster, tmp_path
     assert not (tmp_path / "tune").exists(), "Tune's files are stored elsewhere"
 
 
-def test_death_of_an_idle_process_is_not_a_failure_of_the_next_trial(cluster: Cluster, tmp_path: Path) -> None:
+def test_death_of_an_idle_process_is_not_a_failure_of_the_next_trial(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole sweep is paused, as if storage failed on all nodes, so that the trial returns to the same process."""
+    monkeypatch.setattr(NodeHealth, "pause", lambda *arguments: None)
     _, printed = search(tmp_path, actor=KilledWhenIdle, budget__trials="1", resources__max_failures="0")
     (trial,) = load(tmp_path).trials
     assert str(trial.status) == "completed"
