@@ -1,5 +1,6 @@
 """Trials without encoders whose processes raise, die, freeze or hang depending on the trial's number, and a sweep that runs them."""
 
+import contextlib
 import errno
 import os
 import signal
@@ -128,7 +129,7 @@ class AlwaysRefusing(FaultyTrials):
 
 
 class BrokenOnOneNode(FaultyTrials):
-    """Every trial raises on the node whose ID is in the file ``bad-node``."""
+    """Every trial raises on the node on which the first one starts, whose ID is then in the file ``bad-node``."""
 
     def _rungs(self) -> Iterator[RungResult | RungProgress]:
         if self._is_on_bad_node():
@@ -142,8 +143,13 @@ class BrokenOnOneNode(FaultyTrials):
             yield self._result(step)
 
     def _is_on_bad_node(self) -> bool:
-        bad_node = (self.task.sweep.run.path / "bad-node").read_text()
-        return ray.get_runtime_context().get_node_id() == bad_node
+        node = ray.get_runtime_context().get_node_id()
+        bad_node = self.task.sweep.run.path / "bad-node"
+        own = bad_node.with_name(f"node-{os.getpid()}")
+        own.write_text(node)
+        with contextlib.suppress(FileExistsError):
+            os.link(own, bad_node)  # atomic, and only the first succeeds
+        return bad_node.read_text() == node
 
 
 class FullOnOneNode(BrokenOnOneNode):
