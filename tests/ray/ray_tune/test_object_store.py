@@ -60,7 +60,7 @@ def test_sweep_in_an_unreliable_bucket_is_resumed_elsewhere(smoke: Any, server: 
     )
     assert done.returncode == 0, done.stderr
     assert "taken over" in done.stderr
-    assert f"raysweep report {place}/{name} --to FOLDER" in done.stdout
+    assert f"raysweep report {place}/{name} --to {name}-report" in done.stdout
     failed = server.fail(share=0.0)
     assert failed.total > 10
     assert failed.held > 2
