@@ -40,7 +40,7 @@ def test_artifacts_are_private_even_in_a_shared_folder(tmp_path: Path) -> None:
     shared.mkdir(mode=0o777)
     store = LocalFolder(shared)
     with turn(store, "encoded-1", print):
-        store.put("encoded-1/work/read/00000-of-00001.arrow", b"rows")
+        store.put("encoded-1/read/00000-of-00001.arrow", b"rows")
         store.put("encoded-1/artifact.json", b"{}")
     assert read_modes(shared / "encoded-1") == {0o700}
 
@@ -49,7 +49,7 @@ def test_cache_of_a_node_is_private(server: S3Server, tmp_path: Path, monkeypatc
     monkeypatch.setenv(scratch.VARIABLE, str(tmp_path / "cache"))
     store = open_folder(server.uri("private", tmp_path.name))
     assert isinstance(store, BucketFolder)
-    store.bucket.write("encoded-1/work/rows.arrow", b"rows")
+    store.bucket.write("encoded-1/rows.arrow", b"rows")
     store.bucket.write(f"encoded-1/{MANIFEST}", b"{}")
     cached(store, "encoded-1")
     assert read_modes(tmp_path / "cache") == {0o700}
