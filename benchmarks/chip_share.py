@@ -104,12 +104,17 @@ def report(task: "Task", counts: Sequence[int], device: str) -> list[dict[str, A
     num_examples = batches * training_peers.BATCH
     task = replace(task, triplets=task.triplets[: num_examples * len(counts)], per_turn=batches)
     tokens = training_peers.token_counts(task.prepared, task.triplets)["distinct"] / len(counts)
-    parameters = peers.apart(count_parameters, task.prepared.model)
     peak = next((value for name, value in PEAKS.items() if name in device), None)
     flops = 6 if task.adapter == "none" else 4
     results: list[dict[str, Any]] = []
-    for name, work in (("stock", training_peers.stock), ("ours", training_peers.ours)):
-        for count, taken in zip(counts, _turns(name, work, task, counts), strict=True):
+    work = {"stock": training_peers.stock, "ours": training_peers.ours}
+    # All processes start at once, since importing takes longer than the turns.
+    copies = {
+        name: [Peer(f"{name} {copy}", work[name], task, waits=True) for copy in range(max(counts))] for name in work
+    }
+    parameters = count_parameters(task.prepared.model)
+    for name in work:
+        for count, taken in zip(counts, _turns(copies[name], counts), strict=True):
             result: dict[str, Any] = {"peer": f"{name} {task.precision}", "trials": count}
             if taken is not None:
                 rate = count * tokens / taken.seconds
@@ -124,18 +129,20 @@ def report(task: "Task", counts: Sequence[int], device: str) -> list[dict[str, A
     return results
 
 
-def _turns(name: str, work: Any, task: "Task", counts: Sequence[int]) -> list[Turn | None]:
+def _turns(copies: Sequence[Peer], counts: Sequence[int]) -> list[Turn | None]:
     """Return a turn of 1, 2 and so on of the copies at once, with the time until all rest; None if memory ran out."""
-    copies: list[Peer] = []
     turns: list[Turn | None] = []
+    ready: list[Peer] = []
     try:
         for count in counts:
-            more = [Peer(f"{name} {copy}", work, task) for copy in range(len(copies), count)]
-            copies += more
+            more = copies[len(ready) : count]
+            for peer in more:
+                peer.go()
             for peer in more:
                 peer.expect("ready")
-            seconds = peers.at_once(copies)
-            most = max(peer.peak_device_bytes for peer in copies)
+            ready += more
+            seconds = peers.at_once(ready)
+            most = max(peer.peak_device_bytes for peer in ready)
             turns.append(Turn(0, seconds, 0, most))
     except RuntimeError as error:
         if "OutOfMemoryError" not in str(error):
@@ -163,5 +170,5 @@ def count_parameters(model: dict[str, Any]) -> int:
     from raysweep.config.sweep import EncoderConfig
     from raysweep.encoders import encoder
 
-    loaded = encoder.load(EncoderConfig(**model))
+    loaded = encoder.load(EncoderConfig(**model), device="cpu")
     return working_parameters(loaded)

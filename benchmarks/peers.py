@@ -64,9 +64,12 @@ class Turns:
 
 
 class Peer:
-    """One measured function: ``work(turns, *arguments)`` in its own process. Its return value becomes :attr:`result`."""
+    """One measured function: ``work(turns, *arguments)`` in its own process. Its return value becomes :attr:`result`.
 
-    def __init__(self, name: str, work: Callable[..., Any], *arguments: Any) -> None:
+    If the peer ``waits``, its process imports ``work``'s module and calls it after :meth:`go`.
+    """
+
+    def __init__(self, name: str, work: Callable[..., Any], *arguments: Any, waits: bool = False) -> None:
         self.name = name
         self.turns: list[Turn] = []
         self.counted: list[int] = []  # the turns that no other process disturbed, neither of this peer nor its rivals
@@ -74,7 +77,7 @@ class Peer:
         self.ended = False
         self.result: Any = None
         self._pipe, other = _context.Pipe()
-        self._process = _context.Process(target=_work, args=(other, work, arguments), daemon=True)
+        self._process = _context.Process(target=_work, args=(other, work, arguments, waits), daemon=True)
         self._process.start()
         other.close()
 
@@ -196,8 +199,10 @@ def _collect(peers: Sequence[Peer]) -> None:
         peer.expect("result")
 
 
-def _work(pipe: "Connection[Any, Any]", work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+def _work(pipe: "Connection[Any, Any]", work: Callable[..., Any], arguments: tuple[Any, ...], waits: bool) -> None:
     try:
+        if waits:
+            pipe.recv()
         pipe.send(("result", work(Turns(pipe), *arguments)))
     except BaseException:
         pipe.send(("error", traceback.format_exc()))
