@@ -111,14 +111,16 @@ class Request:
         """Return how many threads one worker computes with."""
         return max(1, int(self.cpus))
 
-    def packed(self, peak_bytes: int, gpu_bytes: int) -> "Request":
-        """Return the request for the same GPUs, each shared by as many trials as fit into the GPU's memory.
+    def packed(self, peak_bytes: int, gpu_bytes: int, cpus_per_gpu: float) -> "Request":
+        """Return the request for the same GPUs, each shared by as many trials as it has memory and CPUs for.
 
+        A trial of a small encoder keeps a CPU busy with launching kernels, so more trials than CPUs gain nothing.
         ``peak_bytes`` is a trial's peak memory without its cache and CUDA context. ``gpu_bytes`` is a GPU's total
         memory, a tenth of which is left free.
         """
         bytes_per_trial = peak_bytes + self.cache_bytes + CUDA_CONTEXT_BYTES
-        per_gpu = max(1, int(USABLE_GPU_MEMORY_FRACTION * gpu_bytes // bytes_per_trial))
+        num_in_memory = int(USABLE_GPU_MEMORY_FRACTION * gpu_bytes // bytes_per_trial)
+        per_gpu = max(1, min(num_in_memory, int(cpus_per_gpu)))
         return replace(self, gpus=1 / per_gpu, cpus=self.cpus / per_gpu, count=self.count * per_gpu)
 
 
@@ -149,6 +151,11 @@ class Capacity:
     @property
     def cpus(self) -> float:
         return sum(node.cpus for node in self.nodes)
+
+    @property
+    def cpus_per_gpu(self) -> float:
+        """Return how many CPUs there are for each GPU, on the node with the fewest."""
+        return min((node.cpus / node.gpus for node in self.nodes if node.gpus), default=0.0)
 
     def encoders(self, num_chunks: int = 0) -> Request:
         """Return the request for workers that encode ``num_chunks`` chunks: one per GPU, or processes on CPUs.

@@ -645,7 +645,7 @@ class ResourcesConfig(StrictModel):
     gpus_per_trial: Annotated[float, Field(ge=0, le=1)] | Literal["measured"] | None = Field(
         None,
         description="share of a GPU allocated to a trial: below 1 packs several trials on one GPU, measured packs as "
-        "many as fit in its memory; one GPU if not given and the cluster has any",
+        "many as fit in its memory, at most one per CPU; one GPU if not given and the cluster has any",
     )
     max_concurrent_trials: int | None = Field(
         None, ge=1, description="maximum number of concurrent trials; as many as fit on the cluster if not given"

@@ -78,8 +78,9 @@ def size_trials(
 ) -> Request:
     """Return the request for trials, adjusted to their memory.
 
-    With ``gpus_per_trial: measured``, as many trials share a GPU as fit, judged by the space's most demanding ones. On
-    CPUs, each trial requests the node memory that the most demanding one needs.
+    With ``gpus_per_trial: measured``, as many trials share a GPU as it has memory for, judged by the space's most
+    demanding ones, but no more than it has CPUs. On CPUs, each trial requests the node memory that the most demanding
+    one needs.
 
     Raises:
         InputError: If the measured trial does not fit on a GPU.
@@ -91,7 +92,7 @@ def size_trials(
         return request
     most_demanding = MeasuredTrials(space.largest(), resources.recompute_activations)
     memory = measure_memory(bench, most_demanding, lambda text: display.line(f"search: {text}"))
-    packed = request.packed(memory.peak_bytes, memory.total_bytes)
+    packed = request.packed(memory.peak_bytes, memory.total_bytes, capacity.cpus_per_gpu)
     if resources.max_concurrent_trials:
         count = min(packed.count, resources.max_concurrent_trials)
         packed = dataclasses.replace(packed, count=count)

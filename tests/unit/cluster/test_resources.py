@@ -107,15 +107,24 @@ def test_fractional_requests_share_a_gpu_or_a_node() -> None:
         capacity((2, 0)).trials(ResourcesConfig(cpus_per_trial=3.0))
 
 
-def test_trials_are_packed_on_a_gpu_by_memory() -> None:
-    request = capacity((16, 1), (16, 1)).trials(ResourcesConfig(gpus_per_trial="measured", cache_gib=1))
+def test_trials_are_packed_on_a_gpu_by_memory_and_cpus() -> None:
+    cluster = capacity((16, 1), (24, 1))
+    assert cluster.cpus_per_gpu == 16
+    request = cluster.trials(ResourcesConfig(gpus_per_trial="measured", cache_gib=1))
     assert (request.gpus, request.count) == (1, 2)
-    packed = request.packed(peak_bytes=5 << 30, gpu_bytes=80 << 30)
+    packed = request.packed(peak_bytes=5 << 30, gpu_bytes=80 << 30, cpus_per_gpu=16)
     # 72 GiB usable, 5 of a trial, 1 of its cache and 0.6 of its context
     assert round(1 / packed.gpus) == 10
     assert packed.count == 20
     assert packed.cpus * 10 == pytest.approx(request.cpus)
-    assert request.packed(peak_bytes=100 << 30, gpu_bytes=80 << 30) == request
+    assert round(1 / request.packed(peak_bytes=5 << 30, gpu_bytes=80 << 30, cpus_per_gpu=4.5).gpus) == 4
+    assert request.packed(peak_bytes=5 << 30, gpu_bytes=80 << 30, cpus_per_gpu=0.5) == request
+    assert request.packed(peak_bytes=100 << 30, gpu_bytes=80 << 30, cpus_per_gpu=16) == request
+
+
+def test_cpus_per_gpu() -> None:
+    assert capacity((16, 8), (12, 1), (4, 0)).cpus_per_gpu == 2
+    assert capacity((4, 0)).cpus_per_gpu == 0
 
 
 GIB = 2**30
