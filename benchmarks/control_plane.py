@@ -25,7 +25,8 @@ import numpy as np
 
 from benchmarks import measure, sst2, workless
 from raysweep import terminal
-from raysweep.cluster.resources import Request, connected
+from raysweep.cluster.connection import connected
+from raysweep.cluster.resources import Request
 from raysweep.config.sweep import EvaluationConfig, ResourcesConfig
 from raysweep.results.events import RungFinished, TrialEnded, TrialPaused, TrialResumed, TrialStarted
 from raysweep.results.ledger import Ledger, read_events

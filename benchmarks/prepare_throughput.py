@@ -167,7 +167,7 @@ def with_ray(turns: Turns, data: sst2.Data, artifacts: str, repeats: int) -> tup
     from rich.console import Console
 
     from raysweep import terminal
-    from raysweep.cluster.resources import connected
+    from raysweep.cluster.connection import connected
     from raysweep.prepare import build
 
     stages.Coordinator = NotingCoordinator  # type: ignore[misc]

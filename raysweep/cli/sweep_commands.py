@@ -115,7 +115,7 @@ def run(  # noqa: PLR0913 (the options of a command)
 
 def _warn_of_retries(arguments: list[str], *, resumes: bool) -> None:
     """Warn if this command is a Ray job whose retry would start another run."""
-    from raysweep.cluster.resources import ray_job
+    from raysweep.cluster.connection import ray_job
     from raysweep.config.load import parse_overrides
 
     job = ray_job()

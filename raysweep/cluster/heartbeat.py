@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from raysweep.cluster.resources import on_this_node
+from raysweep.cluster.connection import on_this_node
 
 KILL_SECONDS = 10.0
 IDLE_SECONDS = 5.0  # how long a process is watched before it is considered idle

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from raysweep.cluster import ray_internals
-from raysweep.cluster.resources import CONNECT_SECONDS, GROUP_LABEL
+from raysweep.cluster.connection import CONNECT_SECONDS
+from raysweep.cluster.resources import GROUP_LABEL
 from raysweep.results.types import LOCAL
 
 COUNT_SECONDS = 5.0  # interval at which the cluster's nodes are counted

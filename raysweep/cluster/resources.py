@@ -1,20 +1,10 @@
-"""The Ray cluster of a sweep: start or join it without noise, and size each stage's workers."""
+"""The size of a Ray cluster, and how many workers of each stage fit on it."""
 
-import contextlib
-import json
-import logging
 import math
 import os
-import secrets
-import signal
-import socket
-import sys
-import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,13 +14,9 @@ from raysweep.config.document import Document
 from raysweep.config.sweep import ResourcesConfig
 from raysweep.errors import InputError
 from raysweep.storage.location import expand_home
-from raysweep.terminal import in_main_thread, termination_kept, undisturbed
 
 CUDA_CONTEXT_BYTES = 600 << 20  # GPU memory per process that does not show up in any allocator
 USABLE_GPU_MEMORY_FRACTION = 0.9  # of each GPU when trials are packed by measured memory
-CONNECT_SECONDS = 10
-RESET_SECONDS = 0.001  # interval between attempts to set a signal handler that Ray may reset
-TOKEN_BYTES = 32  # length of Ray's own tokens
 THREADS_PER_PROCESS = 8  # an encoder gains little from more threads, so larger nodes run several processes
 RAYS_OWN = ("CPU", "GPU", "TPU", "memory", "object_store_memory")  # names of Ray's own resources
 NODE_ID_LABEL = "ray.io/node-id"  # label that Ray itself gives every node
@@ -38,8 +24,8 @@ GROUP_LABEL = "ray.io/node-group"  # label of nodes added by an autoscaler
 HEAD_RESOURCE = "node:__internal_head__"  # of Ray's head only
 NODES_OF_UNLIMITED_GROUP = 64  # unless ``max_concurrent_trials`` is set
 BOOTSTRAP_FILE = "~/ray_bootstrap_config.yaml"  # where `ray up` stores the cluster file on its head
+ADDRESS_VARIABLE = "RAY_ADDRESS"
 CLUSTER_FILE_VARIABLE = "RAYSWEEP_CLUSTER_FILE"
-JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # set only by Ray's job supervisor, for the job's command
 CHUNKS_PER_PROCESS = 4  # minimum for single-threaded encoders
 
 # Memory on CPUs: measured anonymous memory of processes with MiniLM (6 layers of width 384, weights of 87 MiB in fp32).
@@ -50,12 +36,6 @@ COPIES_PER_ENCODER = 5  # of the weights: current, gradients, two for AdamW, one
 FLOATS_KEPT_FOR_BACKWARD = 18  # times the hidden width, per token and layer; measured: 163 KiB per token
 FLOATS_IN_FORWARD = 12  # times the hidden width, per token, for one layer at a time
 TOKENS_IN_FORWARD = 4096  # per batch that is only encoded
-
-
-_TOKEN_HINT = (
-    "if it requires a token, set RAY_AUTH_MODE=token and store the cluster's token in ~/.ray/auth_token or in the file at "
-    "RAY_AUTH_TOKEN_PATH"
-)
 
 
 class NodeSize(NamedTuple):
@@ -402,7 +382,7 @@ def cluster_file() -> Path:
     return expand_home(os.environ.get(CLUSTER_FILE_VARIABLE) or BOOTSTRAP_FILE)
 
 
-def _check_cluster_file() -> None:
+def check_cluster_file() -> None:
     """Raise InputError if the environment names a cluster file that does not exist.
 
     Without the file, the nodes that an autoscaler may add would be unknown.
@@ -490,157 +470,6 @@ def _nodes_to_come(resources: ResourcesConfig) -> list[NodeSize]:
     return [NodeSize(resources.cpus_per_trial or 1, math.ceil(gpus))] * num_nodes
 
 
-@contextlib.contextmanager
-def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Iterator[Capacity]:
-    """Start Ray locally or join the cluster at ``resources.address``; on exit, shut down or leave it.
-
-    Ray's usage statistics are off. With ``show_workers``, the workers' output is included in this process's output, so
-    that the caller can log it; otherwise it is only in Ray's own logs.
-
-    Raises:
-        InputError: If Ray does not start or the cluster does not answer.
-    """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")  # `uv run raysweep` would ship the working directory
-    address = address_of(resources)
-    protect_token(may_make=not address)
-    import ray
-
-    if address and address.startswith("ray://"):
-        raise InputError(
-            f"resources.address is {address}, a Ray Client address, over which a sweep would not outlive this terminal; "
-            "allowed: auto, on the cluster itself, or a job: ray job submit"
-        )
-    if address and resources.num_cpus:
-        raise InputError(
-            f"resources.num_cpus is {resources.num_cpus}, but resources.address joins an existing cluster; "
-            "allowed: one of the two"
-        )
-    if address:
-        _check_cluster_file()
-        _check_address(address)
-    resolved = ray_internals.resolve_address(address) if address else "local"
-    options: dict[str, Any] = {"log_to_driver": show_workers, "logging_level": logging.ERROR}
-    if not address:
-        options |= {"num_cpus": resources.num_cpus, "include_dashboard": False}
-    try:
-        with termination_kept(), _forks_lead_groups():
-            ray.init(address=resolved, **options)
-    except Exception as error:  # Ray also raises plain exceptions, for example after a timeout
-        reason = " ".join(str(error).split())[:300]
-        if not address:
-            raise InputError(f"Ray does not start on this machine: {reason}") from None
-        raise InputError(f"resources.address: cannot join {address}: {reason}; {_TOKEN_HINT}") from None
-    try:
-        yield read_capacity(resources)
-    finally:
-        shut_down()
-
-
-_forks = {"lead_groups": False}
-
-
-@contextlib.contextmanager
-def _forks_lead_groups() -> Iterator[None]:
-    """Make each process forked within the context lead its own process group, on Linux.
-
-    ``timeout``, shells and other tools send signals to a whole process group. Without this, Ray's processes would end
-    at once, and Ray would then end this process before it could report anything. On other systems, Ray relies on the
-    group to end its processes.
-    """
-    if sys.platform.startswith("linux"):
-        _watch_forks()
-        _forks["lead_groups"] = True
-    try:
-        yield
-    finally:
-        _forks["lead_groups"] = False
-
-
-@cache
-def _watch_forks() -> None:
-    """Register the fork hook, only once per process because hooks cannot be removed."""
-    os.register_at_fork(after_in_child=lambda: os.setpgid(0, 0) if _forks["lead_groups"] else None)
-
-
-def shut_down() -> None:
-    """Call ``ray.shutdown`` while blocking interruptions, which would make Ray end the whole process.
-
-    Before Ray stops its processes, it resets SIGTERM to the default action, so the signal would end this process at
-    once.
-    """
-    import ray
-
-    with undisturbed(), ThreadPoolExecutor(1) as aside:
-        shutdown = aside.submit(ray.shutdown)
-        while in_main_thread() and not shutdown.done():
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            time.sleep(RESET_SECONDS)
-        shutdown.result()
-
-
-def on_this_node() -> Any:
-    """Return the strategy that schedules actors on the driver's node, so that they survive the loss of worker nodes."""
-    import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-
-
 def address_of(resources: ResourcesConfig) -> str | None:
     """Return the address of the cluster to join, or None to start a local one."""
-    return resources.address or os.environ.get("RAY_ADDRESS")
-
-
-def head_address() -> str:
-    """Return the address, HOST:PORT, of the head of the cluster that this process has started or joined."""
-    import ray
-
-    address: str = ray.get_runtime_context().gcs_address
-    return address
-
-
-def ray_job() -> str | None:
-    """Return the ID of the Ray job that this process is, if `ray job submit` or KubeRay started it, otherwise None."""
-    settings = os.environ.get(JOB_VARIABLE)
-    if settings is None:
-        return None
-    metadata = json.loads(settings).get("metadata", {})
-    return str(metadata.get("job_submission_id", "ray-job"))
-
-
-def _check_address(address: str) -> None:
-    """Raise InputError if nothing is listening at a HOST:PORT; Ray itself would retry silently for minutes."""
-    host, colon, port = address.rpartition("//")[2].rpartition(":")
-    if not colon or not port.isdigit():
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
-    except OSError as error:
-        raise InputError(f"resources.address: no Ray cluster at {address}: {error}") from None
-
-
-def protect_token(*, may_make: bool) -> None:
-    """Make Ray's token file readable only by this user.
-
-    If ``may_make`` is True, a missing token is created here, because Ray would write one that is world-readable. Does
-    nothing if the environment provides a token or a different file, or turns tokens off.
-    """
-    mode = os.environ.get("RAY_AUTH_MODE", "token")
-    if mode.lower() != "token":
-        return
-    if os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH"):
-        return
-    path = Path.home() / ".ray" / "auth_token"
-    with contextlib.suppress(OSError):
-        if may_make:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with contextlib.suppress(FileExistsError):
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-                descriptor = os.open(path, flags, 0o600)
-                with os.fdopen(descriptor, "w") as file:
-                    token = secrets.token_hex(TOKEN_BYTES)
-                    file.write(token)
-        permissions = path.stat().st_mode
-        if permissions & 0o077:  # written by Ray itself or by `ray get-auth-token`
-            path.chmod(0o600)
+    return resources.address or os.environ.get(ADDRESS_VARIABLE)

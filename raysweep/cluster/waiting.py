@@ -9,15 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raysweep.cluster import ray_internals
-from raysweep.cluster.resources import (
-    CONNECT_SECONDS,
-    RAYS_OWN,
-    NodeGroup,
-    Request,
-    cluster_file,
-    node_groups,
-    times_on,
-)
+from raysweep.cluster.connection import CONNECT_SECONDS
+from raysweep.cluster.resources import RAYS_OWN, NodeGroup, Request, cluster_file, node_groups, times_on
 
 if TYPE_CHECKING:
     import ray

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from raysweep.cluster.resources import Capacity, on_this_node
+from raysweep.cluster.connection import on_this_node
+from raysweep.cluster.resources import Capacity
 from raysweep.cluster.waiting import WaitingWatch
 from raysweep.config import packages
 from raysweep.config.space import Space

@@ -11,7 +11,8 @@ from types import FrameType
 from typing import NamedTuple
 
 from raysweep.cluster import nodes
-from raysweep.cluster.resources import Capacity, connected, head_address
+from raysweep.cluster.connection import connected, head_address
+from raysweep.cluster.resources import Capacity
 from raysweep.config import packages
 from raysweep.config.space import Space
 from raysweep.config.sweep import BudgetConfig, SweepConfig
@@ -149,7 +150,7 @@ def prepare_only(config: SweepConfig, space: Space, display: Display) -> str:
     check_writable(storage.artifacts_key, artifacts, display)
     plan = make_plan(config, space)
     if plan.missing:
-        with connected(config.resources, show_workers=False) as capacity:
+        with connected(config.resources, show_workers=False, report=display.line) as capacity:
             places = {storage.artifacts_key: storage.artifacts or storage.runs}
             warn_of_local_folders(places, capacity, display)
             prepared = prepare(plan, capacity, display)
@@ -208,7 +209,7 @@ def execute(plan: Plan, display: Display, log: Log | None, start: Callable[[Sess
     with contextlib.ExitStack() as uploads:
         try:
             with (
-                connected(config.resources, show_workers=log is not None) as capacity,
+                connected(config.resources, show_workers=log is not None, report=display.line) as capacity,
                 metered(config.budget) as meter,
             ):
                 warn_of_local_folders(config.storage.places, capacity, display)

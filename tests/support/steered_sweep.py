@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from raysweep.cluster.resources import Request, connected
+from raysweep.cluster.connection import connected
+from raysweep.cluster.resources import Request
 from raysweep.config.sweep import EvaluationConfig, ResourcesConfig
 from raysweep.controller.sweep import Sweep
 from raysweep.ray_tune import tune

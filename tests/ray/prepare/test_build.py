@@ -18,7 +18,8 @@ import pytest
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
-from raysweep.cluster.resources import Capacity, connected
+from raysweep.cluster.connection import connected
+from raysweep.cluster.resources import Capacity
 from raysweep.config import space_parser
 from raysweep.config import sweep as configuration
 from raysweep.config.document import Document

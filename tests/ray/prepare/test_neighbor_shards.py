@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raysweep.cluster.resources import Capacity, Request, connected
+from raysweep.cluster.connection import connected
+from raysweep.cluster.resources import Capacity, Request
 from raysweep.config.sweep import ResourcesConfig
 from raysweep.data.artifacts import Artifact
 from raysweep.data.neighbors import NeighborSearch, VectorFile

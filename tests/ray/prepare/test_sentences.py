@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from raysweep.cluster.resources import Capacity, NodeSize, connected
+from raysweep.cluster.connection import connected
+from raysweep.cluster.resources import Capacity, NodeSize
 from raysweep.config.sweep import DataConfig, ResourcesConfig
 from raysweep.errors import InputError
 from raysweep.prepare import sentences

@@ -42,7 +42,7 @@ SMALL = (
     *("--space.examples_per_rung", "16", "--early_stopping.first_examples", "16"),
     *("--budget.trials", "1", "--budget.rungs", "1", "--resources.max_concurrent_trials", "1"),
 )
-CONNECT = "from raysweep.cluster.resources import connected; from raysweep.config.sweep import ResourcesConfig\n"
+CONNECT = "from raysweep.cluster.connection import connected; from raysweep.config.sweep import ResourcesConfig\n"
 START = (
     f"{CONNECT}import os\nos.umask(0)\nwith connected(ResourcesConfig(num_cpus=1)) as capacity: print(capacity.cpus)"
 )
@@ -307,7 +307,7 @@ def test_job_submission_requires_the_token(head: Head, tmp_path: Path) -> None:
         job += [
             sys.executable,
             "-c",
-            "from raysweep.cluster.resources import ray_job; print('ray_job:', ray_job() is not None)",
+            "from raysweep.cluster.connection import ray_job; print('ray_job:', ray_job() is not None)",
         ]
         return run_to_end(job, head.client(who), tmp_path)
 

@@ -10,7 +10,8 @@ import pytest
 import ray
 
 from raysweep.cluster import waiting
-from raysweep.cluster.resources import CLUSTER_FILE_VARIABLE, Capacity, connected
+from raysweep.cluster.connection import connected
+from raysweep.cluster.resources import CLUSTER_FILE_VARIABLE, Capacity
 from raysweep.config.sweep import EvaluationConfig, ResourcesConfig
 from raysweep.errors import InputError
 from raysweep.ray_tune import tune

@@ -11,8 +11,9 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 
+from raysweep.cluster.connection import connected
 from raysweep.cluster.ray_internals import drain_node
-from raysweep.cluster.resources import Request, connected
+from raysweep.cluster.resources import Request
 from raysweep.config.sweep import EvaluationConfig, ResourcesConfig
 from raysweep.controller.node_health import NodeHealth
 from raysweep.controller.sweep import Sweep

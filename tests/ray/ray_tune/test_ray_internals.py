@@ -8,7 +8,8 @@ import pytest
 import ray
 
 from raysweep.cluster import ray_internals
-from raysweep.cluster.resources import CONNECT_SECONDS, HEAD_RESOURCE, connected
+from raysweep.cluster.connection import CONNECT_SECONDS, connected
+from raysweep.cluster.resources import HEAD_RESOURCE
 from raysweep.cluster.waiting import describe_waiting
 from raysweep.config.sweep import ResourcesConfig
 

@@ -1,10 +1,5 @@
 """Requests of workers for the present and possible nodes of a cluster. No Ray is started."""
 
-import ctypes
-import os
-import re
-import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -16,14 +11,11 @@ from raysweep.cluster.resources import (
     NodeGroup,
     NodeSize,
     Request,
-    connected,
     encoder_bytes,
     groups_in_config,
     node_groups,
-    protect_token,
     read_capacity,
     shard_bytes,
-    shut_down,
     trial_bytes,
     worker_nodes,
 )
@@ -182,77 +174,6 @@ def test_encoder_and_shard_bytes_equal_measured_memory() -> None:
     assert vectors < shard_bytes(200_000, width=384) < vectors + 256 * 2**20
 
 
-def test_token_is_readable_by_its_user_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
-        monkeypatch.delenv(name, raising=False)
-    modes = []
-    real_open = os.open
-
-    def noting(path: Path, flags: int, mode: int) -> int:
-        descriptor = real_open(path, flags, mode)
-        modes.append(os.fstat(descriptor).st_mode & 0o777)
-        return descriptor
-
-    monkeypatch.setattr(os, "open", noting)
-    before = os.umask(0)
-    try:
-        protect_token(may_make=False)
-        assert not list(tmp_path.iterdir()), "where a cluster is joined, its own token counts"
-        protect_token(may_make=True)
-    finally:
-        os.umask(before)
-    token = tmp_path / ".ray" / "auth_token"
-    assert modes == [0o600]
-    assert re.fullmatch("[0-9a-f]{64}", token.read_text())
-    content = token.read_text()
-    token.chmod(0o644)
-    protect_token(may_make=False)
-    assert (token.read_text(), token.stat().st_mode & 0o777) == (content, 0o600)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("RAY_AUTH_MODE", "disabled"), ("RAY_AUTH_TOKEN", "t"), ("RAY_AUTH_TOKEN_PATH", "/x")]
-)
-def test_no_token_is_created_if_the_environment_configures_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
-) -> None:
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    monkeypatch.setenv(name, value)
-    protect_token(may_make=True)
-    assert not list(tmp_path.iterdir())
-
-
-def test_ray_client_is_rejected() -> None:
-    with (
-        pytest.raises(InputError, match=r"resources.address is ray://head:10001.*ray job submit"),
-        connected(ResourcesConfig(address="ray://head:10001")),
-    ):
-        pass
-
-
-def test_ray_that_does_not_start_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def time_out(*_: object, **__: object) -> None:
-        raise Exception("The current node timed out during startup.")
-
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    monkeypatch.setattr("ray.init", time_out)
-    with (
-        pytest.raises(InputError, match="Ray does not start on this machine: The current node timed out"),
-        connected(ResourcesConfig()),
-    ):
-        pass
-
-
-def test_missing_cluster_file_is_rejected_before_joining(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAYSWEEP_CLUSTER_FILE", "clusters/mine.yaml")
-    with (
-        pytest.raises(InputError, match=r"RAYSWEEP_CLUSTER_FILE is clusters/mine.yaml"),
-        connected(ResourcesConfig(address="127.0.0.1:1")),
-    ):
-        pass
-
-
 SPOT = NodeGroup("spot", NodeSize(8, 1), 4)
 CPUS = NodeGroup("cpus", NodeSize(64, 0), 2)
 HEAD = NodeGroup("head", NodeSize(0, 0), 1)
@@ -399,29 +320,3 @@ def test_node_groups_of_unusual_files(tmp_path: Path) -> None:
         file.write_text(text)
         with pytest.raises(InputError, match=r"cluster\.yaml: .*`ray up`"):
             node_groups(file)
-
-
-def test_sigterm_stays_ignored_during_shutdown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray's core resets the signal from another thread, without Python noticing."""
-    own_handler = signal.getsignal(signal.SIGTERM)
-    c_library = ctypes.CDLL(None)
-    c_library.signal.restype = ctypes.c_void_p
-
-    def reset_and_return() -> None:
-        c_library.signal(signal.SIGTERM.value, None)
-        until = time.monotonic() + 30
-        while not is_ignored(signal.SIGTERM):
-            assert time.monotonic() < until
-            time.sleep(0.01)
-
-    monkeypatch.setattr("ray.shutdown", reset_and_return)
-    shut_down()
-    assert signal.getsignal(signal.SIGTERM) == own_handler
-    assert not is_ignored(signal.SIGTERM)
-
-
-def is_ignored(number: signal.Signals) -> bool:
-    """Return whether the kernel reports that this process ignores the signal."""
-    status = Path("/proc/self/status").read_text()
-    mask = int(re.findall(r"SigIgn:\s*([0-9a-f]+)", status)[0], 16)
-    return bool(mask >> (number - 1) & 1)

@@ -1,0 +1,227 @@
+"""Start Ray on this machine, or join a cluster, without noise and with clear errors."""
+
+import contextlib
+import json
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from raysweep.cluster import ray_internals
+from raysweep.cluster.resources import ADDRESS_VARIABLE, Capacity, address_of, check_cluster_file, read_capacity
+from raysweep.config.sweep import ResourcesConfig
+from raysweep.errors import InputError
+from raysweep.terminal import in_main_thread, termination_kept, undisturbed
+
+CONNECT_SECONDS = 10
+SILENT_SECONDS = 15  # until the user reads that Ray has not started yet; it usually takes 3 to 5
+RESET_SECONDS = 0.001  # interval between attempts to set a signal handler that Ray may reset
+TOKEN_BYTES = 32  # length of Ray's own tokens
+JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # set only by Ray's job supervisor, for the job's command
+
+
+@contextlib.contextmanager
+def connected(
+    resources: ResourcesConfig, *, show_workers: bool = True, report: Callable[[str], None] | None = None
+) -> Iterator[Capacity]:
+    """Start Ray locally or join the cluster at ``resources.address``; on exit, shut down or leave it.
+
+    Ray's usage statistics are off. With ``show_workers``, the workers' output is included in this process's output, so
+    that the caller can log it; otherwise it is only in Ray's own logs. ``report`` receives a line now and then if Ray
+    takes long to start.
+
+    Raises:
+        InputError: If Ray does not start or the cluster does not answer.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")  # `uv run raysweep` would ship the working directory
+    address = address_of(resources)
+    key = "resources.address" if resources.address else ADDRESS_VARIABLE
+    protect_token(may_make=not address)
+    import ray
+
+    if address and address.startswith("ray://"):
+        raise InputError(
+            f"{key} is {address}, a Ray Client address, over which a sweep would not outlive this terminal; "
+            "allowed: auto, on the cluster itself, or a job: ray job submit"
+        )
+    if address and resources.num_cpus:
+        raise InputError(
+            f"resources.num_cpus is {resources.num_cpus}, but {key} joins an existing cluster; allowed: one of the two"
+        )
+    if address:
+        check_cluster_file()
+        _check_address(address, key)
+    resolved = ray_internals.resolve_address(address) if address else "local"
+    options: dict[str, Any] = {"log_to_driver": show_workers, "logging_level": logging.ERROR}
+    if not address:
+        options |= {"num_cpus": resources.num_cpus, "include_dashboard": False}
+    try:
+        with termination_kept(), _forks_lead_groups(), _reporting(report):
+            ray.init(address=resolved, **options)
+    except Exception as error:  # Ray also raises plain exceptions, for example after a timeout
+        reason = " ".join(str(error).split())[:300]
+        if address:
+            raise InputError(f"{key}: cannot join {address}: {reason}; {_how_to_join(reason, key)}") from None
+        raise InputError(f"Ray does not start on this machine: {reason}; {_how_to_start(error)}") from None
+    try:
+        yield read_capacity(resources)
+    finally:
+        shut_down()
+
+
+@contextlib.contextmanager
+def _reporting(report: Callable[[str], None] | None) -> Iterator[None]:
+    """Report every few seconds that Ray has not started yet."""
+    has_started = threading.Event()
+    began = time.monotonic()
+
+    def run() -> None:
+        while report and not has_started.wait(SILENT_SECONDS):
+            report(f"ray: has not started after {time.monotonic() - began:.0f} s; the machine may be busy")
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        has_started.set()
+        thread.join()
+
+
+def _how_to_join(reason: str, key: str) -> str:
+    """Return what to do if a cluster cannot be joined."""
+    if "Failed to connect" in reason or "uthentication" in reason:
+        return (
+            "if it requires a token, set RAY_AUTH_MODE=token and store the cluster's token in ~/.ray/auth_token or in "
+            "the file at RAY_AUTH_TOKEN_PATH"
+        )
+    return _allowed_addresses(key)
+
+
+def _allowed_addresses(key: str) -> str:
+    return f"allowed: HOST:PORT of a running cluster, auto on its nodes, or no {key}, to start Ray on this machine"
+
+
+def _how_to_start(error: Exception) -> str:
+    """Return what to do if Ray does not start on this machine."""
+    if "AF_UNIX path" in str(error):
+        return "set RAY_TMPDIR to a folder with a short path, such as /tmp"
+    if isinstance(error, OSError):
+        return "set RAY_TMPDIR to a writable folder with free space"
+    return (
+        "if the machine is busy or short of memory, try again later; Ray's logs are in RAY_TMPDIR, or /tmp, under ray"
+    )
+
+
+_forks = {"lead_groups": False}
+
+
+@contextlib.contextmanager
+def _forks_lead_groups() -> Iterator[None]:
+    """Make each process forked within the context lead its own process group, on Linux.
+
+    ``timeout``, shells and other tools send signals to a whole process group. Without this, Ray's processes would end
+    at once, and Ray would then end this process before it could report anything. On other systems, Ray relies on the
+    group to end its processes.
+    """
+    if sys.platform.startswith("linux"):
+        _watch_forks()
+        _forks["lead_groups"] = True
+    try:
+        yield
+    finally:
+        _forks["lead_groups"] = False
+
+
+@cache
+def _watch_forks() -> None:
+    """Register the fork hook, only once per process because hooks cannot be removed."""
+    os.register_at_fork(after_in_child=lambda: os.setpgid(0, 0) if _forks["lead_groups"] else None)
+
+
+def shut_down() -> None:
+    """Call ``ray.shutdown`` while blocking interruptions, which would make Ray end the whole process.
+
+    Before Ray stops its processes, it resets SIGTERM to the default action, so the signal would end this process at
+    once.
+    """
+    import ray
+
+    with undisturbed(), ThreadPoolExecutor(1) as aside:
+        shutdown = aside.submit(ray.shutdown)
+        while in_main_thread() and not shutdown.done():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(RESET_SECONDS)
+        shutdown.result()
+
+
+def on_this_node() -> Any:
+    """Return the strategy that schedules actors on the driver's node, so that they survive the loss of worker nodes."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+
+
+def head_address() -> str:
+    """Return the address, HOST:PORT, of the head of the cluster that this process has started or joined."""
+    import ray
+
+    address: str = ray.get_runtime_context().gcs_address
+    return address
+
+
+def ray_job() -> str | None:
+    """Return the ID of the Ray job that this process is, if `ray job submit` or KubeRay started it, otherwise None."""
+    settings = os.environ.get(JOB_VARIABLE)
+    if settings is None:
+        return None
+    metadata = json.loads(settings).get("metadata", {})
+    return str(metadata.get("job_submission_id", "ray-job"))
+
+
+def _check_address(address: str, key: str) -> None:
+    """Raise InputError if nothing is listening at a HOST:PORT; Ray itself would retry silently for minutes."""
+    host, colon, port = address.rpartition("//")[2].rpartition(":")
+    if not colon or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        raise InputError(f"{key}: no Ray cluster at {address}: {error}; {_allowed_addresses(key)}") from None
+
+
+def protect_token(*, may_make: bool) -> None:
+    """Make Ray's token file readable only by this user.
+
+    If ``may_make`` is True, a missing token is created here, because Ray would write one that is world-readable. Does
+    nothing if the environment provides a token or a different file, or turns tokens off.
+    """
+    mode = os.environ.get("RAY_AUTH_MODE", "token")
+    if mode.lower() != "token":
+        return
+    if os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH"):
+        return
+    path = Path.home() / ".ray" / "auth_token"
+    with contextlib.suppress(OSError):
+        if may_make:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+                descriptor = os.open(path, flags, 0o600)
+                with os.fdopen(descriptor, "w") as file:
+                    token = secrets.token_hex(TOKEN_BYTES)
+                    file.write(token)
+        permissions = path.stat().st_mode
+        if permissions & 0o077:  # written by Ray itself or by `ray get-auth-token`
+            path.chmod(0o600)
