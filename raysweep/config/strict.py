@@ -34,6 +34,8 @@ def explain(error: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str
             return f"is {shown(value)}; allowed: a mapping of {keys}"
         case "list_type":
             return f"is {shown(value)}; allowed: a list, such as [{shown(value)}]"
+        case "too_short":
+            return f"is {shown(value)}; allowed: at least {error['ctx']['min_length']} of them"
         case "value_error":
             return str(error["ctx"]["error"])
         case "greater_than" | "greater_than_equal" | "less_than" | "less_than_equal":
