@@ -155,9 +155,8 @@ class SequenceTraining:
 
     def save(self, folder: str | Path | Folder, last: RungResult | None) -> None:
         """Write a checkpoint, like :func:`raysweep.training.checkpoint.save`."""
-        state = {name: value for name, value in self.learner.state_dict().items() if isinstance(value, Tensor)}
         tensors = {
-            **{f"weight.{name}": value for name, value in state.items()},
+            **{f"weight.{name}": weight for name, weight in self.learner.state_dict().items()},
             "total": self.learner.loss_sum,
             **checkpoint.optimizer_tensors(self.trainer.optimizer),
         }
@@ -173,7 +172,7 @@ class SequenceTraining:
         if state is None:
             return None
         tensors, values = state
-        self.learner.load_state_dict(_with_prefix(tensors, "weight."), strict=False)
+        self.learner.load_state_dict(_with_prefix(tensors, "weight."))
         self.progress = checkpoint.progress_of(values)
         self.began -= values["spent_before"]
         if self.progress.rung < self.num_rungs:

@@ -97,6 +97,8 @@ class SubEncoder:
             positions = np.flatnonzero(tasks == task)
             for start in range(0, len(positions), ROWS_AT_ONCE):
                 rows = positions[start : start + ROWS_AT_ONCE]
-                inputs = torch.from_numpy(np.array(self.embeddings[ids[rows]])).to(self.device)
-                embedded[rows] = self.sub_embeddings.embed(inputs, task).cpu().numpy()
+                stored = np.array(self.embeddings[ids[rows]])
+                inputs = torch.from_numpy(stored).to(self.device)
+                outputs = self.sub_embeddings.embed(inputs, task)
+                embedded[rows] = outputs.cpu().numpy()
         return embedded

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -42,7 +42,7 @@ class Step(NamedTuple):
 
 
 class Learner(nn.Module, ABC):
-    """A network that learns task after task. Its ``state_dict`` contains everything that later tasks need."""
+    """A network that learns task after task. Between two tasks, its ``state_dict`` contains all that later tasks need."""
 
     def start_task(self, task: int, data: TaskData) -> None:
         """Prepare for a task; called before its first iteration."""
@@ -62,8 +62,12 @@ class Learner(nn.Module, ABC):
 class HyperMaskLearner(Learner):
     """Trains a :class:`HyperMask`: cross-entropy, and from the second task on both penalties.
 
-    The loss is cross-entropy + beta L_output + lambda L_target. The ``state_dict`` contains the state before the current
-    task, with which the penalties compare.
+    The loss is cross-entropy + beta L_output + lambda L_target.
+
+    Attributes:
+        model: The network.
+        before: The state before the current task, with which the penalties compare; None in the first task and between
+            tasks. It is not part of the ``state_dict``.
     """
 
     def __init__(self, model: HyperMask) -> None:
@@ -98,20 +102,12 @@ class HyperMaskLearner(Learner):
             output: TargetOutput = self.model(inputs, task)
         return output
 
-    def get_extra_state(self) -> dict[str, Any] | None:
-        """Return the state before the task, if there is one."""
-        return None if self.before is None else self.before._asdict()
-
-    def set_extra_state(self, state: dict[str, Any] | None) -> None:
-        """Restore the state before the task."""
-        self.before = None if state is None else Snapshot(**state)
-
 
 class TaskTrainer:
     """Trains a learner on one task with a new Adam, as in the published code.
 
-    Batches depend only on the seed, the task and the iteration, so a trainer with a restored state continues to the
-    same bits. Between two tasks, the learner's ``state_dict`` suffices.
+    Batches depend only on the seed, the task and the iteration, so restoring the learner, the optimizer and the
+    iteration continues the task to the same bits.
 
     Args:
         learner: The learner, which has finished the earlier tasks.
@@ -158,20 +154,6 @@ class TaskTrainer:
         rows = torch.from_numpy(order[number * batch_size : (number + 1) * batch_size])
         rows = rows.to(self.data.labels.device)
         return TaskData(self.data.inputs[rows], self.data.labels[rows])
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything that continues the task: the learner, the optimizer and the iteration."""
-        return {
-            "learner": self.learner.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "iteration": self.iteration,
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state of the same task."""
-        self.learner.load_state_dict(state["learner"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.iteration = state["iteration"]
 
 
 def train_sequence(
