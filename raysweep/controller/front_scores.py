@@ -74,7 +74,7 @@ class ScoredRung:
 
 
 def key_of(rung: AfterSearch) -> Hashable:
-    """Return what identifies a rung to score among all jobs of a sweep."""
+    """Return a key that identifies a rung to score among all jobs of a sweep."""
     return type(rung), rung.trial, rung.step
 
 
@@ -162,8 +162,7 @@ class FrontScores:
         job = key_of(rung)
         self._sweep.note_error(job, error)
         if self._sweep.nodes.may_retry(job, error.node):
-            self._under_way.remove(rung)
-            self._waiting.append(rung)
+            self._requeue(rung)
         else:
             self.fail(rung, error.exception)
 
@@ -174,9 +173,12 @@ class FrontScores:
         if reason := self._failures.count(key_of(rung), loss):
             self.fail(rung, reason)
         else:
-            self._under_way.remove(rung)
-            self._waiting.append(rung)
-            self._sweep.num_to_score = len(self._waiting)
+            self._requeue(rung)
+
+    def _requeue(self, rung: AfterSearch) -> None:
+        self._under_way.remove(rung)
+        self._waiting.append(rung)
+        self._sweep.num_to_score = len(self._waiting)
 
     def show(self) -> None:
         """Update the status line as long as there are rungs to score."""

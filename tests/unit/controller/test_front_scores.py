@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from raysweep.controller.failures import RaisedError
 from raysweep.controller.front_scores import FrontRung, FrontScores, ScoredRung
+from raysweep.controller.node_health import WorkerNode
 from raysweep.controller.sweep import Sweep
 from raysweep.results.ledger import Ledger, read_events
 from raysweep.results.reader import load
@@ -115,6 +117,20 @@ def test_failed_rung_warns_once_and_has_no_scores(tmp_path: Path) -> None:
     sweep.ledger.close()
     assert names_on_test(tmp_path) == []
     assert FrontScores(resumed(tmp_path), has_test=True).next() == rung
+
+
+def test_rung_that_raised_an_error_is_left_to_score(tmp_path: Path) -> None:
+    sweep = searched(tmp_path)
+    sweep.nodes.list_usable = lambda: {"a", "b"}
+    scores = FrontScores(sweep, has_test=True)
+    rung = scores.next()
+    assert rung is not None
+    num_left = sweep.num_to_score
+    scores.fail_on_node(rung, RaisedError("RuntimeError: no GPU", None, WorkerNode("a", "node a")))
+    assert sweep.num_to_score == num_left + 1
+    *_, last = iter(scores.next, None)
+    assert last == rung
+    sweep.ledger.close()
 
 
 def test_status_counts_scored_rungs(tmp_path: Path) -> None:
