@@ -96,46 +96,35 @@ class Problem:
         return lambda task: padded.permuted(orders[task])
 
 
+_DIGITS_MASKS = MaskSettings(percent=0, beta=0.01, lambda_=0.01, embedding_size=24, hidden_layers=(25,))
+_DIGITS_TRAINING = TrainingSettings(num_iterations=400, batch_size=64, learning_rate=2e-3)
 DIGITS = (
-    Problem(
-        "permuted",
-        num_tasks=10,
-        hidden_layers=(64, 64),
-        masks=MaskSettings(percent=0, beta=0.01, lambda_=0.01, embedding_size=24, hidden_layers=(25,)),
-        training=TrainingSettings(num_iterations=400, batch_size=64, learning_rate=2e-3),
-        ewc_strength=10,
-    ),
+    Problem("permuted", 10, (64, 64), _DIGITS_MASKS, _DIGITS_TRAINING, ewc_strength=10),
     Problem(
         "split",
-        num_tasks=5,
-        hidden_layers=(32, 32),
-        masks=MaskSettings(percent=30, beta=0.01, lambda_=0.005, embedding_size=24, hidden_layers=(25,)),
-        training=TrainingSettings(num_iterations=100, batch_size=64, learning_rate=3e-3),
+        5,
+        (32, 32),
+        replace(_DIGITS_MASKS, percent=30, lambda_=0.005),
+        replace(_DIGITS_TRAINING, num_iterations=100, learning_rate=3e-3),
         ewc_strength=100,
     ),
 )
+_MNIST_MASKS = MaskSettings(percent=0, beta=5e-4, lambda_=1e-3, embedding_size=24, hidden_layers=(100, 100))
+_MNIST_TRAINING = TrainingSettings(num_iterations=5000, batch_size=128, learning_rate=1e-3)
 MNIST = (
-    Problem(
-        "permuted",
-        num_tasks=10,
-        hidden_layers=(1000, 1000),
-        masks=MaskSettings(percent=0, beta=5e-4, lambda_=1e-3, embedding_size=24, hidden_layers=(100, 100)),
-        training=TrainingSettings(num_iterations=5000, batch_size=128, learning_rate=1e-3),
-        ewc_strength=100,
-        padding=MNIST_PADDING,
-    ),
+    Problem("permuted", 10, (1000, 1000), _MNIST_MASKS, _MNIST_TRAINING, ewc_strength=100, padding=MNIST_PADDING),
     Problem(
         "split",
-        num_tasks=5,
-        hidden_layers=(400, 400),
-        masks=MaskSettings(percent=30, beta=1e-3, lambda_=1e-3, embedding_size=128, hidden_layers=(25, 25)),
-        training=TrainingSettings(num_iterations=2000, batch_size=128, learning_rate=1e-3),
+        5,
+        (400, 400),
+        replace(_MNIST_MASKS, percent=30, beta=1e-3, embedding_size=128, hidden_layers=(25, 25)),
+        replace(_MNIST_TRAINING, num_iterations=2000),
         ewc_strength=100,
     ),
 )
 
 
-def digits(seed: int) -> tuple[Images, Images]:
+def split_digits(seed: int) -> tuple[Images, Images]:
     """Return the train and test split of scikit-learn's digits."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
@@ -147,12 +136,7 @@ def digits(seed: int) -> tuple[Images, Images]:
     return Images(train_pixels, train_labels), Images(test_pixels, test_labels)
 
 
-def fixed(parts: tuple[Images, Images]) -> Callable[[int], tuple[Images, Images]]:
-    """Return a function that gives every seed the same split."""
-    return lambda _: parts
-
-
-def mnist(folder: Path) -> tuple[Images, Images]:
+def read_mnist(folder: Path) -> tuple[Images, Images]:
     """Return the train and test split of MNIST's IDX files."""
     parts = []
     for prefix in ("train", "t10k"):
@@ -231,22 +215,32 @@ def compare(
 def table(outcomes: Mapping[str, Outcome]) -> str:
     """Return one row per method; accuracies in percent with 95% intervals over seeds."""
     reference = outcomes["HyperMask"].values("at_end")
-    header = ("method", "right after", "at the end", "forgetting", "HyperMask minus it", "tasks guessed")
+    header = (
+        "method",
+        "right after",
+        "at the end",
+        "forgetting",
+        "HyperMask minus it",
+        "tasks guessed",
+        "without identity",
+        "CPU s",
+    )
     rows = []
     for name, outcome in outcomes.items():
         differences = np.subtract(reference, outcome.values("at_end"))
-        cells = [_cell(outcome.values(key)) for key in ("right_after", "at_end", "forgetting")]
-        cells += ["" if name == "HyperMask" else _cell(differences.tolist())]
-        cells += [_cell(outcome.values(key)) for key in ("share_guessed", "without_identity")]
-        rows.append((name, *cells, f"{outcome.cpu_seconds:.0f}"))
-    return measure.table((*header, "without identity", "CPU s"), rows)
+        row = [name]
+        row += [_cell(outcome.values(key)) for key in ("right_after", "at_end", "forgetting")]
+        row.append("" if name == "HyperMask" else _cell(differences.tolist()))
+        row += [_cell(outcome.values(key)) for key in ("share_guessed", "without_identity")]
+        row.append(f"{outcome.cpu_seconds:.0f}")
+        rows.append(row)
+    return measure.table(header, rows)
 
 
 def task_table(outcome: Outcome) -> str:
     """Return one row per task with a method's accuracies right after it and at the end."""
-    rows = []
-    for number, cells in enumerate(zip(by_task(outcome, "right_after"), by_task(outcome, "at_end"), strict=True), 1):
-        rows.append((number, *map(_cell, cells)))
+    accuracies = zip(by_task(outcome, "right_after"), by_task(outcome, "at_end"), strict=True)
+    rows = [(number, _cell(right_after), _cell(at_end)) for number, (right_after, at_end) in enumerate(accuracies, 1)]
     return measure.table(("task", "right after", "at the end"), rows)
 
 
@@ -292,13 +286,13 @@ def main() -> None:
     iterations = QUICK_ITERATIONS if arguments.quick else arguments.iterations
     with measure.workplace():
         machine = measure.machine()
-        splits = fixed(mnist(arguments.mnist)) if arguments.mnist else digits
+        mnist = read_mnist(arguments.mnist) if arguments.mnist else None
         results: dict[str, dict[str, Outcome]] = {}
         start = time.monotonic()
         for problem in problems:
             if iterations:
                 problem = replace(problem, training=replace(problem.training, num_iterations=iterations))
-            results[problem.name] = compare(problem, splits, seeds)
+            results[problem.name] = compare(problem, lambda seed: mnist or split_digits(seed), seeds)
             print(f"\n{problem.name}, {len(seeds)} seeds\n{table(results[problem.name])}")
             print(f"\nHyperMask, by task\n{task_table(results[problem.name]['HyperMask'])}", flush=True)
         seconds = time.monotonic() - start
