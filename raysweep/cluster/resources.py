@@ -51,6 +51,10 @@ class NodeSize(NamedTuple):
         cpus, gpus, memory_bytes = (float(amounts.get(resource, 0)) for resource in ("CPU", "GPU", "memory"))
         return cls(cpus, gpus, memory_bytes)
 
+    def has_processors_of(self, other: "NodeSize") -> bool:
+        """Return whether both nodes have the same CPUs and GPUs; a node's memory may be unknown."""
+        return (self.cpus, self.gpus) == (other.cpus, other.gpus)
+
 
 class NodeGroup(NamedTuple):
     """The nodes of one type that an autoscaler may add: the size of each node and their maximum number.
@@ -145,14 +149,16 @@ class Capacity:
         idle at the end.
         """
         if self.gpus < 1:
-            count = sum(int(node.cpus) for node in self.nodes)
-            is_limited = self.max_workers is not None and self.max_workers < count  # fewer workers, with more threads
-            has_enough_chunks = not is_limited and 0 < count * CHUNKS_PER_PROCESS <= num_chunks
-            return Request(1, 0, count) if has_enough_chunks else self.processors()
+            num_cpus = sum(int(node.cpus) for node in self.nodes)
+            may_use_all = self._limit(num_cpus) == num_cpus  # otherwise fewer workers, with more threads
+            has_enough_chunks = 0 < num_cpus * CHUNKS_PER_PROCESS <= num_chunks
+            if may_use_all and has_enough_chunks:
+                return Request(1, 0, num_cpus)
+            return self.processors()
         with_gpu = [node for node in self.nodes if node.gpus >= 1]
-        cpus = min(1.0, *(node.cpus for node in with_gpu))
-        count = int(sum(node.gpus for node in with_gpu))
-        return Request(cpus, 1, min(count, self.max_workers or count))
+        num_gpus = int(sum(node.gpus for node in with_gpu))
+        fewest_cpus = min(node.cpus for node in with_gpu)
+        return Request(min(1.0, fewest_cpus), 1, self._limit(num_gpus))
 
     def processors(self) -> Request:
         """Return the request for multithreaded workers that compute on CPUs.
@@ -163,8 +169,11 @@ class Capacity:
         largest = max(node.cpus for node in self.nodes)
         workers_on_largest = math.ceil(largest / THREADS_PER_PROCESS)
         cpus = max(1, largest // workers_on_largest)  # divides the largest node evenly
-        count = sum(_times_in(node.cpus, cpus) for node in self.nodes)
-        return Request(cpus, 0, max(1, min(count, self.max_workers or count)))
+        num_fitting = sum(_times_in(node.cpus, cpus) for node in self.nodes)
+        return Request(cpus, 0, max(1, self._limit(num_fitting)))
+
+    def _limit(self, num_workers: int) -> int:
+        return num_workers if self.max_workers is None else min(num_workers, self.max_workers)
 
     def trials(self, resources: ResourcesConfig) -> Request:
         """Return the request for trials: by default one per GPU or, if there are no GPUs, one per few CPUs.
@@ -261,13 +270,13 @@ def _times_in(available: float, requested: float) -> int:
 def worker_nodes(
     present: Sequence[Mapping[str, float]], resources: ResourcesConfig, groups: Sequence[NodeGroup] = ()
 ) -> tuple[NodeSize, ...]:
-    """Return the nodes that may run work at the same time, including those that an autoscaler has yet to add.
+    """Return the nodes that may run work at the same time, including those that an autoscaler may add later.
 
-    ``present`` holds the Ray resources of each living node that is not in ``groups``. Nodes without CPUs, such as a
-    head that only coordinates, run no work.
+    ``present`` holds the Ray resources of each living node outside ``groups``. Nodes without CPUs, such as a head that
+    only coordinates, run no work.
 
     Raises:
-        InputError: If there are no such nodes and ``resources`` sets no limit on scaling.
+        InputError: If no node can run work and ``resources`` sets no limit on scaling.
     """
     nodes = [NodeSize.of(amounts) for amounts in present]
     for group in groups:
@@ -345,13 +354,15 @@ def _share_out(groups: Sequence[NodeGroup], limits: Limits) -> list[NodeGroup]:
     while has_added:
         has_added = False
         for position, group in enumerate(groups):
-            grown = Limits(total.nodes + 1, total.cpus + group.size.cpus, total.gpus + group.size.gpus)
+            size = group.size
+            grown = Limits(total.nodes + 1, total.cpus + size.cpus, total.gpus + size.gpus)
             fits = all(amount <= limit for amount, limit in zip(grown, limits, strict=True))
             if fits and counts[position] < group.max_count:
                 counts[position] += 1
                 total = grown
                 has_added = True
-    return [group._replace(max_count=count) for group, count in zip(groups, counts, strict=True) if count]
+    shares = zip(groups, counts, strict=True)
+    return [group._replace(max_count=count) for group, count in shares if count]
 
 
 def groups_in_config(config: Any, head: NodeSize | None, unlimited: int) -> list[NodeGroup]:
@@ -369,12 +380,13 @@ def groups_in_config(config: Any, head: NodeSize | None, unlimited: int) -> list
     groups = []
     for group in config.node_group_configs:
         size = NodeSize.of(group.resources)
-        is_of_head = group.max_count == 1 and head is not None and size[:2] == head[:2]
+        is_of_head = group.max_count == 1 and head is not None and size.has_processors_of(head)
         if size.cpus > 0 and group.max_count and not is_of_head:
             max_count = unlimited if group.max_count < 0 else group.max_count
-            groups.append(NodeGroup(group.name, size, max_count, marks.get(group.name)))
-    limits = {name: config.max_resources.get(name, math.inf) for name in ("CPU", "GPU")}
-    return _share_out(groups, Limits(cpus=limits["CPU"], gpus=limits["GPU"]))
+            mark = marks.get(group.name)
+            groups.append(NodeGroup(group.name, size, max_count, mark))
+    max_cpus, max_gpus = (config.max_resources.get(name, math.inf) for name in ("CPU", "GPU"))
+    return _share_out(groups, Limits(cpus=max_cpus, gpus=max_gpus))
 
 
 def cluster_file() -> Path:
@@ -437,18 +449,23 @@ def _group_of(node: Mapping[str, Any], groups: Sequence[NodeGroup], num_left: Ma
     if label or HEAD_RESOURCE in node["Resources"]:
         return None
     size = NodeSize.of(node["Resources"])
-    same_size = (group.name for group in groups if group.size[:2] == size[:2] and num_left[group.name] > 0)
-    return next(same_size, None)
+    for group in groups:
+        if num_left[group.name] > 0 and group.size.has_processors_of(size):
+            return group.name
+    return None
 
 
 def _further_nodes(nodes: tuple[NodeSize, ...], resources: ResourcesConfig) -> tuple[NodeSize, ...]:
     """Return nodes like the largest one, as many as ``max_concurrent_trials`` trials need in addition to ``nodes``."""
     largest = max(nodes, key=attrgetter("gpus", "cpus"))
-    gpus = min(1.0, largest.gpus) if resources.requested_gpus is None else resources.requested_gpus
+    gpus = resources.requested_gpus
+    if gpus is None:
+        gpus = min(1.0, largest.gpus)
     default_cpus = min(1.0, largest.cpus) if gpus else Capacity(nodes).processors().cpus
     trial = Request(resources.cpus_per_trial or default_cpus, gpus, 1)
     trials_per_node = times_on(largest, trial)
-    num_trials = (resources.max_concurrent_trials or 0) - _count_on(nodes, trial)
+    max_trials = resources.max_concurrent_trials or 0
+    num_trials = max_trials - _count_on(nodes, trial)
     if num_trials <= 0 or not trials_per_node:
         return ()
     return (largest,) * math.ceil(num_trials / trials_per_node)

@@ -38,13 +38,14 @@ class NodeHealth:
 
     def count_error(self, job: Hashable, node: WorkerNode) -> bool:
         """Count an error that a job raised on a node, and return whether the node is now excluded."""
-        first = self._raised_on.get(job)
-        if first is not None and first not in self.excluded:
-            self._errors[first] = max(0, self._errors.get(first, 0) - 1)
+        first_node = self._raised_on.get(job)
+        if first_node is not None and first_node not in self.excluded:
+            num_counted = self._errors.get(first_node, 0)
+            self._errors[first_node] = max(0, num_counted - 1)
             return False
-        self._errors[node.id] = self._errors.get(node.id, 0) + 1
-        has_others = bool(self.list_usable() - self.excluded - {node.id})
-        if node.id in self.excluded or not has_others or self._errors[node.id] < self.max_errors:
+        num_errors = self._errors.get(node.id, 0) + 1
+        self._errors[node.id] = num_errors
+        if num_errors < self.max_errors or node.id in self.excluded or not self._list_others(node):
             return False
         self.excluded.add(node.id)
         return True
@@ -54,15 +55,14 @@ class NodeHealth:
         if job in self._raised_on:
             return False
         self._raised_on[job] = node.id
-        return bool(self.list_usable() - self.excluded - {node.id})
+        return bool(self._list_others(node))
 
     def pause(self, node: WorkerNode, now: float) -> float | None:
         """Pause a node whose storage failed, for twice as long as the last time, and return the seconds.
 
         Returns None, without a pause, if all other nodes are paused too, because the storage is then not the node's own.
         """
-        others = self.list_usable() - self.excluded - self._paused(now) - {node.id}
-        if not others:
+        if not self._list_others(node) - self._paused(now):
             return None
         last = self._pauses.get(node.id)
         seconds = min(2 * last.seconds, MAX_PAUSE_SECONDS) if last else FIRST_PAUSE_SECONDS
@@ -84,6 +84,10 @@ class NodeHealth:
         if not usable - avoided:  # the others have been lost in the meantime
             avoided = set()
         return tuple(sorted(self.excluded | avoided))
+
+    def _list_others(self, node: WorkerNode) -> Set[str]:
+        """Return the ids of the usable nodes other than this one."""
+        return self.list_usable() - self.excluded - {node.id}
 
     def _paused(self, now: float) -> set[str]:
         return {node_id for node_id, pause in self._pauses.items() if pause.until > now}
