@@ -9,7 +9,7 @@ Importing the class needs torch, so it happens only when a space or trial names 
 class attribute meaning
 =============== ======================================================================================================
 ``examples``    the kind of examples, a key of :data:`raysweep.config.loss_spec.EXAMPLES`; required
-``targets``     the rule for ``labels``, a key of :data:`raysweep.config.loss_spec.TARGET_RULES`; ``examples`` if missing
+``targets``     the rule for ``labels``, one of :data:`raysweep.config.loss_spec.TargetRule`; ``examples`` if missing
 ``batches``     ``plain`` or ``by_label``; ``plain`` if missing
 =============== ======================================================================================================
 
@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, get_args, get_origin
 
-from raysweep.config.loss_spec import EXAMPLES, TARGET_RULES, BatchRule, Choice, LossSpec, Number, Option, Parameter
+from raysweep.config.loss_spec import EXAMPLES, BatchRule, Choice, LossSpec, Number, Option, Parameter, TargetRule
 from raysweep.errors import InputError
 
 SUPPLIED = ("width", "num_labels")
@@ -85,7 +85,7 @@ def inspect_class(path: str) -> LossSpec:
         examples=examples,
         class_path=path,
         parameters=parameters,
-        targets=_attribute(path, loss, "targets", tuple(TARGET_RULES), "examples"),
+        targets=_attribute(path, loss, "targets", get_args(TargetRule), "examples"),
         batches=batches,
         description=(inspect.getdoc(loss) or "").partition("\n")[0],
     )

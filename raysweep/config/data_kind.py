@@ -62,9 +62,10 @@ def _find_unsuitable_data(data: DataConfig, kind: DataKind) -> Iterator[tuple[st
 
 def _find_unsuitable(config: SweepConfig, space: Space) -> Iterator[tuple[str, str]]:
     """Yield settings that suit only labeled sentences, such as ``space.loss is softmax``, and what is allowed."""
+    without_classes = [name for name, loss in LOSSES.items() if loss.examples != "labeled_sentence"]
     for loss in space.values("loss"):
         if find_loss(loss).examples == "labeled_sentence":
-            yield f"space.loss is {loss}", ", ".join(_losses_without_classes())
+            yield f"space.loss is {loss}", ", ".join(without_classes)
     for branch in branches(space.parameters, ("negatives",)):
         negatives = find_loss(branch["loss"]).parameters.get("negatives")
         if negatives is not None and branch.get("negatives", negatives.default) == "other_class":
@@ -78,7 +79,3 @@ def _find_unsuitable(config: SweepConfig, space: Space) -> Iterator[tuple[str, s
     for name in ("setfit", "published"):
         if getattr(config.baselines, name) is not None:
             yield f"baselines.{name} is given", "null"
-
-
-def _losses_without_classes() -> list[str]:
-    return [name for name, loss in LOSSES.items() if loss.examples != "labeled_sentence"]

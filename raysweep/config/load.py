@@ -13,7 +13,7 @@ from raysweep.config.document import CHOICES, Document, parse_value
 from raysweep.config.guards import find_reserved_name
 from raysweep.config.losses import LOSSES
 from raysweep.config.preset import ParameterError, preset_of
-from raysweep.config.sequence import for_sequence
+from raysweep.config.sequence import adapt_to_sequence
 from raysweep.config.soft_targets import SOFT_TARGETS
 from raysweep.config.space import Space
 from raysweep.config.sweep import PointsConfig, Prompts, SweepConfig
@@ -68,7 +68,7 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
     _check_combinations(document, config)
     config = _with_points_of_goals(document, config)
     space = space_parser.parse(document, config)
-    config = for_sequence(document, config, space)
+    config = adapt_to_sequence(document, config, space)
     if config.data.kind is not None:  # without a kind, it is known only when the sources are opened
         config = of_kind(config, space, config.data.kind)
     _check_soft_targets(document, config, space)

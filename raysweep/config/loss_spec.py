@@ -15,7 +15,7 @@ ExampleKind = Literal["triplet", "labeled_pair", "positive_pair", "scored_pair"]
 # A labeled sentence is a training sentence with its class. It is not mined.
 LossExamples = ExampleKind | Literal["labeled_sentence"]
 
-TargetType = Literal["none", "float", "vector", "class"]
+TargetType = Literal["none", "float", "class"]
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,7 @@ EXAMPLES: Mapping[LossExamples, ExampleSchema] = MappingProxyType(
 )
 
 TargetRule = Literal["examples", "reference_margin", "reference_embedding"]
-
-TARGET_RULES: Mapping[TargetRule, TargetType | None] = MappingProxyType(
-    {
-        "examples": None,  # the type depends on the kind of examples
-        "reference_margin": "float",
-        "reference_embedding": "vector",
-    }
-)
-"""The type of the targets of each rule. :func:`raysweep.training.batch.targets_of` computes them.
+"""The rule for a batch's targets. :func:`raysweep.training.batch.targets_of` computes them.
 
 - ``examples``: the targets stored with the examples, if their kind has any.
 - ``reference_margin``: the anchor's cosine with the positive minus that with the negative, under the reference encoder.
@@ -186,11 +178,6 @@ class LossSpec:
     batches: BatchRule = "plain"
     has_head: bool = False
     description: str = ""
-
-    @property
-    def target_type(self) -> TargetType:
-        """Return the type of a batch's targets."""
-        return TARGET_RULES[self.targets] or EXAMPLES[self.examples].targets
 
     @property
     def defaults(self) -> dict[str, Value]:

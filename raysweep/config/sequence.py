@@ -1,4 +1,4 @@
-"""What a sequence of data sets requires of a sweep's other settings."""
+"""Settings of sweeps over a sequence of data sets: which are fixed, and which are not allowed."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from raysweep.config.sweep import SweepConfig
 from raysweep.config.trial import SEQUENCE_PARAMETERS
 
 
-def for_sequence(document: Document, config: SweepConfig, space: Space) -> SweepConfig:
+def adapt_to_sequence(document: Document, config: SweepConfig, space: Space) -> SweepConfig:
     """Return the settings of a sweep over ``data.sequence``: one rung per data set, and no early stopping.
 
     Other settings are returned as they are.
@@ -23,8 +23,11 @@ def for_sequence(document: Document, config: SweepConfig, space: Space) -> Sweep
             if loss in SEQUENCE_LOSSES:
                 raise document.error(("space", "loss"), f"is {loss}; allowed without data.sequence: other losses")
         return config
-    unsuitable = (*_find_unsuitable(config), *_find_unsuitable_rungs(config), *_find_unsuitable_in_space(space))
-    for path, value, allowed in unsuitable:
+    for path, value, allowed in (
+        *_find_unsuitable(config),
+        *_find_unsuitable_rungs(config),
+        *_find_unsuitable_in_space(space),
+    ):
         raise document.error(path, f"is {value}; allowed with data.sequence: {allowed}")
     early_stopping = config.early_stopping.model_copy(update={"policy": "none"})
     budget = config.budget.model_copy(update={"rungs": len(config.data.sequence)})

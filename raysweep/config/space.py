@@ -15,7 +15,7 @@ requires one distribution per name.
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -100,10 +100,10 @@ class FixedSuggester:
         self.distributions: dict[str, tuple[Any, ...]] = {}
 
     def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
-        return float(self._number(name, "float", low, high, log=log))
+        return float(self._record_number(name, "float", low, high, log=log))
 
     def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
-        return int(self._number(name, "int", low, high, log=log))
+        return int(self._record_number(name, "int", low, high, log=log))
 
     def suggest_categorical(self, name: str, choices: Any) -> Any:
         value = self._value(name)
@@ -113,20 +113,28 @@ class FixedSuggester:
         self.distributions[name] = ("categorical", tuple(choices))
         return value
 
-    def _number(self, name: str, kind: str, low: float, high: float, *, log: bool) -> float:
+    def _record_number(self, name: str, kind: str, low: float, high: float, *, log: bool) -> float:
         value = self._value(name)
         is_number = isinstance(value, int | float)
-        if is_number and name.rpartition(".")[2] in self._widened and (value > 0 or not log):
-            low, high = min(low, value), max(high, value)
+        if is_number and _parameter_of(name) in self._widened:
+            is_on_scale = value > 0 or not log
+            if is_on_scale:
+                low = min(low, value)
+                high = max(high, value)
         if not is_number or not low <= value <= high:
             raise ValueError(f"{name} is {value!r}, not from {low:g} to {high:g}")
         self.params[name] = value
         self.distributions[name] = (kind, low, high, log)
-        return float(value) if kind == "float" else int(value)
+        number: float = value
+        return number
 
     def _value(self, name: str) -> Any:
-        parameter = name.rpartition(".")[2]  # drop the choices that prefix the sampler's name
-        return self._values.get(parameter)
+        return self._values.get(_parameter_of(name))
+
+
+def _parameter_of(name: str) -> str:
+    """Return a parameter's own name, without the choices that prefix the sampler's name."""
+    return name.rpartition(".")[2]
 
 
 _MOST_MEMORY: Mapping[str, Callable[[list[Any]], Any]] = {
@@ -206,7 +214,7 @@ class Space:
     def logarithmic(self) -> tuple[str, ...]:
         """Return the parameters that have a range on a logarithmic scale, in the space's order."""
         names = dict.fromkeys(names_of(self.parameters))
-        return tuple(name for name in names if _is_logarithmic(find(self.parameters, name)))
+        return tuple(name for name in names if any(map(_is_logarithmic, find(self.parameters, name))))
 
     def values(self, name: str) -> list[Any]:
         """Return all values that a parameter may have, or the two bounds if it is a range."""
@@ -233,8 +241,8 @@ def names_of(parameters: Parameters) -> Iterator[str]:
                 yield from names_of(children)
 
 
-def _is_logarithmic(parameters: Iterable[Parameter]) -> bool:
-    return any(isinstance(parameter, Range) and parameter.log for parameter in parameters)
+def _is_logarithmic(parameter: Parameter) -> bool:
+    return isinstance(parameter, Range) and parameter.log
 
 
 def _describe(parameters: Parameters, indent: str) -> Iterator[str]:

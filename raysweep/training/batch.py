@@ -54,7 +54,7 @@ class Batch:
 
 
 def targets_of(batch: Batch, rule: TargetRule) -> Tensor | None:
-    """Return the targets of a batch by a rule of :data:`raysweep.config.loss_spec.TARGET_RULES`.
+    """Return the targets of a batch by a :data:`raysweep.config.loss_spec.TargetRule`.
 
     They are (batch,), (batch, width of the reference encoder) for ``reference_embedding``, or None.
     """

@@ -143,7 +143,7 @@ def test_a_class_gives_its_examples_and_parameters() -> None:
 
 def test_a_class_by_label_has_the_size_of_groups() -> None:
     loss = find_loss("own_losses:Margins")
-    assert (loss.batches, loss.targets, loss.target_type) == ("by_label", "reference_margin", "float")
+    assert (loss.batches, loss.targets) == ("by_label", "reference_margin")
     assert list(loss.parameters) == ["examples_per_class"]
     assert loss.arguments({"examples_per_class": 4}) == {}
     assert find_loss("own_losses:Static").parameters == loss.parameters
