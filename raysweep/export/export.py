@@ -93,10 +93,10 @@ def export(  # noqa: PLR0913 (the options of the command)
     summary = summary_of(run)
     member = _choose(run, summary, point, conditions)
     chosen = member.dev
-    number = sub_embedding.find_number(summary.results.info.tasks, data_set)
+    data_set_number = sub_embedding.find_data_set(summary.results.info.tasks, data_set)
     settings = read_settings(run, summary.results)
     encoders = RunEncoders.of(run)
-    model, embed = _build(run, chosen, encoders, as_adapter=as_adapter, number=number)
+    model, embed = _build(run, chosen, encoders, as_adapter=as_adapter, data_set_number=data_set_number)
     try:
         data = DataConfig.model_validate(settings["data"])
         pool_seed = int(settings["evaluation"]["pool_seed"])
@@ -124,7 +124,8 @@ def export(  # noqa: PLR0913 (the options of the command)
     milliseconds = _write(model, expected, provenance, facts, to)
     scores = show_pair(chosen, summary.goals, digits=2)
     encoders_used = "1 encoder" if chosen.num_encoders == 1 else f"{chosen.num_encoders} encoders"
-    size = f"width {chosen.width}, {encoders_used}, {_megabytes(to):,.0f} MB, {milliseconds:.1f} ms a query on the CPU"
+    num_bytes = sum(file.stat().st_size for file in to.rglob("*") if file.is_file())
+    size = f"width {chosen.width}, {encoders_used}, {num_bytes / 1e6:,.0f} MB, {milliseconds:.1f} ms a query on the CPU"
     of_data_set = "" if data_set is None else f" for {data_set}"
     written = f"{chosen.name}{of_data_set} (dev {scores}, {size}) written to {to}"
     if member not in (*summary.members, *summary.labeled):
@@ -132,10 +133,6 @@ def export(  # noqa: PLR0913 (the options of the command)
     if chosen.kind == LABELED:
         written += f": it embeds queries; {CARD} shows how to embed the pool, whose labels are known"
     return ". ".join([written, *model_card.guard_warnings(facts)])
-
-
-def _megabytes(folder: Path) -> float:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6
 
 
 def _replicate_of(run: Folder, trial: int | None) -> int:
@@ -162,13 +159,13 @@ class _PointModel(NamedTuple):
 
 
 def _build(
-    run: Folder, chosen: Point, encoders: RunEncoders, *, as_adapter: bool = False, number: int | None = None
+    run: Folder, chosen: Point, encoders: RunEncoders, *, as_adapter: bool = False, data_set_number: int | None = None
 ) -> _PointModel:
     weights, head = _read_weights(run, chosen)
     if as_adapter:
         _check_adapter(weights, chosen)
-    if number is not None:
-        return _build_sub_embedding(chosen, weights, encoders, number)
+    if data_set_number is not None:
+        return _build_sub_embedding(chosen, weights, encoders, data_set_number)
     if weights.is_separate:
         return _build_pair(chosen, weights, encoders)
     trainable = _load_tuned(chosen, weights, encoders)
@@ -205,7 +202,9 @@ def _build_encoder(chosen: Point, tuned: "SentenceTransformer", head: Head | Non
     return _Encoder(tuned, partial(encoder.embed_texts, tuned, unit=False))
 
 
-def _build_sub_embedding(chosen: Point, weights: TrainedWeights, encoders: RunEncoders, number: int) -> _PointModel:
+def _build_sub_embedding(
+    chosen: Point, weights: TrainedWeights, encoders: RunEncoders, data_set_number: int
+) -> _PointModel:
     """Build the model of a point for one data set of a sequence."""
     try:
         adapter = SubEmbeddings.from_weights(weights)
@@ -213,8 +212,8 @@ def _build_sub_embedding(chosen: Point, weights: TrainedWeights, encoders: RunEn
         raise InputError(f"{chosen.name}: its weights are damaged: {error}") from None
     base = _load(encoders.model, encoders.model_identity, "tuned")
     bf16_weights.widen(base)
-    model = sub_embedding.build(base, adapter.layers[number])
-    embed: Callable[..., Embeddings] = partial(sub_embedding.embed, base, adapter, number)
+    model = sub_embedding.build(base, adapter.layers[data_set_number])
+    embed: Callable[..., Embeddings] = partial(sub_embedding.embed, base, adapter, data_set_number)
     if chosen.value is not None:  # concat
         reference = _load_reference(encoders, chosen)
         prompts = model.prompts
@@ -446,11 +445,10 @@ def _embed_joined(
     kind, value = key
     assert value is not None
     tuned, reference = (encoder.embed_texts(model, sentences, prompt) for model in models)
-    weight = value**0.5
-    if kind != "concat":
-        assert head is not None
-        return _join(weight * head.probabilities(tuned), reference)
-    return _join(weight * tuned, reference) / np.float32((1 + value) ** 0.5)
+    if kind == "concat":
+        return _concatenate(value, tuned, reference)
+    assert head is not None
+    return _join(value**0.5 * head.probabilities(tuned), reference)
 
 
 def _embed_sub_joined(
@@ -461,9 +459,7 @@ def _embed_sub_joined(
     prompt: str,
 ) -> Embeddings:
     """Return the vectors (sentences, width) of ``concat(value)`` of a data set's sub-embedding and the reference."""
-    embeddings = encoder.embed_texts(reference, sentences, prompt)
-    tuned = embed(sentences, prompt=prompt)
-    return _join(np.float32(value**0.5) * tuned, embeddings) / np.float32((1 + value) ** 0.5)
+    return _concatenate(value, embed(sentences, prompt=prompt), encoder.embed_texts(reference, sentences, prompt))
 
 
 def _embed_sum(
@@ -481,6 +477,11 @@ def _embed_truncated(
 ) -> Embeddings:
     """Return the first ``width`` coordinates of the vectors of sentences, (sentences, width)."""
     return encoder.embed_texts(model, sentences, prompt, unit=False)[:, :width]
+
+
+def _concatenate(value: float, tuned: Embeddings, reference: Embeddings) -> Embeddings:
+    """Return unit vectors whose inner products are (cos_R + value cos_M) / (1 + value)."""
+    return _join(value**0.5 * tuned, reference) / np.float32((1 + value) ** 0.5)
 
 
 def _join(first: Embeddings, second: Embeddings) -> Embeddings:

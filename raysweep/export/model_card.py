@@ -324,11 +324,11 @@ def _adapter_sentence(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
     if not facts.is_adapter:
         return ""
     base = _plain(models["base"].shown)
-    return f"This model is a LoRA adapter of {base}: to load it, run `pip install peft`, and have that model at hand."
+    return f"This model is a LoRA adapter of {base}: loading it needs that model and `pip install peft`."
 
 
 def _data_set_sentence(facts: CardFacts) -> str:
-    """Return what the model of a data set of a sequence consists of; empty for others."""
+    """Return the sentences on a model for one data set of a sequence; empty for other models."""
     if facts.data_set is None:
         return ""
     names = ", ".join(map(_plain, facts.summary.results.info.tasks))

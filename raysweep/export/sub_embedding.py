@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-def find_number(names: Sequence[str], data_set: str | None) -> int | None:
+def find_data_set(names: Sequence[str], data_set: str | None) -> int | None:
     """Return the number of a data set among those of a run, or None if the run is not over a sequence.
 
     Raises:
@@ -35,17 +35,22 @@ def find_number(names: Sequence[str], data_set: str | None) -> int | None:
 def build(base: "SentenceTransformer", layers: Sequence[Layer]) -> "SentenceTransformer":
     """Return a model that embeds sentences as unit(x + MLP(x)), x being their unit embeddings under ``base``.
 
-    ReLU passes x on as relu(x) - relu(-x), so that the library's own dense layers compute the residual connection.
+    The library's own dense layers compute the residual connection, since x = relu(x) - relu(-x).
     """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize
 
-    (hidden, hidden_bias), (last, last_bias) = (tuple(value.cpu() for value in layer) for layer in layers)
-    width = len(last_bias)
-    identity, nothing = torch.eye(width), torch.zeros(2 * width)
-    first = linear(torch.cat([hidden, identity, -identity]), torch.cat([hidden_bias, nothing]), nn.ReLU())
-    second = linear(torch.cat([last, identity, -identity], dim=1), last_bias, nn.Identity())
-    modules = [*unit_modules(base), first, second, Normalize()]
+    first, second = layers
+    first_weight, first_bias = (tensor.cpu() for tensor in first)
+    second_weight, second_bias = (tensor.cpu() for tensor in second)
+    width = len(second_bias)
+    identity = torch.eye(width)
+    hidden_weight = torch.cat([first_weight, identity, -identity])
+    hidden_bias = torch.cat([first_bias, torch.zeros(2 * width)])
+    hidden = linear(hidden_weight, hidden_bias, nn.ReLU())
+    output_weight = torch.cat([second_weight, identity, -identity], dim=1)
+    output = linear(output_weight, second_bias, nn.Identity())
+    modules = [*unit_modules(base), hidden, output, Normalize()]
     model = SentenceTransformer(modules=modules, similarity_fn_name="cosine", device="cpu")
     model.prompts = base.prompts
     return model

@@ -31,8 +31,8 @@ def test_dense_layers_equal_the_adapter(tiny_encoder: str, tmp_path: Path) -> No
 
 
 def test_data_sets_are_chosen_by_name() -> None:
-    assert sub_embedding.find_number((), None) is None
-    assert sub_embedding.find_number(("a", "b"), "b") == 1
+    assert sub_embedding.find_data_set((), None) is None
+    assert sub_embedding.find_data_set(("a", "b"), "b") == 1
     for names, name in (((), "a"), (("a", "b"), None), (("a", "b"), "c")):
         with pytest.raises(InputError, match="--data-set is"):
-            sub_embedding.find_number(names, name)
+            sub_embedding.find_data_set(names, name)
