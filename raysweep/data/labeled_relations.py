@@ -24,14 +24,18 @@ def retrieval_from_labels(
     Raises:
         InputError: If there are fewer than two labels, or no label has two sentences.
     """
-    labels_of: dict[str, set[str]] = {}
+    labels_by_text: dict[str, set[str]] = {}
     for text, label in zip(texts, labels, strict=True):
-        labels_of.setdefault(text, set()).add(label)
-    label_of = {text: next(iter(found)) for text, found in labels_of.items() if len(found) == 1}
-    sentences = list(label_of)
-    names, classes, sizes = np.unique(list(label_of.values()), return_inverse=True, return_counts=True)
+        labels_by_text.setdefault(text, set()).add(label)
+    label_by_text = {}
+    for text, text_labels in labels_by_text.items():
+        if len(text_labels) == 1:
+            (label_by_text[text],) = text_labels
+    sentences = list(label_by_text)
+    names, classes, sizes = np.unique(list(label_by_text.values()), return_inverse=True, return_counts=True)
     if len(names) < 2 or sizes.max() < 2:
-        counted = [f"{label!r} ({size:,})" for label, size in zip(names.tolist(), sizes.tolist(), strict=True)]
+        counts = zip(names.tolist(), sizes.tolist(), strict=True)
+        counted = [f"{label!r} ({size:,})" for label, size in counts]
         raise InputError(
             f"{name}: the labels of sentences with one label are {shown(counted) or 'none'}; allowed: two labels or more, "
             "one of them with two sentences"
@@ -40,12 +44,15 @@ def retrieval_from_labels(
     builder = RelationsBuilder(name, "retrieval")
     for position in rng.permutation(len(sentences))[:max_queries].tolist():
         query = sentences[position]
-        is_own = classes == classes[position]
-        others = np.flatnonzero(~is_own)
-        is_own[position] = False
+        is_positive = classes == classes[position]
+        is_negative = ~is_positive
+        is_positive[position] = False  # the query itself
         group = builder.group(position, query)
-        for rows, is_positive in ((np.flatnonzero(is_own), True), (others, False)):
-            documents = rng.choice(rows, min(MAX_DOCUMENTS, len(rows)), replace=False).tolist()
-            builder.add(group, query, [sentences[row] for row in documents], is_positive=is_positive)
-    num_left_out = sum(text not in label_of for text in texts)
+        for is_candidate in (is_positive, is_negative):
+            candidates = np.flatnonzero(is_candidate)
+            num_documents = min(MAX_DOCUMENTS, len(candidates))
+            rows = rng.choice(candidates, num_documents, replace=False)
+            documents = [sentences[row] for row in rows.tolist()]
+            builder.add(group, query, documents, is_positive=is_candidate is is_positive)
+    num_left_out = sum(text not in label_by_text for text in texts)
     return builder.build(num_left_out)

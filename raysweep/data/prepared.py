@@ -3,7 +3,7 @@
 import json
 import uuid
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -135,32 +135,32 @@ class Prepared:
             names_of_scores = values["scores"]
             name_of_teacher = values.get("teacher")
             optional_names = [name_of_teacher] if name_of_teacher else []
-            tasks = values.get("tasks", [])
-            embeddings_of_tasks = [_names_by_side(task, "embeddings") for task in tasks]
-            for task, of_task in zip(tasks, embeddings_of_tasks, strict=True):
-                optional_names += [task["sentences"], *of_task.distinct]
+            names_of_tasks = {
+                task["name"]: (task["sentences"], _names_by_side(task, "embeddings"))
+                for task in values.get("tasks", [])
+            }
+            for sentences_name, embeddings_names in names_of_tasks.values():
+                optional_names += [sentences_name, *embeddings_names.distinct]
             for name in (*names, *optional_names, *names_of_examples.values(), *names_of_scores.values()):
                 if name == ".." or Path(name).name != name:  # it would point outside the artifacts folder
                     raise InputError(f"{path}: the artifact is {name!r}; allowed: a name without slashes")
             is_moved = folder is not None and all(Artifact(folder, name).exists for name in names)
             place = folder if folder is not None and is_moved else values["artifacts"]
-            examples_artifacts = {kind: Artifact(place, name) for kind, name in names_of_examples.items()}
+            artifact = partial(Artifact, place)
             return cls(
                 model=values["model"],
                 model_identity=values["model_identity"],
-                sentences_artifact=Artifact(place, values["sentences"]),
-                tokens_artifacts=tokens.map(lambda name: Artifact(place, name)),
-                reference_artifacts=embeddings.map(lambda name: Artifact(place, name)),
-                examples_artifacts=examples_artifacts,
+                sentences_artifact=artifact(values["sentences"]),
+                tokens_artifacts=tokens.map(artifact),
+                reference_artifacts=embeddings.map(artifact),
+                examples_artifacts={kind: artifact(name) for kind, name in names_of_examples.items()},
                 reference=values["reference"],
                 reference_identity=values["reference_identity"],
-                scores_artifacts={split: Artifact(place, name) for split, name in names_of_scores.items()},
-                teacher_artifact=Artifact(place, name_of_teacher) if name_of_teacher else None,
+                scores_artifacts={split: artifact(name) for split, name in names_of_scores.items()},
+                teacher_artifact=artifact(name_of_teacher) if name_of_teacher else None,
                 tasks={
-                    task["name"]: TaskArtifacts(
-                        Artifact(place, task["sentences"]), of_task.map(lambda name: Artifact(place, name))
-                    )
-                    for task, of_task in zip(tasks, embeddings_of_tasks, strict=True)
+                    name: TaskArtifacts(artifact(sentences_name), embeddings_names.map(artifact))
+                    for name, (sentences_name, embeddings_names) in names_of_tasks.items()
                 },
             )
         except InputError:
@@ -184,10 +184,10 @@ class Prepared:
     def reference_embeddings(self) -> Sides[Rows]:
         """Return unit embeddings of all sentences under the reference encoder, float32 (sentences, width)."""
         if self.tasks:
-            of_parts = [part.reference_embeddings for part in self.parts.values()]
-            documents = join_rows([embeddings.document for embeddings in of_parts])
-            is_shared = all(embeddings.is_shared for embeddings in of_parts)
-            queries = documents if is_shared else join_rows([embeddings.query for embeddings in of_parts])
+            embeddings = [part.reference_embeddings for part in self.parts.values()]
+            documents = join_rows([of_part.document for of_part in embeddings])
+            is_shared = all(of_part.is_shared for of_part in embeddings)
+            queries = documents if is_shared else join_rows([of_part.query for of_part in embeddings])
             return Sides(queries, documents)
         return self.reference_artifacts.map(lambda artifact: open_array(artifact.folder, "embeddings"))
 

@@ -23,17 +23,22 @@ class SentenceSequence(Sentences):
     """
 
     def __init__(self, parts: Mapping[str, Sentences]) -> None:
-        sentences = list(parts.values())
         self.names = tuple(parts)
-        self.starts = np.cumsum([0, *map(len, sentences)])
-        self.num_classes = [len(part.label_names) for part in sentences]
-        self._parts = sentences
+        self._parts = list(parts.values())
+        num_sentences = [len(part) for part in self._parts]
+        self.num_classes = [len(part.label_names) for part in self._parts]
+        self.starts = np.cumsum([0, *num_sentences])
         self._first_labels = np.cumsum([0, *self.num_classes])
-        label_names = [f"{name}/{label}" for name, part in parts.items() for label in part.label_names]
-        self.summary = replace(sentences[0].summary, label_names=label_names)
-        self.labels = _follow([part.labels for part in sentences], self._first_labels)
-        self.splits = np.concatenate([part.splits for part in sentences])
-        self.duplicate_groups = _follow([part.duplicate_groups for part in sentences], self.starts)
+        label_names = []
+        for name, part in parts.items():
+            label_names += [f"{name}/{label}" for label in part.label_names]
+        first, *_ = self._parts
+        self.summary = replace(first.summary, label_names=label_names)
+        labels = [part.labels for part in self._parts]
+        self.labels = _concatenate_shifted(labels, self._first_labels)
+        self.splits = np.concatenate([part.splits for part in self._parts])
+        groups = [part.duplicate_groups for part in self._parts]
+        self.duplicate_groups = _concatenate_shifted(groups, self.starts)
 
     @property
     def are_related(self) -> bool:
@@ -73,7 +78,7 @@ def join_rows(parts: Sequence[Rows]) -> Rows:
     return ShardedArray([len(part) for part in parts], lambda number: np.asarray(parts[number]))
 
 
-def _follow(parts: Sequence[npt.NDArray[Any]], offsets: npt.NDArray[np.integer[Any]]) -> npt.NDArray[Any]:
-    """Return the concatenation of numbers, each part increased by its offset."""
+def _concatenate_shifted(parts: Sequence[npt.NDArray[Any]], offsets: npt.NDArray[np.integer[Any]]) -> npt.NDArray[Any]:
+    """Return the parts as one array, each part increased by its offset; the last offset is not used."""
     shifted = [part + np.asarray(offset, part.dtype) for part, offset in zip(parts, offsets[:-1], strict=True)]
     return np.concatenate(shifted)

@@ -102,12 +102,13 @@ def weighted_average_precision(same_class: ArrayLike, cosines: ArrayLike, weight
     It is NaN if no same-class pair has any weight.
     """
     descending, is_last = _order(cosines)
+    is_same = np.asarray(same_class, bool)[descending]
     counts = np.asarray(weights, np.float64)[:, descending]
-    counts_of_same = counts * np.asarray(same_class, bool)[descending]
     num_pairs = np.cumsum(counts, axis=1)[:, is_last]
-    num_same = np.cumsum(counts_of_same, axis=1)[:, is_last]
+    num_same = np.cumsum(counts * is_same, axis=1)[:, is_last]
     precision = num_same / np.maximum(num_pairs, 1)
-    areas = (np.diff(num_same, axis=1, prepend=0.0) * precision).sum(axis=1)
+    num_added = np.diff(num_same, axis=1, prepend=0.0)
+    areas = (num_added * precision).sum(axis=1)
     totals = num_same[:, -1]
     result: Float64Array = np.divide(areas, totals, out=np.full_like(areas, np.nan), where=totals > 0)
     return result

@@ -187,9 +187,11 @@ def agreement(closeness: Float64Array, other: Float64Array, group: Integers, num
         return sums
 
     first, second = centered
-    lengths = np.sqrt(sum_products(first, first) * sum_products(second, second))
-    is_constant = (sum_products(first, first) == 0) & (sum_products(second, second) == 0)
+    squares_of_first = sum_products(first, first)
+    squares_of_second = sum_products(second, second)
+    lengths = np.sqrt(squares_of_first * squares_of_second)
     correlations: Float64Array = sum_products(first, second) / np.where(lengths == 0, 1, lengths)
+    is_constant = (squares_of_first == 0) & (squares_of_second == 0)
     correlations[is_constant] = 1.0
     return np.clip(correlations, -1, 1)
 

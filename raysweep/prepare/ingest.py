@@ -481,7 +481,8 @@ class InsideWorker:
         number = chunk_number(chunk)
         first_row = number * self.rows_per_shard
         texts = self.shards.read(number).column("text")
-        is_train = _unpack_mask(str(chunk["is_train"][0][0]), len(texts))
+        packed = np.frombuffer(bytes.fromhex(str(chunk["is_train"][0][0])), np.uint8)
+        is_train = np.unpackbits(packed, count=len(texts))
         places = np.flatnonzero(is_train)
         nothing = np.zeros(0, np.int64)
         blocks = [Matches(nothing, nothing, nothing, nothing)]
@@ -510,11 +511,6 @@ def pack_masks(is_train: npt.NDArray[np.bool_], rows_per_shard: int) -> npt.NDAr
         packed = np.packbits(is_train[start : start + rows_per_shard])
         masks.append(packed.tobytes().hex())
     return np.array(masks, object)
-
-
-def _unpack_mask(mask: str, num_rows: int) -> npt.NDArray[np.uint8]:
-    packed = np.frombuffer(bytes.fromhex(mask), np.uint8)
-    return np.unpackbits(packed, count=num_rows)
 
 
 def as_matches(columns: Columns) -> Matches:

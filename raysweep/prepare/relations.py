@@ -46,7 +46,9 @@ def write(data: DataConfig, artifact: Artifact) -> tuple[DatasetSummary, list[Re
     folded = [fold_text(text) for text in texts]
     first_ids: dict[str, int] = {}
     groups = [first_ids.setdefault(text, len(first_ids)) for text in folded]
-    rows = sentences.DatasetRows(np.zeros(len(texts), np.int32), np.array(split_numbers, np.int8))
+    labels = np.zeros(len(texts), np.int32)
+    splits = np.array(split_numbers, np.int8)
+    rows = sentences.DatasetRows(labels, splits)
     summary = _summarize(data, by_split)
     reports = sentences.write_rows(artifact, texts, rows, np.array(groups, np.int32), summary)
     return summary, reports

@@ -508,14 +508,16 @@ def write_joined(given: Sentences, pairs: npt.NDArray[np.integer], artifact: Art
     num_pairs = len(pairs)
     texts = given.texts(np.arange(len(given)))
     texts += [f"{texts[first]} {texts[second]}" for first, second in pairs.tolist()]
-    labels_of_pairs = given.labels[pairs[:, 0]]
+    first_of_pairs = pairs[:, 0]
+    labels_of_pairs = given.labels[first_of_pairs]
     splits_of_pairs = np.full(num_pairs, NO_SPLIT, np.int8)
     first_group = int(given.duplicate_groups.max()) + 1
     groups_of_pairs = np.arange(first_group, first_group + num_pairs, dtype=np.int32)
     labels = np.concatenate([given.labels, labels_of_pairs])
     splits = np.concatenate([given.splits, splits_of_pairs])
     groups = np.concatenate([given.duplicate_groups, groups_of_pairs])
-    return write_rows(artifact, texts, DatasetRows(labels, splits), groups, given.summary)
+    rows = DatasetRows(labels, splits)
+    return write_rows(artifact, texts, rows, groups, given.summary)
 
 
 def write_rows(

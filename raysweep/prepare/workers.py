@@ -218,13 +218,15 @@ class CandidateNeighbors:
         self, neighbors: Artifact, parameters: Mapping[str, Any], random_neighbors: Artifact | None = None
     ) -> None:
         self.ranks: tuple[int, int] | None = parameters.get("negative_ranks")
-        self.random_ids = None if random_neighbors is None else open_array(random_neighbors.folder, "ids")
         self.max_similarity: float | None = parameters.get("max_similarity")
         self.relative_margin: float | None = parameters.get("relative_margin")
-        self.ids = open_array(neighbors.folder, "ids")
         limits = (self.ranks, self.max_similarity, self.relative_margin)
         has_limits = any(limit is not None for limit in limits)
+        self.ids = open_array(neighbors.folder, "ids")
         self.cosines = open_array(neighbors.folder, "cosines") if has_limits else None
+        self.random_ids = None
+        if random_neighbors is not None:
+            self.random_ids = open_array(random_neighbors.folder, "ids")
 
     def read(self, start: int, stop: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64] | None]:
         """Return the neighbors of rows, (rows, 2, k), and the number of negatives of each positive, if limited."""
