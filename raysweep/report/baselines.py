@@ -54,11 +54,8 @@ def baselines_of(points: Iterable[Point]) -> tuple[Baseline, ...]:
         points_by_split = {point.split: point for point in named_points}
         baseline = Baseline(kind, value, label, width, points_by_split)
         baselines.append(baseline)
-    return tuple(sorted(baselines, key=_sort_key))
-
-
-def _sort_key(baseline: Baseline) -> tuple[int, float]:
-    return BASELINES.index(baseline.kind), baseline.value or 0.0
+    baselines.sort(key=lambda baseline: (BASELINES.index(baseline.kind), baseline.value or 0.0))
+    return tuple(baselines)
 
 
 def dominates(one: Point, other: Point, goals: Goals) -> bool:

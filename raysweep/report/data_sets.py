@@ -55,13 +55,15 @@ def scores_of_trials(summary: Summary, trials: Iterable[int]) -> list[TaskScores
         return None if point is None else point.pair(summary.goals)
 
     rows = []
-    last = len(info.tasks)
+    last_step = len(info.tasks)
     for trial in trials:
         for number, name in enumerate(info.tasks, 1):
-            reference, learned = find(None, None, number, "dev"), find(trial, number, number, "dev")
+            reference = find(None, None, number, "dev")
+            learned = find(trial, number, number, "dev")
             if reference is None or learned is None:
                 continue
-            end, test = find(trial, last, number, "dev"), find(trial, last, number, "test")
+            end = find(trial, last_step, number, "dev")
+            test = find(trial, last_step, number, "test")
             rows.append(TaskScores(trial, name, reference, learned, end, test))
     return rows
 
@@ -74,23 +76,22 @@ def all_scores(summary: Summary) -> list[TaskScores]:
 
 def data_sets_table(summary: Summary) -> TextTable:
     """Return a row for each data set and trial of the front, or no rows without a sequence."""
-    p, s = summary.goals.headings
-    stages = ("R", "learned", "end", "forgetting", "test")
-    columns = ["trial", "data set", *(f"{score} {stage}" for score in (p, s) for stage in stages)]
+    columns = ["trial", "data set"]
+    for heading in summary.goals.headings:
+        columns += [f"{heading} {stage}" for stage in ("R", "learned", "end", "forgetting", "test")]
     rows = []
-    trials = sorted({member.dev.trial for member in summary.members if member.dev.trial is not None})
-    for trial in trials:
-        scores = scores_of_trials(summary, [trial])
-        all_cells = [_cells(score) for score in scores]
-        for score, cells in zip(scores, all_cells, strict=True):
-            rows.append((str(trial), score.data_set, *map(_show, cells)))
-        means = [_mean(column) for column in zip(*all_cells, strict=True)]
-        if means:
-            rows.append((str(trial), "mean", *map(_show, means)))
+    trials = {member.dev.trial for member in summary.members if member.dev.trial is not None}
+    for trial in sorted(trials):
+        values_by_name = {scores.data_set: _values(scores) for scores in scores_of_trials(summary, [trial])}
+        if values_by_name:
+            values_by_name["mean"] = [_mean(column) for column in zip(*values_by_name.values(), strict=True)]
+        for name, values in values_by_name.items():
+            cells = [ABSENT if value is None else show(value) for value in values]
+            rows.append((str(trial), name, *cells))
     return TextTable(tuple(columns), tuple(rows), frozenset({"data set"}))
 
 
-def _cells(scores: TaskScores) -> list[float | None]:
+def _values(scores: TaskScores) -> list[float | None]:
     """Return P at each stage, then S."""
     stages = (scores.reference, scores.learned, scores.end, scores.forgetting, scores.test)
     return [None if pair is None else pair[position] for position in (0, 1) for pair in stages]
@@ -99,10 +100,6 @@ def _cells(scores: TaskScores) -> list[float | None]:
 def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return statistics.fmean(known) if known else None
-
-
-def _show(value: float | None) -> str:
-    return ABSENT if value is None else show(value)
 
 
 def data_sets_lines(summary: Summary) -> Iterator[str]:

@@ -257,8 +257,9 @@ def _bounds(axes: Sequence[Axis], scores: FloatArray, values: FloatArray) -> Flo
     has_effects = totals[:, 0] >= MIN_VARIANCE
     if not has_effects.any():
         return np.stack([np.zeros_like(values), np.ones_like(values)])
-    deviations = effects[has_effects] / totals[has_effects] - values
-    deviations *= math.sqrt(sample_size(len(scores)) / len(scores))
+    shares = effects[has_effects] / totals[has_effects]
+    share_drawn = sample_size(len(scores)) / len(scores)
+    deviations = math.sqrt(share_drawn) * (shares - values)
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(deviations, [tail, 1 - tail], axis=0)
-    return np.stack([values + np.minimum(low, 0), values + np.maximum(high, 0)])
+    return values + np.stack([np.minimum(low, 0), np.maximum(high, 0)])

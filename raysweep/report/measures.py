@@ -1,7 +1,6 @@
 """Measures of rungs that are not scores of operating points, such as those of sentence pairs."""
 
 import itertools
-import math
 from collections.abc import Mapping
 
 from raysweep.metrics.pairs import AVERAGE_PRECISION, MEASURES
@@ -32,20 +31,22 @@ def measures_by_rung(summary: Summary) -> dict[Rung, Measures]:
         of_rung = by_rung.setdefault((measure.trial, measure.step), {})
         of_rung[measure.split, measure.name] = measure
     reference: Rung = (None, None)
-    of_trials: set[Rung] = set()
+    rungs: set[Rung] = set()
     for trial in summary.trials:
         if trial.rungs:
-            of_trials.add((trial.trial.trial, trial.rungs[-1].step))
+            last_rung = trial.rungs[-1]
+            rungs.add((last_rung.trial, last_rung.step))
     for member in summary.members:
-        of_trials.add((member.dev.trial, member.dev.step))
-    in_order = [reference, *sorted(of_trials, key=lambda rung: (rung[0] or 0, rung[1] or 0))]
-    return {rung: by_rung[rung] for rung in in_order if rung in by_rung}
+        rungs.add((member.dev.trial, member.dev.step))
+    in_order = sorted(rungs, key=lambda rung: (rung[0] or 0, rung[1] or 0))
+    return {rung: by_rung[rung] for rung in (reference, *in_order) if rung in by_rung}
 
 
 def measure_table(summary: Summary) -> TextTable:
     """Return a row per rung with its measures on each split, or no rows if the run has no measures."""
     by_rung = measures_by_rung(summary)
-    columns = _columns(by_rung)
+    measured = {key for measures in by_rung.values() for key in measures}
+    columns = [(split, name) for split in SPLITS for name in MEASURES if (split, name) in measured]
     configurations = described(summary.results)
     rows = []
     for (trial, step), measures in by_rung.items():
@@ -55,12 +56,6 @@ def measure_table(summary: Summary) -> TextTable:
         rows.append((*identity, *(measure_cell(measures.get(key)) for key in columns)))
     headings = [f"{split} {MEASURES[name].heading}" for split, name in columns]
     return TextTable(("trial", "step", "configuration", *headings), tuple(rows), frozenset({"configuration"}))
-
-
-def _columns(by_rung: Mapping[Rung, Measures]) -> list[tuple[ScoredSplit, str]]:
-    """Return the splits and names of all measures that any rung has."""
-    known = {key for measures in by_rung.values() for key in measures}
-    return [(split, name) for split in SPLITS for name in MEASURES if (split, name) in known]
 
 
 def measure_cell(measure: Measure | None) -> str:
@@ -79,17 +74,18 @@ def curves(summary: Summary, split: ScoredSplit) -> dict[str, tuple[float, ...]]
     A curve holds precisions at equal steps of recall, up to 1.
     """
     front = {(member.dev.trial, member.dev.step) for member in summary.members}
-    areas: list[tuple[float, str, tuple[float, ...]]] = []
+    reference: dict[str, tuple[float, ...]] = {}
+    of_front: list[tuple[float, str, tuple[float, ...]]] = []
     for (trial, step), measures in measures_by_rung(summary).items():
         measure = measures.get((split, AVERAGE_PRECISION))
         if measure is None or measure.curve is None:
             continue
         if trial is None:
-            areas.append((math.inf, "reference", measure.curve))
+            reference["reference"] = measure.curve
         elif (trial, step) in front:
-            areas.append((measure.value, f"trial {trial}, step {step}", measure.curve))
-    best = sorted(areas, key=lambda area: -area[0])[: MAX_CURVES + 1]
-    return {name: curve for _, name, curve in best}
+            of_front.append((measure.value, f"trial {trial}, step {step}", measure.curve))
+    best = sorted(of_front, key=lambda named: -named[0])[:MAX_CURVES]
+    return reference | {name: curve for _, name, curve in best}
 
 
 def pairs_figure(summary: Summary) -> bytes | None:

@@ -177,7 +177,9 @@ def rows(rungs: Iterable[WatchedRung]) -> list[dict[str, Any]]:
         target = rung.watched.target
         sets: list[tuple[str, WatchedSet]] = [] if target is None else [("target", target)]
         sets += [("watched", watched_set) for watched_set in rung.watched.sets]
-        for role, found in sets:
-            place = {"trial": rung.trial, "step": rung.step, "role": role, "data": found.name, "kind": found.kind}
-            all_rows += [{**place, **value.as_json(), "pairs": value.pairs} for value in found.values]
+        for role, measured in sets:
+            of_rung = {"trial": rung.trial, "step": rung.step}
+            of_set = {"role": role, "data": measured.name, "kind": measured.kind}
+            for value in measured.values:
+                all_rows.append({**of_rung, **of_set, **value.as_json(), "pairs": value.pairs})
     return all_rows

@@ -122,7 +122,7 @@ def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> di
         "points.json": _json(points),
         "labeled.json": _json([_point_row(point, columns) for point in results.labeled]),
         "costs.json": _json(_cost_rows(summary.account)),
-        "points.parquet": _parquet(points, _point_types(columns)),
+        "points.parquet": _parquet(points, {**_POINT_FIELDS, **dict.fromkeys(columns, "float64"), "label": "string"}),
         "rungs.parquet": _parquet(rungs, _RUNG_TYPES),
         "trials.parquet": _parquet(trials, _TRIAL_TYPES),
         **_measure_files(results.measures),
@@ -199,10 +199,6 @@ _POINT_FIELDS = {
     "split": "string",
     "width": "int64",
 }
-
-
-def _point_types(columns: Iterable[str]) -> dict[str, str]:
-    return {**_POINT_FIELDS, **dict.fromkeys(columns, "float64"), "label": "string"}
 
 
 _RUNG_TYPES = {"trial": "int64", "step": "int64", "examples_seen": "int64", "seconds": "float64", "loss": "float64"}
