@@ -87,17 +87,16 @@ def _find_in_ledger(run: Folder, identity: str) -> Answer:
 
 def explain_missing_driver(results: Results) -> str:
     """Return a message that states why a run has no driver and which command resumes it."""
-    options = resume_options(results)
+    options = ["--trials", str(2 * results.info.num_trials)]
     statuses = {trial.status for trial in results.trials}
     if results.status == "completed":
         reason = "the sweep is completed"
-        options = ["--trials", str(2 * results.info.num_trials)]
         remedy = "to extend it"
     elif statuses == {TrialStatus.FAILED}:
         reason = escape_line(results.reason)
-        options = ["--trials", str(2 * results.info.num_trials)]
         remedy = "to try more"
     else:
+        options = resume_options(results)
         reason = "it was killed" if results.status == "running" else f"the sweep ended: {results.status}"
         if results.reason:
             reason += f" ({escape_line(results.reason)})"

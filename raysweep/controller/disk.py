@@ -1,4 +1,4 @@
-"""The size of a run's files, and the removal of checkpoints and weights that are no longer wanted."""
+"""The size of a run's files, and the removal of its checkpoints and weights."""
 
 from dataclasses import dataclass
 
@@ -24,11 +24,11 @@ class RunSize:
 
     def __str__(self) -> str:
         kinds = {"weights": self.weights, "checkpoints": self.checkpoints, "other files": self.others}
-        parts = [f"{name} {size_text(num_bytes)}" for name, num_bytes in kinds.items()]
-        return f"{size_text(self.total)} ({', '.join(parts)})"
+        parts = [f"{name} {_format_size(num_bytes)}" for name, num_bytes in kinds.items()]
+        return f"{_format_size(self.total)} ({', '.join(parts)})"
 
 
-def size_text(num_bytes: int) -> str:
+def _format_size(num_bytes: int) -> str:
     """Format a size in MiB, or in GiB from 1 GiB."""
     if num_bytes < 2**30:
         return f"{num_bytes / 2**20:,.1f} MiB"
@@ -54,7 +54,7 @@ def prune(run: Folder, *, checkpoints: bool, weights: bool) -> None:
     Raises:
         InputError: If the folder does not contain a run, or if another process is driving it.
     """
-    load(run)  # raises if there is no run
+    load(run)  # raises unless the folder contains a run
     ledger = Ledger(run)
     events = ledger.open()
     try:

@@ -69,7 +69,8 @@ class StudyFile:
 
     def rung(self, number: int, examples_seen: int, trial: TrialState, objective: Objective) -> None:
         """Record a rung. ``trial.front`` is the trial's front up to this rung."""
-        stored = self._trial(number)
+        trial_id = self._trial_id(number, self._study)
+        stored = Trial(self._study, trial_id)
         if len(self._proposer.names) == 1:
             (value,) = self._proposer.values(trial.front)
             stored.report(value, examples_seen)
@@ -80,7 +81,6 @@ class StudyFile:
         missed_by = shortfalls(objective, best_point)
         if missed_by:
             # Optuna used lists before constraints had names; optuna-dashboard reads no other format.
-            trial_id = self._trial_id(number, self._study)
             amounts = list(missed_by.values())
             self._storage.set_trial_system_attr(trial_id, "constraints", amounts)
             stored.set_user_attr("constraints on", list(missed_by))
@@ -106,9 +106,6 @@ class StudyFile:
         for number, trial in list(self._running.items()):
             is_paused = trial.status == TrialStatus.PAUSED
             self.end(number, TrialStatus.PAUSED if is_paused else TrialStatus.INTERRUPTED, trial.reason, trial.front)
-
-    def _trial(self, number: int) -> Trial:
-        return Trial(self._study, self._trial_id(number, self._study))
 
     def _trial_id(self, number: int, study: Study) -> int:
         study_id = self._storage.get_study_id_from_name(study.study_name)

@@ -344,24 +344,26 @@ class Sweep:
 
     def _print_rung(self, rung: RungFinished) -> None:
         place = f"trial {rung.trial}: rung {rung.step}/{self.progress.num_rungs[rung.trial]}"
-        p, s = self.scheduler.objective.goals.headings
+        objective = self.scheduler.objective
         if rung.points:
             best = self._best_pair(rung.points)
-            polarity, similarity = best
-            objective = self.scheduler.objective.weighted_sum(best)
-            self.display.line(
-                f"{place}, {rung.examples_seen:,} examples, "
-                f"{p} {100 * polarity:.2f}, {s} {100 * similarity:.2f}, objective {100 * objective:.2f}"
-            )
+            scores = self._show_pair(best)
+            weighted_sum = 100 * objective.weighted_sum(best)
+            self.display.line(f"{place}, {rung.examples_seen:,} examples, {scores}, objective {weighted_sum:.2f}")
         for task, point in zip(self.config.data.tasks, rung.tasks or (), strict=False):
-            polarity, similarity = point.pair(self.scheduler.objective.goals)
-            self.display.line(f"{place}, {task}: {p} {100 * polarity:.2f}, {s} {100 * similarity:.2f}")
+            scores = self._show_pair(point.pair(objective.goals))
+            self.display.line(f"{place}, {task}: {scores}")
         if rung.calibration is not None:
             self.display.line(
                 f"trial {rung.trial}: rung {rung.step}, softmax head: {calibration_text(rung.calibration)}"
             )
         if rung.measures:
             self.display.line(f"trial {rung.trial}: rung {rung.step}, pairs: {measures_text(rung.measures)}")
+
+    def _show_pair(self, pair: Pair) -> str:
+        p, s = self.scheduler.objective.goals.headings
+        polarity, similarity = pair
+        return f"{p} {100 * polarity:.2f}, {s} {100 * similarity:.2f}"
 
     def release(
         self, number: int, failure: str | None = None, traceback: str | None = None, *, diverged: bool = False
