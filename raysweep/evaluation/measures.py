@@ -184,7 +184,9 @@ def measure_embedded(
     """
     queries = documents
     if not (is_symmetric and asked.is_symmetric):
-        first_sentences = itertools.chain.from_iterable(map(_first_sentences, all_relations))
+        first_sentences = []
+        for relations in all_relations:
+            first_sentences += [relations.sentences[number] for number in np.unique(relations.first)]
         queries = Embedded.of(asked, first_sentences, "query", display)
     results = []
     for relations in all_relations:
@@ -219,7 +221,3 @@ def unnormalized(model: "SentenceTransformer") -> Iterator[None]:
     finally:
         for route, name, module in reversed(removed):
             route.add_module(name, module)
-
-
-def _first_sentences(relations: Relations) -> list[str]:
-    return [relations.sentences[number] for number in np.unique(relations.first)]

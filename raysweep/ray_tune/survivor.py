@@ -1,4 +1,4 @@
-"""A process that outlives its driver and, if the driver ends without a word, writes the run's report.
+"""A process that outlives its driver and writes the run's report if the driver is killed.
 
 Ray ends a driver at once if its head does not answer for a minute, and the kernel does so if memory runs out. The
 survivor is not a child of the driver, so neither Ray nor its job supervisor ends it too.

@@ -118,7 +118,8 @@ class Untuned:
         ]
 
     def _store(self) -> None:
-        arrays: dict[str, npt.NDArray[Any]] = {"digest": np.frombuffer(self.relations.digest.encode(), np.uint8)}
+        digest = self.relations.digest.encode()
+        arrays: dict[str, npt.NDArray[Any]] = {"digest": np.frombuffer(digest, np.uint8)}
         for name, values in self._values.items():
             for number, by_geometry in enumerate(values):
                 for geometry, measured in by_geometry.items():

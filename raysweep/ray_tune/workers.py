@@ -157,10 +157,12 @@ def _needed_by_sequence(prepared: Prepared, space: Space) -> int:
     adapter_size, hidden_size = (
         int(max(space.values(name), default=defaults[name])) for name in ("adapter_size", "hidden_size")
     )
-    num_weights = (2 * adapter_size + len(prepared.sequence.label_names)) * width
+    num_classes = len(prepared.sequence.label_names)
+    num_weights = (2 * adapter_size + num_classes) * width
     # Weights, gradients and two moments of the hypernetwork, and some copies of its outputs.
-    num_numbers = (4 * hidden_size + 4 * len(prepared.tasks) + 16) * num_weights
-    return FP32_BYTES * (num_numbers + num_sentences * width) + TORCH_PROCESS_BYTES
+    numbers_per_weight = 4 * hidden_size + 4 * len(prepared.tasks) + 16
+    num_numbers = numbers_per_weight * num_weights + num_sentences * width
+    return FP32_BYTES * num_numbers + TORCH_PROCESS_BYTES
 
 
 def _sentences_per_batch(prepared: Prepared, trial: TrialConfig) -> int:

@@ -116,7 +116,11 @@ def compare_searches(
         "hypervolume": recording.area,
         "searches": [outcome.figures() for outcome in outcomes],
     }
-    return Comparison(_title(recording, settings), _table(outcomes), figures)
+    goals = [f"to {percentage}" for percentage in _percentages(SHARES)]
+    columns = ("sampler", "policy", *_percentages(FRACTIONS), *goals)
+    rows = tuple(tuple(outcome.cells()) for outcome in outcomes)
+    table = TextTable(columns, rows, frozenset({"sampler", "policy"}))
+    return Comparison(_title(recording, settings), table, figures)
 
 
 def _warn_of_missing_rungs(recording: RecordedSweep, name: str, display: Display) -> None:
@@ -158,13 +162,6 @@ def _outcome(recording: RecordedSweep, search: SearchSettings, runs: Sequence[Se
         shares.append(statistics.median(share_at(run, budget, recording) for run in runs))
     budgets = [statistics.median(budget_to(share, recording, run) for run in runs) for share in SHARES]
     return Outcome(search, tuple(shares), tuple(budgets))
-
-
-def _table(outcomes: Iterable[Outcome]) -> TextTable:
-    goals = [f"to {percentage}" for percentage in _percentages(SHARES)]
-    columns = ("sampler", "policy", *_percentages(FRACTIONS), *goals)
-    rows = tuple(tuple(outcome.cells()) for outcome in outcomes)
-    return TextTable(columns, rows, frozenset({"sampler", "policy"}))
 
 
 def _title(recording: RecordedSweep, settings: CompareSettings) -> str:

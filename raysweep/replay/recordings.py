@@ -127,8 +127,11 @@ def _parameters(rows: Sequence[Values], ranges: Set[str]) -> Parameters:
         if children:
             nested: dict[Scalar, Parameters] = {}
             for option in parameter.options:
-                rows_of_option = [_select(row, children) for row in rows if row[parent] == option]
-                nested[option] = _parameters(rows_of_option, ranges)
+                values_of_children = []
+                for row in rows:
+                    if row[parent] == option:
+                        values_of_children.append({name: row[name] for name in children if name in row})
+                nested[option] = _parameters(values_of_children, ranges)
             parameters[parent] = Choices(nested)
     if undecided:
         raise InputError(
@@ -143,10 +146,6 @@ def _names(rows: Sequence[Values]) -> tuple[list[str], list[str]]:
     names = list(dict.fromkeys(name for row in rows for name in row))
     everywhere = [name for name in names if all(name in row for row in rows)]
     return everywhere, [name for name in names if name not in everywhere]
-
-
-def _select(row: Values, names: Sequence[str]) -> Values:
-    return {name: row[name] for name in names if name in row}
 
 
 def _decides(rows: Iterable[Values], parent: str, name: str) -> bool:

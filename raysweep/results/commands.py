@@ -40,7 +40,7 @@ def options_beyond(limit: Mapping[str, float]) -> list[str]:
 
 
 def shorten(run: str) -> str:
-    """Return a location as a relative path if it is in the working directory; the page then names no folder outside."""
+    """Return a location relative to the working directory if it is in there, so that reports name no folder outside."""
     if location.is_uri(run):
         return run
     path = Path(run)

@@ -106,12 +106,12 @@ class Point:
 
     ``kind`` is one of :mod:`raysweep.evaluation.operating_points` (``plain`` is the tuned encoder as it is; ``labeled``
     points use the labels in the pool and are stored separately, as are ``mask`` points, those of single data sets of a
-    sequence), ``reference`` (R itself), ``oracle`` (the limit that
-    no encoder can exceed) or one of ``BASELINES``. ``value`` is the kind's parameter, or None. ``trial`` and ``step``
-    are None for points that do not come from a trial. ``width`` is the embeddings' dimension, or None for the oracle.
-    ``scores`` are keyed by the names in :data:`raysweep.metrics.scores.SCORES`; the oracle and published scores have no
-    accuracy. Standard deviations are 0 if only the means are known. ``label`` distinguishes SetFit models and published
-    scores; it is None for all other kinds.
+    sequence), ``reference`` (R itself), ``oracle`` (the limit that no encoder can exceed) or one of ``BASELINES``.
+    ``value`` is the kind's parameter, or None. ``trial`` and ``step`` are None for points that do not come from a
+    trial. ``width`` is the embeddings' dimension, or None for the oracle. ``scores`` are keyed by the names in
+    :data:`raysweep.metrics.scores.SCORES`; the oracle and published scores have no accuracy. Standard deviations are 0
+    if only the means are known. ``label`` distinguishes SetFit models and published scores; it is None for all other
+    kinds.
     """
 
     trial: int | None

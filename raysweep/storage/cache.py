@@ -9,6 +9,7 @@ downloads files that differ again.
 
 import contextlib
 import fcntl
+import itertools
 import json
 import math
 import os
@@ -108,15 +109,19 @@ def _find_damaged(copy: Path) -> list[str]:
         manifest: dict[str, Any] = json.loads((copy / MANIFEST).read_bytes())
         own_checksum = manifest.pop(OWN_CHECKSUM, None)
         checksums: dict[str, int] = manifest.get(CHECKSUMS, {})
-        names = [name for name in checksums if name == Path(name).name]  # a damaged name may lead elsewhere
+        has_plain_names = all(name == Path(name).name for name in checksums)  # a damaged name may lead elsewhere
     except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         return [MANIFEST]
     is_intact = own_checksum in (None, zlib.crc32(_as_json(manifest)))
-    if not is_intact or len(names) < len(checksums):
+    if not is_intact or not has_plain_names:
         return [MANIFEST]
+
+    def is_damaged(name: str) -> bool:
+        return _checksum(copy / name) != checksums[name]
+
     with ThreadPoolExecutor(NUM_THREADS) as pool:
-        found = list(pool.map(lambda name: _checksum(copy / name), names))
-    return [name for name, checksum in zip(names, found, strict=True) if checksum != checksums[name]]
+        are_damaged = list(pool.map(is_damaged, checksums))
+    return list(itertools.compress(checksums, are_damaged))
 
 
 def _checksum(file: Path) -> int | None:

@@ -48,15 +48,15 @@ def run_trial(  # noqa: PLR0913 (public API)
 ) -> list[RungResult]:
     """Train and evaluate one configuration in this process.
 
-    No Ray or cluster is needed, only artifacts. ``num_rungs`` is 6 if not given, and always that of the data sets of a
-    sequence. After each rung, ``on_rung`` is called with its result and may return
-    False to stop. ``device`` defaults to a GPU if available. The trial saves its state in the folder ``checkpoints``.
-    If called again after an interruption, it resumes from there and first repeats the result of a rung that had just
-    ended.
+    No Ray or cluster is needed, only artifacts. ``num_rungs`` defaults to 6 or, for a sequence, to the number of its
+    data sets, the only value that is allowed then. After each rung, ``on_rung`` is called with its result and may
+    return False to stop. ``device`` defaults to a GPU if available. The trial saves its state in the folder
+    ``checkpoints``. If called again after an interruption, it resumes from there and first repeats the result of a rung
+    that had just ended.
 
     Raises:
         TrialDivergedError: If the loss is not finite.
-        InputError: If ``seed`` is negative or ``num_rungs`` is less than 1.
+        InputError: If ``seed`` is negative or ``num_rungs`` is not allowed.
     """
     if seed < 0:
         raise InputError(f"seed is {seed}; allowed: 0 and more")
