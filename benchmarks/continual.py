@@ -121,13 +121,13 @@ class Separate(Learner):
 class Accuracies:
     """Test accuracies (tasks,) of one learner, right after each task and at the end, in percent.
 
-    ``share_guessed`` and ``without_identity`` are the share of test rows whose task is inferred by entropy, and the
-    accuracy with inferred tasks.
+    ``share_inferred`` is the share of test rows whose task is inferred correctly by entropy, and ``without_identity``
+    the accuracy with inferred tasks.
     """
 
     right_after: list[float]
     at_end: list[float]
-    share_guessed: float
+    share_inferred: float
     without_identity: float
 
     @property
@@ -151,19 +151,27 @@ def follow(
     train_sequence(learner, train, settings, lambda task: right_after.append(_accuracy(learner, test(task), task)))
     tasks = range(len(right_after))
     at_end = [_accuracy(learner, test(task), task) for task in tasks]
-    guessed, correct = [], []
+    are_tasks_right, are_classes_right = [], []
     for task in tasks:
         data = test(task)
         inferred = infer_tasks(learner.predict, data.inputs, tasks)
-        classes = torch.stack([learner.predict(data.inputs, other).logits.argmax(dim=1) for other in tasks])
-        is_class_right = classes.gather(0, inferred[None])[0] == data.labels
-        guessed.append(inferred == task)
-        correct.append(is_class_right if has_shared_classes else is_class_right & guessed[-1])
-    return Accuracies(right_after, at_end, _percentage(torch.cat(guessed)), _percentage(torch.cat(correct)))
+        is_task_right = inferred == task
+        classes_by_task = torch.stack([_predict_classes(learner, data, other) for other in tasks])
+        classes = classes_by_task.gather(0, inferred[None])[0]
+        is_class_right = classes == data.labels
+        are_tasks_right.append(is_task_right)
+        are_classes_right.append(is_class_right if has_shared_classes else is_class_right & is_task_right)
+    share_inferred = _percentage(torch.cat(are_tasks_right))
+    without_identity = _percentage(torch.cat(are_classes_right))
+    return Accuracies(right_after, at_end, share_inferred, without_identity)
 
 
 def _accuracy(learner: Learner, data: TaskData, task: int) -> float:
-    return _percentage(learner.predict(data.inputs, task).logits.argmax(dim=1) == data.labels)
+    return _percentage(_predict_classes(learner, data, task) == data.labels)
+
+
+def _predict_classes(learner: Learner, data: TaskData, task: int) -> Tensor:
+    return learner.predict(data.inputs, task).logits.argmax(dim=1)
 
 
 def _percentage(is_true: Tensor) -> float:

@@ -221,7 +221,7 @@ def table(outcomes: Mapping[str, Outcome]) -> str:
         "at the end",
         "forgetting",
         "HyperMask minus it",
-        "tasks guessed",
+        "tasks inferred",
         "without identity",
         "CPU s",
     )
@@ -231,7 +231,7 @@ def table(outcomes: Mapping[str, Outcome]) -> str:
         row = [name]
         row += [_cell(outcome.values(key)) for key in ("right_after", "at_end", "forgetting")]
         row.append("" if name == "HyperMask" else _cell(differences.tolist()))
-        row += [_cell(outcome.values(key)) for key in ("share_guessed", "without_identity")]
+        row += [_cell(outcome.values(key)) for key in ("share_inferred", "without_identity")]
         row.append(f"{outcome.cpu_seconds:.0f}")
         rows.append(row)
     return measure.table(header, rows)

@@ -86,7 +86,7 @@ def test_accuracies_of_a_learner_that_knows_everything(has_shared_classes: bool)
     accuracies = follow(learner, tasks, tasks.__getitem__, settings, has_shared_classes)
     assert accuracies.right_after == accuracies.at_end == [100, 100]
     assert accuracies.forgetting == 0
-    assert accuracies.without_identity == accuracies.share_guessed == 50
+    assert accuracies.without_identity == accuracies.share_inferred == 50
 
 
 def test_forgetting_leaves_out_the_last_task() -> None:
