@@ -70,9 +70,10 @@ class RelationExamples:
             return self._ids(rows), None
         positives = self.positives.draw(counts[:, 0], quotas[:, 0], rng)
         negatives = self.negatives.draw(counts[:, 1], quotas[:, 1], rng)
-        slot_targets = np.array(cosines if kind == "scored_pair" else (1.0, 0.0), np.float32)
-        targets = np.repeat(slot_targets, [len(positives), len(negatives)])
-        return self._ids(np.concatenate([positives, negatives])), targets
+        rows = np.concatenate([positives, negatives])
+        values = np.array(cosines if kind == "scored_pair" else (1.0, 0.0), np.float32)
+        targets = np.repeat(values, [len(positives), len(negatives)])
+        return self._ids(rows), targets
 
     def _draw_triplets(self, counts: Integers, quotas: Integers, rng: np.random.Generator) -> NDArray[np.int32]:
         groups, numbers = examples.pick_distinct(counts, quotas, rng)

@@ -278,11 +278,12 @@ def _read_pairs(name: str, pieces: Sequence[sources.Piece], settings: RelationSe
     for labels in sets_of_labels:
         shown = name if len(sets_of_labels) == 1 else f"{name}: {positive_label} against {labels[0]}"
         builder = RelationsBuilder(shown, "pairs")
-        for row in rows:
-            if row.label in (positive_label, *labels):
-                group = builder.group(row.group, ", ".join(row.group))
-                builder.add(group, row.first, [row.second], is_positive=row.label == positive_label)
-        num_left_out = sum(row.label not in (positive_label, *labels) for row in rows)
+        included = [row for row in rows if row.label in (positive_label, *labels)]
+        for row in included:
+            group = builder.group(row.group, ", ".join(row.group))
+            is_positive = row.label == positive_label
+            builder.add(group, row.first, [row.second], is_positive=is_positive)
+        num_left_out = len(rows) - len(included)
         all_relations.append(builder.build(num_left_out))
     return all_relations
 

@@ -545,12 +545,14 @@ class _Planner:
 
     def tokens(self, sentences: Artifact, kinds: Sequence[str]) -> Sides[Artifact]:
         """Return the artifacts with the model's tokens, and with its embeddings if R, mining or scoring needs them."""
-        reference = self.encoders[self.config.reference_encoder]
+        config = self.config
+        reference = self.encoders[config.reference_encoder]
         embedding = [*reference.sides.distinct]
-        if kinds and self.config.examples.are_nearest:
-            embedding.append(self.encoders[self.config.mining_encoder].on("document"))
+        if kinds and config.examples.are_nearest:
+            mining_encoder = self.encoders[config.mining_encoder]
+            embedding.append(mining_encoder.on("document"))
         if "scored_pair" in kinds:
-            embedding += [self.encoders[expert].on("document") for expert in self.config.examples.experts]
+            embedding += [self.encoders[expert].on("document") for expert in config.examples.experts]
         encodings = [_encoding(encoder) for encoder in embedding]
 
         def tokens_of(model: _Encoder) -> Artifact:
@@ -559,7 +561,7 @@ class _Planner:
             artifact, keyed = self._key("tokens", _tokenization(model), reads=[sentences])
             return self._add(TokensStage(artifact, keyed, sentences, model.config))
 
-        return self.encoders[self.config.model].sides.map(tokens_of)
+        return self.encoders[config.model].sides.map(tokens_of)
 
     def embeddings(self, sentences: Artifact, reference: _Encoder) -> Sides[Artifact]:
         """Return the artifacts with the reference encoder's embeddings."""

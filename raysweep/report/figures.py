@@ -411,9 +411,9 @@ def _draw_side(axis: "Axes", side: Side, split: ScoredSplit, number: int) -> Non
     points = side.front.on(split)
     goals = side.summary.goals
     scores = [point.pair(goals) for point in points]
-    steps = [points[index] for index in non_dominated(scores)]
-    steps.sort(key=lambda point: -point[goals.s])
-    x, y = _xy(steps, goals)
+    corners = [points[index] for index in non_dominated(scores)]
+    corners.sort(key=lambda point: -point[goals.s])
+    x, y = _xy(corners, goals)
     axis.step(x, y, where="post", color=color, linewidth=1.0, zorder=2)
     x, y = _xy(points, goals)
     axis.plot(x, y, label=side.label, color=color, marker=marker, markersize=4.5, linestyle="none", zorder=3)

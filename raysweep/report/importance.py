@@ -262,4 +262,5 @@ def _bounds(axes: Sequence[Axis], scores: FloatArray, values: FloatArray) -> Flo
     deviations = math.sqrt(share_drawn) * (shares - values)
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(deviations, [tail, 1 - tail], axis=0)
-    return values + np.stack([np.minimum(low, 0), np.maximum(high, 0)])
+    bounds: FloatArray = values + np.stack([np.minimum(low, 0), np.maximum(high, 0)])
+    return bounds

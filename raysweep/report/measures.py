@@ -45,16 +45,19 @@ def measures_by_rung(summary: Summary) -> dict[Rung, Measures]:
 def measure_table(summary: Summary) -> TextTable:
     """Return a row per rung with its measures on each split, or no rows if the run has no measures."""
     by_rung = measures_by_rung(summary)
-    measured = {key for measures in by_rung.values() for key in measures}
+    measured: set[tuple[ScoredSplit, str]] = set()
+    for measures in by_rung.values():
+        measured |= measures.keys()
     columns = [(split, name) for split in SPLITS for name in MEASURES if (split, name) in measured]
+    headings = [f"{split} {MEASURES[name].heading}" for split, name in columns]
     configurations = described(summary.results)
     rows = []
     for (trial, step), measures in by_rung.items():
+        cells = [measure_cell(measures.get(column)) for column in columns]
         identity = ("reference", ABSENT, ABSENT)
         if trial is not None:
             identity = (str(trial), str(step), configurations[trial])
-        rows.append((*identity, *(measure_cell(measures.get(key)) for key in columns)))
-    headings = [f"{split} {MEASURES[name].heading}" for split, name in columns]
+        rows.append((*identity, *cells))
     return TextTable(("trial", "step", "configuration", *headings), tuple(rows), frozenset({"configuration"}))
 
 

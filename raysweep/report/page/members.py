@@ -22,15 +22,20 @@ TITLE = "Front members"
 def member_table(summary: Summary) -> str:
     """Return the table: the knee, then the front by decreasing S on dev. Headings of guard columns include the limits."""
     content = front_table(summary)
-    knee_first = sorted(zip(summary.members, content.rows, strict=True), key=lambda pair: not pair[0].is_knee)
-    rows = tuple(row for _, row in knee_first)
-    minima = {name: score.at_least for member in summary.members for name, score in member.guards.items()}
+    knee_rows: list[tuple[str, ...]] = []
+    other_rows: list[tuple[str, ...]] = []
+    minima: dict[str, float | None] = {}
+    for member, row in zip(summary.members, content.rows, strict=True):
+        rows = knee_rows if member.is_knee else other_rows
+        rows.append(row)
+        for name, score in member.guards.items():
+            minima[name] = score.at_least
     columns = []
     for column in content.columns:
         minimum = minima.get(column)
         limit = "" if minimum is None else f" ≥\N{NO-BREAK SPACE}{show(minimum)}"
         columns.append(column + limit)
-    with_limits = dataclasses.replace(content, columns=tuple(columns), rows=rows)
+    with_limits = dataclasses.replace(content, columns=tuple(columns), rows=(*knee_rows, *other_rows))
     return table(with_limits, TITLE, "members")
 
 
