@@ -164,17 +164,22 @@ class _Tables:
                 self.means[event.trial] = event.points
             case PointsScored() | GuardsMeasured() | RungWatched():
                 self._add_scores(event)
-            case NodesCounted() | NodeExcluded():
+            case NodesCounted():
                 self._add_nodes(event)
+            case NodeExcluded():
+                self.excluded_nodes.append(ExcludedNode(event.node, event.errors, event.reason))
             case SweepSteered():
                 self._steer(event)
         self._note_stage(event)
         if isinstance(event, StatusChange | CheckpointsRemoved):
             self._change_status(event)
+        self._note_cost(event)
+        self._note_ending(event)
+
+    def _note_cost(self, event: Event) -> None:
         if isinstance(event, PaidEvent) and event.cost is not None:
             cost = dataclasses.asdict(event.cost)
             self.trials[event.trial] = dataclasses.replace(self.trials[event.trial], **cost)
-        self._note_ending(event)
 
     def _note_stage(self, event: Event) -> None:
         match event:
@@ -260,10 +265,7 @@ class _Tables:
         for measure in event.measures or ():
             self.measures[measure.trial, measure.step, measure.split, measure.name] = measure
 
-    def _add_nodes(self, event: NodesCounted | NodeExcluded) -> None:
-        if isinstance(event, NodeExcluded):
-            self.excluded_nodes.append(ExcludedNode(event.node, event.errors, event.reason))
-            return
+    def _add_nodes(self, event: NodesCounted) -> None:
         for node in event.nodes:
             key = node.type, node.price_per_hour
             total = self.nodes.get(key, NodeTime(node.type, 0.0, 0.0))
