@@ -291,7 +291,7 @@ def _start_tracking(sweep: Sweep) -> Tracking | None:
         return None
     tracking = Tracking(config.trackers, sweep.run, config.name, sweep.display.warn)
     tracking.take_all(load_events(sweep.run))
-    sweep.ledger.on_append = tracking.take
+    sweep.ledger.listeners.append(tracking.take)
     return tracking
 
 

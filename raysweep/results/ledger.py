@@ -39,7 +39,7 @@ class Ledger:
     take_over: bool = False
     on_lost: Callable[[], None] = field(default=lambda: None, repr=False)  # called if another process takes the run
     on_close: Callable[[], None] = field(default=lambda: None, repr=False)  # called before the run is unlocked
-    on_append: Callable[[Event], None] = field(default=lambda event: None, repr=False)  # called with durable events
+    listeners: list[Callable[[Event], None]] = field(default_factory=list, repr=False)  # called with durable events
     unfinished: bytes = b""  # a last line truncated by a crash; the next append sets it aside
     failure: str | None = None  # why an event could not be written, after which no more are
     _log: LineLog | None = field(default=None, repr=False)
@@ -119,7 +119,8 @@ class Ledger:
                 f"To resume it: {format_resume(self.run.location)}"
             )
             raise InputError(self.failure) from None
-        self.on_append(event)
+        for listener in self.listeners:
+            listener(event)
 
     def close(self) -> None:
         """Unlock the ledger."""

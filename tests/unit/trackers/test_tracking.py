@@ -159,7 +159,7 @@ def test_events_arrive_as_appended_and_front_at_the_end(tmp_path: Path, recorder
     events = ledger.open()
     tracker_session = tracking.Tracking(CONFIG, ledger.run, "s", warnings.append)
     tracker_session.take_all(events)
-    ledger.on_append = tracker_session.take
+    ledger.listeners.append(tracker_session.take)
     ledger.append(TrialStarted(trial=1, config={"loss": "softmax"}))
     ledger.append(TrialEnded(trial=1, status=TrialStatus.FAILED, reason="it broke"))
     ledger.close()
