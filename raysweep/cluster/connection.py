@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -31,13 +31,17 @@ JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # set only by Ray's job supervisor
 
 @contextlib.contextmanager
 def connected(
-    resources: ResourcesConfig, *, show_workers: bool = True, report: Callable[[str], None] | None = None
+    resources: ResourcesConfig,
+    *,
+    show_workers: bool = True,
+    report: Callable[[str], None] | None = None,
+    metadata: Mapping[str, str] | None = None,
 ) -> Iterator[Capacity]:
     """Start Ray locally or join the cluster at ``resources.address``; on exit, shut down or leave it.
 
     Ray's usage statistics are off. With ``show_workers``, the workers' output is included in this process's output, so
     that the caller can log it; otherwise it is only in Ray's own logs. ``report`` receives a line now and then if Ray
-    takes long to start.
+    takes long to start. Ray lists this process as a job with this ``metadata``.
 
     Raises:
         InputError: If Ray does not start or the cluster does not answer.
@@ -48,6 +52,7 @@ def connected(
     key = "resources.address" if resources.address else ADDRESS_VARIABLE
     protect_token(may_make=not address)
     import ray
+    from ray.job_config import JobConfig
 
     if address and address.startswith("ray://"):
         raise InputError(
@@ -67,7 +72,7 @@ def connected(
         options |= {"num_cpus": resources.num_cpus, "include_dashboard": False}
     try:
         with termination_kept(), _forks_lead_groups(), _reporting(report):
-            ray.init(address=resolved, **options)
+            ray.init(address=resolved, job_config=JobConfig(metadata=dict(metadata or {})), **options)
     except Exception as error:  # Ray also raises plain exceptions, for example after a timeout
         reason = " ".join(str(error).split())[:300]
         if address:

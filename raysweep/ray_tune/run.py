@@ -136,7 +136,7 @@ def run(  # noqa: PLR0913 (one argument for each way to start a run)
         def start(session: Session) -> Sweep:
             return session.begin(older_runs, place) if resumed is None else session.resume(resumed)
 
-        return execute(plan, display, log, start)
+        return execute(plan, display, log, start, place if resumed is None else resumed.location)
 
 
 @_interrupted_once()
@@ -150,7 +150,8 @@ def prepare_only(config: SweepConfig, space: Space, display: Display) -> str:
     check_writable(storage.artifacts_key, artifacts, display)
     plan = make_plan(config, space)
     if plan.missing:
-        with connected(config.resources, show_workers=False, report=display.line) as capacity:
+        metadata = job_metadata(config)
+        with connected(config.resources, show_workers=False, report=display.line, metadata=metadata) as capacity:
             places = {storage.artifacts_key: storage.artifacts or storage.runs}
             warn_of_local_folders(places, capacity, display)
             prepared = prepare(plan, capacity, display)
@@ -199,8 +200,13 @@ def _plan(config: SweepConfig, space: Space, resumed: Resumed | None) -> Plan:
     return plan
 
 
-def execute(plan: Plan, display: Display, log: Log | None, start: Callable[[Session], Sweep]) -> RunOutcome:
-    """Prepare the artifacts, ``start`` the sweep, search, score the front on test, and record how it ended."""
+def execute(
+    plan: Plan, display: Display, log: Log | None, start: Callable[[Session], Sweep], place: str | None = None
+) -> RunOutcome:
+    """Prepare the artifacts, ``start`` the sweep, search, score the front on test, and record how it ended.
+
+    ``place`` is the run's folder, if it is already known.
+    """
     config = plan.config
     sweep: Sweep | None = None
     tracking: Tracking | None = None
@@ -209,7 +215,12 @@ def execute(plan: Plan, display: Display, log: Log | None, start: Callable[[Sess
     with contextlib.ExitStack() as uploads:
         try:
             with (
-                connected(config.resources, show_workers=log is not None, report=display.line) as capacity,
+                connected(
+                    config.resources,
+                    show_workers=log is not None,
+                    report=display.line,
+                    metadata=job_metadata(config, place),
+                ) as capacity,
                 metered(config.budget) as meter,
             ):
                 warn_of_local_folders(config.storage.places, capacity, display)
@@ -249,6 +260,12 @@ def execute(plan: Plan, display: Display, log: Log | None, start: Callable[[Sess
     if ending == INTERRUPTED or (sweep.cause is not None and not sweep.is_done):
         display.line(f"run: to resume: {format_resume(sweep.run.location, *options_beyond(sweep.reached_limit))}")
     return RunOutcome(sweep.run, ending)
+
+
+def job_metadata(config: SweepConfig, place: str | None = None) -> dict[str, str]:
+    """Return the metadata of this process in Ray's list of jobs: the sweep's name, and the run's folder if it is known."""
+    metadata = {"raysweep_sweep": config.name}
+    return metadata if place is None else {**metadata, "raysweep_run": place}
 
 
 @contextlib.contextmanager

@@ -88,7 +88,9 @@ def resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def check_and_plan(missing: list[str], **overrides: str) -> None:
         config, space = settings(tmp_path, "smoke", storage__runs=str(tmp_path), **overrides)
         ledger = SimpleNamespace(close=lambda: None)
-        resumed: Any = SimpleNamespace(ledger=ledger, points=[], prepared=object(), check_data=lambda *_: None)
+        resumed: Any = SimpleNamespace(
+            location="", ledger=ledger, points=[], prepared=object(), check_data=lambda *_: None
+        )
         stages = [SimpleNamespace(kind=kind) for kind in missing]
         monkeypatch.setattr(run, "make_plan", lambda *_: SimpleNamespace(missing=stages, prepared=None))
         monkeypatch.setattr(run, "execute", lambda *_: None)
