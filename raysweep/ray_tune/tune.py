@@ -34,6 +34,7 @@ from raysweep.controller.front_scores import AfterSearch, FrontRung, FrontScores
 from raysweep.controller.request_handler import RequestHandler
 from raysweep.controller.sweep import Sweep
 from raysweep.errors import exception_line
+from raysweep.ray_tune.prometheus import SweepMetrics
 from raysweep.ray_tune.trial_actor import (
     Assignment,
     SweepTask,
@@ -229,15 +230,23 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
 
 
 class _Watch(_NotInSnapshots, tune.Callback):
-    """Callback that tracks worker assignments, kills hanging trials and updates the status line."""
+    """Callback that tracks worker assignments, kills hanging trials and updates the status line and the metrics."""
 
-    def __init__(self, sweep: Sweep, scores: FrontScores, request_handler: RequestHandler, listener: Listener) -> None:
+    def __init__(
+        self,
+        sweep: Sweep,
+        scores: FrontScores,
+        request_handler: RequestHandler,
+        listener: Listener,
+        metrics: SweepMetrics,
+    ) -> None:
         self._begun: set[str] = set()  # Tune's ids of the trials that reached a worker
         self._reasons: dict[str, str] = {}  # why trials were killed
         self._killed_at: dict[str, float] = {}
         self._sweep = sweep
         self._scores = scores
         self._request_handler = request_handler
+        self._metrics = metrics
         self._heartbeat_watch = HeartbeatWatch(listener)
         self._frozen = FrozenWatch()
         self._waiting = WaitingWatch(lambda text: sweep.display.line(f"search: {text}"))
@@ -263,6 +272,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
             self._request_handler.serve()
         self._scores.show()
         self._sweep.count_nodes()
+        self._metrics.refresh()
         statuses = {trial.status for trial in trials}
         if TuneTrial.PENDING in statuses and TuneTrial.RUNNING not in statuses:
             self._waiting.check(time.monotonic() - self._moved_at)
@@ -383,7 +393,8 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
     request_queue = RequestQueue(sweep.run)
     inbox = Inbox()
     request_handler = RequestHandler(sweep, request_queue, inbox.take)
-    watch = _Watch(sweep, scores, request_handler, listener)
+    metrics = SweepMetrics(sweep)
+    watch = _Watch(sweep, scores, request_handler, listener, metrics)
     # Private to this process, so that Tune reads no files from a place where others may write.
     snapshots = tempfile.TemporaryDirectory(prefix="tune-", dir=process_folder())
     tuner = tune.Tuner(
@@ -406,7 +417,7 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
         ),
     )
-    with snapshots, poll_in_background(request_queue, inbox), sweep.display.live():
+    with snapshots, poll_in_background(request_queue, inbox), metrics.attached(), sweep.display.live():
         try:
             tuner.fit()
         except BaseException as error:

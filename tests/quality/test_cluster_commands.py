@@ -23,6 +23,7 @@ NUM_COMMANDS = {
     "cluster.yaml": 0,
     "clusters/Dockerfile": 0,
     "clusters/gcp.yaml": 0,
+    "clusters/grafana.json": 0,
     "clusters/rayjob.yaml": 1,
     "clusters/skypilot.yaml": 1,
     "docs/guides/cloud.md": 2,
