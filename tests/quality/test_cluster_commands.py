@@ -24,9 +24,10 @@ NUM_COMMANDS = {
     "clusters/Dockerfile": 0,
     "clusters/gcp.yaml": 0,
     "clusters/grafana.json": 0,
+    "clusters/raycluster.yaml": 0,
     "clusters/rayjob.yaml": 1,
     "clusters/skypilot.yaml": 1,
-    "docs/guides/cloud.md": 2,
+    "docs/guides/cloud.md": 3,
     "docs/guides/object-storage.md": 2,
 }
 RETRIED = ("clusters/rayjob.yaml", "clusters/skypilot.yaml")  # on a new cluster

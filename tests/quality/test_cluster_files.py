@@ -15,8 +15,10 @@ from raysweep.config.sweep import BudgetConfig
 from support.paths import ROOT
 
 RAY_UP = ["cluster.yaml", "clusters/gcp.yaml"]
-RAY_JOB, SKY_TASK, DOCKERFILE = "clusters/rayjob.yaml", "clusters/skypilot.yaml", "clusters/Dockerfile"
-FILES = [*RAY_UP, RAY_JOB, SKY_TASK, DOCKERFILE]
+RAY_JOB, RAY_CLUSTER = "clusters/rayjob.yaml", "clusters/raycluster.yaml"
+KUBERAY = [RAY_JOB, RAY_CLUSTER]
+SKY_TASK, DOCKERFILE = "clusters/skypilot.yaml", "clusters/Dockerfile"
+FILES = [*RAY_UP, *KUBERAY, SKY_TASK, DOCKERFILE]
 
 SECRET_TEXT = re.compile(
     r"\b(AKIA|ASIA)[0-9A-Z]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY|\bhf_\w{20,}|\bgh[pousr]_\w{30,}|[A-Za-z0-9/+]{40}"
@@ -38,8 +40,10 @@ def load(name: str) -> Any:
     return yaml.safe_load(read(name))
 
 
-def ray_cluster() -> Any:
-    return load(RAY_JOB)["spec"]["rayClusterSpec"]
+def ray_cluster(name: str) -> Any:
+    """Return the cluster in a file for KubeRay."""
+    spec = load(name)["spec"]
+    return spec["rayClusterSpec"] if name == RAY_JOB else spec
 
 
 def entries(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
@@ -80,8 +84,8 @@ def test_nodes_use_token_authentication(name: str) -> None:
         (target,) = (path for path, source in content["file_mounts"].items() if source == "~/.ray/auth_token")
         installed = re.compile(rf"install -D (-o ray )?-m 600 {target} /home/ray/\.ray/auth_token")
         assert any(installed.search(command) for command in content["setup_commands"])
-    elif name == RAY_JOB:
-        assert ray_cluster()["authOptions"] == {"mode": "token"}
+    elif name in KUBERAY:
+        assert ray_cluster(name)["authOptions"] == {"mode": "token"}
     elif name == SKY_TASK:
         assert content["envs"]["RAY_AUTH_MODE"] == "token"
         assert content["secrets"] == {"RAY_AUTH_TOKEN": None}
@@ -122,8 +126,8 @@ def test_dashboard_is_local_and_ports_match(name: str) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_files_open_no_ports(name: str) -> None:
     assert OPENS_PORTS.findall(read(name)) == []
-    if name == RAY_JOB:
-        assert ray_cluster()["headGroupSpec"]["serviceType"] == "ClusterIP"
+    if name in KUBERAY:
+        assert ray_cluster(name)["headGroupSpec"]["serviceType"] == "ClusterIP"
 
 
 @pytest.mark.parametrize("name", RAY_UP)
@@ -139,8 +143,9 @@ def test_head_has_no_cpus_and_workers_scale_from_zero(name: str) -> None:
     assert content["provider"]["cache_stopped_nodes"] is False, "the disk of a stopped node still costs money"
 
 
-def test_ray_job_head_has_no_cpus_and_workers_scale_from_zero() -> None:
-    cluster = ray_cluster()
+@pytest.mark.parametrize("name", KUBERAY)
+def test_head_of_kuberay_has_no_cpus_and_workers_scale_from_zero(name: str) -> None:
+    cluster = ray_cluster(name)
     assert cluster["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
     for group in cluster["workerGroupSpecs"]:
         assert (group["replicas"], group["minReplicas"]) == (0, 0)
@@ -157,7 +162,7 @@ def test_jobs_are_retried_and_clusters_removed() -> None:
 
 def test_invalid_input_is_not_retried() -> None:
     assert load(SKY_TASK)["resources"]["job_recovery"] == {"recover_on_exit_codes": [os.EX_TEMPFAIL]}
-    (head,) = ray_cluster()["headGroupSpec"]["template"]["spec"]["containers"]
+    (head,) = ray_cluster(RAY_JOB)["headGroupSpec"]["template"]["spec"]["containers"]
     assert head["env"] == [{"name": CODE_VARIABLE, "value": "0"}]
 
 
@@ -183,12 +188,24 @@ def test_spot_nodes_come_first_and_on_demand_nodes_are_marked(name: str) -> None
     assert spot == {"gpu_spot"}
 
 
-def test_ray_job_prefers_spot_workers_with_an_on_demand_head() -> None:
-    cluster = ray_cluster()
-    spot, on_demand = cluster["workerGroupSpecs"]
-    assert spot["priority"] > on_demand["priority"]
+@pytest.mark.parametrize("name", KUBERAY)
+def test_kuberay_prefers_spot_workers_with_an_on_demand_head_and_driver(name: str) -> None:
+    cluster = ray_cluster(name)
+    groups = {group["groupName"]: group for group in cluster["workerGroupSpecs"]}
+    spot = groups.pop("gpu-spot")
+    assert spot["priority"] > groups["gpu-on-demand"]["priority"]
     assert "gke-spot" in str(spot["template"])
-    assert "spot" not in str(on_demand["template"]) + str(cluster["headGroupSpec"])
+    assert "spot" not in str(groups) + str(cluster["headGroupSpec"])
+
+
+def test_workers_outlive_a_restart_of_the_head() -> None:
+    cluster = ray_cluster(RAY_CLUSTER)
+    assert cluster["gcsFaultToleranceOptions"].keys() == {"redisAddress", "redisPassword"}
+    for group in cluster["workerGroupSpecs"]:
+        (container,) = group["template"]["spec"]["containers"]
+        (variable,) = container["env"]
+        assert variable["name"] == "RAY_gcs_rpc_server_reconnect_timeout_s"
+        assert float(variable["value"]) > 60, "Ray's default, after which the head restarts"
 
 
 def test_sky_task_prefers_spot_nodes() -> None:
@@ -211,7 +228,7 @@ def test_images_and_packages_are_pinned(name: str) -> None:
     assert images or name == DOCKERFILE
     assert all(":" in image and not image.endswith((":latest", ":nightly")) for image in images)
     installs = re.findall(r"pip install .*", text)
-    assert installs or name == RAY_JOB
+    assert installs or name in KUBERAY
     assert all("--constraint " in install or "==" in install for install in installs)
 
 
@@ -235,11 +252,14 @@ def test_autoscaler_reads_images_and_priorities(name: str) -> None:
     assert [types[name].min_worker_nodes for name in images] == [0, 0, 0]
 
 
-def test_autoscaler_reads_worker_groups_of_the_ray_job() -> None:
+@pytest.mark.parametrize("name", KUBERAY)
+def test_autoscaler_reads_worker_groups_of_kuberay(name: str) -> None:
     from ray.autoscaler._private.kuberay.autoscaling_config import _derive_autoscaling_config_from_ray_cr as derive
 
-    config = derive({"metadata": {"name": "job", "namespace": "default"}, "spec": ray_cluster()})
+    config = derive({"metadata": {"name": "job", "namespace": "default"}, "spec": ray_cluster(name)})
     types = config["available_node_types"]
+    if name == RAY_CLUSTER:  # the guide submits jobs with this resource
+        assert types["driver"]["resources"].items() >= {"CPU": 0, "driver": 1}.items()
     assert config["idle_timeout_minutes"] == 5
     assert types["headgroup"]["resources"]["CPU"] == 0
     assert types["gpu-spot"]["resources"].items() >= {"CPU": 3, "GPU": 1}.items()
@@ -254,9 +274,8 @@ def test_prices_name_the_node_types(name: str) -> None:
 
 
 def test_ray_job_prices_name_the_worker_groups() -> None:
-    spec = load(RAY_JOB)["spec"]
-    groups = {group["groupName"] for group in spec["rayClusterSpec"]["workerGroupSpecs"]}
-    (price_by_group,) = prices(spec["entrypoint"])
+    groups = {group["groupName"] for group in ray_cluster(RAY_JOB)["workerGroupSpecs"]}
+    (price_by_group,) = prices(load(RAY_JOB)["spec"]["entrypoint"])
     assert set(price_by_group) == groups
     budget = BudgetConfig.model_validate({"money": 20.0, "prices": price_by_group})
     assert budget.prices == price_by_group
