@@ -28,14 +28,11 @@ class Sequential(Learner):
 
     def loss(self, batch: TaskData, step: Step) -> Tensor:
         """Return the cross-entropy of a batch."""
-        logits = self.target(batch.inputs, step.task).logits
-        return nn.functional.cross_entropy(logits, batch.labels)
+        return _cross_entropy(self.target, batch, step)
 
     def predict(self, inputs: Tensor, task: int) -> TargetOutput:
         """Return the output of the current weights."""
-        with torch.no_grad():
-            output: TargetOutput = self.target(inputs, task)
-        return output
+        return _predict(self.target, inputs, task)
 
 
 class Ewc(Sequential):
@@ -82,9 +79,10 @@ def fisher_information(target: Target, inputs: Tensor, task: int) -> Weights:
     weights = {name: weight.detach() for name, weight in target.named_parameters()}
 
     def log_probability(weights: Weights, row: Tensor, label: Tensor) -> Tensor:
-        logits = functional_call(target, weights, (row[None], task)).logits
-        scalar: Tensor = logits.log_softmax(dim=-1)[0].gather(0, label[None])[0]
-        return scalar
+        (logits,) = functional_call(target, weights, (row[None], task)).logits
+        log_probabilities = logits.log_softmax(dim=-1)
+        of_label: Tensor = log_probabilities.gather(0, label[None])[0]
+        return of_label
 
     with torch.no_grad():
         probabilities = target(inputs, task).logits.softmax(dim=-1)
@@ -92,7 +90,8 @@ def fisher_information(target: Target, inputs: Tensor, task: int) -> Weights:
     labels = torch.multinomial(probabilities, 1, generator=generator)[:, 0]
     gradients_of_rows = vmap(grad(log_probability), in_dims=(None, 0, 0))
     sums = {name: torch.zeros_like(weight) for name, weight in weights.items()}
-    for rows, row_labels in zip(inputs.split(FISHER_CHUNK), labels.split(FISHER_CHUNK), strict=True):
+    chunks = zip(inputs.split(FISHER_CHUNK), labels.split(FISHER_CHUNK), strict=True)
+    for rows, row_labels in chunks:
         for name, gradients in gradients_of_rows(weights, rows, row_labels).items():
             sums[name] += gradients.square().sum(dim=0)
     return {name: total / len(inputs) for name, total in sums.items()}
@@ -107,14 +106,22 @@ class Separate(Learner):
 
     def loss(self, batch: TaskData, step: Step) -> Tensor:
         """Return the cross-entropy of a batch."""
-        logits = self.targets[step.task](batch.inputs, step.task).logits
-        return nn.functional.cross_entropy(logits, batch.labels)
+        return _cross_entropy(self.targets[step.task], batch, step)
 
     def predict(self, inputs: Tensor, task: int) -> TargetOutput:
         """Return the output of the task's network."""
-        with torch.no_grad():
-            output: TargetOutput = self.targets[task](inputs, task)
-        return output
+        return _predict(self.targets[task], inputs, task)
+
+
+def _cross_entropy(target: nn.Module, batch: TaskData, step: Step) -> Tensor:
+    logits = target(batch.inputs, step.task).logits
+    return nn.functional.cross_entropy(logits, batch.labels)
+
+
+def _predict(target: nn.Module, inputs: Tensor, task: int) -> TargetOutput:
+    with torch.no_grad():
+        output: TargetOutput = target(inputs, task)
+    return output
 
 
 @dataclass(frozen=True)
