@@ -49,15 +49,15 @@ def _folder_name(name: str) -> str:
 Location = Annotated[str, AfterValidator(location.absolute)]
 
 
-def _sources_of_all(tasks: Any, split: str) -> list[str]:
-    """Return the sources of a split of all data sets, or none if one of them has none."""
-    collected: list[str] = []
+def _join_sources(tasks: Any, split: str) -> list[str]:
+    """Return the sources of all data sets of a sequence for a split; empty if a data set lacks the split."""
+    joined: list[str] = []
     for task in tasks if isinstance(tasks, list) else []:
         sources = task.get(split) if isinstance(task, dict) else getattr(task, split, None)
         if not sources:
             return []
-        collected += [sources] if isinstance(sources, str) else sources
-    return list(dict.fromkeys(collected))
+        joined += [sources] if isinstance(sources, str) else sources
+    return list(dict.fromkeys(joined))
 
 
 def has_test(task: TaskConfig) -> bool:
@@ -124,15 +124,15 @@ class DataConfig(StrictModel):
         """Set train, dev and test to the sources of the sequence's data sets, for descriptions of the data."""
         if not isinstance(values, dict) or not values.get("sequence"):
             return values
-        collected = {}
+        sources_by_split = {}
         for split in ("train", "dev", "test"):
-            sources = _sources_of_all(values["sequence"], split)
+            sources = _join_sources(values["sequence"], split)
             if sources:
-                collected[split] = sources
-            given = values.get(split)
-            if given is not None and given != sources:
-                raise ValueError(f"{split} is {given!r}; allowed with sequence: none, since each data set has its own")
-        return {"train": "demo", **values, **collected}
+                sources_by_split[split] = sources
+            value = values.get(split)
+            if value is not None and value != sources:
+                raise ValueError(f"{split} is {value!r}; allowed with sequence: none, since each data set has its own")
+        return {"train": "demo", **values, **sources_by_split}
 
     @model_validator(mode="after")
     def _check_sequence(self) -> "DataConfig":

@@ -51,8 +51,8 @@ class SentenceSequence(Sentences):
         for number in np.unique(numbers):
             positions = np.flatnonzero(numbers == number)
             texts[positions] = self._parts[number].texts(requested[positions] - self.starts[number])
-        taken: list[str] = texts.tolist()
-        return taken
+        in_order: list[str] = texts.tolist()
+        return in_order
 
     def num_queries(self, split: Split) -> int:
         """Return the number of queries, of which each data set has the same number: that of its smallest split."""
