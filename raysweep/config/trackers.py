@@ -41,7 +41,7 @@ class TensorBoardConfig(StrictModel):
 
 
 class MLflowConfig(StrictModel):
-    """An MLflow run for each trial, in one experiment."""
+    """An MLflow run for the sweep, with a nested run for each trial, in one experiment."""
 
     uri: Annotated[str, AfterValidator(_without_password)] | None = Field(
         None,

@@ -1,4 +1,4 @@
-"""MLflow tracker: one run per trial, identified by its tags."""
+"""MLflow tracker: a parent run for the sweep, with a nested run for each trial. Tags identify the runs."""
 
 import tempfile
 import time
@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from raysweep.results.types import TrialStatus
-from raysweep.trackers.tracker import FRONT, FrontPage, Step, TrackedTrial, Tracker
+from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
 
 RUN, TRIAL, STATUS, REASON = "raysweep.run", "raysweep.trial", "raysweep.status", "raysweep.reason"  # tags
+PARENT = "mlflow.parentRunId"  # MLflow's own tag of nested runs
 
 MAX_CHARACTERS = 500  # length limit for parameters and tags that every MLflow version accepts
 
@@ -20,10 +21,14 @@ ENDINGS = {
 }
 """MLflow's statuses for ended trials. Trials that may still be resumed have the status RUNNING."""
 
+SWEEP_ENDINGS = {"interrupted": "KILLED", "failed": "FAILED"}
+"""MLflow's statuses for sweeps that ended in one of these ways; all others are FINISHED."""
+
 
 class MLflowTracker(Tracker):
     """Tracker that writes to the experiment ``project`` on a tracking server or in a local database.
 
+    The parent run has the front and the sweep's status, and is RUNNING again while a resumed sweep runs.
     ``artifacts`` is the location where a new experiment stores its files; if None, the server chooses it.
     """
 
@@ -39,22 +44,31 @@ class MLflowTracker(Tracker):
             location = None if artifacts is None else (artifacts / project).as_uri()
             experiment_id = self._client.create_experiment(project, artifact_location=location)
         self._experiment = str(experiment_id)
-        self._runs = self._find_runs()  # run ids, keyed by trial tag
+        self._runs: dict[str, str] = {}  # run ids of trials, keyed by trial tag
         self._last_steps: dict[str, int] = {}  # keyed by run id
+        self._parent = self._find_runs()
+        if self._parent:
+            self._client.update_run(self._parent, status="RUNNING")
+        else:
+            self._parent = self._create_run(run, {})
+        self._tag_status(self._parent, "running", "")
 
-    def _find_runs(self) -> dict[str, str]:
-        """Return the run ids from earlier sessions, keyed by trial tag."""
-        run_ids: dict[str, str] = {}
+    def _find_runs(self) -> str:
+        """Find the runs from earlier sessions, and return the id of the parent run, or an empty string without one."""
+        parent = ""
         query = f"tags.`{RUN}` = '{self._run}'"
         token: str | None = None
         while True:
             page = self._client.search_runs([self._experiment], query, max_results=1000, page_token=token)
             for run in page:
-                trial = run.data.tags[TRIAL]
-                run_ids[trial] = run.info.run_id
+                trial = run.data.tags.get(TRIAL)
+                if trial is None:
+                    parent = run.info.run_id
+                else:
+                    self._runs[trial] = run.info.run_id
             token = page.token
             if not token:
-                return run_ids
+                return parent
 
     def log_step(self, trial: TrackedTrial, step: Step) -> None:
         run_id = self._run_of(trial)
@@ -82,37 +96,39 @@ class MLflowTracker(Tracker):
         key = str(trial.number)
         if key in self._runs:
             return self._runs[key]
-        run_id = self._create_run(key, trial.name)
+        run_id = self._create_run(f"{self._run} {trial.name}", {TRIAL: key, PARENT: self._parent})
         self._runs[key] = run_id
         self._last_steps[run_id] = 0
         parameters = [Param(name, _truncate(value)) for name, value in trial.settings.items()]
         self._client.log_batch(run_id, params=parameters)
         return run_id
 
-    def _create_run(self, key: str, name: str) -> str:
-        tags = {RUN: self._run, TRIAL: key}
-        run: Any = self._client.create_run(self._experiment, tags=tags, run_name=f"{self._run} {name}")
+    def _create_run(self, name: str, tags: Mapping[str, str]) -> str:
+        run: Any = self._client.create_run(self._experiment, tags={RUN: self._run, **tags}, run_name=name)
         return str(run.info.run_id)
 
     def log_status(self, trial: TrackedTrial) -> None:
         run_id = self._run_of(trial)
-        self._client.set_tag(run_id, STATUS, str(trial.status))
-        self._client.set_tag(run_id, REASON, _truncate(trial.reason))
+        self._tag_status(run_id, str(trial.status), trial.reason)
         if trial.is_over:
             self._client.set_terminated(run_id, ENDINGS[trial.status])
 
+    def _tag_status(self, run_id: str, status: str, reason: str) -> None:
+        self._client.set_tag(run_id, STATUS, status)
+        self._client.set_tag(run_id, REASON, _truncate(reason))
+
+    def log_end(self, status: str, reason: str) -> None:
+        self._tag_status(self._parent, status, reason)
+        self._client.set_terminated(self._parent, SWEEP_ENDINGS.get(status, "FINISHED"))
+
     def log_front(self, front: FrontPage) -> None:
-        if FRONT not in self._runs:
-            self._runs[FRONT] = self._create_run(FRONT, FRONT)
-        run_id = self._runs[FRONT]
         with tempfile.TemporaryDirectory() as folder:
             table = Path(folder, "front.md")
             table.write_bytes(front.markdown.encode())
             picture = Path(folder, "front.png")
             picture.write_bytes(front.png)
-            self._client.log_artifacts(run_id, folder)
-        self._log_metrics(run_id, front.metrics, step=0)
-        self._client.set_terminated(run_id, "FINISHED")
+            self._client.log_artifacts(self._parent, folder)
+        self._log_metrics(self._parent, front.metrics, step=0)
 
 
 def _truncate(value: Any) -> str:

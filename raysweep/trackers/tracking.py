@@ -236,7 +236,7 @@ class SweepEvents:
         return metrics
 
     def finish(self, on_progress: Callable[[], None] = lambda: None) -> None:
-        """Pass the front from the current ledger to the tracker, then close the tracker.
+        """Pass the front and the end of the sweep from the current ledger to the tracker, then close the tracker.
 
         ``on_progress`` is called each time a trial has been closed.
         """
@@ -244,6 +244,9 @@ class SweepEvents:
             summary = summary_of(self._run)
             if summary.members:
                 self._tracker.log_front(_front_page(summary))
+            results = summary.results
+            if results.status != "running":
+                self._tracker.log_end(results.status, results.reason)
         finally:
             for trial in self._trials.values():
                 self._tracker.close_trial(trial)

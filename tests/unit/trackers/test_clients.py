@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from raysweep.config.trackers import TrackersConfig
-from raysweep.results.events import TrialEnded, TrialResumed
+from raysweep.results.events import SessionFinished, TrialEnded, TrialResumed
 from raysweep.results.ledger import Ledger
 from raysweep.results.types import TrialStatus
 from raysweep.storage.folder import LocalFolder
 from raysweep.trackers import tracking
+from raysweep.trackers.opening import Destination, tracker_openers
 from support.command_line import raysweep_here
-from support.ledgers import StoredTrial, point, write_ledger
+from support.ledgers import StoredSweep, StoredTrial, point, write_ledger
 
 TRIALS = [
     StoredTrial({"loss": "triplet", "learning_rate": 1e-5}, "completed", "done", [(0.70, 0.44), (0.75, 0.43)]),
@@ -45,6 +46,7 @@ def resume_paused_trial(run: Path) -> None:
     points = (point(1, 2, 0.78, 0.41),)
     ledger.append(RungFinished(trial=1, step=2, examples_seen=4096, seconds=9.0, loss=0.05, stop=None, points=points))
     ledger.append(TrialEnded(trial=1, status=TrialStatus.COMPLETED, reason="done"))
+    ledger.append(SessionFinished(status="plateau", reason="no growth", seconds=9.0))
     ledger.close()
 
 
@@ -128,9 +130,14 @@ def test_mlflow_local_store(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     client = MlflowClient(tracking_uri=f"sqlite:///{run.parent / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("night-run")
     runs = {stored.info.run_name: stored for stored in client.search_runs([experiment.experiment_id])}
-    front = runs.pop("night-1 front")
-    assert sorted(artifact.path for artifact in client.list_artifacts(front.info.run_id)) == ["front.md", "front.png"]
-    picture = client.download_artifacts(front.info.run_id, "front.png", str(run.parent))
+    sweep = runs.pop("night-1")
+    assert sorted(runs) == [f"night-1 trial-000{number}" for number in range(3)]
+    assert {stored.data.tags["mlflow.parentRunId"] for stored in runs.values()} == {sweep.info.run_id}
+    assert (sweep.info.status, sweep.data.tags["raysweep.status"]) == ("FINISHED", "plateau")
+    assert "mlflow.parentRunId" not in sweep.data.tags
+    assert sweep.data.metrics["members"] == 4
+    assert sorted(artifact.path for artifact in client.list_artifacts(sweep.info.run_id)) == ["front.md", "front.png"]
+    picture = client.download_artifacts(sweep.info.run_id, "front.png", str(run.parent))
     assert Path(picture).read_bytes().startswith(b"\x89PNG")
     curves: Curves = {}
     for name, stored in runs.items():
@@ -142,6 +149,38 @@ def test_mlflow_local_store(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [trial.info.status for trial in trials] == ["FINISHED", "FINISHED", "FAILED"]
     assert trials[0].data.params == {"loss": "triplet", "learning_rate": "1e-05"}
     assert trials[2].data.tags["raysweep.reason"] == "diverged"
+
+
+@pytest.mark.ray
+def test_mlflow_status_of_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
+    from mlflow.tracking import MlflowClient
+
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+    endings = {
+        "killed": (None, "RUNNING"),
+        "plateau": (("plateau", "no growth"), "FINISHED"),
+        "interrupted": (("interrupted", "by Ctrl-C"), "KILLED"),
+        "failed": (("failed", "it broke"), "FAILED"),
+    }
+    config = TrackersConfig.model_validate({"mlflow": {}})
+    for name, (finish, status) in endings.items():
+        (tmp_path / name).mkdir()
+        write_ledger(tmp_path / name, TRIALS[2:] if name == "failed" else TRIALS[:1], StoredSweep(finish=finish))
+        tracking.fill(config, LocalFolder(tmp_path / name))
+        experiment = client.get_experiment_by_name("night-run").experiment_id
+
+        def find_sweep(name: str = name, experiment: str = experiment) -> Any:
+            (stored,) = client.search_runs([experiment], f"attributes.run_name = '{name}'")
+            return stored
+
+        assert find_sweep().info.status == status
+        if finish is not None:
+            assert find_sweep().data.tags["raysweep.reason"] in (finish[1], "none of its 1 trials succeeded")
+        tracker_openers(config, Destination(LocalFolder(tmp_path / name), "night-run"))["mlflow"]()
+        resumed = find_sweep()
+        assert (resumed.info.status, resumed.data.tags["raysweep.status"]) == ("RUNNING", "running")
 
 
 @pytest.mark.ray

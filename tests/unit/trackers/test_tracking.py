@@ -16,6 +16,7 @@ from raysweep.results.events import (
     Event,
     PointsScored,
     RungFinished,
+    SessionFinished,
     TrialEnded,
     TrialPaused,
     TrialResumed,
@@ -28,7 +29,7 @@ from raysweep.trackers import opening, tracking
 from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
 from raysweep.trackers.tracking import SweepEvents
 from support.command_line import raysweep_here
-from support.ledgers import INFO, StoredTrial, start_session, write_ledger
+from support.ledgers import INFO, StoredSweep, StoredTrial, start_session, write_ledger
 from support.points import make_scores
 
 TRIALS = [
@@ -45,6 +46,7 @@ class Recorder(Tracker):
         self.steps: list[tuple[int, Step]] = []
         self.statuses: list[tuple[int, str]] = []
         self.fronts: list[FrontPage] = []
+        self.ends: list[tuple[str, str]] = []
         self.is_closed = threading.Event()
 
     def log_step(self, trial: TrackedTrial, step: Step) -> None:
@@ -56,6 +58,9 @@ class Recorder(Tracker):
 
     def log_front(self, front: FrontPage) -> None:
         self.fronts.append(front)
+
+    def log_end(self, status: str, reason: str) -> None:
+        self.ends.append((status, reason))
 
     def close(self) -> None:
         self.is_closed.set()
@@ -162,6 +167,7 @@ def test_events_arrive_as_appended_and_front_at_the_end(tmp_path: Path, recorder
     ledger.listeners.append(tracker_session.take)
     ledger.append(TrialStarted(trial=1, config={"loss": "softmax"}))
     ledger.append(TrialEnded(trial=1, status=TrialStatus.FAILED, reason="it broke"))
+    ledger.append(SessionFinished(status="budget", reason="time", seconds=9.0))
     ledger.close()
     tracker_session.finish()
     assert recorder.is_closed.is_set()
@@ -171,7 +177,15 @@ def test_events_arrive_as_appended_and_front_at_the_end(tmp_path: Path, recorder
     assert len(front.rows) == front.metrics["members"] == 2
     assert front.png.startswith(b"\x89PNG")
     assert front.metrics["dev/hypervolume"] > 0
+    assert recorder.ends == [("budget", "time")]
     assert warnings == []
+
+
+def test_a_sweep_without_an_end_has_no_status(tmp_path: Path, recorder: Recorder) -> None:
+    write_ledger(tmp_path, TRIALS[:1], StoredSweep(finish=None))
+    tracking.fill(CONFIG, LocalFolder(tmp_path))
+    assert len(recorder.fronts) == 1
+    assert recorder.ends == []
 
 
 @pytest.mark.parametrize("moment", ["open", "step", "front"])
