@@ -1,8 +1,7 @@
 """Commands for a run, finished or not: control, watch, show, compare, report, export, prune and track."""
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated, get_args
 
 import typer
 
@@ -18,10 +17,7 @@ from raysweep.cli.options import (
 )
 from raysweep.cli.output import print_json, report_run
 from raysweep.errors import InputError
-from raysweep.output import escape_line, json_text, print_table
-
-if TYPE_CHECKING:
-    from raysweep.report.side_by_side import SideBySide
+from raysweep.output import print_table
 
 MAX_PAUSE = 86_400  # maximum seconds between updates
 
@@ -61,7 +57,7 @@ def control(  # noqa: PLR0913 (the options of a command)
     in time.
     """
     from raysweep.control import command
-    from raysweep.control.request import Request
+    from raysweep.control.request import make_request
 
     actions = {"--pause": pause, "--resume": resume, "--workers": workers, "--stop-trial": stop_trial, "--try": try_}
     chosen = [flag for flag, value in actions.items() if value is not None and value is not False]
@@ -69,24 +65,17 @@ def control(  # noqa: PLR0913 (the options of a command)
         raise InputError(f"the action is {' '.join(chosen) or 'missing'}; allowed: one of {', '.join(actions)}")
     if try_ is not None:
         request = command.parse_try(try_)
-    elif workers is not None:
-        request = Request(action="workers", workers=workers)
-    elif stop_trial is not None:
-        request = Request(action="stop-trial", trial=stop_trial)
     else:
-        request = Request(action="pause" if pause else "resume")
+        request = make_request(chosen[0].removeprefix("--"), stop_trial if workers is None else workers)
     folder = run_folder("RUN", run)
     try:
-        answer = command.send(folder, request, wait)
+        typer.echo(command.send(folder, request, wait))
     except KeyboardInterrupt:
         typer.echo("interrupted; the request was withdrawn, unless the driver had already executed it", err=True)
         raise typer.Exit(130) from None
-    if answer is None:
-        typer.echo(f"{folder.location}: no answer within {wait:g} s; the request stays in the queue", err=True)
-        raise typer.Exit(1)
-    if not answer.accepted:
-        raise InputError(escape_line(answer.text))
-    typer.echo(escape_line(answer.text))
+    except TimeoutError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
 
 
 @app.command(rich_help_panel=panels.STEER)
@@ -160,7 +149,7 @@ def show(  # noqa: PLR0913 (the options of a command)
     check_one_of("--format", format, FORMATS)
     selection = choice.Selection(
         conditions=where or (),
-        by=None if best is None else check_one_of("--best", choice.score_named(best), choice.ranking_scores()),
+        by=best,
         top=top,
         knee=knee,
         everything=everything,
@@ -205,25 +194,15 @@ def compare(
 
     Differences in hypervolume have intervals if the runs stored per-query scores.
     """
-    from raysweep.report import side_by_side, side_by_side_texts
-    from raysweep.report.summary import summary_of
-    from raysweep.results.settings_file import read_settings
+    from raysweep.report import side_by_side_texts
+    from raysweep.report.side_by_side import compare_runs, read_sides
+    from raysweep.report.write import write_comparison
 
     check_one_of("--format", format, FORMATS)
     output_folder = None if to is None else check_local("--to", to)
     if output_folder is not None and output_folder.exists() and not output_folder.is_dir():
         raise InputError(f"--to {output_folder}: is a file, not a folder")
-    folders = [run_folder("RUN", run) for run in runs]
-    labels = side_by_side.labels([folder.location for folder in folders])
-    sides = []
-    for folder, label in zip(folders, labels, strict=True):
-        summary = summary_of(folder)
-        compared_settings = {}
-        for name, value in _flatten(read_settings(folder, summary.results)):
-            if name != "name" and not name.startswith("storage."):
-                compared_settings[name] = value
-        sides.append(side_by_side.Side(label, summary, compared_settings))
-    comparison = side_by_side.compare_runs(sides)
+    comparison = compare_runs(read_sides([run_folder("RUN", run) for run in runs]))
     if format == "json":
         print_json(side_by_side_texts.as_json(comparison))
     else:
@@ -233,34 +212,11 @@ def compare(
         for note in side_by_side_texts.notes(comparison):
             typer.echo(f"note: {note}")
     if output_folder is not None:
-        _write_comparison(comparison, output_folder)
+        try:
+            write_comparison(comparison, output_folder)
+        except OSError as error:
+            raise InputError(f"--to {output_folder}: cannot be written ({error.strerror})") from None
         typer.echo(f"compared: {output_folder / 'compare.md'}", err=format == "json")
-
-
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values in nested mappings, keyed by dotted path."""
-    for name, value in values.items():
-        if isinstance(value, dict) and value:
-            yield from _flatten(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
-def _write_comparison(comparison: "SideBySide", folder: Path) -> None:
-    from raysweep.report.figures import comparison_figure
-    from raysweep.report.side_by_side_texts import FIGURE, as_json, markdown
-    from raysweep.report.write import replace_files
-
-    contents = {
-        "compare.md": markdown(comparison).encode(),
-        "compare.json": json_text(as_json(comparison)).encode(),
-        FIGURE: comparison_figure(comparison),
-    }
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        replace_files(folder, contents)
-    except OSError as error:
-        raise InputError(f"--to {folder}: cannot be written ({error.strerror})") from None
 
 
 @app.command(rich_help_panel=panels.LOOK)

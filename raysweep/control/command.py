@@ -1,10 +1,9 @@
 """The ``control`` command: send a request to a run's driver and wait for the answer."""
 
-import math
 import time
 
 from raysweep.config.document import parse_value
-from raysweep.control.request import Answer, Request
+from raysweep.control.request import Answer, Request, make_request
 from raysweep.control.request_queue import RequestQueue
 from raysweep.errors import InputError
 from raysweep.output import escape_line
@@ -31,24 +30,27 @@ def parse_try(text: str) -> Request:
         values = parse_value(text)
     except InputError as error:
         raise InputError(f"--try: {error}") from None
-    if not isinstance(values, dict):
-        raise InputError(f"--try is {text!r}; allowed: a mapping, such as '{{loss: triplet, margin: 0.1}}'")
-    for name, value in values.items():
-        is_plain = isinstance(value, str | int | float | None)
-        is_finite = not isinstance(value, float) or math.isfinite(value)
-        if not is_plain or not is_finite:
-            raise InputError(f"--try: {name} is {value!r}; allowed: a string, a finite number, a boolean or null")
-    return Request(action="try", config=values)
+    return make_request("try", values)
 
 
-def send(run: Folder, request: Request, seconds: float) -> Answer | None:
-    """Send a request to a run's driver and return the answer, or None if none arrives within ``seconds``.
-
-    A request that was not answered stays in the queue.
+def send(run: Folder, request: Request, seconds: float) -> str:
+    """Send a request to a run's driver, and return its answer as one line.
 
     Raises:
-        InputError: If no driver is running, in which case the request is withdrawn, or if storage fails.
+        InputError: If the driver rejects the request, if no driver is running, in which case the request is withdrawn,
+            or if storage fails.
+        TimeoutError: If no answer arrives within ``seconds``. The request stays in the queue.
     """
+    answer = _await_answer(run, request, seconds)
+    if answer is None:
+        raise TimeoutError(f"{run.location}: no answer within {seconds:g} s; the request stays in the queue")
+    text = escape_line(answer.text)
+    if not answer.accepted:
+        raise InputError(text)
+    return text
+
+
+def _await_answer(run: Folder, request: Request, seconds: float) -> Answer | None:
     queue = RequestQueue(run)
     try:
         if is_held(run, LEDGER) is False:

@@ -1,15 +1,20 @@
 """Requests to a running sweep and the answers to them, parsed from untrusted files."""
 
+import math
 from collections.abc import Mapping
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from raysweep.config.strict import StrictModel
+from raysweep.config.document import join_key
+from raysweep.config.strict import StrictModel, explain
 from raysweep.errors import InputError
 from raysweep.output import escape_line
 
 Action = Literal["pause", "resume", "workers", "stop-trial", "try"]
+
+VALUE_FIELDS: Mapping[str, str] = {"workers": "workers", "stop-trial": "trial", "try": "config"}
+"""The field of a request that has the action's value; the other actions have no value."""
 
 MAX_BYTES = 16_384  # maximum size of a request or an answer
 MAX_MESSAGE_LENGTH = 200  # maximum number of characters in an error message
@@ -27,8 +32,8 @@ class Request(StrictModel):
 
     @model_validator(mode="after")
     def _check(self) -> "Request":
-        needed = {"workers": "workers", "stop-trial": "trial", "try": "config"}.get(self.action)
-        for name in ("workers", "trial", "config"):
+        needed = VALUE_FIELDS.get(self.action)
+        for name in VALUE_FIELDS.values():
             is_given = getattr(self, name) is not None
             if is_given != (name == needed):
                 raise ValueError(
@@ -48,6 +53,38 @@ Message = TypeVar("Message", Request, Answer)
 
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 _ANSWER: TypeAdapter[Answer] = TypeAdapter(Answer)
+
+
+def make_request(action: str, value: Any = None) -> Request:
+    """Return a request for an action with its value: a number, or the configuration to try.
+
+    Raises:
+        InputError: If the action is unknown or the value is invalid.
+    """
+    actions = get_args(Action)
+    if action not in actions:
+        raise InputError(f"action is {action!r}; allowed: {', '.join(actions)}")
+    field = VALUE_FIELDS.get(action)
+    if action == "try":
+        _check_configuration(value)
+    elif (value is None) != (field is None):
+        raise InputError(f"{action}: the value is {value!r}; allowed: {'none' if field is None else 'a number'}")
+    try:
+        return Request.model_validate({"action": action} if field is None else {"action": action, field: value})
+    except ValidationError as error:
+        problem = explain(dict(error.errors()[0]), (str(field),), Request)
+        raise InputError(join_key(action, problem)) from None
+
+
+def _check_configuration(values: Any) -> None:
+    """Raise InputError unless a configuration to try is a mapping of plain, finite values."""
+    if not isinstance(values, Mapping):
+        raise InputError(f"--try is {values!r}; allowed: a mapping, such as '{{loss: triplet, margin: 0.1}}'")
+    for name, value in values.items():
+        is_plain = isinstance(value, str | int | float | None)
+        is_finite = not isinstance(value, float) or math.isfinite(value)
+        if not is_plain or not is_finite:
+            raise InputError(f"--try: {name} is {value!r}; allowed: a string, a finite number, a boolean or null")
 
 
 def read_request(content: bytes) -> Request:

@@ -44,6 +44,11 @@ class RetrievalSettings:
     num_pool: int | None = None
     pool_seed: int = 42
 
+    def check(self) -> None:
+        """Raise InputError if a kind of rank weights is unknown. The values of k depend on the size of the pool."""
+        for kind in self.rank_weights:
+            retrieval.rank_weights(kind, 1)
+
 
 class FileScores(TypedDict):
     """Means and standard deviations over queries, x100."""
@@ -95,6 +100,7 @@ def score_files(
         ]
     )
     files.check()
+    settings.check()
     model_name = locate_evaluated(model, display).folder.name
     if reference is not None and reference != model:
         locate_evaluated(reference, display)

@@ -243,8 +243,8 @@ class Candidate:
 class Selection:
     """A selection: the points that meet all ``conditions``, then the first ``top`` ``by`` a score, or their ``knee``.
 
-    If both ``by`` and ``top`` are None, all of these points are selected. With ``everything``, the selection considers
-    all operating points instead of only the front's members.
+    ``by`` is the name or the symbol of a score. If both ``by`` and ``top`` are None, all of these points are selected.
+    With ``everything``, the selection considers all operating points instead of only the front's members.
     """
 
     conditions: Sequence[str] = ()
@@ -266,8 +266,13 @@ def choose(summary: Summary, selection: Selection, is_eligible: Callable[[Point]
     """Return the eligible points that match the selection.
 
     Raises:
-        InputError: If the run has no points, if the selection contradicts itself, or if no point has the score.
+        InputError: If the run has no points, if the selection is invalid or contradicts itself, or if no point has the
+            score.
     """
+    if selection.by is not None and score_named(selection.by) not in ranking_scores():
+        raise InputError(f"--best is {selection.by!r}; allowed: {', '.join(ranking_scores())}")
+    if selection.top is not None and selection.top < 1:
+        raise InputError(f"--top is {selection.top}; allowed: a whole number above 0")
     if selection.knee and (selection.by or selection.top):
         raise InputError("--knee selects one point; it cannot be combined with --best or --top")
     all_candidates = candidates_of(summary, everything=selection.everything)
@@ -280,7 +285,7 @@ def choose(summary: Summary, selection: Selection, is_eligible: Callable[[Point]
         return Chosen((_knee_of(meeting, summary.goals),))
     if selection.by is None and selection.top is None:
         return Chosen(tuple(meeting))
-    by = selection.by or "objective"
+    by = score_named(selection.by or "objective")
     scored = [candidate for candidate in meeting if candidate.fields[by] is not None]
     ranked = sorted(scored, key=lambda candidate: _rank(candidate, by))
     if not ranked:
@@ -414,17 +419,28 @@ def _scores_as_json(summary: Summary, point: Point | None) -> dict[str, Any] | N
     if point is None:
         return None
     scores = _scores(point)
-    intervals = summary.intervals_of(point)
-    if intervals is None:
+    bounds = finite_bounds(summary, point)
+    if bounds is None:
         why = why_no_intervals_of(summary, point)
         return {**scores, "intervals": None, "why_no_intervals": why}
+    return {**scores, "intervals": {"level": LEVEL, **bounds}}
+
+
+def finite_bounds(summary: Summary, point: Point) -> dict[str, list[float] | None] | None:
+    """Return the bounds of each score's interval, with None for intervals that are not finite.
+
+    Return None if the point has no intervals.
+    """
+    intervals = summary.intervals_of(point)
+    if intervals is None:
+        return None
     bounds: dict[str, list[float] | None] = {}
     for name in summary.goals.written_scores:
         interval = intervals.get(name)
         bounds[name] = None
         if interval is not None and interval.is_finite:
             bounds[name] = [interval.low, interval.high]
-    return {**scores, "intervals": {"level": LEVEL, **bounds}}
+    return bounds
 
 
 def why_no_intervals_of(summary: Summary, point: Point) -> str:

@@ -12,9 +12,11 @@ from raysweep.report.area_difference import MAX_DIFFERENCE, AreaDifference, Coun
 from raysweep.report.baselines import is_dominated
 from raysweep.report.front import Front
 from raysweep.report.notes import running_or_killed
-from raysweep.report.summary import SPLITS, Summary
+from raysweep.report.summary import SPLITS, Summary, summary_of
 from raysweep.report.tables import show_pair
+from raysweep.results.settings_file import read_settings
 from raysweep.results.types import Point, ScoredSplit
+from raysweep.storage.folder import Folder
 from raysweep.uncertainty.interval import LEVEL
 
 
@@ -99,6 +101,32 @@ def labels(locations: Sequence[str]) -> list[str]:
         length += 1
         names = _last_parts(paths, length)
     return names
+
+
+def read_sides(runs: Sequence[Folder]) -> list[Side]:
+    """Read runs to compare, with the settings in their files except names and storage.
+
+    Raises:
+        InputError: If a run is given twice, is damaged or is not a run.
+    """
+    sides = []
+    for run, label in zip(runs, labels([run.location for run in runs]), strict=True):
+        summary = summary_of(run)
+        settings = {}
+        for name, value in _flatten(read_settings(run, summary.results)):
+            if name != "name" and not name.startswith("storage."):
+                settings[name] = value
+        sides.append(Side(label, summary, settings))
+    return sides
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values in nested mappings, keyed by dotted path."""
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from _flatten(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def _last_parts(paths: Sequence[str], length: int) -> list[str]:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from raysweep.errors import DamagedError, InputError
-from raysweep.report import figures, watched_trials
+from raysweep.output import json_text
+from raysweep.report import figures, side_by_side_texts, watched_trials
 from raysweep.report.data_sets import all_scores
 from raysweep.report.importance import importances
 from raysweep.report.markdown import markdown
@@ -17,6 +18,7 @@ from raysweep.report.measures import pairs_figure
 from raysweep.report.page.document import render
 from raysweep.report.page.origin import Origin
 from raysweep.report.page.sections import Material
+from raysweep.report.side_by_side import SideBySide
 from raysweep.report.summary import SPLITS, Summary, summary_of
 from raysweep.report.watched_figure import figure as watched_figure
 from raysweep.report.watched_trials import last_rungs
@@ -86,6 +88,17 @@ def replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:
             (Path(unfinished) / name).write_bytes(content)
         for name in contents:
             (Path(unfinished) / name).replace(folder / name)
+
+
+def write_comparison(comparison: SideBySide, folder: Path) -> None:
+    """Write compare.md, compare.json and a figure of all fronts to a folder."""
+    contents = {
+        "compare.md": side_by_side_texts.markdown(comparison).encode(),
+        "compare.json": json_text(side_by_side_texts.as_json(comparison)).encode(),
+        side_by_side_texts.FIGURE: figures.comparison_figure(comparison),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_files(folder, contents)
 
 
 def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> dict[str, bytes]:
