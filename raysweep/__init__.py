@@ -12,6 +12,9 @@ from raysweep.version import __version__
 
 if TYPE_CHECKING:
     from raysweep.api.functions import (
+        compare_runs,
+        control_run,
+        evaluate_model,
         export_point,
         load_run,
         load_sweep,
@@ -22,12 +25,16 @@ if TYPE_CHECKING:
         trial_config,
     )
     from raysweep.api.progress import Progress
+    from raysweep.api.run_comparison import RunComparison
     from raysweep.api.run_results import Picture, RunResults
     from raysweep.search.mfgp import MultiFidelitySampler
     from raysweep.training.trial import run_trial
 
 _HOMES = {
     "raysweep.api.functions": (
+        "compare_runs",
+        "control_run",
+        "evaluate_model",
         "export_point",
         "load_run",
         "load_sweep",
@@ -37,6 +44,7 @@ _HOMES = {
         "run_sweep",
         "trial_config",
     ),
+    "raysweep.api.run_comparison": ("RunComparison",),
     "raysweep.api.run_results": ("Picture", "RunResults"),
     "raysweep.api.progress": ("Progress",),
     "raysweep.search.mfgp": ("MultiFidelitySampler",),
@@ -49,8 +57,12 @@ __all__ = [
     "MultiFidelitySampler",
     "Picture",
     "Progress",
+    "RunComparison",
     "RunResults",
     "__version__",
+    "compare_runs",
+    "control_run",
+    "evaluate_model",
     "export_point",
     "load_run",
     "load_sweep",

@@ -3,12 +3,16 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import ValidationError
 
 from raysweep.api.run_results import RunResults
 from raysweep.config import load
+from raysweep.config.document import join_key
 from raysweep.config.load import LoadedSweep
-from raysweep.config.sweep import SAMPLERS
+from raysweep.config.strict import explain
+from raysweep.config.sweep import SAMPLERS, EncoderConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.config.trial import trial_config as validated_trial_config
 from raysweep.errors import InputError
@@ -17,8 +21,15 @@ from raysweep.storage.location import is_uri
 from raysweep.terminal import disable_telemetry
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from raysweep.api.progress import OnProgress
+    from raysweep.api.run_comparison import RunComparison
     from raysweep.data.prepared import Prepared
+    from raysweep.metrics.retrieval import RankWeights
+
+Run = str | Path | RunResults
+"""A run, or its folder or URI."""
 
 Overrides = Mapping[str, Any] | Iterable[tuple[str, Any]]
 """Values keyed by dotted key path. Strings are parsed as YAML, as on the command line; other values are used as is."""
@@ -52,7 +63,7 @@ def prepare_sweep(
         in_process: Whether to run in this process without Ray, with the same result; ``on_progress`` then receives only
             warnings. By default, Ray Data distributes the work over the cluster named in ``resources``, or over a local
             cluster.
-        on_progress: A callback for progress messages.
+        on_progress: A callback, as in :func:`run_sweep`.
 
     Raises:
         InputError: If a source or encoder cannot be read.
@@ -82,8 +93,8 @@ def run_sweep(
     Args:
         sweep: The sweep to run.
         warm_start: Folders or URIs of older runs that the sampler learns from; their data or models may differ.
-        on_progress: A callback, such as ``print``, that receives a :class:`raysweep.Progress` for each line and each
-            status change.
+        on_progress: A callback, such as ``print``, that receives a :class:`raysweep.Progress` for each event, such as
+            the end of a rung, and for each warning.
 
     Raises:
         InputError: If the sweep's file, data or encoder is invalid.
@@ -107,7 +118,7 @@ def resume_run(
         overrides: A larger budget, more replicates or a space that only extends the old one, such as
             ``{"budget.trials": 40}``.
         take_over: Whether to take over a run in an object store from the process that drives it, which then stops.
-        on_progress: A callback for progress messages.
+        on_progress: A callback, as in :func:`run_sweep`.
 
     Raises:
         InputError: If the folder does not contain a run, if the run's data or encoder has changed, if another process
@@ -126,14 +137,108 @@ def resume_run(
 def load_run(folder: str | Path) -> RunResults:
     """Return the results of the run in a folder or at a URI, finished or not.
 
+    The results are a snapshot: to include the later rungs of a running sweep, load the run again.
+
     Raises:
         InputError: If the folder does not contain a run.
     """
     return RunResults(_folder(folder))
 
 
+def control_run(run: Run, action: str, value: int | Mapping[str, Any] | None = None, *, wait: float = 30) -> str:
+    """Send a request to the driver of a running sweep, like ``raysweep control``, and return the driver's answer.
+
+    Args:
+        run: The run, or its folder or URI.
+        action: ``pause`` or ``resume``; ``workers``, to run at most ``value`` trials at a time; ``stop-trial``, to stop
+            the trial of this number for good; or ``try``, to try the configuration ``value`` next.
+        value: The value of the action, if it has one.
+        wait: How long to wait for an answer, in seconds.
+
+    Raises:
+        InputError: If the action or its value is invalid, if no driver is running, or if the driver rejects the request.
+        TimeoutError: If no answer arrives in time. The request stays in the queue.
+    """
+    from raysweep.control.command import send
+    from raysweep.control.request import make_request
+
+    return send(_folder(run), make_request(action, value), wait)
+
+
+def compare_runs(runs: Iterable[Run]) -> "RunComparison":
+    """Compare runs on the same data, like ``raysweep compare``: each run with the first one.
+
+    Args:
+        runs: Two or more runs, or their folders or URIs.
+
+    Raises:
+        InputError: If the runs are not comparable, such as runs on different data, or if none has a front.
+    """
+    from raysweep.api.run_comparison import RunComparison
+    from raysweep.report.side_by_side import compare_runs, read_sides
+
+    return RunComparison(compare_runs(read_sides([_folder(run) for run in runs])))
+
+
+def evaluate_model(  # noqa: PLR0913 (the options of the command)
+    model: str | Path,
+    train: str | Path,
+    test: str | Path,
+    *,
+    reference: str | Path | None = None,
+    k: int | Sequence[int] = 16,
+    rank_weights: "RankWeights | Sequence[RankWeights]" = "uniform",
+    num_pool: int | None = None,
+    pool_seed: int = 42,
+    text_column: str = "text",
+    label_column: str = "label",
+    prompt: str | Mapping[str, str] | None = None,
+    precision: Literal["fp32", "bf16"] = "fp32",
+    on_progress: "OnProgress | None" = None,
+) -> "pd.DataFrame":
+    """Score an encoder by retrieval, without training it, like ``raysweep evaluate``.
+
+    Args:
+        model: The encoder: a folder, a name on the hub, or ``demo``.
+        train: Labeled sentences from which the retrieval pool is sampled.
+        test: Labeled sentences; each row is a query.
+        reference: The encoder that defines similarity; the model itself if not given.
+        k: The number of retrieved sentences per query, or several.
+        rank_weights: ``uniform``, ``linear`` or both.
+        num_pool: The size of the pool; min(train, 5 * queries) if not given.
+        pool_seed: The seed for sampling the pool.
+        text_column: The column of the sentences.
+        label_column: The column of the labels.
+        prompt: Text added before every sentence, or a mapping with one for ``query`` and one for ``document``; each
+            model's default if not given.
+        precision: The precision of the scored encoder; ``bf16`` uses autocast.
+        on_progress: A callback, as in :func:`run_sweep`.
+
+    Returns:
+        A row for each k and kind of rank weights, with the columns ``k``, ``rank_weights``, ``polarity_mean``,
+        ``polarity_std``, ``similarity_mean``, ``similarity_std`` and ``accuracy``. As in the output of the command, and
+        unlike in the data frames of runs, the scores are x100.
+
+    Raises:
+        InputError: If a file, a column, an encoder or a setting is invalid.
+    """
+    import pandas as pd
+
+    from raysweep.api.progress import CallbackDisplay
+    from raysweep.evaluation.score_files import LabeledFiles, RetrievalSettings, score_files
+
+    disable_telemetry()
+    encoder = _encoder("model", name=str(model), prompt=prompt, precision=precision)
+    reference_encoder = None if reference is None else _encoder("reference", name=str(reference), prompt=prompt)
+    files = LabeledFiles(str(train), str(test), text_column, label_column)
+    ks = [k] if isinstance(k, int) else list(k)
+    kinds = [rank_weights] if isinstance(rank_weights, str) else list(rank_weights)
+    settings = RetrievalSettings(ks, kinds, num_pool, pool_seed)
+    return pd.DataFrame(score_files(encoder, reference_encoder, files, settings, CallbackDisplay(on_progress)))
+
+
 def export_point(  # noqa: PLR0913 (the options of the command)
-    run: str | Path | RunResults,
+    run: Run,
     to: str | Path,
     point: str = "knee",
     *,
@@ -170,7 +275,7 @@ def export_point(  # noqa: PLR0913 (the options of the command)
     if push is not None:
         hub.check_name(push)
 
-    folder = run.run if isinstance(run, RunResults) else _folder(run)
+    folder = _folder(run)
     if is_uri(str(to)):
         raise InputError(f"{to}: is a URI; allowed: a local folder")
     description = export(folder, point, Path(to), push, as_adapter=adapter, conditions=where, data_set=data_set)
@@ -199,7 +304,20 @@ def trial_config(**parameters: Any) -> TrialConfig:
     return validated_trial_config(parameters)
 
 
-def _folder(place: str | Path) -> Folder:
+def _encoder(argument: str, **values: Any) -> EncoderConfig:
+    """Return the settings of the encoder that ``argument`` names; raise InputError if one is invalid."""
+    try:
+        return EncoderConfig.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = str(first["loc"][0])
+        problem = explain(dict(first), (key,), EncoderConfig)
+        raise InputError(join_key(argument if key == "name" else key, problem)) from None
+
+
+def _folder(place: Run) -> Folder:
+    if isinstance(place, RunResults):
+        return place.run
     try:
         folder = open_folder(place)
     except ValueError as error:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from raysweep.metrics.scores import STANDARD
 from raysweep.results.reader import load
-from raysweep.results.types import Calibration, Measure, Point, Rung, Trial, flat_point
+from raysweep.results.types import Calibration, Measure, Point, Rung, ScoredSplit, Trial, flat_point
 from raysweep.results.views import score_columns
 from raysweep.storage import location
 from raysweep.storage.folder import Folder
@@ -19,13 +20,17 @@ from raysweep.storage.folder import Folder
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raysweep.report.front import Member
+    from raysweep.report.choice import Candidate
     from raysweep.report.summary import Summary
 
 _POINT_TYPES = {"trial": "Int64", "step": "Int64", "width": "Int64"}
 ENCODER = ("trial", "step", "kind", "value", "width")
 MARKS = ("is_knee", "is_best", "is_feasible")
-FRONT_COLUMNS = ("point", *ENCODER, *MARKS, *(f"{split}_{score}" for split in ("dev", "test") for score in STANDARD))
+SPLITS: tuple[ScoredSplit, ...] = get_args(ScoredSplit)
+FRONT_COLUMNS = (
+    *("point", *ENCODER, "encoders", *MARKS, "objective"),
+    *(f"{split}_{score}" for split in SPLITS for score in STANDARD),
+)
 
 
 @dataclass(frozen=True)
@@ -82,15 +87,60 @@ class RunResults:
         """Return the front, selected on dev, with one row per member by decreasing S.
 
         ``point`` is the name for :func:`raysweep.export_point`. ``trial``, ``step``, ``kind``, ``value`` and ``width``
-        identify the encoder. ``is_knee``, ``is_best`` (by the objective) and ``is_feasible`` (meets the constraints)
-        mark special members. ``dev_polarity``, ``dev_similarity``, ``dev_retention`` and ``dev_accuracy`` are scores on
-        dev; ``test_...`` are scores on test, which are NaN if not measured. After these come the run's other scores and
-        the trial's parameters, as ``config_...``.
+        identify the encoder, and ``encoders`` is the number of encoders that embed a query. ``is_knee``, ``is_best``
+        (by the objective) and ``is_feasible`` (meets the constraints) mark special members. ``objective`` is the
+        objective on dev, and ``dev_polarity``, ``dev_similarity``, ``dev_retention`` and ``dev_accuracy`` are scores on
+        dev; ``test_...`` are scores on test, which are NaN if not measured. After these come the run's other scores,
+        the scores of guards, as ``guard_...``, and the trial's parameters, as ``config_...``.
         """
-        import pandas as pd
+        from raysweep.report.choice import candidates_of
 
-        rows = [self._front_row(member) for member in self._summary.members]
-        return pd.DataFrame(rows, columns=None if rows else list(FRONT_COLUMNS))
+        return self._choice_frame(candidates_of(self._summary, everything=False) if self._summary.members else ())
+
+    def choose(
+        self,
+        where: str | Sequence[str] = (),
+        *,
+        best: str | None = None,
+        top: int | None = None,
+        knee: bool = False,
+        everything: bool = False,
+    ) -> pd.DataFrame:
+        """Return the points that meet conditions on their dev scores, like ``raysweep show``, best first.
+
+        Args:
+            where: One or more conditions, such as ``"P >= 85"``, ``"kind = concat"`` or ``"width <= 384"``. Scores are
+                x100 or in [0, 1].
+            best: Return the point with the highest value of this score: ``polarity`` (or ``P``), ``similarity`` (or
+                ``S``), ``retention``, ``accuracy``, ``objective`` or, if the run has it, ``ranking``, ``agreement`` or
+                ``watched``.
+            top: Return this number of points, by the score ``best`` or else by the objective.
+            knee: Return only the best-balanced of the points.
+            everything: Choose from all operating points, not only from the front. Only points whose ``is_on_front`` is
+                true can be exported.
+
+        Returns:
+            The columns of :attr:`front`, then ``is_on_front`` and 90% intervals over queries, from ``dev_polarity_low``
+            to ``dev_polarity_high`` and so on, which are NaN without per-query scores. Empty if no point meets the
+            conditions.
+
+        Raises:
+            InputError: If a condition or score is invalid, or if no trial has finished a rung.
+        """
+        from raysweep.report.choice import Selection, choose, finite_bounds
+
+        conditions = (where,) if isinstance(where, str) else where
+        candidates = choose(self._summary, Selection(conditions, best, top, knee, everything)).candidates
+        frame = self._choice_frame(candidates)
+        frame["is_on_front"] = [candidate.member is not None for candidate in candidates]
+        for split in SPLITS:
+            points = [candidate.on(split) for candidate in candidates]
+            bounds = [{} if point is None else finite_bounds(self._summary, point) or {} for point in points]
+            for name in self._summary.goals.written_scores:
+                intervals = [of_point.get(name) or (math.nan, math.nan) for of_point in bounds]
+                frame[f"{split}_{name}_low"] = [low for low, _ in intervals]
+                frame[f"{split}_{name}_high"] = [high for _, high in intervals]
+        return frame
 
     @property
     def points(self) -> pd.DataFrame:
@@ -188,25 +238,29 @@ class RunResults:
 
         return summary_of(self.run, self._stored)
 
-    def _front_row(self, member: Member) -> dict[str, Any]:
-        point = member.dev
-        encoder = {name: getattr(point, name) for name in ENCODER}
-        marks = {name: getattr(member, name) for name in MARKS}
+    def _choice_frame(self, candidates: Sequence[Candidate]) -> pd.DataFrame:
+        """Return a row per point, with the columns of :attr:`front`."""
+        import pandas as pd
+
         names = dict.fromkeys([*STANDARD, *self._summary.score_names])
-        scores = {}
-        for split, point_on_split in (("dev", point), ("test", member.test)):
-            for name in names:
-                column = f"{split}_{name}"
-                scores[column] = _score(point_on_split, name)
-        config = next(trial.config for trial in self._stored.trials if trial.trial == point.trial)
-        parameters = _prefixed(config)
-        return {"point": point.name, **encoder, **marks, **scores, **parameters}
+        rows = []
+        for candidate in candidates:
+            point = candidate.dev
+            row: dict[str, Any] = {"point": point.name, **{name: getattr(point, name) for name in ENCODER}}
+            row["encoders"] = point.num_encoders
+            row |= {name: getattr(candidate, name) for name in MARKS}
+            row["objective"] = candidate.objective
+            for split in SPLITS:
+                row |= {f"{split}_{name}": _score(candidate.on(split), name) for name in names}
+            row |= {f"guard_{name}": score.score for name, score in candidate.guards.items()}
+            rows.append(row | _prefixed(candidate.config))
+        return pd.DataFrame(rows, columns=None if rows else list(FRONT_COLUMNS))
 
 
 def _score(point: Point | None, name: str) -> float:
     """Return a point's score, or NaN if it was not measured."""
     score = None if point is None else point.get(name)
-    return float("nan") if score is None else score
+    return math.nan if score is None else score
 
 
 def _point_frame(points: Sequence[Point]) -> pd.DataFrame:

@@ -1,12 +1,24 @@
 """The public API: its names, and the errors for invalid input."""
 
+import json
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 
 import raysweep
+from raysweep.api.progress import CallbackDisplay
+from raysweep.control.request import Answer, read_request
+from raysweep.control.request_queue import RequestQueue
+from raysweep.results.ledger import Ledger
+from raysweep.storage.folder import LocalFolder
+from support.command_line import raysweep_here
+from support.ledgers import StoredSweep, random_trials, write_ledger
 
 
 def test_public_names_exist_and_are_documented() -> None:
@@ -109,3 +121,146 @@ def test_missing_runs_and_prepared_files_are_rejected(tmp_path: Path) -> None:
         assert "sEcret" not in str(caught.value)
     with pytest.raises(raysweep.InputError, match="cannot be resumed"):
         raysweep.resume_run(tmp_path)
+
+
+def test_messages_fit_on_a_line(tmp_path: Path) -> None:
+    assert repr(raysweep.Progress("event", "trial 3: started")) == "Progress('event', 'trial 3: started')"
+    long = raysweep.Progress("warning", "a row\n" * 50)
+    assert len(repr(long)) < 110 and "\n" not in repr(long)
+    assert str(long) == f"warning: {long.text}"
+
+
+def test_callbacks_receive_events_only() -> None:
+    messages: list[raysweep.Progress] = []
+    display = CallbackDisplay(messages.append)
+    with display.stage("prepare: tokens") as advance:
+        for done in range(100):
+            advance(done, 100, "rows")
+    display.status("9 of 12 trials", 0.75)
+    display.line("trial 0: started")
+    display.warn("a label is rare")
+    assert [str(message) for message in messages] == ["trial 0: started", "warning: a label is rare"]
+    CallbackDisplay(None).line("nobody listens")
+
+
+@pytest.fixture
+def driven(tmp_path: Path) -> Iterator[Path]:
+    """A run with a driver that accepts requests, except those to pause, and ignores those to resume."""
+    write_ledger(tmp_path, random_trials(2), StoredSweep(finish=None))
+    ledger = Ledger(tmp_path)
+    ledger.open()
+    queue = RequestQueue(LocalFolder(tmp_path))
+    stop = threading.Event()
+
+    def serve() -> None:
+        while not stop.wait(0.02):
+            for queued in queue.pending():
+                request = read_request(queued.content)
+                if request.action != "resume":
+                    text = f"{request.action} {request.workers} {request.trial} {request.config}"
+                    queue.answer(queued.identity, Answer(accepted=request.action != "pause", text=text))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield tmp_path
+    stop.set()
+    thread.join()
+    ledger.close()
+
+
+def test_control_returns_what_the_command_prints(driven: Path) -> None:
+    for action, value, options in (
+        ("workers", 2, ("--workers", "2")),
+        ("stop-trial", 0, ("--stop-trial", "0")),
+        ("try", {"loss": "triplet", "margin": 0.1}, ("--try", "{loss: triplet, margin: 0.1}")),
+    ):
+        answer = raysweep.control_run(driven, action, value)
+        printed = raysweep_here(driven, "control", ".", *options)
+        assert (printed.returncode, printed.stdout) == (0, f"{answer}\n")
+        assert answer.startswith(action)
+    assert raysweep.control_run(raysweep.load_run(driven), "workers", 1) == "workers 1 None None"
+
+
+def test_rejected_and_unanswered_requests_raise(driven: Path) -> None:
+    with pytest.raises(raysweep.InputError, match="^pause None None None$"):
+        raysweep.control_run(driven, "pause")
+    assert raysweep_here(driven, "control", ".", "--pause").stderr == "error: pause None None None\n"
+    with pytest.raises(TimeoutError, match="no answer within 0.1 s; the request stays in the queue"):
+        raysweep.control_run(driven, "resume", wait=0.1)
+    unanswered = raysweep_here(driven, "control", ".", "--resume", "--wait", "0.1")
+    assert unanswered.returncode == 1 and "no answer within 0.1 s" in unanswered.stderr
+
+
+@pytest.mark.parametrize(
+    ("action", "value", "message"),
+    [
+        ("stop", None, "action is 'stop'; allowed: pause, resume, workers, stop-trial, try"),
+        ("pause", 3, "pause: the value is 3; allowed: none"),
+        ("workers", 0, "workers is 0; allowed: greater than or equal to 1"),
+        ("workers", None, "workers: the value is None; allowed: a number"),
+        ("stop-trial", "7", "stop-trial is '7'; allowed: "),
+        ("try", None, "--try is None; allowed: a mapping"),
+        ("try", {"margin": float("nan")}, "--try: margin is nan; allowed: "),
+    ],
+)
+def test_invalid_actions_are_rejected(tmp_path: Path, action: str, value: Any, message: str) -> None:
+    with pytest.raises(raysweep.InputError, match=message):
+        raysweep.control_run(tmp_path, action, value)
+
+
+def test_control_without_a_driver_is_rejected(tmp_path: Path) -> None:
+    write_ledger(tmp_path, random_trials(2))
+    with pytest.raises(raysweep.InputError, match="no driver is running: the sweep is completed"):
+        raysweep.control_run(tmp_path, "pause")
+
+
+def write_labeled(folder: Path) -> None:
+    for name, step in (("train", 1), ("test", 7)):
+        rows = [f"sentence {number},{number % 2}" for number in range(0, 60, step)]
+        (folder / f"{name}.csv").write_text("\n".join(["text,label", *rows]))
+
+
+def test_evaluate_returns_what_the_command_prints(tmp_path: Path, tiny_encoder: str) -> None:
+    write_labeled(tmp_path)
+    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
+    warnings: list[raysweep.Progress] = []
+    frame = raysweep.evaluate_model(
+        tiny_encoder,
+        train,
+        test,
+        k=[2, 4],
+        rank_weights=["uniform", "linear"],
+        num_pool=99,
+        prompt={"query": "find: "},
+        on_progress=warnings.append,
+    )
+    sources = ("--model", tiny_encoder, "--train", str(train), "--test", str(test))
+    options = ("--k", "2,4", "--rank-weights", "uniform,linear", "--num-pool", "99", "--prompt-query", "find: ")
+    printed = raysweep_here(tmp_path, "evaluate", *sources, *options, "--format", "json")
+    assert frame.to_dict("records") == json.loads(printed.stdout)
+    assert [str(message) for message in warnings] == [f"warning: --num-pool is 99; using all 60 rows of {train}"]
+    plain = raysweep.evaluate_model(tiny_encoder, train, test, k=3, num_pool=20)
+    again = raysweep.evaluate_model(tiny_encoder, train, test, k=3, num_pool=20, reference=tiny_encoder)
+    pd.testing.assert_frame_equal(plain, again)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"k": 99}, "k is 99; allowed: 1 to "),
+        ({"rank_weights": "square"}, "rank_weights is 'square'; allowed: uniform, linear"),
+        ({"precision": "fp16"}, "precision is 'fp16'; allowed: "),
+        ({"prompt": {"title": "x"}}, "prompt is .*; allowed: a text, or a mapping"),
+        ({"model": ""}, "model is empty"),
+        ({"reference": ""}, "reference is empty"),
+        ({"text_column": "words"}, "words"),
+        ({"test": "missing.csv"}, "missing.csv"),
+    ],
+)
+def test_invalid_evaluations_are_rejected(
+    tmp_path: Path, tiny_encoder: str, arguments: dict[str, Any], message: str
+) -> None:
+    write_labeled(tmp_path)
+    files = {"model": tiny_encoder, "train": tmp_path / "train.csv", "test": tmp_path / "test.csv", "k": 2}
+    with pytest.raises(raysweep.InputError, match=message):
+        raysweep.evaluate_model(**files | arguments)
