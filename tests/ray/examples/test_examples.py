@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import os
 import runpy
 import subprocess
@@ -122,6 +123,39 @@ def test_warm_start(own_data: str, folder: Path) -> None:
     assert dict(load(warm.parent).trials[0].config) in older
 
 
+def test_notebook(tmp_path: Path) -> None:
+    """The cells run in order in a script, which prints the last expression of a cell as notebooks show it."""
+    pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
+    notebook = json.loads((EXAMPLES / "sweep.ipynb").read_text(encoding="utf-8"))
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    (tmp_path / "notebook.py").write_text(f"""
+import ast
+names = {{}}
+for cell in {cells!r}:
+    *statements, last = ast.parse(cell).body
+    exec(compile(ast.Module(statements, []), "cell", "exec"), names)
+    if isinstance(last, ast.Expr):
+        print(repr(eval(compile(ast.Expression(last.value), "cell", "eval"), names)))
+    else:
+        exec(compile(ast.Module([last], []), "cell", "exec"), names)
+""")
+    output = run_example(str(tmp_path / "notebook.py"), tmp_path)
+    (run,) = (path.parent for path in (tmp_path / "raysweep-runs").glob("notebook-*/ledger.jsonl"))
+    assert "trial 0: " in output and " written to chosen-model" in output
+    assert (tmp_path / "chosen-model" / "modules.json").is_file()
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+    stored = client.search_runs([client.get_experiment_by_name("notebook").experiment_id])
+    (parent,) = (each for each in stored if each.info.run_name == run.name)
+    children = [each for each in stored if each.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
+    assert len(children) == len(stored) - 1 == 3
+    assert parent.info.status == "FINISHED"
+    front = load_run(run).front.set_index("point")
+    chosen = parent.data.tags["chosen"]
+    assert parent.data.metrics["chosen/test_polarity"] == front.test_polarity[chosen]
+
+
 def test_every_example_has_a_test() -> None:
     tested = {
         "own_data.py",
@@ -133,4 +167,4 @@ def test_every_example_has_a_test() -> None:
         "static_expert.py",
         *NEED_A_RUN,
     }
-    assert {path.name for path in EXAMPLES.glob("*.py")} == tested
+    assert {path.name for path in EXAMPLES.iterdir()} == {*tested, "sweep.ipynb"}
