@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -37,8 +37,14 @@ class Display(abc.ABC):
         """Show a permanent line."""
 
     @abc.abstractmethod
-    def status(self, text: str, fraction: float = 0.0) -> None:
-        """Show the current state until the next call; ``fraction`` is the completed share, in [0, 1]."""
+    def status(self, text: str, fraction: float = 0.0, view: RenderableType | None = None) -> None:
+        """Show the current state until the next call.
+
+        Args:
+            text: The state in one line.
+            fraction: The completed share, in [0, 1].
+            view: The state for a terminal, in several lines; a bar and the text if not given.
+        """
 
     def warn(self, text: str) -> None:
         self.line(f"warning: {text}")
@@ -66,7 +72,7 @@ class SilentDisplay(Display):
     def line(self, text: str) -> None:
         """Do nothing."""
 
-    def status(self, text: str, fraction: float = 0.0) -> None:
+    def status(self, text: str, fraction: float = 0.0, view: RenderableType | None = None) -> None:
         """Do nothing."""
 
 
@@ -111,7 +117,7 @@ class _LastingConsole(Console):
 class ConsoleDisplay(Display):
     """Display on a rich console, which commands open on standard error so that standard output has only results.
 
-    On a terminal, the status is a bar at the bottom. Elsewhere, as in a log file, it is a line every
+    On a terminal, the status is at the bottom, in place. Elsewhere, as in a log file, it is a line every
     ``seconds_between_lines``.
     """
 
@@ -126,25 +132,26 @@ class ConsoleDisplay(Display):
         with contextlib.suppress(OSError):
             self.console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
-    def status(self, text: str, fraction: float = 0.0) -> None:
+    def status(self, text: str, fraction: float = 0.0, view: RenderableType | None = None) -> None:
         if self._live is not None:
-            row = Table.grid(padding=(0, 1))
-            row.add_row(ProgressBar(1.0, fraction, width=20), Text(text, no_wrap=True, overflow="ellipsis"))
-            self._live.update(row)
+            if view is None:
+                view = Table.grid(padding=(0, 1))
+                view.add_row(ProgressBar(1.0, fraction, width=20), Text(text))
+            self._live.update(view)
         elif time.monotonic() - self._last_line_at >= self.seconds_between_lines:
             self._last_line_at = time.monotonic()
             self.line(text)
 
     @contextlib.contextmanager
     def live(self) -> Iterator[None]:
-        """Reserve the terminal's bottom row for :meth:`status` in this context."""
+        """Reserve the bottom of the terminal for :meth:`status` in this context."""
         self._last_line_at = time.monotonic()
         if not self.console.is_terminal:
             yield
             return
         # By default, Live would show library output, which belongs in the log.
         options: dict[str, Any] = {"redirect_stdout": False, "redirect_stderr": False}
-        with Live(console=self.console, transient=True, refresh_per_second=4, **options) as self._live:
+        with Live(console=self.console, transient=True, refresh_per_second=2, **options) as self._live:
             try:
                 yield
             finally:

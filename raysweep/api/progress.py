@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from rich.console import RenderableType
+
 from raysweep.output import escape_line
 from raysweep.terminal import Display
 
@@ -44,5 +46,5 @@ class CallbackDisplay(Display):
     def warn(self, text: str) -> None:
         self._on_progress(Progress("warning", text))
 
-    def status(self, text: str, fraction: float = 0.0) -> None:
+    def status(self, text: str, fraction: float = 0.0, view: RenderableType | None = None) -> None:
         """Do nothing: a status changes all the time, and a callback such as ``print`` would keep every version."""

@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,13 +28,15 @@ HEARTBEATS_IN_SILENCE = 6  # heartbeats missed in a row before a trial counts as
 class HeartbeatRecord(NamedTuple):
     """A heartbeat of a trial process, sent ``quiet_seconds`` after its trial last made progress.
 
-    The process counts as loading until its first trial has made progress.
+    The process counts as loading until its first trial has made progress. ``is_evaluating`` is whether the trial
+    is evaluating its rung.
     """
 
     node_id: str
     pid: int
     quiet_seconds: float
     is_loading: bool = False
+    is_evaluating: bool = False
 
     @property
     def process(self) -> tuple[str, int]:
@@ -43,10 +45,14 @@ class HeartbeatRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class Silence:
-    """The time since a process last made progress on its trial, as far as the driver can tell."""
+    """The time since a process last made progress on its trial, as far as the driver can tell.
+
+    ``record`` is the last heartbeat, which is at most ``record_age`` seconds old, except for its way to the recorder.
+    """
 
     record: HeartbeatRecord
     seconds: float
+    record_age: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -78,8 +84,8 @@ class HeartbeatRecorder:
         now = time.monotonic()
         silences: dict[str, Silence] = {}
         for trial_id, (record, received_at) in self._records.items():
-            seconds = now - received_at + record.quiet_seconds
-            silences[trial_id] = Silence(record, seconds)
+            age = now - received_at
+            silences[trial_id] = Silence(record, age + record.quiet_seconds, age)
         return silences
 
 
@@ -104,12 +110,14 @@ class Heartbeat:
         self._is_computing = False
         self._is_loading = True
         self._last_sign: float | None = None
+        self._is_evaluating = False
 
     def begin(self, trial_id: str, listener: Listener) -> None:
         """Start sending heartbeats for this trial."""
         is_first = self._listener is None
         self._trial_id, self._listener = trial_id, listener
         self._last_sign = None
+        self._is_evaluating = False
         if is_first:
             threading.Thread(target=self._send_heartbeats, daemon=True).start()
         self._send_heartbeat(listener)
@@ -117,11 +125,17 @@ class Heartbeat:
     def sign(self, *_: object) -> None:
         """Record that the trial has made progress or is waiting for storage that may still respond."""
         self._last_sign = time.monotonic()
+        self._is_evaluating = False
         self._is_loading = False
 
     def rest(self) -> None:
         """Stop the timer until the trial next makes progress, because evaluations and checkpoints may take long."""
         self._last_sign = None
+
+    def evaluate(self) -> None:
+        """Stop the timer like :meth:`rest`, and report an evaluation until the trial next makes progress."""
+        self.rest()
+        self._is_evaluating = True
 
     def follow(self, model: Any) -> None:
         """Count each forward and backward pass of a torch module in training mode as progress."""
@@ -154,7 +168,8 @@ class Heartbeat:
     def _send_heartbeat(self, listener: Listener) -> None:
         last = self._last_sign if self._is_computing else None
         quiet_seconds = 0.0 if last is None else time.monotonic() - last
-        record = HeartbeatRecord(self._node_id, os.getpid(), quiet_seconds, self._is_loading)
+        is_evaluating = self._is_evaluating and self._is_computing
+        record = HeartbeatRecord(self._node_id, os.getpid(), quiet_seconds, self._is_loading, is_evaluating)
         listener.actor.record.remote(self._trial_id, record)
 
 
@@ -181,7 +196,10 @@ class HeartbeatWatch:
             silences: dict[str, Silence] = ray.get(query)
         except ray.exceptions.RayActorError:  # the actor died and is being restarted
             return {}
-        return silences
+        waited = now - self._queried_at
+        return {
+            trial_id: replace(silence, record_age=silence.record_age + waited) for trial_id, silence in silences.items()
+        }
 
 
 class FrozenWatch:

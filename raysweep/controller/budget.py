@@ -1,6 +1,7 @@
 """Cost accounting for trials: CPU and GPU seconds on their nodes, money at the nodes' prices, and budget limits."""
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -84,14 +85,29 @@ class CostTracker:
 
     def reached_limit(self, wall_seconds: float) -> ReachedLimit | None:
         """Return the limit that is reached after ``wall_seconds``, or None if some of the budget is left."""
-        used = {
+        used = self._used(wall_seconds)
+        for key, limit in self._limits.items():
+            if used[key] >= limit:
+                return ReachedLimit(f"budget.{key}", REASONS[key].format(limit), limit)
+        return None
+
+    def seconds_left(self, wall_seconds: float) -> float:
+        """Return the seconds until the first limit is reached at the pace so far; infinite if none will be."""
+        used = self._used(wall_seconds)
+        limits = self._limits.items()
+        return min((wall_seconds * (limit / used[key] - 1) for key, limit in limits if used[key]), default=math.inf)
+
+    @property
+    def _limits(self) -> dict[str, float]:
+        """Return the limits that are set."""
+        limits = {key: getattr(self.budget, key) for key in REASONS}
+        return {key: limit for key, limit in limits.items() if limit is not None}
+
+    def _used(self, wall_seconds: float) -> dict[str, float]:
+        """Return how much of each limited amount is used."""
+        return {
             "minutes": wall_seconds / 60,
             "cpu_hours": self.total.cpu_seconds / 3600,
             "gpu_hours": self.total.gpu_seconds / 3600,
             "money": self.total.money,
         }
-        for key, reason in REASONS.items():
-            limit = getattr(self.budget, key)
-            if limit is not None and used[key] >= limit:
-                return ReachedLimit(f"budget.{key}", reason.format(limit), limit)
-        return None

@@ -17,6 +17,7 @@ from raysweep.results.events import PointsScored, RungWatched
 from raysweep.results.query_scores import name_of_point
 from raysweep.results.types import Calibration, Point, PointKey, StageName, measure_of, point_of
 from raysweep.results.watched import Watched
+from raysweep.terminal import duration
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,8 @@ class FrontScores:
             num_done = self._num_rungs - num_left
             seconds = time.monotonic() - self._began
             stages = " and ".join(sorted(self._stages)) or "test"
-            text = f"{stages}: {num_done} of {self._num_rungs} rungs scored, {seconds:.0f} s"
+            left = f", {duration(seconds * num_left / num_done)} left" if num_done else ""
+            text = f"{stages}: {num_done} of {self._num_rungs} rungs scored, {seconds:.0f} s{left}"
             self._sweep.display.status(text, num_done / self._num_rungs)
 
 

@@ -1,12 +1,93 @@
-"""A running sweep's status line."""
+"""A running sweep's status: its trials and rungs, its front, its cost and the time left."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from raysweep.metrics.scores import GOALS, Goals, Pair
-from raysweep.results.types import RungProgress, TrialStatus
+from raysweep.results.account import describe_cost
+from raysweep.results.types import Cost, RungProgress, TrialStatus
 from raysweep.terminal import duration
+
+
+class Activity(StrEnum):
+    """The current work of a running trial."""
+
+    WAITING = "waiting"  # for a worker
+    LOADING = "loading"  # libraries and the encoder
+    TRAINING = "training"
+    EVALUATING = "evaluating"
+
+
+@dataclass(frozen=True)
+class RunningRung:
+    """A snapshot of the rung that a trial is working on."""
+
+    trial: int
+    step: int
+    num_rungs: int  # of the trial, if it completes
+    num_examples: int
+    activity: Activity
+    seconds: float = 0.0  # since the rung began
+    previous_seconds: float | None = None  # duration of the trial's previous rung, if it is known
+    progress: RungProgress | None = None  # if the rung is long
+    progress_age: float = 0.0  # seconds since the progress was reported
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Return the estimated seconds until the rung ends, or None if unknown.
+
+        In a trial's first rung, this does not count the evaluation.
+        """
+        estimates = []
+        if self.previous_seconds is not None:
+            estimates.append(self.previous_seconds - self.seconds)
+        if self.progress is not None and self.activity == Activity.TRAINING:
+            estimates.append(self.progress.seconds_left - self.progress_age)
+        return max(0.0, *estimates) if estimates else None
+
+    def after(self, seconds: float) -> "RunningRung":
+        """Return the rung as it is expected to be after ``seconds`` without news."""
+        return replace(self, seconds=self.seconds + seconds, progress_age=self.progress_age + seconds)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The rungs that a search has run, from which the time for the remaining ones is estimated."""
+
+    rung_seconds: float | None = None  # mean worker time of a rung; None until the first rung is recorded
+    max_rungs: int = 1  # of a trial that completes
+    num_trials: Mapping[int, int] = field(default_factory=dict)  # trials off their workers, keyed by finished rungs
+    interrupted: Sequence[tuple[int, int]] = ()  # finished rungs and number of rungs of each trial that continues
+
+    def expected_rungs(self, num_done: int, num_rungs: int) -> float:
+        """Return the expected final number of rungs of a trial that has finished ``num_done`` of ``num_rungs``.
+
+        This is the mean over the trials that left their workers later than that, since early stopping pauses trials.
+        """
+        longer = {rungs: count for rungs, count in self.num_trials.items() if rungs > num_done}
+        if not longer:
+            return num_rungs
+        total = sum(rungs * count for rungs, count in longer.items())
+        return min(num_rungs, total / sum(longer.values()))
+
+    def seconds_left(self, running: Sequence[RunningRung], num_to_begin: int) -> float:
+        """Return the estimated seconds until the running, interrupted and new trials leave; infinite if unknown."""
+        if self.rung_seconds is None:
+            return math.inf
+        by_trial = [self._trial_seconds_left(rung, self.rung_seconds) for rung in running]
+        num_queued = num_to_begin * self.expected_rungs(0, self.max_rungs)
+        num_queued += sum(self.expected_rungs(*trial) - trial[0] for trial in self.interrupted)
+        total = sum(by_trial) + self.rung_seconds * num_queued
+        return max(total / max(1, len(running)), *by_trial, 0.0)
+
+    def _trial_seconds_left(self, rung: RunningRung, mean_seconds: float) -> float:
+        current = rung.seconds_left
+        if current is None:
+            current = max(0.0, mean_seconds - rung.seconds)
+        num_later = max(0.0, self.expected_rungs(rung.step - 1, rung.num_rungs) - rung.step)
+        return current + num_later * (rung.previous_seconds or mean_seconds)
 
 
 @dataclass(frozen=True)
@@ -21,20 +102,27 @@ class SweepStatus:
     best: Pair | None  # P and S of the best point so far
     front_size: int
     seconds: float
-    limit_seconds: float | None  # the budget's wall-clock limit
-    underway: Sequence[RungProgress] = ()  # progress of trials within a rung, if reported
+    limit_seconds_left: float  # estimated seconds until the budget is spent; infinite without limits
+    workload: Workload
+    cost: Cost  # of all trials, without unfinished rungs
+    running: Sequence[RunningRung] = ()
     is_paused: bool = False  # by a user request
     max_workers: int | None = None  # maximum number of concurrent trials, if requested
     goals: Goals = GOALS  # the scores that serve as P and S
 
     @property
-    def fraction_begun(self) -> float:
-        """Return the share of trials, including replicates, that have started."""
-        return self._all_begun / self._all_trials
+    def text(self) -> str:
+        """Return the status line: trial counts, the best point, the front's size, the rungs, and the time left."""
+        parts = [f"search: {self.counts_text}"]
+        if self.front_text:
+            parts.append(self.front_text)
+        parts += self._rungs_texts
+        parts.append(self.time_text)
+        return " | ".join(parts)
 
     @property
-    def text(self) -> str:
-        """Return the status line: trial counts, the best point, the front's size, and the time left."""
+    def counts_text(self) -> str:
+        """Return the number of trials in total, by status, and at a time."""
         counts = ["paused"] if self.is_paused else []
         counts.append(f"{self.num_begun} of {self.num_trials} trials begun")
         if self.num_replicates:
@@ -42,53 +130,97 @@ class SweepStatus:
         for status, count in self.counts.items():
             if count or status == TrialStatus.RUNNING:
                 counts.append(f"{count} {status}")
-        parts = [f"search: {', '.join(counts)}"]
         if self.max_workers is not None:
-            parts.append(f"at most {self.max_workers} at a time")
-        if self.best is not None:
-            scores = zip(self.goals.headings, self.best, strict=True)
-            shown = " ".join(f"{heading} {100 * score:.2f}" for heading, score in scores)
-            parts.append(f"best by the objective at {shown}")
-            parts.append(f"front {self.front_size}")
-        if self.underway:
-            parts.append(describe_progress(self.underway))
-        parts.append(self._time_text)
-        return " | ".join(parts)
+            counts.append(f"at most {self.max_workers} at a time")
+        return ", ".join(counts)
 
     @property
-    def _time_text(self) -> str:
-        by_pace = self._seconds_by_pace
-        by_limit = math.inf if self.limit_seconds is None else self.limit_seconds - self.seconds
-        left = min(by_pace, by_limit)
-        if self.is_paused or not 1 <= left < math.inf:
+    def front_text(self) -> str:
+        """Return the front's size and best point, or an empty text before the first rung."""
+        if self.best is None:
+            return ""
+        scores = zip(self.goals.headings, self.best, strict=True)
+        shown = " ".join(f"{heading} {100 * score:.2f}" for heading, score in scores)
+        return f"front {self.front_size}, best by the objective at {shown}"
+
+    @property
+    def cost_text(self) -> str:
+        """Return the cost of all trials, without unfinished rungs."""
+        return describe_cost(self.cost)
+
+    @property
+    def _rungs_texts(self) -> list[str]:
+        """Return texts about the rungs in training, if they are long, and about those in evaluation."""
+        training = [rung.progress for rung in self.running if rung.activity == Activity.TRAINING and rung.progress]
+        evaluating = [rung for rung in self.running if rung.activity == Activity.EVALUATING]
+        texts = [describe_progress(training)] if training else []
+        if len(evaluating) == 1:
+            texts.append(f"trial {evaluating[0].trial} evaluating rung {evaluating[0].step}")
+        elif evaluating:
+            texts.append(f"{len(evaluating)} trials evaluating")
+        return texts
+
+    @property
+    def time_text(self) -> str:
+        """Return the estimated time left, or the time so far if it is unknown.
+
+        Paused trials may resume once all trials have begun, so the estimate is then a minimum.
+        """
+        left = self.seconds_left
+        if not 1 <= left < math.inf:
             return f"{duration(self.seconds)} so far"
-        return f"{'about' if by_pace < math.inf else 'at most'} {duration(left)} left"
+        by_rungs = self._seconds_left_by_rungs
+        if by_rungs == math.inf:
+            bound = "at most"
+        elif by_rungs < self.limit_seconds_left and not self._num_to_begin and self.counts.get(TrialStatus.PAUSED):
+            bound = "at least"
+        else:
+            bound = "about"
+        return f"{bound} {duration(left)} left"
 
     @property
-    def _seconds_by_pace(self) -> float:
-        """Return the seconds left at the current pace; infinite until the first trial has left its worker."""
-        if self._all_begun <= self.counts[TrialStatus.RUNNING]:
+    def seconds_left(self) -> float:
+        """Return the estimated seconds until the search ends; infinite if unknown or paused."""
+        if self.is_paused:
             return math.inf
-        return self.seconds / self._all_begun * (self._all_trials - self._all_begun)
+        return max(0.0, min(self._seconds_left_by_rungs, self.limit_seconds_left))
 
     @property
-    def _all_begun(self) -> int:
-        return self.num_begun + self.num_replicates
+    def fraction(self) -> float:
+        """Return the estimated share of the search's time that has passed, or 0 if unknown."""
+        left = self.seconds_left
+        return 0.0 if left == math.inf or not self.seconds else self.seconds / (self.seconds + left)
+
+    def after(self, seconds: float) -> "SweepStatus":
+        """Return the status as it is expected to be after ``seconds`` without news; a paused sweep stays as it is."""
+        if self.is_paused:
+            return self
+        return replace(
+            self,
+            seconds=self.seconds + seconds,
+            limit_seconds_left=self.limit_seconds_left - seconds,
+            running=[rung.after(seconds) for rung in self.running],
+        )
 
     @property
-    def _all_trials(self) -> int:
-        return max(self._all_begun, self.num_trials + self.max_replicates)
+    def _seconds_left_by_rungs(self) -> float:
+        return self.workload.seconds_left(self.running, self._num_to_begin)
+
+    @property
+    def _num_to_begin(self) -> int:
+        """Return how many trials, including replicates, have not started yet."""
+        return max(0, self.num_trials + self.max_replicates - self.num_begun - self.num_replicates)
 
 
-def describe_progress(underway: Sequence[RungProgress]) -> str:
+def describe_progress(progress: Sequence[RungProgress]) -> str:
     """Describe one rung's progress, or several rungs' combined speed and the time until the first one finishes."""
-    examples_per_second = sum(rung.examples_per_second for rung in underway)
+    examples_per_second = sum(rung.examples_per_second for rung in progress)
     digits = 0 if examples_per_second >= 10 else 1
     pace = f"{examples_per_second:,.{digits}f} examples/s"
-    seconds_left = min(rung.seconds_left for rung in underway)
+    seconds_left = min(rung.seconds_left for rung in progress)
     time_left = duration(seconds_left)
-    if len(underway) > 1:
-        return f"{len(underway)} rungs under way, {pace}, the first done in {time_left}"
-    (rung,) = underway
+    if len(progress) > 1:
+        return f"{len(progress)} rungs under way, {pace}, the first done in {time_left}"
+    (rung,) = progress
     counted = f"{rung.num_seen:,} of {rung.num_examples:,}"
     return f"rung {rung.step}: {counted}, {pace}, {time_left} left"

@@ -6,8 +6,9 @@ Independent of Ray.
 """
 
 import contextlib
+import itertools
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,7 +23,8 @@ from raysweep.controller.node_health import NodeHealth
 from raysweep.controller.node_meter import NodeMeter
 from raysweep.controller.optuna_study import StudyFile
 from raysweep.controller.progress import LedgerReplay, Progress, Verdict
-from raysweep.controller.status import SweepStatus
+from raysweep.controller.status import Activity, RunningRung, SweepStatus, Workload
+from raysweep.controller.status_view import StatusView
 from raysweep.controller.steering import Steering
 from raysweep.errors import TemporaryError
 from raysweep.metrics.scores import Goals, Pair
@@ -78,7 +80,10 @@ class RunningTrial:
     paid_until: float | None = None  # seconds on the sweep's clock; None while the trial waits for a worker
     rung_began: float | None = None  # seconds on the same clock
     verdict: Verdict | None = None  # set when the trial must leave
+    previous_rung_seconds: float | None = None  # in this assignment
     progress: RungProgress | None = None  # within the current rung, if that rung is long
+    reported_at: float = 0.0  # when the trial last reported a rung or its progress, on the sweep's clock
+    activity: Activity = Activity.WAITING  # for displays
 
 
 @dataclass
@@ -214,7 +219,8 @@ class Sweep:
         """Record that a trial has its worker, and start charging the trial."""
         assignment = self.assignments[number]
         if assignment.paid_until is None:
-            assignment.paid_until = assignment.rung_began = self.seconds
+            assignment.paid_until = assignment.rung_began = assignment.reported_at = self.seconds
+            assignment.activity = Activity.TRAINING
 
     def _begin(self, trial: TrialState) -> None:
         number = trial.number
@@ -243,7 +249,7 @@ class Sweep:
         counts once.
         """
         assignment = self.assignments[number]
-        assignment.progress = None
+        self._note_report(assignment, None)
         step = rung["step"]
         steps_done = self.progress.steps_done(number)
         if step <= steps_done:
@@ -266,7 +272,7 @@ class Sweep:
     def record_progress(self, number: int, progress: RungProgress) -> bool:
         """Record how far a trial is within its rung, and return whether it must leave its worker now."""
         assignment = self.assignments[number]
-        assignment.progress = progress
+        self._note_report(assignment, progress)
         limit = self.costs.reached_limit(self.seconds)
         if number in self.steering.stopping:
             assignment.verdict = STOPPED
@@ -276,6 +282,20 @@ class Sweep:
             assignment.verdict = PAUSED
         self.show()
         return assignment.verdict is not None
+
+    def _note_report(self, assignment: RunningTrial, progress: RungProgress | None) -> None:
+        assignment.progress = progress
+        assignment.reported_at = self.seconds
+        assignment.activity = Activity.TRAINING
+
+    def note_activity(self, number: int, activity: Activity, age: float) -> None:
+        """Show what a trial did ``age`` seconds ago, unless it has reported since."""
+        assignment = self.assignments.get(number)
+        if assignment is None or assignment.activity in (Activity.WAITING, activity):
+            return
+        if self.seconds - age >= assignment.reported_at:
+            assignment.activity = activity
+            self.show()
 
     def overdue_reason(self, number: int) -> str | None:
         """Return the reason to kill a trial's process if its rung is taking too long, otherwise None."""
@@ -320,6 +340,7 @@ class Sweep:
         if assignment.rung_began is not None:
             rung_seconds = now - assignment.rung_began
             self._slowest_rung_seconds = max(self._slowest_rung_seconds, rung_seconds)
+            assignment.previous_rung_seconds = rung_seconds
         assignment.rung_began = now
         node = rung.node
         if node is not None:
@@ -677,9 +698,9 @@ class Sweep:
         self.ledger.append(replace(event, at=self.seconds))
 
     def show(self) -> None:
-        """Update the status line."""
+        """Update the status."""
         status = self.status()
-        self.display.status(status.text, status.fraction_begun)
+        self.display.status(status.text, status.fraction, StatusView(status))
 
     def status(self) -> SweepStatus:
         """Return the current status."""
@@ -687,8 +708,6 @@ class Sweep:
         ended = self.progress.ended
         num_running = len(self.assignments)
         num_paused = len(scheduler.trials) - num_running - sum(ended.values())
-        minutes = self.config.budget.minutes
-        progress = [assignment.progress for assignment in self.assignments.values()]
         return SweepStatus(
             num_begun=scheduler.num_started,
             num_trials=scheduler.num_trials,
@@ -699,10 +718,40 @@ class Sweep:
             goals=self.scheduler.objective.goals,
             front_size=len(self.front),
             seconds=self.seconds,
-            limit_seconds=None if minutes is None else 60 * minutes,
-            underway=[rung for rung in progress if rung is not None],
+            limit_seconds_left=self.costs.seconds_left(self.seconds),
+            workload=self._workload(),
+            cost=replace(self.costs.total),
+            running=list(itertools.starmap(self._running_rung, self.assignments.items())),
             is_paused=self.steering.is_paused,
             max_workers=self.steering.workers,
+        )
+
+    def _workload(self) -> Workload:
+        """Return the rungs so far, for an estimate of the time left."""
+        progress = self.progress
+        num_done = {number: progress.steps_done(number) for number in progress.configs}
+        num_rungs = sum(num_done.values())
+        interrupted = [(num_done[number], progress.num_rungs[number]) for number in self._interrupted]
+        on_workers = {*self.assignments, *self._interrupted}
+        return Workload(
+            rung_seconds=self.costs.total.seconds / num_rungs if num_rungs else None,
+            max_rungs=max(progress.num_rungs.values(), default=1),
+            num_trials=Counter(num for number, num in num_done.items() if number not in on_workers),
+            interrupted=interrupted,
+        )
+
+    def _running_rung(self, number: int, assignment: RunningTrial) -> RunningRung:
+        now = self.seconds
+        return RunningRung(
+            trial=number,
+            step=min(self.progress.steps_done(number) + 1, self.progress.num_rungs[number]),
+            num_rungs=self.progress.num_rungs[number],
+            num_examples=self.progress.configs[number].examples_per_rung,
+            activity=assignment.activity,
+            seconds=0.0 if assignment.rung_began is None else now - assignment.rung_began,
+            previous_seconds=assignment.previous_rung_seconds,
+            progress=assignment.progress,
+            progress_age=now - assignment.reported_at,
         )
 
     def _best_pair(self, points: Sequence[Point]) -> Pair:

@@ -348,7 +348,7 @@ def _measure_guards(sweep: Sweep) -> None:
             continue
         sweep.ledger.append(GuardsMeasured(scores=(result,)))
         num_done += 1
-        display.status(f"guards: {num_done} of {num_missing} scores")
+        display.status(f"guards: {num_done} of {num_missing} scores", num_done / num_missing)
     display.line(f"guards: measured {num_done} scores of {len(missing)} front members")
 
 

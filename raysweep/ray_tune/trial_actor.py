@@ -191,6 +191,7 @@ class TrialActor(tune.Trainable):
             num_rungs=self.task.num_rungs,
             checkpoints=self.task.checkpoints,
             on_rest=(lambda: None) if self.heartbeat is None else self.heartbeat.rest,
+            on_evaluate=(lambda: None) if self.heartbeat is None else self.heartbeat.evaluate,
             leaves=self.note_whether_to_leave,
             recomputes=self.task.assignment.recomputes,
         )

@@ -32,6 +32,7 @@ from raysweep.control.request_queue import Inbox, RequestQueue, poll_in_backgrou
 from raysweep.controller.failures import Blame, Loss
 from raysweep.controller.front_scores import AfterSearch, FrontRung, FrontScores, ScoredRung, key_of
 from raysweep.controller.request_handler import RequestHandler
+from raysweep.controller.status import Activity
 from raysweep.controller.sweep import Sweep
 from raysweep.errors import exception_line
 from raysweep.ray_tune.prometheus import SweepMetrics
@@ -282,13 +283,25 @@ class _Watch(_NotInSnapshots, tune.Callback):
         self._check_silences(trials)
 
     def _check_silences(self, trials: list[TuneTrial]) -> None:
-        """Check the silence of each running trial, unless its process was just killed."""
+        """Check and show what each running trial reports, unless its process was just killed."""
         silences = self._heartbeat_watch.silences()
         running = {trial.trial_id: trial for trial in trials if trial.status == TuneTrial.RUNNING}
         for trial_id, silence in silences.items():
             since_kill = time.monotonic() - self._killed_at.get(trial_id, -math.inf)
             if trial_id in running and since_kill > KILL_AGAIN_SECONDS:
+                self._show_activity(running[trial_id], silence)
                 self._check(running[trial_id], silence)
+
+    def _show_activity(self, trial: TuneTrial, silence: Silence) -> None:
+        job = job_of(trial.config)
+        if not isinstance(job, Assignment):
+            return
+        activity = Activity.TRAINING
+        if silence.record.is_loading:
+            activity = Activity.LOADING
+        elif silence.record.is_evaluating:
+            activity = Activity.EVALUATING
+        self._sweep.note_activity(job.number, activity, silence.record_age)
 
     def _check(self, trial: TuneTrial, silence: Silence) -> None:
         """Kill the process of a trial that is silent or takes too long for its rung."""

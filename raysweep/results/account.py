@@ -100,11 +100,13 @@ def sentence(account: Account, max_replicates: int | None = None) -> str:
         at_most = "" if max_replicates is None else f" of at most {max_replicates}"
         uses.append(f"{replicates.cost.seconds:,.0f} in {replicates.num_trials}{at_most} replicates")
     saved = f"early stopping saved about {account.total.saved_seconds:,.0f}"
-    return "; ".join([_cost_text(account.total.cost), ", ".join(uses), saved])
+    cost = account.total.cost
+    return "; ".join([f"{cost.seconds:,.0f} trial-seconds, {describe_cost(cost)}", ", ".join(uses), saved])
 
 
-def _cost_text(cost: Cost) -> str:
-    amounts = [f"{cost.seconds:,.0f} trial-seconds", f"{cost.cpu_seconds / 3600:.2f} CPU-hours"]
+def describe_cost(cost: Cost) -> str:
+    """Return a cost in CPU-hours, in GPU-hours if there are GPUs, and in money if there are prices."""
+    amounts = [f"{cost.cpu_seconds / 3600:.2f} CPU-hours"]
     if cost.gpu_seconds:
         amounts.append(f"{cost.gpu_seconds / 3600:.2f} GPU-hours")
     if cost.money > 0:

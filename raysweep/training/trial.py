@@ -166,13 +166,15 @@ def rungs_and_progress(  # noqa: PLR0913 (the arguments of rungs, and callbacks)
     num_rungs: int,
     checkpoints: str | Path | Folder | None = None,
     on_rest: Callable[[], None] = lambda: None,
+    on_evaluate: Callable[[], None] = lambda: None,
     leaves: Callable[[], bool] = lambda: False,
     recomputes: bool = False,
 ) -> Iterator[RungResult | RungProgress]:
     """Yield rung results like :func:`rungs`, plus progress updates within long rungs.
 
     With ``recomputes``, a batch's activations are never all in memory at once; the gradients are the same. ``on_rest``
-    is called before operations that may take long without an optimizer step: an evaluation, or writing a checkpoint.
+    and ``on_evaluate`` are called before operations that may take long without an optimizer step: writing a checkpoint
+    and evaluating a rung.
     While ``leaves`` returns True, a checkpoint is written before each progress update. If the iterator is closed within a
     rung, it writes a checkpoint too.
     """
@@ -205,7 +207,7 @@ def rungs_and_progress(  # noqa: PLR0913 (the arguments of rungs, and callbacks)
                         training.save(checkpoints, last)
                     raise
                 reported = now
-        on_rest()
+        on_evaluate()
         last = training.evaluate()
         if checkpoints is not None:
             training.save(checkpoints, last)

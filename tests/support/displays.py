@@ -1,5 +1,7 @@
 """A display that records its calls, such as a script or notebook might use."""
 
+from rich.console import RenderableType
+
 from raysweep.terminal import Display
 
 
@@ -13,5 +15,5 @@ class ListDisplay(Display):
     def line(self, text: str) -> None:
         self.lines.append(text)
 
-    def status(self, text: str, fraction: float = 0.0) -> None:
+    def status(self, text: str, fraction: float = 0.0, view: RenderableType | None = None) -> None:
         self.statuses.append((text, fraction))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from raysweep.terminal import ConsoleDisplay, in_main_thread, interrupt, undisturbed, uninterrupted, working
 from support.displays import ListDisplay
@@ -52,6 +53,25 @@ def test_outside_a_terminal_the_status_is_an_occasional_line() -> None:
     display.status("second")
     display.line("a line of [brackets] stays as it is")
     assert out.getvalue().splitlines() == ["first", "a line of [brackets] stays as it is"]
+
+
+def test_a_terminal_shows_the_view_in_place_of_the_text() -> None:
+    out = io.StringIO()
+    display = ConsoleDisplay(Console(file=out, width=80, force_terminal=True))
+    with display.live():
+        display.status("the text", view=Text("the view"))
+        display.line("a line")
+    assert "the view" in out.getvalue() and "the text" not in out.getvalue()
+    assert "a line" in out.getvalue()
+
+
+def test_a_long_status_wraps_on_a_terminal() -> None:
+    out = io.StringIO()
+    display = ConsoleDisplay(Console(file=out, width=100, force_terminal=True))
+    text = " ".join(f"word-{number}" for number in range(30))
+    with display.live():
+        display.status(text)
+    assert all(word in out.getvalue() for word in text.split())
 
 
 def test_output_of_libraries_goes_to_the_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

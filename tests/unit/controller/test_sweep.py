@@ -16,6 +16,7 @@ import pytest
 from raysweep.config.trial import trial_config
 from raysweep.controller.failures import Blame, Loss
 from raysweep.controller.progress import Verdict
+from raysweep.controller.status import Activity
 from raysweep.controller.sweep import Sweep
 from raysweep.errors import InputError
 from raysweep.ray_tune.run import ending_of
@@ -574,6 +575,67 @@ def test_status_shows_progress_within_rungs(tmp_path: Path) -> None:
     assert "rung 3: 4,000 of 4,096, 9.6 examples/s, 0:10 left" in sweep.status().text
     sweep.release(two, failure="it died")
     assert "examples/s" not in sweep.status().text
+
+
+def test_status_shows_rungs_in_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    sweep, _ = make(tmp_path)
+    number, config = sweep.assign() or pytest.fail("no trial")
+
+    def activity() -> Activity:
+        return sweep.status().running[0].activity
+
+    sweep.note_activity(number, Activity.LOADING, 0.0)
+    assert activity() == Activity.WAITING, "it has no worker yet"
+    sweep.place(number)
+    now[0] += 5
+    sweep.note_activity(number, Activity.LOADING, 2.0)
+    assert activity() == Activity.LOADING
+    now[0] += 25
+    sweep.record_progress(number, RungProgress(1, 4000, 4096, 40.0))
+    assert activity() == Activity.TRAINING
+    now[0] += 2
+    sweep.note_activity(number, Activity.LOADING, 3.0)
+    assert activity() == Activity.TRAINING, "the news is from before its report"
+    now[0] += 8
+    sweep.note_activity(number, Activity.EVALUATING, 3.0)
+    assert activity() == Activity.EVALUATING
+    assert f"trial {number} evaluating rung 1" in sweep.status().text
+    sweep.record_rung(number, rung(config, 1))
+    sweep.note_activity(number, Activity.EVALUATING, 1.0)
+    assert activity() == Activity.TRAINING, "the news is from before the end of the rung"
+    running = sweep.status().running[0]
+    assert (running.step, running.num_rungs, running.previous_seconds) == (2, 4, 40.0)
+
+
+def test_time_left_counts_down_once_all_trials_have_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    sweep, _ = make(tmp_path, budget__trials="1", early_stopping__policy="none")
+    number, config = sweep.assign() or pytest.fail("no trial")
+    sweep.place(number)
+    now[0] += 100
+    sweep.record_rung(number, rung(config, 1))
+    assert sweep.status().text.endswith("about 5:00 left"), "three of four rungs"
+    now[0] += 40
+    sweep.record_progress(number, RungProgress(2, 1024, 4096, 1000.0))
+    assert sweep.status().text.endswith("about 4:20 left")
+
+
+@pytest.mark.parametrize(("limit", "value"), [("cpu_hours", "1"), ("gpu_hours", "0.25"), ("minutes", "30")])
+def test_time_left_is_bounded_by_each_limit(
+    limit: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trial has 2 CPUs and half a GPU, so each limit allows 30 minutes of a single trial."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    sweep, _ = make(tmp_path, early_stopping__policy="none", **{f"budget__{limit}": value})
+    number, config = sweep.assign() or pytest.fail("no trial")
+    sweep.place(number)
+    now[0] += 600
+    sweep.record_rung(number, rung(config, 1))
+    assert sweep.status().text.endswith("about 20:00 left")
 
 
 def test_two_processes_cannot_run_one_sweep(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import RenderableType
 
 from raysweep.controller.resume import load_resumed
 from raysweep.report import figures
@@ -193,7 +194,7 @@ def test_starting_through_a_link_is_rejected(name: str, tmp_path: Path, canary: 
         def line(self, text: str) -> None:
             raise AssertionError(text)
 
-        def status(self, text: str, fraction: float = 0.0) -> None:
+        def status(self, text: str, fraction: float = 0.0, view: RenderableType | None = None) -> None:
             raise AssertionError(text)
 
     (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -126,6 +126,18 @@ def test_trial_reports_progress_within_rungs(tiny_bench: workbench.Workbench) ->
     assert updates[0].seconds_left == pytest.approx((60 - size) / updates[0].examples_per_second)
 
 
+def test_trial_announces_evaluations(tiny_bench: workbench.Workbench) -> None:
+    config = trial(examples_per_rung=60)
+    events: list[object] = []
+    every_step = engine.Intervals(progress_seconds=0.0)
+    for result in engine.rungs_and_progress(
+        config, tiny_bench, every_step, seed=3, num_rungs=2, on_evaluate=lambda: events.append("evaluates")
+    ):
+        events.append(type(result))
+    rung = [*[RungProgress] * (59 // config.batch_size), "evaluates", workbench.RungResult]
+    assert events == 2 * rung
+
+
 def examples_of_rungs(bench: workbench.Workbench, **values: object) -> list[list[tuple[int, ...]]]:
     """Return the examples that each rung of a trial sees."""
     training = Training(trial(**values), bench, seed=0, num_rungs=3)

@@ -1,0 +1,86 @@
+"""The status of a running sweep on a terminal: the whole search, then a row for each running trial."""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from raysweep.controller.status import Activity, RunningRung, SweepStatus
+from raysweep.terminal import duration
+
+MAX_ROWS = 12
+OTHER_LINES = 8  # of the terminal: the search, the header, the trials left out, and some earlier output
+BAR_WIDTH = 20
+MIN_BAR_WIDTH = 6
+WIDTH_WITHOUT_BARS = 58  # columns of a row with long numbers
+
+COLUMNS = ("trial", "rung", "", "examples", "", "rung ends in")
+NUMBERS = ("trial", "examples", "rung ends in")
+
+
+@dataclass(frozen=True)
+class StatusView:
+    """A status that rich renders, with the times as they are expected to be when it is rendered."""
+
+    status: SweepStatus
+    taken_at: float = field(default_factory=time.monotonic)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        status = self.status.after(time.monotonic() - self.taken_at)
+        yield from _search(status)
+        rungs = sorted(status.running, key=lambda rung: rung.trial)
+        num_rows = min(MAX_ROWS, max(1, console.height - OTHER_LINES))
+        if rungs:
+            yield _table(rungs[:num_rows], min(BAR_WIDTH, options.max_width - WIDTH_WITHOUT_BARS))
+        if others := rungs[num_rows:]:
+            yield Text(f"and {len(others)} more: {_counts_text(others)}")
+
+
+def _search(status: SweepStatus) -> Iterator[RenderableType]:
+    """Yield the search's bar with the times, its trials, its front and its cost."""
+    times = status.time_text
+    if not times.endswith("so far"):
+        times = f"{duration(status.seconds)} so far, {times}"
+    bar = Table.grid(padding=(0, 1))
+    bar.add_row("search", ProgressBar(1.0, status.fraction, width=BAR_WIDTH), f"{status.fraction:.0%}", times)
+    yield bar
+    for text in (status.counts_text, status.front_text, f"cost {status.cost_text}"):
+        if text:
+            yield Text(text)
+
+
+def _table(rungs: Iterable[RunningRung], bar_width: int) -> Table:
+    """Return a row for each rung: the trial, the rung, its examples, the activity and the time left."""
+    has_bars = bar_width >= MIN_BAR_WIDTH
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for column in COLUMNS:
+        table.add_column(column, justify="right" if column in NUMBERS else "left", no_wrap=has_bars)
+    for rung in rungs:
+        num_seen = _num_seen(rung)
+        count = f"{rung.num_examples:,}"
+        bar: ProgressBar | str = ""
+        if num_seen is not None:
+            count = f"{num_seen:,} of {count}"
+            if has_bars:
+                bar = ProgressBar(rung.num_examples, num_seen, width=bar_width)
+        left = rung.seconds_left
+        time_left = "" if left is None or left < 1 else duration(left)
+        table.add_row(str(rung.trial), f"{rung.step}/{rung.num_rungs}", bar, count, str(rung.activity), time_left)
+    return table
+
+
+def _num_seen(rung: RunningRung) -> int | None:
+    """Return how many examples of its rung a trial has seen, or None if it has not reported any."""
+    if rung.activity == Activity.EVALUATING:
+        return rung.num_examples
+    return None if rung.progress is None else rung.progress.num_seen
+
+
+def _counts_text(rungs: Iterable[RunningRung]) -> str:
+    counts = Counter(rung.activity for rung in rungs)
+    return ", ".join(f"{counts[activity]} {activity}" for activity in Activity if counts[activity])
