@@ -2,6 +2,7 @@
 
 import abc
 import contextlib
+import logging
 import os
 import shutil
 import signal
@@ -10,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,21 @@ from rich.table import Table
 from rich.text import Text
 
 SECONDS_BETWEEN_LINES = 10.0  # between status lines if the output is not a terminal
+FOLLOW_SECONDS = 0.5  # between two looks at the log
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+@dataclass(frozen=True)
+class Verbosity:
+    """How much a command prints: only warnings if ``is_quiet``, also the log if ``is_verbose``.
+
+    ``log_level`` is one of LOG_LEVELS, for the loggers of libraries; None leaves the libraries' own levels.
+    """
+
+    is_quiet: bool = False
+    is_verbose: bool = False
+    log_level: str | None = None
 
 
 Advance = Callable[[int, int, str], None]
@@ -74,6 +91,16 @@ class SilentDisplay(Display):
 
     def status(self, text: str, fraction: float = 0.0, view: RenderableType | None = None) -> None:
         """Do nothing."""
+
+
+class QuietDisplay(SilentDisplay):
+    """A display that shows only warnings, on another display."""
+
+    def __init__(self, display: Display) -> None:
+        self._display = display
+
+    def warn(self, text: str) -> None:
+        self._display.warn(text)
 
 
 class _StageClock:
@@ -142,6 +169,11 @@ class ConsoleDisplay(Display):
             self._last_line_at = time.monotonic()
             self.line(text)
 
+    def log_line(self, text: str) -> None:
+        """Show a line of the log, with the colors that libraries gave it."""
+        with contextlib.suppress(OSError):
+            self.console.print(Text.from_ansi(text, style="dim"), soft_wrap=True)
+
     @contextlib.contextmanager
     def live(self) -> Iterator[None]:
         """Reserve the bottom of the terminal for :meth:`status` in this context."""
@@ -166,10 +198,11 @@ def duration(seconds: float) -> str:
 
 
 class Log:
-    """The log file for library output from this process and its children."""
+    """The log file for library output from this process and its children. ``level`` is one of LOG_LEVELS, or None."""
 
-    def __init__(self, path: Path, stdout: int, stderr: int) -> None:
+    def __init__(self, path: Path, stdout: int, stderr: int, level: str | None = None) -> None:
         self.path = path
+        self.level = level
         self._saved = {1: stdout, 2: stderr}
         self._point_at(path)
 
@@ -185,14 +218,67 @@ class Log:
         _flush()
         shutil.copyfile(self.path, path)
         self._point_at(path)
-        self.path.unlink()
-        self.path = path
+        before, self.path = self.path, path
+        before.unlink()
 
     def close(self) -> None:
         """Restore standard output and standard error."""
         _flush()
         for descriptor, saved in self._saved.items():
             os.dup2(saved, descriptor)
+
+
+@contextlib.contextmanager
+def _followed(log: Log, display: ConsoleDisplay) -> Iterator[None]:
+    """Show new lines of the log in this context."""
+    ended = threading.Event()
+    num_bytes = 0
+
+    def show_new_lines() -> None:
+        nonlocal num_bytes
+        try:
+            with log.path.open("rb") as file:
+                file.seek(num_bytes)
+                complete, end, _ = file.read().rpartition(b"\n")
+        except OSError:  # the log has just moved
+            return
+        num_bytes += len(complete + end)
+        for line in complete.decode(errors="replace").splitlines():
+            display.log_line(line)
+
+    def follow() -> None:
+        while not ended.wait(FOLLOW_SECONDS):
+            show_new_lines()
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        show_new_lines()
+
+
+@contextlib.contextmanager
+def _logging_at(level: str | None) -> Iterator[None]:
+    """Write the records of Python's loggers from this level on to standard error in this context."""
+    if level is None:
+        yield
+        return
+    root = logging.getLogger()
+    level_before, handlers_before = root.level, list(root.handlers)
+    set_log_level(level)
+    try:
+        yield
+    finally:
+        root.setLevel(level_before)
+        root.handlers[:] = handlers_before
+
+
+def set_log_level(level: str) -> None:
+    """Write the records of Python's loggers from this level on to standard error, and nowhere else."""
+    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
 
 
 def _flush() -> None:
@@ -216,7 +302,7 @@ def _open_closed_streams() -> None:
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[tuple[Display, Log]]:
+def quiet(verbosity: Verbosity = Verbosity()) -> Iterator[tuple[Display, Log]]:
     """Redirect library output to a log file, and yield a Display on the real standard error together with the Log.
 
     The log file is temporary unless it is moved. File descriptors are redirected, not just ``sys.stderr``, because Ray
@@ -229,9 +315,14 @@ def quiet() -> Iterator[tuple[Display, Log]]:
     temporary = Path(name)
     stream = os.fdopen(os.dup(stderr), "w", encoding="utf-8", errors="replace", buffering=1)
     options: dict[str, Any] = {} if os.isatty(stderr) else {"width": 200, "force_terminal": False}
-    log = Log(temporary, stdout, stderr)
+    log = Log(temporary, stdout, stderr, verbosity.log_level)
+    display = ConsoleDisplay(_LastingConsole(file=stream, emoji=False, **options))
     try:
-        yield ConsoleDisplay(_LastingConsole(file=stream, emoji=False, **options)), log
+        with (
+            _followed(log, display) if verbosity.is_verbose else contextlib.nullcontext(),
+            _logging_at(verbosity.log_level),
+        ):
+            yield QuietDisplay(display) if verbosity.is_quiet else display, log
     finally:
         log.close()
         with contextlib.suppress(OSError):  # a full disk can leave lines unwritten
@@ -314,11 +405,11 @@ def disable_telemetry() -> None:
 
 
 @contextlib.contextmanager
-def working() -> Iterator[tuple[Display, Log]]:
+def working(verbosity: Verbosity = Verbosity()) -> Iterator[tuple[Display, Log]]:
     """Run a command's work under :func:`quiet`; after Ctrl-C, exit with the code that shells expect."""
     disable_telemetry()
     try:
-        with quiet() as opened:
+        with quiet(verbosity) as opened:
             yield opened
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -9,12 +9,16 @@ import typer
 from raysweep.cli import panels
 from raysweep.cli.options import (
     FORMATS,
+    LogLevel,
+    Quiet,
     SeveralValues,
+    Verbose,
     check_all_of,
     check_local,
     check_not_empty,
     check_one_of,
     check_prompts,
+    check_verbosity,
     parse_names,
     parse_path,
     parse_positive_integers,
@@ -97,12 +101,16 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
             help="Also write the scores by k to this folder, as Markdown, LaTeX, CSV and a figure.",
         ),
     ] = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    log_level: LogLevel = None,
 ) -> None:
     """Score an encoder by retrieval, without training it: polarity P and similarity S, x100."""
     from raysweep.config.sweep import EncoderConfig
     from raysweep.metrics.retrieval import RankWeights
     from raysweep.terminal import working
 
+    verbosity = check_verbosity(quiet, verbose, log_level)
     for flag, text in (("--model", model), ("--train", train), ("--test", test)):
         check_not_empty(flag, text)
     ks = parse_positive_integers("--k", k)
@@ -121,7 +129,7 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
     reference_encoder = EncoderConfig(name=reference, prompt=prompts) if reference else None
     files = score_files.LabeledFiles(train, test, text_column, label_column)
     settings = score_files.RetrievalSettings(ks, weights, num_pool, pool_seed)
-    with working() as (display, _):
+    with working(verbosity) as (display, _):
         scores = score_files.score_files(encoder, reference_encoder, files, settings, display)
     if format == "json":
         print_json(scores)
@@ -185,6 +193,9 @@ def transfer(  # noqa: PLR0913 (the options of a command)
     ] = None,
     precision: PrecisionOfAll = "fp32",
     format: Annotated[str, typer.Option(help="Output format: table, json or csv.")] = "table",
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    log_level: LogLevel = None,
 ) -> None:
     """Compare frozen encoders on other tasks, without tuning them.
 
@@ -193,6 +204,7 @@ def transfer(  # noqa: PLR0913 (the options of a command)
     """
     from raysweep.terminal import working
 
+    verbosity = check_verbosity(quiet, verbose, log_level)
     tuning_sources = tuned_on or []
     for flag, values in (("MODEL", models), ("--tasks", tasks), ("--tuned-on", tuning_sources)):
         for value in values:
@@ -207,7 +219,7 @@ def transfer(  # noqa: PLR0913 (the options of a command)
     from raysweep.evaluation.tasks.tasks import Columns
 
     columns = Columns(text_column, label_column, PairColumns(score_column, first, second))
-    with working() as (display, _):
+    with working(verbosity) as (display, _):
         settings = Settings(columns, folds, seed, prompts, checked_precision)
         comparison = compare(models, tasks, tuning_sources, settings, display)
     if format == "json":
@@ -265,6 +277,9 @@ def measure(  # noqa: PLR0913 (the options of a command)
     ] = None,
     precision: PrecisionOfAll = "fp32",
     format: Annotated[str, typer.Option(help="Output format: table or json.")] = "table",
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    log_level: LogLevel = None,
 ) -> None:
     """Measure an encoder on retrieval data and pair files: PND, MRR, MAP, P@1, nDCG@10 and mAP@10, x100.
 
@@ -276,6 +291,7 @@ def measure(  # noqa: PLR0913 (the options of a command)
     from raysweep.data.relations import KINDS
     from raysweep.terminal import working
 
+    verbosity = check_verbosity(quiet, verbose, log_level)
     for flag, values in (("MODEL", [model]), ("--data", data), ("--base", [] if base is None else [base])):
         for value in values:
             check_not_empty(flag, value)
@@ -302,7 +318,7 @@ def measure(  # noqa: PLR0913 (the options of a command)
 
     encoder = with_prompts(model)
     base_encoder = None if base is None else with_prompts(base)
-    with working() as (display, _):
+    with working(verbosity) as (display, _):
         results = measures.measure(encoder, base_encoder, data, settings, display)
     rows_by_data = [measure_tables.rows_of(result, seed) for result in results]
     if format == "json":
@@ -328,6 +344,9 @@ def measure_run(  # noqa: PLR0913 (the options of a command)
     group_columns: GroupColumns = None,
     seed: RelationSeed = 0,
     format: Annotated[str, typer.Option(help="Output format: table or json.")] = "table",
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    log_level: LogLevel = None,
 ) -> None:
     """Measure a run's trials on other data, and find the learning rates at which nothing gets worse.
 
@@ -339,6 +358,7 @@ def measure_run(  # noqa: PLR0913 (the options of a command)
     from raysweep.storage.folder import as_folder
     from raysweep.terminal import working
 
+    verbosity = check_verbosity(quiet, verbose, log_level)
     for flag, values in (("RUN", [run]), ("--target", [target]), ("--watch", watch)):
         for value in values:
             check_not_empty(flag, value)
@@ -352,7 +372,7 @@ def measure_run(  # noqa: PLR0913 (the options of a command)
     from raysweep.report import watched_trials
 
     folder = as_folder(run)
-    with working() as (display, _):
+    with working(verbosity) as (display, _):
         trials = watched_run.watch_run(folder, target, watch, settings, checked_geometry, display)
     if format == "json":
         print_json(watched_trials.as_json(trials))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 import typer.core
@@ -13,8 +13,22 @@ from raysweep.storage.location import SCHEMES
 if TYPE_CHECKING:
     from raysweep.config.sweep import Prompts
     from raysweep.storage.folder import Folder
+    from raysweep.terminal import Verbosity
 
 FORMATS = ("table", "json")
+
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print only warnings, errors and results, without progress.")
+]
+
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also print the output of Ray and other libraries.")]
+
+LogLevel = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LEVEL", help="Level of the loggers of Python and Ray: debug, info, warning or error; see --verbose."
+    ),
+]
 
 MAX_DIGITS = 18  # maximum digits of each number in a list
 
@@ -102,6 +116,17 @@ def parse_names(flag: str, text: str, form: str = "COLUMN,...") -> tuple[str, ..
     if "" in names or len(set(names)) != len(names) or not has_form:
         raise InputError(f"{flag} is {text!r}; allowed: {form} (all different)")
     return names
+
+
+def check_verbosity(quiet: bool, verbose: bool, log_level: str | None) -> "Verbosity":
+    """Return the values of ``--quiet``, ``--verbose`` and ``--log-level``."""
+    from raysweep.terminal import LOG_LEVELS, Verbosity
+
+    if quiet and verbose:
+        raise InputError("--quiet and --verbose are given; allowed: only one of them")
+    if log_level is not None:
+        check_one_of("--log-level", log_level, LOG_LEVELS)
+    return Verbosity(quiet, verbose, log_level)
 
 
 def check_prompts(both: str | None, query: str | None, document: str | None) -> "str | Prompts | None":

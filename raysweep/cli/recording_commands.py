@@ -8,10 +8,14 @@ import typer
 from raysweep.cli import panels
 from raysweep.cli.options import (
     FORMATS,
+    LogLevel,
+    Quiet,
+    Verbose,
     check_all_of,
     check_local,
     check_new,
     check_one_of,
+    check_verbosity,
     parse_path,
     parse_where,
     run_folder,
@@ -118,6 +122,9 @@ def replay(  # noqa: PLR0913 (the options of a command)
         typer.Option(metavar="COLUMN=VALUE", help="Use only rows whose column has this value; repeatable."),
     ] = None,
     format: Annotated[str, typer.Option(help="Output format: table or json.")] = "table",
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    log_level: LogLevel = None,
 ) -> None:
     """Simulate searches on a recorded sweep, in seconds and without training, and show hypervolume against budget.
 
@@ -129,6 +136,7 @@ def replay(  # noqa: PLR0913 (the options of a command)
     from raysweep.storage.location import is_uri
     from raysweep.terminal import working
 
+    verbosity = check_verbosity(quiet, verbose, log_level)
     all_policies: tuple[Policy, ...] = get_args(Policy)
     all_aims: tuple[Aim, ...] = get_args(Aim)
     check_one_of("--format", format, FORMATS)
@@ -140,7 +148,7 @@ def replay(  # noqa: PLR0913 (the options of a command)
         num_workers=workers,
         num_seeds=seeds,
     )
-    with working() as (display, _):
+    with working(verbosity) as (display, _):
         source = run_folder("RECORDING", recording) if is_uri(recording) else Path(recording)
         comparison = compare_searches(source, parse_where(where or []), settings, display)
     if format == "json":

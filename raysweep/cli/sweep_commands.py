@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from raysweep.cli import panels
-from raysweep.cli.options import run_folder, with_trials
+from raysweep.cli.options import LogLevel, Quiet, Verbose, check_verbosity, run_folder, with_trials
 from raysweep.cli.output import print_json, report_run, warn
 from raysweep.errors import InputError
 from raysweep.output import TextTable, print_table
@@ -60,6 +60,9 @@ def run(  # noqa: PLR0913 (the options of a command)
             "only its report is printed.",
         ),
     ] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    log_level: LogLevel = None,
 ) -> None:
     """Run a complete sweep: prepare, search, score the front on test, and write the report.
 
@@ -72,6 +75,7 @@ def run(  # noqa: PLR0913 (the options of a command)
     from raysweep.config.load import find_space, parse_overrides
     from raysweep.terminal import undisturbed, working
 
+    verbosity = check_verbosity(quiet, verbose, log_level)
     arguments = with_trials(context.args, trials)
     if space is not None and space.startswith("--"):  # SPACE was omitted, and this is an override
         arguments, space = [space, *arguments], None
@@ -100,7 +104,7 @@ def run(  # noqa: PLR0913 (the options of a command)
         loaded = _load(space, arguments)
     from raysweep.ray_tune import run as runner
 
-    with working() as (display, log):
+    with working(verbosity) as (display, log):
         older_runs = [run_folder("--warm-start", older) for older in warm_start or () if resumed is None]
         outcome = runner.run(
             loaded.config, loaded.space, display, log, resumed=resumed, warm_start=older_runs, place=place
@@ -149,7 +153,13 @@ def _find_named_run(space: str, arguments: list[str]) -> tuple[str, bool]:
 
 
 @app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP, rich_help_panel=panels.STEER)
-def prepare(context: typer.Context, space: SpaceFile) -> None:
+def prepare(
+    context: typer.Context,
+    space: SpaceFile,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    log_level: LogLevel = None,
+) -> None:
     """Prepare a sweep without running it: sentences, tokens, reference embeddings, neighbors and examples.
 
     The command prints the file path to pass to raysweep.open_prepared, which allows running trials in-process from
@@ -158,9 +168,10 @@ def prepare(context: typer.Context, space: SpaceFile) -> None:
     from raysweep.ray_tune import run as runner
     from raysweep.terminal import working
 
+    verbosity = check_verbosity(quiet, verbose, log_level)
     loaded = _load(space, context.args)
-    with working() as (display, _):
-        path = runner.prepare_only(loaded.config, loaded.space, display)
+    with working(verbosity) as (display, log):
+        path = runner.prepare_only(loaded.config, loaded.space, display, log)
     typer.echo(path)
 
 

@@ -20,7 +20,7 @@ from raysweep.cluster import ray_internals
 from raysweep.cluster.resources import ADDRESS_VARIABLE, Capacity, address_of, check_cluster_file, read_capacity
 from raysweep.config.sweep import ResourcesConfig
 from raysweep.errors import InputError
-from raysweep.terminal import in_main_thread, termination_kept, undisturbed
+from raysweep.terminal import in_main_thread, set_log_level, termination_kept, undisturbed
 
 CONNECT_SECONDS = 10
 SILENT_SECONDS = 15  # until the user reads that Ray has not started yet; it usually takes 3 to 5
@@ -36,12 +36,14 @@ def connected(
     show_workers: bool = True,
     report: Callable[[str], None] | None = None,
     metadata: Mapping[str, str] | None = None,
+    log_level: str | None = None,
 ) -> Iterator[Capacity]:
     """Start Ray locally or join the cluster at ``resources.address``; on exit, shut down or leave it.
 
     Ray's usage statistics are off. With ``show_workers``, the workers' output is included in this process's output, so
     that the caller can log it; otherwise it is only in Ray's own logs. ``report`` receives a line now and then if Ray
-    takes long to start. Ray lists this process as a job with this ``metadata``.
+    takes long to start. Ray lists this process as a job with this ``metadata``. ``log_level`` is that of the loggers of
+    this process and the workers; by default, Ray logs errors here.
 
     Raises:
         InputError: If Ray does not start or the cluster does not answer.
@@ -68,11 +70,15 @@ def connected(
         _check_address(address, key)
     resolved = ray_internals.resolve_address(address) if address else "local"
     options: dict[str, Any] = {"log_to_driver": show_workers, "logging_level": logging.ERROR}
+    if log_level is not None:
+        options["logging_config"] = ray.LoggingConfig(log_level=log_level.upper())
     if not address:
         options |= {"num_cpus": resources.num_cpus, "include_dashboard": False}
     try:
         with termination_kept(), _forks_lead_groups(), _reporting(report):
             ray.init(address=resolved, job_config=JobConfig(metadata=dict(metadata or {})), **options)
+        if log_level is not None:
+            set_log_level(log_level)  # Ray has added a handler to the root logger
     except Exception as error:  # Ray also raises plain exceptions, for example after a timeout
         reason = " ".join(str(error).split())[:300]
         if address:

@@ -140,8 +140,11 @@ def run(  # noqa: PLR0913 (one argument for each way to start a run)
 
 
 @_interrupted_once()
-def prepare_only(config: SweepConfig, space: Space, display: Display) -> str:
-    """Build the sweep's artifacts and return the path or URI of the file that :meth:`Prepared.open` reads."""
+def prepare_only(config: SweepConfig, space: Space, display: Display, log: Log | None = None) -> str:
+    """Build the sweep's artifacts and return the path or URI of the file that :meth:`Prepared.open` reads.
+
+    ``display`` and ``log`` are as in :func:`run`.
+    """
     limit_gib()  # raises for an invalid limit, now rather than minutes later
     needs = packages.needs_of_sweep(config, space)
     packages.check(needs)
@@ -150,8 +153,7 @@ def prepare_only(config: SweepConfig, space: Space, display: Display) -> str:
     check_writable(storage.artifacts_key, artifacts, display)
     plan = make_plan(config, space)
     if plan.missing:
-        metadata = job_metadata(config)
-        with connected(config.resources, show_workers=False, report=display.line, metadata=metadata) as capacity:
+        with _connected(config, display, log, None) as capacity:
             places = {storage.artifacts_key: storage.artifacts or storage.runs}
             warn_of_local_folders(places, capacity, display)
             prepared = prepare(plan, capacity, display)
@@ -163,6 +165,19 @@ def prepare_only(config: SweepConfig, space: Space, display: Display) -> str:
     prepared.save(place.path / name)
     place.store(name)
     return location.join(place.location, name)
+
+
+def _connected(
+    config: SweepConfig, display: Display, log: Log | None, place: str | None
+) -> contextlib.AbstractContextManager[Capacity]:
+    """Start Ray or join a cluster; the output of workers goes to the log, if there is one."""
+    return connected(
+        config.resources,
+        show_workers=log is not None,
+        report=display.line,
+        metadata=job_metadata(config, place),
+        log_level=None if log is None else log.level,
+    )
 
 
 def _check(config: SweepConfig, space: Space, display: Display, resumed: Resumed | None) -> None:
@@ -215,12 +230,7 @@ def execute(
     with contextlib.ExitStack() as uploads:
         try:
             with (
-                connected(
-                    config.resources,
-                    show_workers=log is not None,
-                    report=display.line,
-                    metadata=job_metadata(config, place),
-                ) as capacity,
+                _connected(config, display, log, place) as capacity,
                 metered(config.budget) as meter,
             ):
                 warn_of_local_folders(config.storage.places, capacity, display)

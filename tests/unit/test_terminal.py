@@ -13,7 +13,15 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from raysweep.terminal import ConsoleDisplay, in_main_thread, interrupt, undisturbed, uninterrupted, working
+from raysweep.terminal import (
+    ConsoleDisplay,
+    Verbosity,
+    in_main_thread,
+    interrupt,
+    undisturbed,
+    uninterrupted,
+    working,
+)
 from support.displays import ListDisplay
 
 
@@ -84,6 +92,49 @@ def test_output_of_libraries_goes_to_the_log(tmp_path: Path, capfd: pytest.Captu
     assert (tmp_path / "run.log").read_text() == "chatter from C++\nand from Rust\n"
     assert not temporary.exists()
     assert capfd.readouterr() == ("", "a line for people\n")
+
+
+def test_a_quiet_display_shows_only_warnings(capfd: pytest.CaptureFixture[str]) -> None:
+    with working(Verbosity(is_quiet=True)) as (display, _):
+        display.line("a line")
+        with display.stage("a stage") as advance:
+            advance(1, 2, "rows")
+        display.warn("beware")
+    assert capfd.readouterr() == ("", "warning: beware\n")
+
+
+def test_a_verbose_display_also_shows_the_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.log"
+    with working(Verbosity(is_verbose=True)) as (display, log):
+        os.write(1, b"before the move\n\x1b[36m(worker)\x1b[0m [in color]\n")
+        log.move(path)
+        os.write(2, b"after the move\nincomplete")
+        display.line("a line for people")
+    out, err = capfd.readouterr()
+    assert out == ""
+    shown = err.splitlines()
+    assert "a line for people" in shown
+    shown.remove("a line for people")
+    assert shown == ["before the move", "(worker) [in color]", "after the move"]
+    assert path.read_text().endswith("after the move\nincomplete")
+
+
+@pytest.mark.parametrize(
+    ("level", "logged"), [(None, ["warning"]), ("info", ["info", "warning"]), ("error", [])], ids=str
+)
+def test_log_level_selects_records(level: str | None, logged: list[str], tmp_path: Path) -> None:
+    code = (
+        "import logging, sys; from pathlib import Path; from raysweep.terminal import Verbosity, working\n"
+        f"with working(Verbosity(log_level={level!r})) as (_, log):\n"
+        "    log.move(Path(sys.argv[1]))\n"
+        "    for level in ('debug', 'info', 'warning'): logging.getLogger('library').log(\n"
+        "        getattr(logging, level.upper()), 'a %s', level)\n"
+        "logging.getLogger('library').info('after the work')\n"
+    )
+    path = tmp_path / "run.log"
+    done = subprocess.run([sys.executable, "-c", code, str(path)], timeout=120, check=True, capture_output=True)
+    assert (done.stdout, done.stderr) == (b"", b"")
+    assert [line.rpartition(" ")[2] for line in path.read_text().splitlines()] == logged
 
 
 def test_emoji_codes_are_printed_verbatim() -> None:

@@ -23,6 +23,25 @@ GROUP: Any = typer.main.get_command(commands.app)
 EVALUATE = ["evaluate", "--model", "demo", "--train", "a.csv", "--test", "b.csv"]
 
 
+RUNNING = ("run", "prepare", "evaluate", "transfer", "measure", "measure-run", "replay")
+
+
+def test_commands_that_run_work_have_options_for_their_output() -> None:
+    flags = {"--quiet", "-q", "--verbose", "-v", "--log-level"}
+    have = {
+        name for name, command in GROUP.commands.items() if flags <= {flag for p in command.params for flag in p.opts}
+    }
+    assert have == set(RUNNING)
+
+
+@pytest.mark.parametrize("arguments", [["run", "demo"], ["run", "--resume", "RUN"], ["replay", "t.csv"]])
+def test_output_options_are_no_overrides(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(commands.app, [*arguments, "-q", "-v", "--log-level", "info"])
+    assert isinstance(done.exception, InputError), done.output
+    assert "--quiet and --verbose" in str(done.exception)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

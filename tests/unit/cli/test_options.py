@@ -9,12 +9,14 @@ from raysweep.cli.options import (
     check_all_of,
     check_not_empty,
     check_one_of,
+    check_verbosity,
     parse_positive_integer,
     parse_positive_integers,
     parse_where,
     with_trials,
 )
 from raysweep.errors import InputError
+from raysweep.terminal import Verbosity
 
 FORMATS = ("table", "json")
 HUGE = "9" * 5000
@@ -29,6 +31,9 @@ HUGE = "9" * 5000
         (check_all_of("--format", "json,table,json", FORMATS), ["json", "table", "json"]),
         (parse_where([]), {}),
         (parse_where(["model=a", "kind=x=y"]), {"model": "a", "kind": "x=y"}),
+        (check_verbosity(False, False, None), Verbosity()),
+        (check_verbosity(False, True, "info"), Verbosity(is_verbose=True, log_level="info")),
+        (check_verbosity(True, False, "error"), Verbosity(is_quiet=True, log_level="error")),
         (with_trials(["--seed", "3"], None), ["--seed", "3"]),
         (with_trials(["--seed", "3"], 40), ["--seed", "3", "--budget.trials", "40"]),
     ],
@@ -47,6 +52,8 @@ def test_valid_values_are_accepted(parsed: object, expected: object) -> None:
         (check_all_of, ("--format", "json, table", FORMATS), ["--format", "' table'", "table, json"]),
         (parse_where, (["model"],), ["--where", "'model'", "COLUMN=VALUE"]),
         (parse_where, (["=a"],), ["--where", "'=a'", "COLUMN=VALUE"]),
+        (check_verbosity, (True, True, None), ["--quiet", "--verbose"]),
+        (check_verbosity, (False, False, "loud"), ["--log-level", "'loud'", "debug, info, warning, error"]),
         (with_trials, (["--budget.trials", "4"], 3), ["--trials", "--budget.trials"]),
         (with_trials, (["--budget.trials=4"], 3), ["--trials", "--budget.trials"]),
     ],
