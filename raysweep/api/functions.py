@@ -68,9 +68,9 @@ def prepare_sweep(
     Raises:
         InputError: If a source or encoder cannot be read.
     """
-    from raysweep.api.progress import CallbackDisplay
+    from raysweep.api.notebook import make_display
 
-    display = CallbackDisplay(on_progress)
+    display = make_display(on_progress)
     if in_process:
         from raysweep.prepare.build import prepare_here
 
@@ -94,17 +94,18 @@ def run_sweep(
         sweep: The sweep to run.
         warm_start: Folders or URIs of older runs that the sampler learns from; their data or models may differ.
         on_progress: A callback, such as ``print``, that receives a :class:`raysweep.Progress` for each event, such as
-            the end of a rung, and for each warning.
+            the end of a rung, and for each warning. Without one, notebooks show the last events and the state of the
+            search below the cell, and scripts show nothing.
 
     Raises:
         InputError: If the sweep's file, data or encoder is invalid.
     """
-    from raysweep.api.progress import CallbackDisplay
+    from raysweep.api.notebook import make_display
     from raysweep.ray_tune import run
 
     disable_telemetry()
     older = [_folder(run) for run in warm_start]
-    outcome = run.run(sweep.config, sweep.space, CallbackDisplay(on_progress), warm_start=older)
+    outcome = run.run(sweep.config, sweep.space, make_display(on_progress), warm_start=older)
     return RunResults(outcome.run)
 
 
@@ -124,13 +125,13 @@ def resume_run(
         InputError: If the folder does not contain a run, if the run's data or encoder has changed, if another process
             drives the run, or if an override is not permitted.
     """
-    from raysweep.api.progress import CallbackDisplay
+    from raysweep.api.notebook import make_display
     from raysweep.controller.resume import load_resumed
     from raysweep.ray_tune import run
 
     disable_telemetry()
     sweep, resumed = load_resumed(_folder(folder), None, _as_texts(overrides), take_over=take_over)
-    outcome = run.run(sweep.config, sweep.space, CallbackDisplay(on_progress), resumed=resumed)
+    outcome = run.run(sweep.config, sweep.space, make_display(on_progress), resumed=resumed)
     return RunResults(outcome.run)
 
 
@@ -224,7 +225,7 @@ def evaluate_model(  # noqa: PLR0913 (the options of the command)
     """
     import pandas as pd
 
-    from raysweep.api.progress import CallbackDisplay
+    from raysweep.api.notebook import make_display
     from raysweep.evaluation.score_files import LabeledFiles, RetrievalSettings, score_files
 
     disable_telemetry()
@@ -234,7 +235,7 @@ def evaluate_model(  # noqa: PLR0913 (the options of the command)
     ks = [k] if isinstance(k, int) else list(k)
     kinds = [rank_weights] if isinstance(rank_weights, str) else list(rank_weights)
     settings = RetrievalSettings(ks, kinds, num_pool, pool_seed)
-    return pd.DataFrame(score_files(encoder, reference_encoder, files, settings, CallbackDisplay(on_progress)))
+    return pd.DataFrame(score_files(encoder, reference_encoder, files, settings, make_display(on_progress)))
 
 
 def export_point(  # noqa: PLR0913 (the options of the command)

@@ -39,7 +39,7 @@ Override = tuple[str, str]
 """The dotted path of a key and the YAML value that replaces the one in the file."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LoadedSweep:
     """A sweep's file with its overrides applied.
 
@@ -51,6 +51,10 @@ class LoadedSweep:
     config: SweepConfig
     space: Space
     warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        config = self.config
+        return f"LoadedSweep({config.name!r}): {config.budget.trials} trials ({config.sampler}), {self.document.source}"
 
 
 def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:

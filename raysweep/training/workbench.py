@@ -54,15 +54,15 @@ class RungResult:
     step: int
     examples_seen: int
     loss: float
-    points: dict[PointKey, retrieval.Scores]
+    points: dict[PointKey, retrieval.Scores] = field(repr=False)
     seconds: float
     train_seconds: float
     stop: str | None = None
     calibration: Calibration | None = None
-    labeled: dict[PointKey, retrieval.Scores] = field(default_factory=dict)
-    measures: tuple[Measure, ...] = ()
-    watched: Watched | None = None
-    tasks: dict[PointKey, retrieval.Scores] = field(default_factory=dict)
+    labeled: dict[PointKey, retrieval.Scores] = field(default_factory=dict, repr=False)
+    measures: tuple[Measure, ...] = field(default=(), repr=False)
+    watched: Watched | None = field(default=None, repr=False)
+    tasks: dict[PointKey, retrieval.Scores] = field(default_factory=dict, repr=False)
 
     @property
     def scores(self) -> retrieval.Scores:

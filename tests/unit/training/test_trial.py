@@ -10,6 +10,7 @@ from raysweep.config.trial import trial_config
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.evaluation.evaluation_set import TrialDivergedError
+from raysweep.metrics.retrieval import Scores
 from raysweep.results.types import RungProgress
 from raysweep.training import trial as engine
 from raysweep.training import workbench
@@ -194,6 +195,13 @@ def test_rung_smaller_than_a_batch_is_one_short_batch(tiny_bench: workbench.Work
     assert training.rung_is_full and training.progress.seen == 50
     training.evaluate()
     assert not training.rung_is_full
+
+
+def test_reprs_of_results_fit_on_a_screen() -> None:
+    scores = {f"score {number}": np.zeros(1000) for number in range(9)}
+    result = workbench.RungResult(1, 4096, 0.5, {("plain", None): Scores(scores)}, seconds=2.0, train_seconds=1.0)
+    assert "step=1" in repr(result)
+    assert len(repr(result)) <= 200
 
 
 def test_seeds_of_known_configurations() -> None:

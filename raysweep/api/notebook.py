@@ -1,0 +1,70 @@
+"""A compact display of long-running work in Jupyter notebooks."""
+
+import html
+import io
+import sys
+import time
+from collections import deque
+from typing import Any
+
+from rich.console import Console, RenderableType
+
+from raysweep.api.progress import CallbackDisplay, OnProgress
+from raysweep.output import escape_controls
+from raysweep.terminal import Display
+
+MAX_LINES = 5  # the last events
+WIDTH = 100
+HEIGHT = 16  # of the status
+SECONDS_BETWEEN_STATUSES = 1.0
+
+
+def is_in_notebook() -> bool:
+    """Return whether this code runs in a notebook, whose IPython shell has a kernel."""
+    module = sys.modules.get("IPython")
+    shell = None if module is None else module.get_ipython()
+    return hasattr(shell, "kernel")
+
+
+def make_display(on_progress: OnProgress | None) -> Display:
+    """Return the display for a callback; without one, it is that of the notebook, or silent in a script."""
+    return NotebookDisplay() if on_progress is None and is_in_notebook() else CallbackDisplay(on_progress)
+
+
+class NotebookDisplay(Display):
+    """A display in the output of a cell: the warnings, the last events and the status, updated in place."""
+
+    def __init__(self) -> None:
+        self._warnings: list[str] = []
+        self._lines: deque[str] = deque(maxlen=MAX_LINES)
+        self._status = ""
+        self._status_at = -SECONDS_BETWEEN_STATUSES
+        self._handle: Any = None
+
+    def line(self, text: str) -> None:
+        self._lines.append(text)
+        self._show()
+
+    def warn(self, text: str) -> None:
+        self._warnings.append(f"warning: {text}")
+        self._show()
+
+    def status(self, text: str, fraction: float = 0.0, view: RenderableType | None = None) -> None:
+        now = time.monotonic()
+        if now - self._status_at >= SECONDS_BETWEEN_STATUSES:
+            self._status_at = now
+            console = Console(file=io.StringIO(), width=WIDTH, height=HEIGHT, color_system=None, record=True)
+            console.print(text if view is None else view, markup=False, emoji=False, highlight=False)
+            self._status = console.export_text().rstrip()
+            self._show()
+
+    def _show(self) -> None:
+        text = escape_controls("\n".join([*self._warnings, *self._lines, self._status]).rstrip())
+        escaped = html.escape(text)
+        data = {"text/plain": text, "text/html": f'<pre style="white-space: pre-wrap">{escaped}</pre>'}
+        if self._handle is None:
+            from IPython.display import display
+
+            self._handle = display(data, raw=True, display_id=True)
+        else:
+            self._handle.update(data, raw=True)
