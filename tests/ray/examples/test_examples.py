@@ -149,9 +149,10 @@ for cell in {cells!r}:
     stored = client.search_runs([client.get_experiment_by_name("notebook").experiment_id])
     (parent,) = (each for each in stored if each.info.run_name == run.name)
     children = [each for each in stored if each.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
-    assert len(children) == len(stored) - 1 == 3
+    results = load_run(run)
+    assert len(children) == len(stored) - 1 == len(results.trials)
     assert parent.info.status == "FINISHED"
-    front = load_run(run).front.set_index("point")
+    front = results.front.set_index("point")
     chosen = parent.data.tags["chosen"]
     assert parent.data.metrics["chosen/test_polarity"] == front.test_polarity[chosen]
 
