@@ -20,6 +20,7 @@ from raysweep.report.page.markup import (
     table,
 )
 from raysweep.report.page.members import TITLE, member_table
+from raysweep.report.page.next_steps import next_steps
 from raysweep.report.page.origin import Origin, hide_places
 from raysweep.report.page.trials import stopping_table, stopping_text, trial_table
 from raysweep.report.summary import Summary
@@ -89,6 +90,7 @@ def sections(material: Material) -> list[str]:
         f'<ul class="notes">{items}</ul>' if items else "",
         tiles(summary),
         _front(material),
+        next_steps(summary),
         _readings(material),
         _certainty(summary),
         *(_table_section(content, picture=_picture(material, content)) for content in evaluation_sections(summary)),
