@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import ray
 from ray import tune
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
@@ -56,6 +57,7 @@ from raysweep.terminal import uninterrupted
 MAX_TRACEBACK_CHARACTERS = 10_000
 LOADING_SILENCES = 10  # how many times longer a process may be silent while it loads its libraries
 KILL_AGAIN_SECONDS = 30.0
+SAVE_SECONDS = 60.0  # for trials on workers to write checkpoints after an interruption
 NEVER_SECONDS = "1e9"  # between two Tune snapshots; Tune still takes one at the start and one at the end
 REMOVED = "removed before it started"
 NODE_DIED = "its node has died"  # in Ray's message about a dead actor
@@ -252,10 +254,22 @@ class _Watch(_NotInSnapshots, tune.Callback):
         self._frozen = FrozenWatch()
         self._waiting = WaitingWatch(lambda text: sweep.display.line(f"search: {text}"))
         self._moved_at = time.monotonic()  # when a trial was last on a worker
+        self._trials: list[TuneTrial] = []
+
+    def save_running_trials(self) -> None:
+        """Let the trials on workers write checkpoints within their rungs, for at most SAVE_SECONDS."""
+        running = [trial for trial in self._trials if trial.status == TuneTrial.RUNNING]
+        actors = [trial.temporary_state.ray_actor for trial in running if trial.temporary_state.ray_actor]
+        if not actors:
+            return
+        self._sweep.display.line("search: interrupted; saving the running trials (press Ctrl-C again to skip this)")
+        saved = [actor.stop.remote() for actor in actors]  # closes the trial's iterator, which writes a checkpoint
+        ray.wait(saved, num_returns=len(saved), timeout=SAVE_SECONDS)
 
     @_ends_the_sweep()
     def on_trial_start(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
         self._begun.add(trial.trial_id)
+        self._trials = trials
         job = job_of(trial.config)
         if isinstance(job, Assignment):
             self._sweep.place(job.number)
@@ -434,6 +448,8 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
         try:
             tuner.fit()
         except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                watch.save_running_trials()
             if address_of(config.resources):  # the cluster outlives this process, and trials would keep running
                 kill_all(listener)
             if isinstance(error, SweepStoppedError):

@@ -198,3 +198,34 @@ def test_interrupted_sweep_keeps_its_finished_rungs(
     rows = json.loads((run / "report" / "front.json").read_text())
     assert rows
     assert {row["split"] for row in rows} == {"dev"}
+
+
+def test_interrupted_sweep_saves_its_trials_within_a_rung(prepared_before: tuple[str, ...], tmp_path: Path) -> None:
+    one_endless_rung = ("--budget.trials", "1", "--budget.rungs", "1", "--space.examples_per_rung", "1000000")
+    never = ("--resources.checkpoint_seconds", "100000")
+    process = subprocess.Popen(
+        command("run", "smoke", *ALONE, *one_endless_rung, *never, *prepared_before),
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        process_group=0,
+    )
+    assert process.stdout is not None
+    try:
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if "examples/s" in line:  # the trial reports its progress within the rung
+                break
+        (run,) = runs(tmp_path)
+        assert not list(run.rglob("values.json"))
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=300)
+    finally:
+        process.kill()
+    assert process.returncode == 130, "".join(lines) + out
+    (checkpoint,) = run.rglob("values.json")
+    assert json.loads(checkpoint.read_text())["seen_in_rung"] > 0
