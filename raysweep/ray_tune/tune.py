@@ -263,7 +263,8 @@ class _Watch(_NotInSnapshots, tune.Callback):
         if not actors:
             return
         self._sweep.display.line("search: interrupted; saving the running trials (press Ctrl-C again to skip this)")
-        saved = [actor.stop.remote() for actor in actors]  # closes the trial's iterator, which writes a checkpoint
+        # Stopping a trial closes its iterator, which writes a checkpoint.
+        saved: list[Any] = [actor.stop.remote() for actor in actors]
         ray.wait(saved, num_returns=len(saved), timeout=SAVE_SECONDS)
 
     @_ends_the_sweep()
