@@ -12,7 +12,7 @@ from raysweep.results.commands import format_command, format_resume, resume_opti
 
 
 class Step(NamedTuple):
-    """A command, and what it does."""
+    """A command with its purpose."""
 
     text: str
     command: str
@@ -41,4 +41,4 @@ def steps(summary: Summary) -> Iterator[Step]:
     yield Step(f"Look at another trade-off, such as the highest {p} with {s} of at least {limit}:", show)
     if results.status != "running":
         options = resume_options(results) or ["--trials", str(2 * results.info.num_trials)]
-        yield Step("Run more trials, which continue from the trials so far:", format_resume(results.folder, *options))
+        yield Step("Continue the sweep with a larger budget:", format_resume(results.folder, *options))
