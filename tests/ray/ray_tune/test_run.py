@@ -249,7 +249,8 @@ def test_diverging_trials_fail_with_a_reason(prepared_before: tuple[str, ...], t
 
 def test_trial_in_the_python_guide_runs(smoke: Any) -> None:
     guide = (ROOT / "docs" / "guides" / "python.md").read_text(encoding="utf-8")
-    code = guide.split("```python\n")[2].split("```")[0]
+    blocks = [block.split("```")[0] for block in guide.split("```python\n")[1:]]
+    (code,) = (block for block in blocks if "run_trial(" in block)
     assert len([line for line in code.splitlines() if line.strip()]) < 10
     prepared = raysweep_here(smoke.folder, "prepare", "smoke", *smoke.options, "--storage.runs", "raysweep-runs")
     assert prepared.returncode == 0, prepared.stderr
