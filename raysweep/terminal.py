@@ -231,7 +231,6 @@ class Log:
 @contextlib.contextmanager
 def _followed(log: Log, display: ConsoleDisplay) -> Iterator[None]:
     """Show new lines of the log in this context."""
-    ended = threading.Event()
     num_bytes = 0
 
     def show_new_lines() -> None:
@@ -246,17 +245,10 @@ def _followed(log: Log, display: ConsoleDisplay) -> Iterator[None]:
         for line in complete.decode(errors="replace").splitlines():
             display.log_line(line)
 
-    def follow() -> None:
-        while not ended.wait(FOLLOW_SECONDS):
-            show_new_lines()
-
-    thread = threading.Thread(target=follow, daemon=True)
-    thread.start()
     try:
-        yield
+        with repeating(show_new_lines, FOLLOW_SECONDS):
+            yield
     finally:
-        ended.set()
-        thread.join()
         show_new_lines()
 
 
@@ -330,6 +322,24 @@ def quiet(verbosity: Verbosity = Verbosity()) -> Iterator[tuple[Display, Log]]:
         os.close(stdout)
         os.close(stderr)
         temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def repeating(action: Callable[[], None], seconds: float) -> Iterator[None]:
+    """Call ``action`` every few seconds within the context, in another thread."""
+    has_ended = threading.Event()
+
+    def run() -> None:
+        while not has_ended.wait(seconds):
+            action()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        has_ended.set()
+        thread.join()
 
 
 def in_main_thread() -> bool:

