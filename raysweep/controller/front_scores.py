@@ -184,13 +184,16 @@ class FrontScores:
     def show(self) -> None:
         """Update the status line as long as there are rungs to score."""
         num_left = len(self._waiting) + len(self._under_way)
-        if num_left and self._began is not None:
-            num_done = self._num_rungs - num_left
-            seconds = time.monotonic() - self._began
-            stages = " and ".join(sorted(self._stages)) or "test"
-            left = f", {duration(seconds * num_left / num_done)} left" if num_done else ""
-            text = f"{stages}: {num_done} of {self._num_rungs} rungs scored, {seconds:.0f} s{left}"
-            self._sweep.display.status(text, num_done / self._num_rungs)
+        if not num_left or self._began is None:
+            return
+        num_done = self._num_rungs - num_left
+        seconds = time.monotonic() - self._began
+        stages = " and ".join(sorted(self._stages)) or "test"
+        text = f"{stages}: {num_done} of {self._num_rungs} rungs scored, {seconds:.0f} s"
+        if num_done:
+            seconds_left = seconds * num_left / num_done
+            text += f", {duration(seconds_left)} left"
+        self._sweep.display.status(text, num_done / self._num_rungs)
 
 
 def _unwatched(sweep: Sweep) -> Iterator[UnwatchedRung]:

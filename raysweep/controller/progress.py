@@ -53,7 +53,9 @@ class Progress:
         self.tested: set[PointName] = set()  # points that an earlier session scored on test
         self.watched: dict[int, int] = {}  # the last rung of each trial that measured watched data
         self.ended = dict.fromkeys((TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED), 0)
-        self._budget, self._scheduler, self._study = budget, scheduler, study
+        self._budget = budget
+        self._scheduler = scheduler
+        self._study = study
         self._steps: dict[int, int] = {}
 
     def steps_done(self, number: int) -> int:

@@ -76,7 +76,7 @@ def curves(summary: Summary, split: ScoredSplit) -> dict[str, tuple[float, ...]]
 
     A curve holds precisions at equal steps of recall, up to 1.
     """
-    front = {(member.dev.trial, member.dev.step) for member in summary.members}
+    rungs_of_front = {(member.dev.trial, member.dev.step) for member in summary.members}
     reference: dict[str, tuple[float, ...]] = {}
     of_front: list[tuple[float, str, tuple[float, ...]]] = []
     for (trial, step), measures in measures_by_rung(summary).items():
@@ -85,10 +85,12 @@ def curves(summary: Summary, split: ScoredSplit) -> dict[str, tuple[float, ...]]
             continue
         if trial is None:
             reference["reference"] = measure.curve
-        elif (trial, step) in front:
-            of_front.append((measure.value, f"trial {trial}, step {step}", measure.curve))
-    best = sorted(of_front, key=lambda named: -named[0])[:MAX_CURVES]
-    return reference | {name: curve for _, name, curve in best}
+        elif (trial, step) in rungs_of_front:
+            name = f"trial {trial}, step {step}"
+            of_front.append((measure.value, name, measure.curve))
+    best_first = sorted(of_front, key=lambda named: -named[0])
+    named_curves = {name: curve for _, name, curve in best_first[:MAX_CURVES]}
+    return reference | named_curves
 
 
 def pairs_figure(summary: Summary) -> bytes | None:
