@@ -105,7 +105,7 @@ class RunComparison:
         return Picture(comparison_figure(self._comparison))
 
     def write(self, to: str | Path) -> None:
-        """Write ``compare.md``, ``compare.json`` and ``compare.png`` to a folder.
+        """Write ``compare.html``, ``compare.md``, ``compare.json`` and ``compare.png`` to a folder.
 
         Raises:
             OSError: If the folder cannot be written.

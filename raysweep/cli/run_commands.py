@@ -185,7 +185,7 @@ def compare(
         typer.Option(
             parser=parse_path,
             metavar="FOLDER",
-            help="Also write compare.md, compare.png with all fronts, and compare.json to this folder.",
+            help="Also write an interactive page (compare.html), compare.md, compare.png and compare.json to this folder.",
         ),
     ] = None,
     format: Annotated[str, typer.Option(help="Output format: table, or json with scores in [0, 1].")] = "table",
@@ -216,7 +216,7 @@ def compare(
             write_comparison(comparison, output_folder)
         except OSError as error:
             raise InputError(f"--to {output_folder}: cannot be written ({error.strerror})") from None
-        typer.echo(f"compared: {output_folder / 'compare.md'}", err=format == "json")
+        typer.echo(f"compared: {output_folder / 'compare.html'}", err=format == "json")
 
 
 @app.command(rich_help_panel=panels.LOOK)

@@ -72,6 +72,19 @@ def domination_table(comparison: SideBySide) -> TextTable:
     return TextTable(columns, tuple(rows), frozenset({"split", "domination", "points"}))
 
 
+def point_table(comparison: SideBySide) -> TextTable:
+    """Return a row per point of each front, with P and S on each split."""
+    p, s = comparison.goals.headings
+    columns = ["run", "point", *(f"{split} {heading}" for split in comparison.splits for heading in (p, s))]
+    rows = []
+    for side in comparison.sides:
+        fronts = [side.front.on(split) for split in comparison.splits]
+        for points in zip(*fronts, strict=True):
+            scores = [show(score) for point in points for score in point.pair(comparison.goals)]
+            rows.append((side.label, points[0].name, *scores))
+    return TextTable(tuple(columns), tuple(rows), frozenset({"run", "point"}))
+
+
 def _by_run(comparison: SideBySide, heading: str, differences: tuple[SettingDifference, ...]) -> TextTable:
     columns = (heading, *(side.label for side in comparison.sides))
     rows = []

@@ -15,7 +15,7 @@ from raysweep.report.data_sets import all_scores
 from raysweep.report.importance import importances
 from raysweep.report.markdown import markdown
 from raysweep.report.measures import pairs_figure
-from raysweep.report.page.document import render
+from raysweep.report.page.document import render, render_comparison
 from raysweep.report.page.origin import Origin
 from raysweep.report.page.sections import Material
 from raysweep.report.side_by_side import SideBySide
@@ -91,11 +91,13 @@ def replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def write_comparison(comparison: SideBySide, folder: Path) -> None:
-    """Write compare.md, compare.json and a figure of all fronts to a folder."""
+    """Write compare.md, compare.json, an interactive page and a figure of all fronts to a folder."""
+    png = figures.comparison_figure(comparison)
     contents = {
         "compare.md": side_by_side_texts.markdown(comparison).encode(),
+        "compare.html": render_comparison(comparison, png),
         "compare.json": json_text(side_by_side_texts.as_json(comparison)).encode(),
-        side_by_side_texts.FIGURE: figures.comparison_figure(comparison),
+        side_by_side_texts.FIGURE: png,
     }
     folder.mkdir(parents=True, exist_ok=True)
     replace_files(folder, contents)

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -10,15 +11,18 @@ from pathlib import PurePath
 from typing import Any
 
 from raysweep.output import escape_html
+from raysweep.report.page.comparison import comparison_data, comparison_header, comparison_sections
 from raysweep.report.page.data import page_data
 from raysweep.report.page.markup import join
 from raysweep.report.page.sections import Material, header, sections
+from raysweep.report.side_by_side import SideBySide
 
-SCRIPTS = (
+REPORT_SCRIPTS = (
     "elements",
     "run",
     "selection",
     "theme",
+    "frame",
     "chart",
     "point_card",
     "pinned",
@@ -32,7 +36,10 @@ SCRIPTS = (
     "live",
     "start",
 )
-"""The scripts in the order of concatenation: each uses only those before it."""
+"""The scripts of a run's page in the order of concatenation: each uses only those before it."""
+
+COMPARISON_SCRIPTS = ("elements", "theme", "frame", "chart", "comparison")
+"""The scripts of a comparison's page, in the same order."""
 
 LIBRARY = "echarts.min.js"  # Apache ECharts, unmodified from its npm package
 
@@ -41,20 +48,32 @@ _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
 
 
 def render(material: Material) -> bytes:
-    """Return the page as file content. All texts of the run are escaped."""
+    """Return the page of a run as file content. All texts of the run are escaped."""
     summary = material.summary
-    assets = Assets.read()
-    title = escape_html(f"raysweep: {summary.results.info.name}")
     folder = summary.results.folder
+    title = f"raysweep: {summary.results.info.name}"
     body = _without_parents(folder, join(sections(material)))
     data = _without_parents(folder, embedded_json(page_data(summary, material.readings)))
+    return document(title, header(summary), body, data, Assets.read(REPORT_SCRIPTS))
+
+
+def render_comparison(comparison: SideBySide, png: bytes) -> bytes:
+    """Return the page of a comparison as file content; ``png`` is the figure for readers without scripts."""
+    title = f"raysweep: {', '.join(side.label for side in comparison.sides)}"
+    body = join(comparison_sections(comparison, png))
+    data = embedded_json(comparison_data(comparison))
+    return document(title, comparison_header(comparison), body, data, Assets.read(COMPARISON_SCRIPTS))
+
+
+def document(title: str, top: str, body: str, data: str, assets: "Assets") -> bytes:
+    """Return an HTML document; ``title`` is text, ``top`` and ``body`` are HTML, and ``data`` is embedded JSON."""
     parts = [
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{assets.policy}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
-        f"<title>{title}</title>\n<style>{assets.style}</style>\n</head>\n<body>",
-        f'<header class="top">\n{header(summary)}\n<div class="scripted" id="top-controls" hidden></div>\n</header>',
+        f"<title>{escape_html(title)}</title>\n<style>{assets.style}</style>\n</head>\n<body>",
+        f'<header class="top">\n{top}\n<div class="scripted" id="top-controls" hidden></div>\n</header>',
         '<nav class="scripted" id="contents" aria-label="Contents" hidden></nav>',
         f"<main>\n{body}\n</main>",
         '<div class="scripted" id="selection-bar" role="status" hidden></div>',
@@ -98,12 +117,13 @@ class Assets:
     script: str
 
     @classmethod
-    def read(cls) -> "Assets":
+    def read(cls, scripts: Sequence[str]) -> "Assets":
+        """Read the embedded files, with the named scripts in this order."""
         folder = asset_folder()
-        scripts = [(folder / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
+        sources = [(folder / f"{name}.js").read_text(encoding="utf-8") for name in scripts]
         library = (folder / "vendor" / LIBRARY).read_text(encoding="utf-8")
         style = (folder / "page.css").read_text(encoding="utf-8")
-        return cls(style=style, library=library, script="".join(scripts))
+        return cls(style=style, library=library, script="".join(sources))
 
     @property
     def policy(self) -> str:

@@ -24,6 +24,12 @@ def paragraph(text: str, style: str = "") -> str:
     return f"<p{attribute}>{escape_html(text)}</p>"
 
 
+def note_list(notes: Iterable[str]) -> str:
+    """Return notes as a list, or an empty string without notes."""
+    items = "".join(f"<li>{escape_html(note)}</li>" for note in notes)
+    return f'<ul class="notes">{items}</ul>' if items else ""
+
+
 def section(name: str, title: str, *parts: str) -> str:
     """Return a section that links can target; empty if all its parts are empty."""
     content = join(parts)

@@ -13,6 +13,7 @@ from raysweep.report.page.markup import (
     details,
     figure,
     join,
+    note_list,
     paragraph,
     scripted_section,
     scroll_box,
@@ -79,7 +80,6 @@ def header(summary: Summary) -> str:
 def sections(material: Material) -> list[str]:
     """Return the sections in page order; a section without content is empty."""
     summary = material.summary
-    items = "".join(f"<li>{escape_html(note)}</li>" for note in notes(summary))
     tracebacks = []
     for trial in summary.results.trials:
         if trial.traceback:
@@ -87,7 +87,7 @@ def sections(material: Material) -> list[str]:
             tracebacks.append(details(f"Trial {trial.trial}: {trial.reason}", content))
     stopping = TableSection("Early stopping", stopping_table(summary), [stopping_text(summary)])
     return [
-        f'<ul class="notes">{items}</ul>' if items else "",
+        note_list(notes(summary)),
         tiles(summary),
         _front(material),
         next_steps(summary),

@@ -262,6 +262,18 @@ def test_front_is_operated_by_keyboard(page: Any) -> None:
     )
 
 
+def test_zoom_is_switched_off_again(page: Any) -> None:
+    zoom = page.get_by_role("button", name="Zoom to the front")
+    limits = """() => {
+        const { xAxis, yAxis } = echarts.getInstanceByDom(document.querySelector("#front-canvas")).getOption();
+        return [xAxis[0].min, xAxis[0].max, yAxis[0].min, yAxis[0].max];
+    }"""
+    zoom.click()
+    assert None not in page.evaluate(limits)
+    zoom.click()
+    assert page.evaluate(limits) == [None] * 4
+
+
 def test_axis_of_the_parallel_coordinates_filters_trials(page: Any) -> None:
     """Trials without a value have their own position on the axis, and can be selected too."""
     trials = page.evaluate("trials")

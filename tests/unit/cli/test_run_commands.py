@@ -23,6 +23,7 @@ from support.ledgers import (
     write_ledger,
     write_lines,
 )
+from support.pictures import blank_png
 from support.query_scores import write_query_scores
 
 
@@ -57,7 +58,7 @@ def write_run(folder: Path, state: str) -> Path:
 @pytest.fixture(autouse=True)
 def quick_figures(monkeypatch):
     """Skip drawing, which takes most of the time of ``compare --to``."""
-    monkeypatch.setattr(figures, "comparison_figure", lambda _: b"png")
+    monkeypatch.setattr(figures, "comparison_figure", lambda _: blank_png())
 
 
 RESULTS = ("finished", "running", "killed", "cut off", "resumed")
@@ -164,6 +165,7 @@ def test_compare_prints_and_writes_a_comparison(tmp_path, state):
     assert f"{other.name} - finished" in done.stdout
     assert "has no interval: " in done.stdout
     assert sorted(path.name for path in (tmp_path / "compared").iterdir()) == [
+        "compare.html",
         "compare.json",
         "compare.md",
         "compare.png",

@@ -15,7 +15,13 @@ from raysweep.output import escape_controls
 from raysweep.report import write
 from raysweep.report.importance import Share
 from raysweep.report.page.data import reading_values
-from raysweep.report.page.document import SCRIPTS, Assets, asset_folder, embedded_json
+from raysweep.report.page.document import (
+    COMPARISON_SCRIPTS,
+    REPORT_SCRIPTS,
+    Assets,
+    asset_folder,
+    embedded_json,
+)
 from raysweep.report.page.members import member_table
 from raysweep.report.page.origin import Origin, hide_places
 from raysweep.report.page.points import MAX_POINTS, ShownPoints
@@ -118,10 +124,14 @@ def test_vendored_library_has_recorded_checksum():
     assert "Apache License" in (vendor / "LICENSE").read_text(encoding="utf-8")
 
 
-def test_all_scripts_are_embedded_safely():
+def test_all_scripts_are_part_of_a_page():
     own = {file.name.removesuffix(".js") for file in asset_folder().iterdir() if file.name.endswith(".js")}
-    assert own == set(SCRIPTS)
-    assets = Assets.read()
+    assert own == set(REPORT_SCRIPTS) | set(COMPARISON_SCRIPTS)
+
+
+@pytest.mark.parametrize("scripts", [REPORT_SCRIPTS, COMPARISON_SCRIPTS])
+def test_scripts_are_embedded_safely(scripts):
+    assets = Assets.read(scripts)
     for content in (assets.library, assets.script):
         assert not re.search(r"</script|<!--|<script", content, re.IGNORECASE)
     assert "innerHTML" not in assets.script and "eval(" not in assets.script

@@ -55,15 +55,31 @@ function keyedHolder(section, size, label, id) {
   });
 }
 
-/** The style shared by all axes. */
-function axisStyle(scheme, name) {
+/** The limits of both axes around these pairs of S and P, or null for each axis without pairs. */
+function limitsAround(pairs) {
+  return [0, 1].map((column) => {
+    if (pairs.length === 0) return null;
+    const values = pairs.map((pair) => pair[column]);
+    const low = Math.min(...values);
+    const high = Math.max(...values);
+    const margin = 0.06 * (high - low) || 0.5;
+    return [Number((low - margin).toFixed(2)), Number((high + margin).toFixed(2))];
+  });
+}
+
+/** The style shared by all axes. Given limits are not labeled: they are no round numbers and may touch other labels. */
+function axisStyle(scheme, name, limits = null) {
+  const [min, max] = limits || [null, null]; // null removes the limits of an earlier drawing
+  const showLabel = limits ? false : null;
   return {
     name,
     nameLocation: "middle",
     nameTextStyle: { color: scheme.soft, fontSize: 12 },
+    min,
+    max,
     axisLine: { lineStyle: { color: scheme.soft } },
     axisTick: { lineStyle: { color: scheme.soft } },
-    axisLabel: { color: scheme.soft, fontSize: 11, hideOverlap: true },
+    axisLabel: { color: scheme.soft, fontSize: 11, hideOverlap: true, showMinLabel: showLabel, showMaxLabel: showLabel },
     splitLine: { lineStyle: { color: scheme.grid } },
   };
 }

@@ -112,13 +112,14 @@ function frontOptions() {
   const scheme = colors();
   const paint = coloring();
   const isNarrow = innerWidth < 640;
-  const frame = isZoomed ? zoomedFrame() : {};
+  const around = isZoomed ? shownMembers().map((member) => position(member.point, selection.split)) : [];
+  const [limitsOfS, limitsOfP] = limitsAround(around);
   return {
     animation: false,
     grid: { left: isNarrow ? 46 : 58, right: 16, top: 14, bottom: 48 },
     tooltip: tipStyle(scheme, tip),
-    xAxis: { type: "value", scale: true, nameGap: 28, ...axisStyle(scheme, `${scoreOf.get("s").label} (×100)`), ...frame.x },
-    yAxis: { type: "value", scale: true, nameGap: isNarrow ? 30 : 38, ...axisStyle(scheme, `${scoreOf.get("p").label} (×100)`), ...frame.y },
+    xAxis: { type: "value", scale: true, nameGap: 28, ...axisStyle(scheme, `${scoreOf.get("s").label} (×100)`, limitsOfS) },
+    yAxis: { type: "value", scale: true, nameGap: isNarrow ? 30 : 38, ...axisStyle(scheme, `${scoreOf.get("p").label} (×100)`, limitsOfP) },
     brush: {
       toolbox: [],
       xAxisIndex: 0,
@@ -128,20 +129,6 @@ function frontOptions() {
     },
     series: frontSeries(scheme, paint),
   };
-}
-
-/** The view around the members and the best of the points that they are compared with. */
-function zoomedFrame() {
-  const coordinates = shownMembers().map((member) => position(member.point, selection.split));
-  if (coordinates.length === 0) return {};
-  const range = (column) => {
-    const values = coordinates.map((pair) => pair[column]);
-    const low = Math.min(...values);
-    const high = Math.max(...values);
-    const margin = 0.06 * (high - low) || 0.5;
-    return { min: Number((low - margin).toFixed(2)), max: Number((high + margin).toFixed(2)) };
-  };
-  return { x: range(0), y: range(1) };
 }
 
 function frontSeries(scheme, paint) {

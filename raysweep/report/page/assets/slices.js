@@ -72,7 +72,7 @@ function sliceOptions(parameter, number, keyed) {
     grid: { left: 44, right: 14, top: 12, bottom: isCategory ? 16 + labelsHeight(parameter) : 28 },
     tooltip: { ...tipStyle(scheme, tip), confine: false, position: belowChart },
     xAxis: { type, scale: true, data: isCategory ? parameter.values : undefined, ...axis },
-    yAxis: { type: "value", scale: true, ...scoreExtent(), ...axisStyle(scheme, "") },
+    yAxis: { type: "value", scale: true, ...axisStyle(scheme, ""), ...scoreExtent() },
     series: [
       { id: "trials", type: "scatter", data: marks },
       ringSeries("cursor ring", ringed && { value: ringed.value }, { color: scheme.ink, width: 2, size: 22 }),
