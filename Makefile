@@ -3,7 +3,7 @@ PYTHON ?= python3
 
 .PHONY: demo test unit gpu docs clean
 
-demo: .venv/installed
+demo: .venv/demo
 	.venv/bin/raysweep run demo
 
 test: .venv/installed
@@ -18,11 +18,18 @@ gpu: .venv-gpu/installed
 
 docs: .venv/installed
 	.venv/bin/mkdocs build --strict
+	@echo "The site is in site/. Its search needs a server: python3 -m http.server --directory site"
+
+# What the demo needs. `make test` adds the development packages.
+.venv/demo: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '.[cpu,demo]'
+	touch $@
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[dev]'
-	touch $@
+	touch $@ .venv/demo
 
 # A separate environment with faiss for GPUs. Without a GPU, nothing is installed.
 .venv-gpu/installed: pyproject.toml constraints.txt
