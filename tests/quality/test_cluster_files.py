@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
@@ -250,6 +251,40 @@ def test_autoscaler_reads_images_and_priorities(name: str) -> None:
     assert images == {"head": "cpu", "gpu_spot": "gpu", "gpu_on_demand": "gpu"}
     assert types["gpu_spot"].priority > types["gpu_on_demand"].priority
     assert [types[name].min_worker_nodes for name in images] == [0, 0, 0]
+
+
+def schema_of(definition: Any, version: str) -> Any:
+    """Return the schema of a Kubernetes resource definition, in which fields that it does not name are errors."""
+
+    def closed(schema: Any) -> Any:
+        if isinstance(schema, list):
+            return [closed(item) for item in schema]
+        if not isinstance(schema, dict):
+            return schema
+        inner = {key: closed(value) for key, value in schema.items()}
+        is_open = "additionalProperties" in schema or schema.get("x-kubernetes-preserve-unknown-fields")
+        if schema.get("type") == "object" and isinstance(schema.get("properties"), dict) and not is_open:
+            inner["additionalProperties"] = False
+        return inner
+
+    (found,) = [each for each in definition["spec"]["versions"] if each["name"] == version]
+    schema = closed(found["schema"]["openAPIV3Schema"])
+    schema["properties"]["metadata"] = {"type": "object"}  # Kubernetes itself checks it
+    return schema
+
+
+@pytest.mark.parametrize(("name", "kind"), [(RAY_JOB, "rayjobs"), (RAY_CLUSTER, "rayclusters")])
+def test_files_of_kuberay_match_its_definitions(name: str, kind: str) -> None:
+    """RAYSWEEP_KUBERAY_CRDS is the folder ``ray-operator/config/crd/bases`` of a checkout of KubeRay."""
+    folder = os.environ.get("RAYSWEEP_KUBERAY_CRDS")
+    if not folder:
+        pytest.skip("needs RAYSWEEP_KUBERAY_CRDS")
+    definition = yaml.safe_load((Path(folder) / f"ray.io_{kind}.yaml").read_text(encoding="utf-8"))
+    validator = jsonschema.Draft7Validator(schema_of(definition, "v1"))
+    assert [error.message for error in validator.iter_errors(load(name))] == []
+    misspelt = load(name)
+    misspelt["spec"]["headGroupSpecs"] = {}
+    assert len(list(validator.iter_errors(misspelt))) == 1
 
 
 @pytest.mark.parametrize("name", KUBERAY)
