@@ -18,7 +18,7 @@ import uuid
 import zlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from raysweep.errors import InputError
@@ -109,31 +109,36 @@ def _find_damaged(copy: Path) -> list[str]:
         manifest: dict[str, Any] = json.loads((copy / MANIFEST).read_bytes())
         own_checksum = manifest.pop(OWN_CHECKSUM, None)
         checksums: dict[str, int] = manifest.get(CHECKSUMS, {})
-        has_plain_names = all(name == Path(name).name for name in checksums)  # a damaged name may lead elsewhere
+        stays_inside = all(_is_relative(name) for name in checksums)  # a damaged name may lead elsewhere
     except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         return [MANIFEST]
     is_intact = own_checksum in (None, zlib.crc32(_as_json(manifest)))
-    if not is_intact or not has_plain_names:
+    if not is_intact or not stays_inside:
         return [MANIFEST]
 
     def is_damaged(name: str) -> bool:
-        return _checksum(copy / name) != checksums[name]
+        return checksum(copy / name) != checksums[name]
 
     with ThreadPoolExecutor(NUM_THREADS) as pool:
         are_damaged = list(pool.map(is_damaged, checksums))
     return list(itertools.compress(checksums, are_damaged))
 
 
-def _checksum(file: Path) -> int | None:
+def _is_relative(name: str) -> bool:
+    path = PurePosixPath(name)
+    return str(path) == name and not path.is_absolute() and ".." not in path.parts
+
+
+def checksum(file: Path) -> int | None:
     """Return a file's CRC-32, or None if the file cannot be read."""
-    checksum = 0
+    value = 0
     try:
         with file.open("rb") as content:
             while block := content.read(BLOCK_BYTES):
-                checksum = zlib.crc32(block, checksum)
+                value = zlib.crc32(block, value)
     except OSError:
         return None
-    return checksum
+    return value
 
 
 def _replace(folder: BucketFolder, stored_name: str, file: Path) -> None:

@@ -19,6 +19,7 @@ from support.s3_server import S3Server
 
 KIB = 1024
 SHARD = "00000-of-00001.arrow"
+NESTED = "folder/data.json"
 
 
 @pytest.fixture
@@ -146,6 +147,7 @@ def prepare(store: BucketFolder, name: str) -> bytes:
     shards = ShardSet(Artifact(store.location, name), 1)
     report = shards.write(0, Shard({"rows": np.arange(5000)}, {}))
     store.bucket.write(f"{name}/dataset.json", b"{}")
+    store.bucket.write(f"{name}/{NESTED}", b"nested")
     Store(store.location).finish(Artifact(store.location, name), {}, {}, [report])
     return store.bucket.read(f"{name}/{SHARD}")
 
@@ -165,7 +167,11 @@ def flip_bit(file: Path) -> None:
 def test_manifest_has_the_checksum_of_every_file(store: BucketFolder) -> None:
     content = prepare(store, "tokens-1")
     manifest = json.loads(store.bucket.read(f"tokens-1/{cache.MANIFEST}"))
-    assert manifest[cache.CHECKSUMS] == {SHARD: zlib.crc32(content), "dataset.json": zlib.crc32(b"{}")}
+    assert manifest[cache.CHECKSUMS] == {
+        SHARD: zlib.crc32(content),
+        "dataset.json": zlib.crc32(b"{}"),
+        NESTED: zlib.crc32(b"nested"),
+    }
 
 
 def test_checksums_of_a_resumed_build_are_the_same(store: BucketFolder) -> None:
@@ -177,7 +183,7 @@ def test_checksums_of_a_resumed_build_are_the_same(store: BucketFolder) -> None:
     assert store.bucket.read(f"tokens-1/{cache.MANIFEST}") == before
 
 
-@pytest.mark.parametrize("name", [SHARD, "dataset.json", cache.MANIFEST])
+@pytest.mark.parametrize("name", [SHARD, "dataset.json", NESTED, cache.MANIFEST])
 @pytest.mark.parametrize("damage", [flip_bit, Path.unlink, lambda file: file.write_bytes(b"")])
 def test_damaged_copy_is_fetched_again(
     store: BucketFolder, name: str, damage: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
@@ -216,11 +222,12 @@ def test_shard_damaged_in_the_store_is_reported(store: BucketFolder) -> None:
         cached(store, "tokens-1")
 
 
-def test_checksums_of_files_outside_the_copy_are_rejected(store: BucketFolder, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["../../outside", "folder/../../../outside", "{folder}/outside"])
+def test_checksums_of_files_outside_the_copy_are_rejected(store: BucketFolder, tmp_path: Path, name: str) -> None:
     outside = tmp_path / "outside"
     outside.write_bytes(b"unchanged")
     prepare(store, "tokens-1")
-    manifest = json.dumps({cache.CHECKSUMS: {"../../outside": 1}})
+    manifest = json.dumps({cache.CHECKSUMS: {name.format(folder=tmp_path): 1}})
     store.bucket.write(f"tokens-1/{cache.MANIFEST}", manifest.encode())
     with pytest.raises(InputError):
         cached(store, "tokens-1")
