@@ -200,7 +200,7 @@ def evaluate_model(  # noqa: PLR0913 (the options of the command)
     """Score an encoder by retrieval, without training it, like ``raysweep evaluate``.
 
     Args:
-        model: The encoder: a folder, a name on the hub, or ``demo``.
+        model: The encoder: a folder, a URI of a folder in a bucket, a name on the hub, or ``demo``.
         train: Labeled sentences from which the retrieval pool is sampled.
         test: Labeled sentences; each row is a query.
         reference: The encoder that defines similarity; the model itself if not given.

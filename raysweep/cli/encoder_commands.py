@@ -15,6 +15,7 @@ from raysweep.cli.options import (
     Verbose,
     check_all_of,
     check_local,
+    check_model,
     check_not_empty,
     check_one_of,
     check_prompts,
@@ -63,7 +64,7 @@ app = typer.Typer()
 
 @app.command(rich_help_panel=panels.DATA)
 def evaluate(  # noqa: PLR0913 (the options of a command)
-    model: Annotated[str, typer.Option(help="Encoder to score: a folder, a name on the hub, or demo.")],
+    model: Annotated[str, typer.Option(help="Encoder to score: a folder, a URI, a name on the hub, or demo.")],
     train: Annotated[str, typer.Option(help="Labeled sentences from which the retrieval pool is sampled.")],
     test: Annotated[str, typer.Option(help="Labeled sentences; each row is a query.")],
     reference: Annotated[
@@ -111,7 +112,10 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
     from raysweep.terminal import working
 
     verbosity = check_verbosity(quiet, verbose, log_level)
-    for flag, text in (("--model", model), ("--train", train), ("--test", test)):
+    check_model("--model", model)
+    if reference:
+        check_model("--reference", reference)
+    for flag, text in (("--train", train), ("--test", test)):
         check_not_empty(flag, text)
     ks = parse_positive_integers("--k", k)
     all_weights: tuple[RankWeights, ...] = get_args(RankWeights)
@@ -156,7 +160,8 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
 @app.command(cls=SeveralValues, rich_help_panel=panels.DATA)
 def transfer(  # noqa: PLR0913 (the options of a command)
     models: Annotated[
-        list[str], typer.Argument(metavar="MODEL", help="Encoders to compare: folders, names on the hub, or demo.")
+        list[str],
+        typer.Argument(metavar="MODEL", help="Encoders to compare: folders, URIs, names on the hub, or demo."),
     ],
     tasks: Annotated[
         list[str],
@@ -206,7 +211,9 @@ def transfer(  # noqa: PLR0913 (the options of a command)
 
     verbosity = check_verbosity(quiet, verbose, log_level)
     tuning_sources = tuned_on or []
-    for flag, values in (("MODEL", models), ("--tasks", tasks), ("--tuned-on", tuning_sources)):
+    for model in models:
+        check_model("MODEL", model)
+    for flag, values in (("--tasks", tasks), ("--tuned-on", tuning_sources)):
         for value in values:
             check_not_empty(flag, value)
     check_one_of("--format", format, (*FORMATS, "csv"))
@@ -235,7 +242,9 @@ def transfer(  # noqa: PLR0913 (the options of a command)
 
 @app.command(cls=SeveralValues, rich_help_panel=panels.DATA)
 def measure(  # noqa: PLR0913 (the options of a command)
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Encoder: a folder, a name on the hub, or demo.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Encoder: a folder, a URI, a name on the hub, or demo.")
+    ],
     data: Annotated[
         list[str],
         typer.Option(
@@ -292,9 +301,11 @@ def measure(  # noqa: PLR0913 (the options of a command)
     from raysweep.terminal import working
 
     verbosity = check_verbosity(quiet, verbose, log_level)
-    for flag, values in (("MODEL", [model]), ("--data", data), ("--base", [] if base is None else [base])):
-        for value in values:
-            check_not_empty(flag, value)
+    check_model("MODEL", model)
+    if base is not None:
+        check_model("--base", base)
+    for source in data:
+        check_not_empty("--data", source)
     check_one_of("--format", format, FORMATS)
     checked_precision = check_one_of("--precision", precision, PRECISIONS)
     query, positives, negatives = parse_names("--retrieval-columns", retrieval_columns, "QUERY,POSITIVES,NEGATIVES")

@@ -82,6 +82,16 @@ def check_not_empty(flag: str, text: str) -> None:
         raise InputError(f"{flag} is empty")
 
 
+def check_model(flag: str, name: str) -> None:
+    """Raise InputError if an encoder's name is empty or an invalid URI."""
+    from raysweep.config.sweep import absolute_model
+
+    try:
+        absolute_model(name)
+    except ValueError as error:
+        raise InputError(f"{flag} {error}") from None
+
+
 def parse_positive_integers(flag: str, text: str) -> list[int]:
     """Parse positive integers separated by commas."""
     return [parse_positive_integer(flag, part) for part in text.split(",")]

@@ -84,8 +84,11 @@ def needs_of_sources(key: str, sources: Iterable[str]) -> Iterator[Need]:
 
 def needs_of_encoder(key: str, encoder: EncoderConfig | None) -> Iterator[Need]:
     """Yield the packages for an encoder, if one is given."""
-    if encoder is not None and encoder.name == "demo":
+    if encoder is None:
+        return
+    if encoder.name == "demo":
         yield Need(key, DEMO_PACKAGE, "demo")
+    yield from needs_of_storage(key, encoder.name)
 
 
 def needs_of_trackers(config: TrackersConfig) -> Iterator[Need]:

