@@ -32,7 +32,7 @@ FIRST_STEP = "read"  # first step of a stage with several steps
 SECONDS_PER_DAY = 86_400
 UNFINISHED_DAYS = 1.0  # days since the last write after which an unfinished artifact counts as abandoned
 
-_NAME = re.compile(r"(sentences|encoded|tokens|neighbors|examples|scores|teacher)-[0-9a-f]{20}")
+_NAME = re.compile(r"(sentences|encoded|tokens|neighbors|examples|scores|teacher|model)-[0-9a-f]{20}")
 _NAME_ASIDE = re.compile(rf"\.{_NAME.pattern}\.[0-9a-f]{{8}}")  # name of an artifact that is being removed
 
 
@@ -130,11 +130,13 @@ class Store:
         parameters: Mapping[str, Any],
         summary: Mapping[str, Any],
         shards: Sequence[Mapping[str, Any]] = (),
+        checksums: Mapping[str, int | None] | None = None,
     ) -> None:
         """Write the manifest of an artifact whose files are all stored; from then on, the artifact exists.
 
         ``parameters`` are the parameters that its key hashes. The manifest keeps ``num_rows`` and ``num_bytes`` of
-        each shard, and the CRC-32 of every file, which nodes check when they download the artifact.
+        each shard, and the CRC-32 of every file, which nodes check when they download the artifact. ``checksums`` are
+        those of files other than shards, if known.
         """
         root, folder = self.root, artifact.name
         shard_sizes = [{"num_rows": shard["num_rows"], "num_bytes": shard["num_bytes"]} for shard in shards]
@@ -153,7 +155,7 @@ class Store:
             if is_temporary or is_stale:
                 root.remove(f"{folder}/{name}")
         known = {f"{number:05}{ending}": shard.get("crc32") for number, shard in enumerate(shards)}
-        manifest[CHECKSUMS] = self._checksums(folder, known)
+        manifest[CHECKSUMS] = self._checksums(folder, {**known, **(checksums or {})})
         root.put(f"{folder}/{MANIFEST}", write_manifest(manifest))
 
     def _checksums(self, folder: str, known: Mapping[str, int | None]) -> dict[str, int]:

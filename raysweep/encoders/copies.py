@@ -1,16 +1,21 @@
-"""Downloads of encoders from buckets."""
+"""Copies of encoders: downloads from buckets, and artifacts from which the nodes of a cluster load an encoder."""
 
 import functools
-from collections.abc import Iterable
+import shutil
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
+from raysweep.data.artifacts import Artifact, Store
 from raysweep.errors import InputError
 from raysweep.storage import location
 from raysweep.storage.bucket import NUM_THREADS
-from raysweep.storage.folder import BucketFolder, open_folder
+from raysweep.storage.cache import MANIFEST, checksum
+from raysweep.storage.folder import BucketFolder, LocalFolder, open_folder
+from raysweep.storage.private import make_private
 
+KIND = "model"
 MARKERS = ("modules.json", "config.json")  # every encoder's folder has at least one of these files
 UNUSED_FILES = ["onnx/*", "openvino/*", "*.onnx", "*.h5", "*.msgpack", "*.ot", "*.tflite"]
 
@@ -26,7 +31,7 @@ def select_files(names: Iterable[str]) -> list[str]:
     def is_needed(name: str) -> bool:
         is_hidden = any(part.startswith(".") for part in name.split("/"))
         is_unused = any(fnmatchcase(name, pattern) for pattern in UNUSED_FILES)
-        return not is_hidden and not is_unused
+        return not is_hidden and not is_unused and name != MANIFEST
 
     return sorted(filter(is_needed, names - folders))
 
@@ -53,3 +58,33 @@ def download(uri: str) -> Path:
     except OSError as error:
         raise InputError(f"model {uri!r}: cannot be downloaded: {error.strerror}") from None
     return folder.path
+
+
+def find_copy(artifacts: str, identity: str) -> Artifact:
+    """Return the artifact with the files of the encoder that has this identity; it may not exist."""
+    return Store(artifacts).artifact(KIND, {"encoder": identity})
+
+
+def store_copy(store: Store, folder: Path, identity: str, report: Callable[[str], None]) -> None:
+    """Store the files in an encoder's folder as an artifact.
+
+    ``report`` is called with a message while another process stores them.
+    """
+    artifact = find_copy(store.location, identity)
+    root = store.root
+    with store.turn(artifact, report):
+        if artifact.exists:
+            return
+        names = select_files(LocalFolder(folder).files())
+        for name in names:
+            stored_name = f"{artifact.name}/{name}"
+            if isinstance(root, BucketFolder):
+                root.bucket.upload(folder / name, root.object_name(stored_name))
+            else:
+                place = root.path / stored_name
+                make_private(place.parent)
+                shutil.copyfile(folder / name, place)
+        if isinstance(root, LocalFolder):
+            root.store(artifact.name)
+        checksums = {name: checksum(folder / name) for name in names}
+        store.finish(artifact, {"encoder": identity}, {}, checksums=checksums)

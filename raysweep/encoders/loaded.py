@@ -56,14 +56,22 @@ class LoadedEncoder:
 
     @classmethod
     def load(
-        cls, config: EncoderConfig, role: Role = "evaluated", *, identity: str | None = None, device: str = "cpu"
+        cls,
+        config: EncoderConfig,
+        role: Role = "evaluated",
+        *,
+        identity: str | None = None,
+        artifacts: str | None = None,
+        device: str = "cpu",
     ) -> "LoadedEncoder":
-        """Load the encoder onto ``device``; if ``identity`` is given, the encoder must match it.
+        """Load the encoder onto ``device``.
+
+        If ``identity`` is given, the encoder must match it and may come from a copy in ``artifacts``.
 
         Raises:
             InputError: If it is not on this machine, is not a text encoder or cannot be used in this role.
         """
-        source = locate(config) if identity is None else locate_same(config, identity)
+        source = locate(config) if identity is None else locate_same(config, identity, artifacts)
         model = encoder.load(config, role=role, device=device, source=source)
         return cls(config, source, model, EncoderTraits.of(model))
 

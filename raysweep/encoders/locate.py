@@ -14,7 +14,7 @@ from raysweep.config import packages
 from raysweep.config.sides import Side, Sides
 from raysweep.config.sweep import EncoderConfig
 from raysweep.data import hub
-from raysweep.encoders.copies import MARKERS, UNUSED_FILES, download
+from raysweep.encoders.copies import MARKERS, UNUSED_FILES, download, find_copy
 from raysweep.errors import InputError
 from raysweep.storage.location import expand_home, is_file, is_folder, is_uri
 
@@ -33,16 +33,19 @@ SIDE_PROMPTS: Sides[tuple[str, ...]] = Sides(("query",), ("document", "passage",
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A located encoder: its local ``folder`` and, for a model on the Hub, its pinned commit."""
+    """A located encoder: its local ``folder`` and its identity, if that is known without reading the files.
+
+    The identity is known for a model on the Hub, whose commit it contains, and for a copy in the store of artifacts.
+    """
 
     folder: Path
-    commit: str | None = None
+    known_identity: str | None = None
 
     @cached_property
     def identity(self) -> str:
-        """Return the key of artifacts: the commit, or a hash of every file that affects the embeddings."""
-        if self.commit:
-            return self.commit
+        """Return the key of artifacts: the Hub's commit, or a hash of every file that affects the embeddings."""
+        if self.known_identity:
+            return self.known_identity
         digest = hashlib.sha256()
         files = sorted(path for path in self.folder.rglob("*") if path.is_file())
         for path in files:
@@ -200,12 +203,23 @@ def locate(config: EncoderConfig) -> ModelSource:
     return _hub(config)
 
 
-def locate_same(config: EncoderConfig, identity: str) -> ModelSource:
+def locate_same(config: EncoderConfig, identity: str, artifacts: str | None = None) -> ModelSource:
     """Find the encoder with this identity, which the driver found under the same configuration.
+
+    If this machine lacks the encoder's folder, a copy in ``artifacts`` has priority: nodes that start at once then send
+    no requests to the Hub.
 
     Raises:
         InputError: If this machine has a different encoder under that name, or in the cases listed for :func:`locate`.
     """
+    if config.name != "demo" and artifacts is not None:
+        folder = expand_home(config.name)
+        local = ModelSource(folder.absolute())
+        if is_folder(folder) and local.identity == identity:
+            return local
+        copy = find_copy(artifacts, identity)
+        if copy.exists:
+            return ModelSource(copy.folder, identity)
     pinned = config
     if identity.startswith(_HUB):
         pinned = config.model_copy(update={"revision": identity.rpartition("@")[2]})

@@ -124,8 +124,8 @@ class BaseModel:
         model_license = License.of(source.folder)
         if config.name == "demo":
             return cls(DEMO, DEMO, None, model_license)
-        if source.commit is not None:
-            _, _, place = source.commit.partition(":")
+        if source.known_identity is not None:
+            _, _, place = source.known_identity.partition(":")
             name, _, revision = place.rpartition("@")
             return cls(name, name, revision, model_license)
         return cls(source.folder.name, None, None, model_license)  # without the parent folders, which are private

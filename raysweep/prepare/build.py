@@ -3,9 +3,9 @@
 import contextlib
 import dataclasses
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 from raysweep.cluster.connection import on_this_node
@@ -13,13 +13,17 @@ from raysweep.cluster.resources import Capacity
 from raysweep.cluster.waiting import WaitingWatch
 from raysweep.config import packages
 from raysweep.config.space import Space
-from raysweep.config.sweep import SweepConfig
+from raysweep.config.sweep import EncoderConfig, SweepConfig
+from raysweep.data.artifacts import Store
 from raysweep.data.prepared import Prepared
+from raysweep.encoders.copies import find_copy, store_copy
 from raysweep.encoders.loaded import import_libraries
+from raysweep.encoders.locate import ModelSource
 from raysweep.errors import InputError, TemporaryError
 from raysweep.prepare import stages
 from raysweep.prepare.plan import ArtifactStage, Plan, ScoresStage, make_plan
 from raysweep.prepare.stages import StageProgress, input_error
+from raysweep.storage import location
 from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.storage.private import make_private
 from raysweep.terminal import Advance, Display
@@ -41,6 +45,8 @@ def prepare(plan: Plan, capacity: Capacity | None, display: Display) -> Prepared
     """
     for note in plan.notes:
         display.warn(note)
+    if capacity is not None:
+        store_models(plan.models, plan.store, capacity, display)
     for stage in plan.stages:
         if stage.artifact.exists:
             plan.store.note_use(stage.artifact)
@@ -79,6 +85,29 @@ def prepare_here(config: SweepConfig, space: Space, display: Display | None = No
         _warn(plan.prepared, config.examples.target, display)
         _report_experts(plan, display)
     return plan.prepared
+
+
+def store_models(
+    models: Mapping[EncoderConfig, ModelSource], store: Store, capacity: Capacity, display: Display
+) -> None:
+    """Store copies of the encoders that nodes may lack, so that workers need not download them one by one.
+
+    A folder is copied only into a bucket: nodes that share the folder of artifacts usually share other folders, too.
+    """
+    in_bucket = isinstance(store.root, BucketFolder)
+    for encoder, source in models.items():
+        name = encoder.name
+        may_lack = capacity.has_several_nodes and (in_bucket or not location.is_folder(Path(name)))
+        if name == "demo" or not (location.is_uri(name) or may_lack):
+            continue
+        copy = find_copy(store.location, source.identity)
+        if copy.exists:
+            event = "reused"
+            store.note_use(copy)
+        else:
+            event = "stored"
+            store_copy(store, source.folder, source.identity, display.line)
+        display.line(f"prepare: model: {event} (model={name}, artifact={copy.name})")
 
 
 def _warn(prepared: Prepared, target: int, display: Display) -> None:

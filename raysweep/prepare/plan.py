@@ -206,8 +206,8 @@ class TeacherStage(ArtifactStage):
 class Plan:
     """The artifacts of one sweep.
 
-    ``stages`` build the artifacts, each after its inputs; ``prepared`` names them. ``notes`` are lines about the
-    encoders that users may not expect.
+    ``stages`` build the artifacts, each after its inputs; ``prepared`` names them. ``models`` are the encoders that
+    workers load. ``notes`` are lines about the encoders that users may not expect.
     """
 
     config: SweepConfig
@@ -215,6 +215,7 @@ class Plan:
     store: Store
     stages: tuple[ArtifactStage, ...]
     prepared: Prepared
+    models: Mapping[EncoderConfig, ModelSource]
     notes: tuple[str, ...] = ()
     parts: "tuple[Plan, ...]" = ()  # of the data sets of a sequence
 
@@ -332,7 +333,10 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
         teacher_artifact=None if teacher is None else planner.teacher(sentences, teacher),
     )
     lines = dict.fromkeys(line for encoder in encoders.values() for line in encoder.notes)
-    return Plan(config, space, store, tuple(planner.stages.values()), prepared, tuple(lines))
+    models = {config: encoder.source for config, encoder in encoders.items()}
+    if teacher is not None:
+        models[teacher.encoder] = locate(teacher.encoder)
+    return Plan(config, space, store, tuple(planner.stages.values()), prepared, models, tuple(lines))
 
 
 def _plan_sequence(config: SweepConfig, space: Space) -> Plan:
@@ -354,6 +358,7 @@ def _plan_sequence(config: SweepConfig, space: Space) -> Plan:
         first.store,
         tuple(stages.values()),
         replace(first.prepared, tasks=tasks),
+        first.models,
         first.notes,
         tuple(parts.values()),
     )
@@ -450,12 +455,11 @@ def _check_widths(config: SweepConfig, space: Space, source: ModelSource) -> Non
 
 
 class _Encoder(NamedTuple):
-    """An encoder as used: its configuration, with the prompts prepended to sentences, its identity, and notes."""
+    """An encoder as used: its configuration, with the prompts prepended to sentences, its source, and notes."""
 
     config: EncoderConfig
-    identity: str
+    source: ModelSource
     notes: list[str]
-    has_router: bool
     side: Side = "document"  # of an encoder with a Router
 
     @classmethod
@@ -465,12 +469,16 @@ class _Encoder(NamedTuple):
         if not prompts.is_shared:
             prompt = Prompts(query=prompts.query, document=prompts.document)
         with_prompt = config.model_copy(update={"prompt": prompt})
-        return cls(with_prompt, source.identity, notes(config, "tuned", source), source.has_router)
+        return cls(with_prompt, source, notes(config, "tuned", source))
+
+    @property
+    def identity(self) -> str:
+        return self.source.identity
 
     def on(self, side: Side) -> "_Encoder":
         """Return the encoder of one side, which has a single prompt."""
         config = self.config.model_copy(update={"prompt": self.config.prompt_on(side)})
-        return self._replace(config=config, side=side if self.has_router else "document")
+        return self._replace(config=config, side=side if self.source.has_router else "document")
 
     @property
     def sides(self) -> "Sides[_Encoder]":

@@ -63,6 +63,7 @@ from raysweep.prepare.workers import (
 )
 from raysweep.storage.bucket import StorageError
 from raysweep.storage.folder import open_folder
+from raysweep.storage.location import is_uri
 
 SENTENCES_PER_TOKEN_SHARD = 16384
 PAIRS_PER_SHARD = 2**15
@@ -510,8 +511,10 @@ def _summarize_encoder(reports: list[Report]) -> Summary:
 
 def _encoder_size(stage: EncodedStage | TokensStage | TeacherStage) -> EncoderSize | None:
     """Return the size of the stage's encoder; None if the encoder is not on this node."""
+    # The driver is on this node, too, so only an encoder in a bucket may be missing.
+    artifacts = stage.artifact.location if is_uri(stage.encoder.name) else None
     try:
-        source = locate_same(stage.encoder, stage.parameters["encoder"])
+        source = locate_same(stage.encoder, stage.parameters["encoder"], artifacts)
     except InputError:
         return None
     return EncoderSize.of(source.folder)

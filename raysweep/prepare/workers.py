@@ -80,6 +80,7 @@ class EncodeWorker:
         side: Side,
         request: Request,
     ) -> None:
+        self.artifacts = sentences.location
         self.sentences = Sentences(sentences.folder)
         self.config = config
         self.identity = identity
@@ -95,7 +96,9 @@ class EncodeWorker:
         """
         encoder.use_threads(self.request.threads)
         device = "cuda" if self.request.gpus else "cpu"
-        return LoadedEncoder.load(self.config, self.role, identity=self.identity, device=device)
+        return LoadedEncoder.load(
+            self.config, self.role, identity=self.identity, artifacts=self.artifacts, device=device
+        )
 
     def __call__(self, chunk: Columns) -> Shard:
         start, stop = row_range(chunk)
@@ -138,6 +141,7 @@ class TeacherWorker:
     """Worker that returns the class probabilities of chunks of sentences under the teacher."""
 
     def __init__(self, sentences: Artifact, teacher: Teacher, request: Request) -> None:
+        self.artifacts = sentences.location
         self.sentences = Sentences(sentences.folder)
         self.teacher = teacher
         self.request = request
@@ -146,7 +150,7 @@ class TeacherWorker:
     def model(self) -> LoadedTeacher:
         """Return the teacher, loaded by the first call, whose errors Ray reports in full."""
         encoder.use_threads(self.request.threads)
-        return self.teacher.load("cuda" if self.request.gpus else "cpu")
+        return self.teacher.load("cuda" if self.request.gpus else "cpu", self.artifacts)
 
     def __call__(self, chunk: Columns) -> Shard:
         start, stop = row_range(chunk)

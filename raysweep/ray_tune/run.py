@@ -20,6 +20,7 @@ from raysweep.controller.disk import measure_size
 from raysweep.controller.node_meter import NodeMeter
 from raysweep.controller.resume import Resumed
 from raysweep.controller.sweep import Sweep
+from raysweep.encoders.copies import find_copy
 from raysweep.errors import InputError, TemporaryError
 from raysweep.evaluation.watched import WatchedRelations
 from raysweep.prepare.build import prepare
@@ -299,6 +300,7 @@ def open_session(plan: Plan, capacity: Capacity, display: Display, log: Log | No
     request = replace(request, count=count)
     prepared = prepare(plan, capacity, display)
     names = [artifact.name for artifact in prepared.artifacts]
+    names.append(find_copy(plan.store.location, prepared.model_identity).name)  # usually missing, of size 0
     check_room(plan.store.root, names)
     # Imported late, since it imports torch.
     from raysweep.ray_tune.workers import WorkbenchSpec, size_trials

@@ -102,15 +102,15 @@ class Teacher:
             unseen.difference_update(prepared.sentences.texts(ids))
         return num_dev - len(unseen)
 
-    def load(self, device: str = "cpu") -> "LoadedTeacher":
-        """Load the encoder with the rung's weights and its head.
+    def load(self, device: str = "cpu", artifacts: str | None = None) -> "LoadedTeacher":
+        """Load the encoder with the rung's weights and its head; the encoder may come from a copy in ``artifacts``.
 
         Raises:
             InputError: If the weights or the base model are missing or have changed.
         """
         from raysweep.training.trainable import Trainable
 
-        source = locate_same(self.encoder, self.identity)
+        source = locate_same(self.encoder, self.identity, artifacts)
         folder = open_folder(self.run).fetch(point_folder(self.trial, self.step))
         try:
             weights, head = read_point(folder)

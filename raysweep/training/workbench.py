@@ -102,7 +102,7 @@ class Workbench:
         from raysweep.training.dropout import Dropouts
 
         config = EncoderConfig(**self.prepared.model)
-        source = locate_same(config, self.prepared.model_identity)
+        source = locate_same(config, self.prepared.model_identity, self.prepared.sentences_artifact.location)
         model = encoder.load(config, role="tuned", device=self.device, source=source)
         self.model = model
         self.dropouts = Dropouts(model, model.device.type)

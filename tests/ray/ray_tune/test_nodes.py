@@ -82,6 +82,7 @@ def nodes(server: S3Server) -> Iterator[Nodes]:
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAYSWEEP_CACHE_DIR": str(folder / "cache"),
         "HOME": str(folder / "home"),
+        "HF_HOME": str(folder / "home"),
         "TMPDIR": str(folder / "temporary"),
     }
     address = f"{socket.gethostbyname(socket.gethostname())}:{free_port()}"
@@ -163,7 +164,10 @@ def test_sweep_needs_no_shared_folder(nodes: Nodes, server: S3Server, smoke: Any
     assert {point.split for point in results.points if point.trial is not None} == {"dev", "test"}
     assert runs.exists(f"{name}/report/report.html")
 
-    built = runs.names("artifacts") - {"building"}  # holds released leases
+    stored = runs.names("artifacts") - {"building"}  # holds released leases
+    copies = {artifact for artifact in stored if artifact.startswith("model-")}
+    assert len(copies) == 1
+    built = stored - copies
     assert len(built) == 5
     for artifact in built:  # equal to those built on one node
         for file in sorted(path.name for path in (smoke.artifacts / artifact).iterdir()):
@@ -175,6 +179,7 @@ def test_sweep_needs_no_shared_folder(nodes: Nodes, server: S3Server, smoke: Any
             "encoded",
             "examples",
         }
+        assert not nodes.list_folder(number, "cache/artifacts") & copies, "the node has the encoder's folder"
     assert len({nodes.device_of_cache(number) for number in range(3)}) == 3
     for number in (1, 2):
         assert not nodes.list_folder(number, "driver"), "the driver's own folder is visible"
@@ -187,6 +192,37 @@ def test_sweep_needs_no_shared_folder(nodes: Nodes, server: S3Server, smoke: Any
     more = run(nodes, "--resume", f"{place}/{name}", "--trials", "4")
     assert more.returncode == 0, more.stderr
     assert len(load(runs.within(name)).trials) == 4
+
+
+def test_nodes_get_models_from_the_artifacts(nodes: Nodes, server: S3Server, smoke: Any) -> None:
+    """One encoder is only in the driver's Hub cache, the other one only in a bucket; no node has access to the Hub."""
+    repository = nodes.folder / "home" / "hub" / "models--tests--tiny"
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    shutil.copytree(smoke.encoder, repository / "snapshots" / commit)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)
+    models = open_folder(server.uri("models"))
+    assert isinstance(models, BucketFolder)
+    for file in smoke.encoder.rglob("*"):
+        if file.is_file():
+            models.bucket.upload(file, f"tiny/{file.relative_to(smoke.encoder)}")
+    place = server.uri("hub")
+    options = [server.uri("models/tiny") if option == str(smoke.encoder) else option for option in smoke.options]
+    options[options.index("--model") + 1] = "tests/tiny"
+    on_nodes = ("--resources.address", nodes.address, "--resources.max_concurrent_trials", "2")
+    done = run(nodes, "smoke", *on_nodes, *options, "--resources.cpus_per_trial", "1", "--storage.runs", place)
+    assert done.returncode == 0, done.stderr
+    runs = open_folder(place)
+    assert isinstance(runs, BucketFolder)
+    (name,) = (name for name in runs.names() if name.startswith("smoke-"))
+    results = load(runs.within(name))
+    assert len(results.trials) == 3
+    check_same_trials(results, load(smoke.run))
+    copies = {artifact for artifact in runs.names("artifacts") if artifact.startswith("model-")}
+    assert len(copies) == 2
+    for number in (1, 2):
+        assert nodes.list_folder(number, "cache/artifacts") & copies
+        assert not nodes.list_folder(number, "home"), "a node downloaded a model by itself"
 
 
 def check_same_trials(ours: Results, theirs: Results) -> None:
