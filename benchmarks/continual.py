@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -185,9 +186,19 @@ def _percentage(is_true: Tensor) -> float:
     return 100 * float(is_true.double().mean())
 
 
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the mean and half the width of Student's 95% interval; the latter is NaN for a single value."""
+class Interval(NamedTuple):
+    """A mean and half the width of its 95% interval."""
+
+    mean: float
+    half_width: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f} ± {self.half_width:.2f}"
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """Return the mean with Student's interval, whose width is NaN for a single value."""
     if len(values) == 1:
-        return values[0], float("nan")
+        return Interval(values[0], float("nan"))
     factor = stats.t.ppf(0.975, len(values) - 1)
-    return float(np.mean(values)), float(factor * stats.sem(values))
+    return Interval(float(np.mean(values)), float(factor * stats.sem(values)))

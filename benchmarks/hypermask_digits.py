@@ -228,10 +228,10 @@ def table(outcomes: Mapping[str, Outcome]) -> str:
     rows = []
     for name, outcome in outcomes.items():
         differences = np.subtract(reference, outcome.values("at_end"))
-        row = [name]
-        row += [_cell(outcome.values(key)) for key in ("right_after", "at_end", "forgetting")]
-        row.append("" if name == "HyperMask" else _cell(differences.tolist()))
-        row += [_cell(outcome.values(key)) for key in ("share_inferred", "without_identity")]
+        row: list[object] = [name]
+        row += [interval(outcome.values(key)) for key in ("right_after", "at_end", "forgetting")]
+        row.append("" if name == "HyperMask" else interval(differences.tolist()))
+        row += [interval(outcome.values(key)) for key in ("share_inferred", "without_identity")]
         row.append(f"{outcome.cpu_seconds:.0f}")
         rows.append(row)
     return measure.table(header, rows)
@@ -240,18 +240,13 @@ def table(outcomes: Mapping[str, Outcome]) -> str:
 def task_table(outcome: Outcome) -> str:
     """Return one row per task with a method's accuracies right after it and at the end."""
     accuracies = zip(by_task(outcome, "right_after"), by_task(outcome, "at_end"), strict=True)
-    rows = [(number, _cell(right_after), _cell(at_end)) for number, (right_after, at_end) in enumerate(accuracies, 1)]
+    rows = [(number, *map(interval, of_task)) for number, of_task in enumerate(accuracies, 1)]
     return measure.table(("task", "right after", "at the end"), rows)
 
 
 def by_task(outcome: Outcome, key: str) -> list[tuple[float, ...]]:
     """Return the accuracies of each seed for each task."""
     return list(zip(*(getattr(accuracies, key) for accuracies in outcome.by_seed), strict=True))
-
-
-def _cell(values: Sequence[float]) -> str:
-    mean, half_width = interval(values)
-    return f"{mean:.2f} ± {half_width:.2f}"
 
 
 def draw(outcomes: Mapping[str, Mapping[str, Outcome]], path: Path) -> None:

@@ -94,6 +94,7 @@ def test_forgetting_leaves_out_the_last_task() -> None:
 
 
 def test_interval_of_student() -> None:
-    mean, half_width = interval([1.0, 2.0, 3.0, 4.0, 5.0])
-    assert mean == 3
-    assert half_width == pytest.approx(2.776445 * np.sqrt(2.5 / 5), rel=1e-6)
+    estimate = interval([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert estimate.mean == 3
+    assert estimate.half_width == pytest.approx(2.776445 * np.sqrt(2.5 / 5), rel=1e-6)
+    assert str(estimate) == "3.00 ± 1.96"
