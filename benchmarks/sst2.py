@@ -68,7 +68,7 @@ def part(data: Data, folder: Path, num_train: int, num_test: int) -> Data:
 
 
 def sweep(
-    data: Data, artifacts: str | Path, *, loss: str = "triplet", model: str = "demo", **more: Any
+    data: Data, /, artifacts: str | Path, *, loss: str = "triplet", model: str = "demo", **more: Any
 ) -> tuple[SweepConfig, Space]:
     """Return the configuration of a sweep over ``data`` with the model as reference; ``more`` sets further keys."""
     margin = {"margin": MARGIN} if loss == "triplet" else {}
