@@ -93,11 +93,11 @@ class Method:
             return Ewc(make_adapter(), self.strength) if self.name == "EWC" else Sequential(make_adapter())
 
 
-MASKS = MaskSettings(0, "signed", beta=1.0, lambda_=1e-3, embedding_size=24, hidden_layers=(25, 25))
-METHODS = (  # provisional until --select has run on all rows
-    Method(HYPERMASK, 3e-3, "shared", MASKS),
+MASKS = MaskSettings(0, "signed", beta=0.01, lambda_=1e-3, embedding_size=24, hidden_layers=(25, 25))
+METHODS = (
+    Method(HYPERMASK, 1e-3, masks=MASKS),
     Method("sequential", 3e-3),
-    Method("EWC", 3e-3, strength=1e4),
+    Method("EWC", 1e-2, strength=1e4),
     Method(SEPARATE, 3e-3),
 )
 TASK_HEADS: tuple[Heads, ...] = ("shared", "per_task")
