@@ -74,14 +74,17 @@ def domination_table(comparison: SideBySide) -> TextTable:
 
 def point_table(comparison: SideBySide) -> TextTable:
     """Return a row per point of each front, with P and S on each split."""
-    p, s = comparison.goals.headings
-    columns = ["run", "point", *(f"{split} {heading}" for split in comparison.splits for heading in (p, s))]
+    columns = ["run", "point"]
+    for split in comparison.splits:
+        columns += [f"{split} {heading}" for heading in comparison.goals.headings]
     rows = []
     for side in comparison.sides:
         fronts = [side.front.on(split) for split in comparison.splits]
-        for points in zip(*fronts, strict=True):
-            scores = [show(score) for point in points for score in point.pair(comparison.goals)]
-            rows.append((side.label, points[0].name, *scores))
+        for point_on_splits in zip(*fronts, strict=True):
+            row = [side.label, point_on_splits[0].name]
+            for point in point_on_splits:
+                row += map(show, point.pair(comparison.goals))
+            rows.append(tuple(row))
     return TextTable(tuple(columns), tuple(rows), frozenset({"run", "point"}))
 
 

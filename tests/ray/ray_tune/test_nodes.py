@@ -148,6 +148,17 @@ def run(nodes: Nodes, *arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+def runs_with_the_trials_of(smoke: Any, place: str) -> tuple[BucketFolder, str]:
+    """Return the folder of runs and the name of its only run, after checking that its trials are those of ``smoke``."""
+    runs = open_folder(place)
+    assert isinstance(runs, BucketFolder)
+    (name,) = (name for name in runs.names() if name.startswith("smoke-"))
+    results = load(runs.within(name))
+    assert len(results.trials) == 3
+    check_same_trials(results, load(smoke.run))
+    return runs, name
+
+
 def test_sweep_needs_no_shared_folder(nodes: Nodes, server: S3Server, smoke: Any) -> None:
     place = server.uri("nodes")
     on_nodes = ("--resources.address", nodes.address, "--resources.max_concurrent_trials", "2")
@@ -155,12 +166,8 @@ def test_sweep_needs_no_shared_folder(nodes: Nodes, server: S3Server, smoke: Any
     done = run(nodes, "smoke", *on_nodes, *cpus, *smoke.options, "--storage.runs", place)
     assert done.returncode == 0, done.stderr
     assert LOCAL_FOLDER not in done.stdout + done.stderr
-    runs = open_folder(place)
-    assert isinstance(runs, BucketFolder)
-    (name,) = (name for name in runs.names() if name.startswith("smoke-"))
+    runs, name = runs_with_the_trials_of(smoke, place)
     results = load(runs.within(name))
-    assert len(results.trials) == 3
-    check_same_trials(results, load(smoke.run))
     assert {point.split for point in results.points if point.trial is not None} == {"dev", "test"}
     assert runs.exists(f"{name}/report/report.html")
 
@@ -212,12 +219,7 @@ def test_nodes_get_models_from_the_artifacts(nodes: Nodes, server: S3Server, smo
     on_nodes = ("--resources.address", nodes.address, "--resources.max_concurrent_trials", "2")
     done = run(nodes, "smoke", *on_nodes, *options, "--resources.cpus_per_trial", "1", "--storage.runs", place)
     assert done.returncode == 0, done.stderr
-    runs = open_folder(place)
-    assert isinstance(runs, BucketFolder)
-    (name,) = (name for name in runs.names() if name.startswith("smoke-"))
-    results = load(runs.within(name))
-    assert len(results.trials) == 3
-    check_same_trials(results, load(smoke.run))
+    runs, _ = runs_with_the_trials_of(smoke, place)
     copies = {artifact for artifact in runs.names("artifacts") if artifact.startswith("model-")}
     assert len(copies) == 2
     for number in (1, 2):
