@@ -6,11 +6,12 @@ they are executed and answered. If the driver dies in between, the next driver f
 reports it as done.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from raysweep.config.preset import ParameterError, preset_of
 from raysweep.control.request import Answer, Request, read_request
-from raysweep.control.request_queue import QueuedRequest, RequestQueue
+from raysweep.control.request_queue import Inbox, QueuedRequest, RequestQueue, poll_in_background
 from raysweep.controller.sweep import Sweep
 from raysweep.errors import InputError
 from raysweep.output import escape_line
@@ -19,6 +20,14 @@ from raysweep.results.events import SweepSteered
 from raysweep.results.types import TrialStatus
 
 ENDED = (TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED)
+
+
+@contextmanager
+def answered(sweep: Sweep) -> Iterator["RequestHandler"]:
+    """Yield the handler of the requests in the run's queue, which is polled while in this context."""
+    queue, inbox = RequestQueue(sweep.run), Inbox()
+    with poll_in_background(queue, inbox):
+        yield RequestHandler(sweep, queue, inbox.take)
 
 
 class RequestHandler:
@@ -115,9 +124,7 @@ class RequestHandler:
         """Return why a request cannot be executed and what is allowed instead, or None if it can be."""
         match request.action:
             case "pause" if self._sweep.is_over and not self._sweep.num_to_score:
-                return (
-                    "--pause: the search is over, and its last rungs are already being scored, so nothing can be paused"
-                )
+                return "--pause: the search is over, and no rungs are left to score, so nothing can be paused"
             case "workers":
                 return self._problem_of_workers(request.workers or 0)
             case "stop-trial":

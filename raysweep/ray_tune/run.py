@@ -18,6 +18,7 @@ from raysweep.config.space import Space
 from raysweep.config.sweep import BudgetConfig, SweepConfig
 from raysweep.controller.disk import measure_size
 from raysweep.controller.node_meter import NodeMeter
+from raysweep.controller.request_handler import answered
 from raysweep.controller.resume import Resumed
 from raysweep.controller.sweep import Sweep
 from raysweep.encoders.copies import find_copy
@@ -354,13 +355,15 @@ def _measure_guards(sweep: Sweep) -> None:
     num_missing = sum(map(len, missing.values()))
     sweep.begin_stage("guards", num_missing)
     num_done = 0
-    for result in measure(sweep.run, sweep.config.guards, missing):
-        if isinstance(result, InputError):
-            display.warn(f"guards: {result}")
-            continue
-        sweep.ledger.append(GuardsMeasured(scores=(result,)))
-        num_done += 1
-        display.status(f"guards: {num_done} of {num_missing} scores", num_done / num_missing)
+    with answered(sweep) as request_handler:
+        for result in measure(sweep.run, sweep.config.guards, missing):
+            request_handler.serve()
+            if isinstance(result, InputError):
+                display.warn(f"guards: {result}")
+                continue
+            sweep.ledger.append(GuardsMeasured(scores=(result,)))
+            num_done += 1
+            display.status(f"guards: {num_done} of {num_missing} scores", num_done / num_missing)
     display.line(f"guards: measured {num_done} scores of {len(missing)} front members")
 
 

@@ -29,10 +29,9 @@ from raysweep.cluster.heartbeat import FrozenWatch, HeartbeatWatch, Listener, Si
 from raysweep.cluster.nodes import list_worker_nodes
 from raysweep.cluster.resources import NODE_ID_LABEL, Request, address_of
 from raysweep.cluster.waiting import WaitingWatch
-from raysweep.control.request_queue import Inbox, RequestQueue, poll_in_background
 from raysweep.controller.failures import Blame, Loss
 from raysweep.controller.front_scores import AfterSearch, FrontRung, FrontScores, ScoredRung, key_of
-from raysweep.controller.request_handler import RequestHandler
+from raysweep.controller.request_handler import RequestHandler, answered
 from raysweep.controller.status import Activity
 from raysweep.controller.sweep import Sweep
 from raysweep.errors import exception_line
@@ -418,41 +417,39 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
     listener = listen(config.resources.silent_seconds)
     task = SweepTask(bench, config.budget, sweep.run, config.seed, config.resources.checkpoint_seconds, listener)
     scores = FrontScores(sweep, has_test=has_test)
-    request_queue = RequestQueue(sweep.run)
-    inbox = Inbox()
-    request_handler = RequestHandler(sweep, request_queue, inbox.take)
-    metrics = SweepMetrics(sweep)
-    watch = _Watch(sweep, scores, request_handler, listener, metrics)
-    # Private to this process, so that Tune reads no files from a place where others may write.
-    snapshots = tempfile.TemporaryDirectory(prefix="tune-", dir=process_folder())
-    tuner = tune.Tuner(
-        tune.with_resources(tune.with_parameters(actor, sweep=task), functools.partial(place_job, request)),
-        tune_config=tune.TuneConfig(
-            num_samples=-1,  # the sweep decides when it is over
-            search_alg=TuneSearcher(sweep, scores, request_handler),
-            scheduler=TuneScheduler(sweep, scores, watch),
-            max_concurrent_trials=request.count,
-            reuse_actors=True,
-            trial_name_creator=_name,
-            trial_dirname_creator=_name,
-        ),
-        run_config=tune.RunConfig(
-            name="tune",
-            storage_path=snapshots.name,
-            verbose=0,
-            callbacks=[watch],
-            failure_config=tune.FailureConfig(max_failures=0),
-            checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
-        ),
-    )
-    with snapshots, poll_in_background(request_queue, inbox), metrics.attached(), sweep.display.live():
-        try:
-            tuner.fit()
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                watch.save_running_trials()
-            if address_of(config.resources):  # the cluster outlives this process, and trials would keep running
-                kill_all(listener)
-            if isinstance(error, SweepStoppedError):
-                raise error.error from None
-            raise
+    with answered(sweep) as request_handler:
+        metrics = SweepMetrics(sweep)
+        watch = _Watch(sweep, scores, request_handler, listener, metrics)
+        # Private to this process, so that Tune reads no files from a place where others may write.
+        snapshots = tempfile.TemporaryDirectory(prefix="tune-", dir=process_folder())
+        tuner = tune.Tuner(
+            tune.with_resources(tune.with_parameters(actor, sweep=task), functools.partial(place_job, request)),
+            tune_config=tune.TuneConfig(
+                num_samples=-1,  # the sweep decides when it is over
+                search_alg=TuneSearcher(sweep, scores, request_handler),
+                scheduler=TuneScheduler(sweep, scores, watch),
+                max_concurrent_trials=request.count,
+                reuse_actors=True,
+                trial_name_creator=_name,
+                trial_dirname_creator=_name,
+            ),
+            run_config=tune.RunConfig(
+                name="tune",
+                storage_path=snapshots.name,
+                verbose=0,
+                callbacks=[watch],
+                failure_config=tune.FailureConfig(max_failures=0),
+                checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+            ),
+        )
+        with snapshots, metrics.attached(), sweep.display.live():
+            try:
+                tuner.fit()
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    watch.save_running_trials()
+                if address_of(config.resources):  # the cluster outlives this process, and trials would keep running
+                    kill_all(listener)
+                if isinstance(error, SweepStoppedError):
+                    raise error.error from None
+                raise

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 from raysweep.cluster.resources import Capacity, NodeSize
+from raysweep.control.command import send
+from raysweep.control.request import Request
 from raysweep.errors import InputError
 from raysweep.ray_tune import run
 from raysweep.results.reader import load
@@ -110,3 +113,24 @@ def test_resumed_run_needs_faiss_only_for_missing_neighbors(resume: Any, monkeyp
 def test_changed_setfit_model_of_a_resumed_run_is_checked_early(resume: Any, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such folder"):
         resume([], baselines__setfit=str(tmp_path / "missing"))
+
+
+def test_requests_are_answered_while_guards_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep, _ = make(tmp_path)
+    play(sweep, finish=False)
+    answers: list[str] = []
+
+    def ask() -> None:
+        answers.append(send(sweep.run, Request(action="workers", workers=1), seconds=20))
+
+    def measure(*_: Any) -> Iterator[InputError]:
+        asking = threading.Thread(target=ask)
+        asking.start()
+        while asking.is_alive():
+            asking.join(0.05)
+            yield InputError("not measured")
+
+    monkeypatch.setattr("raysweep.export.guards.measure", measure)
+    monkeypatch.setattr(run, "_find_missing_guards", lambda _: {sweep.front[0]: ["sts"]})
+    run._measure_guards(sweep)
+    assert len(answers) == 1
