@@ -8,13 +8,8 @@ from typing import NamedTuple
 from raysweep.config.sweep import BudgetConfig
 from raysweep.results.types import Cost, Node
 
-REASONS = {
-    "minutes": "the budget of {:g} minutes of search is spent",
-    "cpu_hours": "the budget of {:g} CPU-hours is spent",
-    "gpu_hours": "the budget of {:g} GPU-hours is spent",
-    "money": "the money budget of {:g} is spent",
-}
-"""The limits under ``budget`` in a sweep file, each with the reason to report when it is reached."""
+LIMITS = ("minutes", "cpu_hours", "gpu_hours", "money")
+"""The limits under ``budget`` in a sweep file."""
 
 
 class ReachedLimit(NamedTuple):
@@ -88,7 +83,7 @@ class CostTracker:
         used = self._used(wall_seconds)
         for key, limit in self._limits.items():
             if used[key] >= limit:
-                return ReachedLimit(f"budget.{key}", REASONS[key].format(limit), limit)
+                return ReachedLimit(f"budget.{key}", f"budget.{key} {limit:g} is spent", limit)
         return None
 
     def seconds_left(self, wall_seconds: float) -> float:
@@ -100,7 +95,7 @@ class CostTracker:
     @property
     def _limits(self) -> dict[str, float]:
         """Return the limits that are set."""
-        limits = {key: getattr(self.budget, key) for key in REASONS}
+        limits = {key: getattr(self.budget, key) for key in LIMITS}
         return {key: limit for key, limit in limits.items() if limit is not None}
 
     def _used(self, wall_seconds: float) -> dict[str, float]:

@@ -221,7 +221,7 @@ def test_time_budget_interrupts_a_trial_within_its_rung(tmp_path: Path, monkeypa
     assert sweep.record_progress(number, RungProgress(1, 1290, 4096, 38.4))
     sweep.release(number)
     (trial,) = load(tmp_path).trials
-    assert (trial.status, trial.reason) == ("interrupted", "the budget of 10 minutes of search is spent")
+    assert (trial.status, trial.reason) == ("interrupted", "budget.minutes 10 is spent")
 
 
 def test_diverged_trials_do_not_count_as_failed(tmp_path: Path) -> None:
