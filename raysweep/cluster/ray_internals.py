@@ -51,6 +51,27 @@ def drain_node(node_id: str, seconds: float) -> bool:
     return bool(is_accepted)
 
 
+def count_memory_kills_as_deaths() -> None:
+    """Let Tune treat an actor that Ray killed because its node ran low on memory like any other dead actor.
+
+    Tune knows only the errors of dead actors and of tasks that raise. Any other error of Ray, such as OutOfMemoryError,
+    would end the whole run.
+    """
+    from ray.air.execution._internal.actor_manager import RayActorManager
+    from ray.exceptions import RayActorError, RayError, RayTaskError
+
+    original = RayActorManager._actor_task_failed
+    if original.__module__ == __name__:  # replaced before
+        return
+
+    def fail(self: Any, tracked_actor_task: Any, exception: Exception) -> None:
+        if isinstance(exception, RayError) and not isinstance(exception, RayActorError | RayTaskError):
+            exception = RayActorError(error_msg=f"{type(exception).__name__}: {exception}")
+        original(self, tracked_actor_task, exception)
+
+    RayActorManager._actor_task_failed = fail  # type: ignore[method-assign]
+
+
 def resolve_address(address: str) -> str:
     """Return the cluster's resolved address, enabling the local token first if the cluster requires one.
 

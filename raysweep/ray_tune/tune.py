@@ -27,6 +27,7 @@ from ray.tune.search import Searcher
 
 from raysweep.cluster.heartbeat import FrozenWatch, HeartbeatWatch, Listener, Silence, kill, kill_all, listen
 from raysweep.cluster.nodes import list_worker_nodes
+from raysweep.cluster.ray_internals import count_memory_kills_as_deaths
 from raysweep.cluster.resources import NODE_ID_LABEL, Request, address_of
 from raysweep.cluster.waiting import WaitingWatch
 from raysweep.controller.failures import Blame, Loss
@@ -413,6 +414,7 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"  # the ledger has every result
     os.environ["TUNE_GLOBAL_CHECKPOINT_S"] = NEVER_SECONDS  # its snapshots are never read
     os.environ["RAY_TRAIN_COUNT_PREEMPTION_AS_FAILURE"] = "1"  # otherwise Tune itself would restart preempted trials
+    count_memory_kills_as_deaths()
     sweep.nodes.list_usable = list_worker_nodes
     listener = listen(config.resources.silent_seconds)
     task = SweepTask(bench, config.budget, sweep.run, config.seed, config.resources.checkpoint_seconds, listener)

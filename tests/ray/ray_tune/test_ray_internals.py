@@ -6,6 +6,9 @@ from typing import TypeVar
 
 import pytest
 import ray
+from ray.air.execution import FixedResourceManager, ResourceRequest
+from ray.air.execution._internal.actor_manager import RayActorManager
+from ray.exceptions import OutOfMemoryError, RayActorError
 
 from raysweep.cluster import ray_internals
 from raysweep.cluster.connection import CONNECT_SECONDS, connected
@@ -49,6 +52,32 @@ def test_status_lists_pending_work(address: str) -> None:
 def test_local_cluster_has_no_autoscaler_configuration(address: str) -> None:
     config = ray_internals.read_cluster_config()
     assert config is None or not config.node_group_configs
+
+
+class Idle:
+    """An actor with a task."""
+
+    def work(self) -> None:
+        pass
+
+
+def test_tune_treats_an_actor_killed_for_memory_as_dead(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ray_internals.count_memory_kills_as_deaths()
+    errors: list[Exception] = []
+    manager = RayActorManager(resource_manager=FixedResourceManager({"CPU": 1}))
+    actor = manager.add_actor(
+        Idle, kwargs={}, resource_request=ResourceRequest([{"CPU": 1}]), on_error=lambda _, error: errors.append(error)
+    )
+    until(lambda: manager.next(timeout=1) and manager.is_actor_started(actor))
+    manager.schedule_actor_task(actor, "work")
+
+    def killed(_: object) -> None:
+        raise OutOfMemoryError("1 worker(s) were killed")
+
+    monkeypatch.setattr(ray, "get", killed)
+    until(lambda: manager.next(timeout=1) and errors)
+    assert isinstance(errors[0], RayActorError)
+    assert "1 worker(s) were killed" in str(errors[0])
 
 
 def test_head_is_marked_and_nodes_are_drained(address: str) -> None:
