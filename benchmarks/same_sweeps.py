@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def _run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    setting = Setting(folder, folder / "prepared" / "artifacts", 0)
+    setting = Setting(folder, str(folder / "prepared" / "artifacts"), 0)
     prepares.prepare(folder / "prepared", ["--resources.num_cpus=2"])
     trials, rungs = (3, 1) if arguments.quick else (8, 3)
     cases: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Run sweeps and preparation under faults: processes, nodes, drivers and disks that are killed, frozen, drained or full.
+"""Run sweeps, preparation, reports and exports under faults: of processes, nodes, drivers, disks, buckets and clocks.
 
 Each case is a real sweep of real trials (all-MiniLM-L6-v2 on the built-in demo sentences, one CPU per trial) with faults at
 random moments, one after the other. Afterwards its ledger must hold each trial's start and end once, each rung once, and
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import measure
-from benchmarks.chaos import disks, drivers, launches, prepares, workers
+from benchmarks.chaos import buckets, disks, drivers, fleets, launches, outputs, prepares, workers
 from benchmarks.chaos.outcomes import Outcome, Setting
 
 CASES: Mapping[str, Callable[[Setting], Outcome]] = {
@@ -36,6 +36,15 @@ CASES: Mapping[str, Callable[[Setting], Outcome]] = {
     "disk": disks.fill_disks,
     "read-only": disks.deny_writes,
     "launch": launches.launch_slowly,
+    "scarce": launches.lack_nodes,
+    "bad-node": fleets.break_nodes,
+    "node-disk": fleets.fill_caches,
+    "memory": fleets.use_up_memory,
+    "outage": buckets.cut_off,
+    "gcs": drivers.kill_control_stores,
+    "clock": drivers.change_clocks,
+    "report": outputs.kill_reports,
+    "export": outputs.kill_exports,
 }
 QUICK = "idle"
 HEADER = ("case", "accounted", "to report, s", "to next rung, s", "at most", "a start, s", "notes")
@@ -59,8 +68,8 @@ def _arguments() -> argparse.Namespace:
 
 
 def _run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    setting = Setting(folder, folder / "prepared" / "artifacts", 1 if arguments.quick else arguments.times)
-    prepares.prepare(folder / "prepared", ["--resources.num_cpus=2", "--space.loss=cosine_similarity"])
+    setting = Setting(folder, str(folder / "prepared" / "artifacts"), 1 if arguments.quick else arguments.times)
+    prepares.prepare(folder / "prepared", prepares.OPTIONS)
     outcomes = {}
     for name in arguments.case or ([QUICK] if arguments.quick else CASES):
         try:

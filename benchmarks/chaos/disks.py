@@ -3,10 +3,11 @@
 Requires a machine that may mount a file system in memory.
 """
 
+import contextlib
 import random
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks import measure
@@ -21,6 +22,7 @@ MOST_RECOVERY_SECONDS = 15.0
 SIGNS_OF_LIFE = ("again", "trial", "rung", "points")
 SIGN_POLL_SECONDS = 0.5
 TRIALS, RUNGS = 6, 6
+MAY_NOT_MOUNT = {"skipped": "this user may not mount a disk"}
 
 
 def fill_disks(setting: Setting) -> Outcome:
@@ -37,11 +39,9 @@ def _fault_often(setting: Setting, case: str, fault: Callable[[Path], None]) -> 
     """Run a sweep whose disk fails repeatedly. The command is restarted if the driver ends."""
     draw = random.Random(case)
     plan = setting.plan(case, TRIALS, RUNGS, ["--resources.num_cpus=2"])
-    plan.folder.mkdir(parents=True)
-    options = ["-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none", str(plan.folder)]
-    if subprocess.run(["mount", *options], capture_output=True).returncode:
-        return Outcome(0, [], notes={"skipped": "this user may not mount a disk"})
-    try:
+    with small_disk(plan.folder, DISK_BYTES) as is_mounted:
+        if not is_mounted:
+            return Outcome(0, [], notes=MAY_NOT_MOUNT)
         num_faults, attempts, code = 0, 0, None
         recoveries: list[float] = []
         while code is None or (code == 2 and attempts <= setting.times):
@@ -64,8 +64,6 @@ def _fault_often(setting: Setting, case: str, fault: Callable[[Path], None]) -> 
         if code:
             result.problems.append(f"the last attempt ended with {code}: {sweep.tail}")
         return result
-    finally:
-        subprocess.run(["umount", "--lazy", str(plan.folder)], check=False)
 
 
 def _num_signs(sweep: SweepProcess) -> int:
@@ -94,13 +92,28 @@ def _deny(folder: Path) -> None:
 
 def _fill(folder: Path) -> None:
     """Use all space for some seconds."""
-    file, block = folder / "filler", bytes(measure.MIB)
-    with file.open("wb", buffering=0) as filler:
-        try:
-            while True:
-                if filler.write(block) < len(block):
-                    break
-        except OSError:
-            pass  # it is full
+    file = folder / "filler"
+    fill(file)
     time.sleep(FULL_SECONDS)
     file.unlink()
+
+
+def fill(file: Path) -> None:
+    """Write a file that uses all space of its disk."""
+    block = bytes(measure.MIB)
+    with file.open("wb", buffering=0) as filler, contextlib.suppress(OSError):
+        while filler.write(block) == len(block):
+            pass
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, num_bytes: int) -> Iterator[bool]:
+    """Mount a disk of this size at the folder, and yield whether this user may do so."""
+    folder.mkdir(parents=True)
+    options = ["-t", "tmpfs", "-o", f"size={num_bytes}", "none", str(folder)]
+    is_mounted = not subprocess.run(["mount", *options], capture_output=True).returncode
+    try:
+        yield is_mounted
+    finally:
+        if is_mounted:
+            subprocess.run(["umount", "--lazy", str(folder)], check=False)

@@ -1,4 +1,4 @@
-"""Faults of drivers: killed, terminated, killed with the whole machine; the same command resumes the sweep."""
+"""Faults of drivers: killed, terminated, cut off from Ray, restarted with a wrong clock; the same command resumes."""
 
 import os
 import random
@@ -8,13 +8,19 @@ from collections.abc import Sequence
 
 import psutil
 
+from benchmarks.chaos.buckets import bucket
+from benchmarks.chaos.nodes import nodes
 from benchmarks.chaos.outcomes import Outcome, Setting
 from benchmarks.chaos.sweeps import (
     SECONDS_OF_AGENTS,
     SECONDS_TO_VANISH,
+    Plan,
     SweepProcess,
     find_problems,
     is_agent,
+    num_rungs,
+    of_kind,
+    wait_for_rung,
     wait_until_gone,
 )
 
@@ -22,6 +28,10 @@ TRIALS, RUNGS = 6, 4
 SECONDS_BEFORE_A_FAULT = (4.0, 40.0)
 MOST_EXIT_SECONDS = 15.0
 EXIT_CODE_WHEN_INTERRUPTED = 130
+TO_RESUME = "run: to resume: "
+SECONDS_TO_REPORT = 60.0
+CLOCKS = ("+600", "-600")  # seconds
+MOST_CALM_SECONDS = 10.0
 
 
 def kill_drivers(setting: Setting) -> Outcome:
@@ -47,6 +57,74 @@ def interrupt_drivers(setting: Setting) -> Outcome:
 def terminate_drivers(setting: Setting) -> Outcome:
     """Send SIGTERM to the driver."""
     return _end_often(setting, "sigterm", signal.SIGTERM)
+
+
+def kill_control_stores(setting: Setting) -> Outcome:
+    """Kill the GCS of the driver's Ray, after which Ray ends the driver; another process then writes the report."""
+    draw = random.Random("gcs")
+    plan = setting.plan("gcs", TRIALS, RUNGS, ["--resources.num_cpus=2"])
+    result = Outcome(0, [])
+    exits = []
+    while result.num_faults < setting.times:
+        num_reports = plan.output.read_text().count(TO_RESUME) if result.num_faults else 0
+        with SweepProcess(plan) as sweep:
+            sweep.wait_until(lambda: of_kind(plan.run, "rung"))
+            time.sleep(draw.uniform(*SECONDS_BEFORE_A_FAULT))
+            if sweep.process.poll() is not None:
+                result.notes["fewer_faults"] = "the sweep was over"
+                break
+            struck_at = time.monotonic()
+            (store,) = [process for process in sweep.tree if process.name() == "gcs_server"]
+            store.kill()
+            result.num_faults += 1
+            sweep.end()
+            exits.append(time.monotonic() - struck_at)
+            until = time.monotonic() + SECONDS_TO_REPORT
+            while plan.output.read_text().count(TO_RESUME) == num_reports:
+                if time.monotonic() > until:
+                    result.problems.append(f"no report after fault {result.num_faults}: {sweep.tail}")
+                    break
+                time.sleep(1.0)
+    result.notes["most_seconds_to_exit"] = round(max(exits, default=0.0), 1)
+    return _finish(plan, result)
+
+
+def change_clocks(setting: Setting) -> Outcome:
+    """Kill the driver and resume with a clock that is 10 minutes ahead or behind; runs are in a bucket.
+
+    Nodes and bucket have the right time. Needs libfaketime.
+    """
+    try:
+        from libfaketime import get_reload_information
+    except ImportError:
+        return Outcome(0, [], notes={"skipped": "pip install libfaketime"})
+    _, preloaded = get_reload_information()
+    draw = random.Random("clock")
+    result = Outcome(0, [])
+    with bucket(setting) as (in_bucket, _), nodes(2) as cluster:
+        options = [f"--resources.address={cluster.address}", "--resources.max_concurrent_trials=2"]
+        plan = in_bucket.plan("clock", TRIALS, RUNGS, options)
+        for number in range(setting.times):
+            variables = {**preloaded, "FAKETIME": CLOCKS[number % len(CLOCKS)]}
+            with SweepProcess(plan, variables) as sweep:
+                num_before = num_rungs(plan)
+                began = time.monotonic()
+                wait_for_rung(sweep, num_before)
+                result.notes.setdefault("seconds_to_a_rung", []).append(round(time.monotonic() - began))
+                time.sleep(draw.uniform(0, MOST_CALM_SECONDS))
+                _strike(sweep, signal.SIGKILL)
+                result.num_faults += 1
+        return _finish(plan, result)
+
+
+def _finish(plan: Plan, result: Outcome) -> Outcome:
+    """Run the sweep to its end and add the problems found."""
+    with SweepProcess(plan) as sweep:
+        code = sweep.end()
+    if code:
+        result.problems.append(f"the last attempt ended with {code}: {sweep.tail}")
+    result.problems += find_problems(plan)
+    return result
 
 
 def _end_often(setting: Setting, case: str, number: int | None, options: Sequence[str] = ()) -> Outcome:
@@ -80,14 +158,10 @@ def _end_often(setting: Setting, case: str, number: int | None, options: Sequenc
                 late += [_title(process) for process in left]
                 spared += left
             rays_own += spared
-    with SweepProcess(plan) as sweep:
-        code = sweep.end()
-    if code:
-        result.problems.append(f"the last attempt ended with {code}: {sweep.tail}")
+    _finish(plan, result)
     if late:
         result.notes["later_than_15_s"] = late
     result.problems += [f"left: {_title(process)}" for process in wait_until_gone(rays_own, SECONDS_OF_AGENTS)]
-    result.problems += find_problems(plan)
     if winds_up:
         slowest = max(exits, default=0.0)
         result.notes["most_seconds_to_exit"] = round(slowest, 1)

@@ -6,10 +6,11 @@ import os
 import random
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 from benchmarks import measure
 
@@ -40,8 +41,10 @@ class Nodes:
         address: str = self._cluster.address
         return address
 
-    def add(self) -> None:
-        self._cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
+    def add(self, variables: Mapping[str, str] | None = None) -> None:
+        """Add a node whose processes have these environment variables in addition."""
+        with mock.patch.dict(os.environ, variables or {}):
+            self._cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
 
     def node_ids(self) -> list[str]:
         """Return the nodes except the head."""

@@ -11,14 +11,19 @@ from benchmarks.chaos.sweeps import Plan, find_problems
 
 @dataclass(frozen=True)
 class Setting:
-    """The settings of all cases. ``times`` is the number of faults of a case."""
+    """The settings of all cases. ``times`` is the number of faults of a case.
+
+    ``bucket`` is the location of the runs if they are in a bucket.
+    """
 
     folder: Path
-    artifacts: Path
+    artifacts: str
     times: int
+    bucket: str = ""
 
     def plan(self, case: str, trials: int, rungs: int = 4, options: Sequence[str] = ()) -> Plan:
-        return Plan(self.folder / case, self.artifacts, trials, rungs, tuple(options))
+        bucket = self.bucket and f"{self.bucket}/{case}"
+        return Plan(self.folder / case, self.artifacts, trials, rungs, tuple(options), bucket)
 
 
 @dataclass(frozen=True)

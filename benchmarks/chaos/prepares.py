@@ -12,6 +12,7 @@ from benchmarks.chaos.nodes import Nodes, kill, nodes, workers_below
 from benchmarks.chaos.outcomes import Outcome, Setting
 from benchmarks.chaos.sweeps import LIMIT_SECONDS, POLL_SECONDS
 
+OPTIONS = ["--resources.num_cpus=2", "--space.loss=cosine_similarity"]  # for the sweeps of all cases
 NUM_NODES = 3
 MOST_DELAY_SECONDS = 10.0
 
@@ -51,7 +52,7 @@ def _strike_often(
 ) -> Outcome:
     """Prepare ``times`` times, each with a fault at a random moment after the sentences exist."""
     prepare(setting.folder / case / "whole", options)
-    expected = digests(setting.folder / case / "whole")
+    expected = _artifacts(setting.folder / case / "whole")
     num_faults = 0
     problems = []
     for number in range(setting.times):
@@ -67,21 +68,25 @@ def _strike_often(
         driver.wait(timeout=LIMIT_SECONDS)
         if driver.returncode:
             problems.append(f"prepare ended with {driver.returncode}: {output.read_text()[-300:]}")
-        elif digests(place) != expected:
+        elif _artifacts(place) != expected:
             problems.append("other artifacts")
     return Outcome(max(num_faults, len(problems)), problems)
 
 
-def prepare(place: Path, options: list[str]) -> None:
+def prepare(place: Path | str, options: list[str]) -> None:
     subprocess.run(_command(place, options), capture_output=True, check=True, timeout=LIMIT_SECONDS)
 
 
-def _command(place: Path, options: list[str]) -> list[str]:
+def _command(place: Path | str, options: list[str]) -> list[str]:
     return [sys.executable, "-m", "raysweep", "prepare", "smoke", f"--storage.runs={place}", *options]
 
 
-def digests(place: Path) -> dict[str, str]:
-    """Return the digests of all files of the artifacts except locks and leases."""
-    root = place / "artifacts"
-    files = [path for path in sorted(root.rglob("*")) if path.is_file() and path.parent != root]
-    return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+def digests(folder: Path) -> dict[str, str]:
+    """Return the digests of all files in a folder."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def _artifacts(place: Path) -> dict[str, str]:
+    """Return the digests of the artifacts, without the locks and leases beside them."""
+    return {name: digest for name, digest in digests(place / "artifacts").items() if "/" in name}

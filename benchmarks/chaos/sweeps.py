@@ -1,7 +1,10 @@
 """A sweep in its own process, observed from outside: its ledger, its output, and its remaining processes."""
 
 import contextlib
+import functools
 import json
+import os
+import statistics
 import subprocess
 import sys
 import time
@@ -14,9 +17,16 @@ from typing import Any, Self
 import psutil
 
 from benchmarks.chaos.nodes import AGENTS
+from raysweep.results.ledger import NAME as LEDGER
+from raysweep.storage import location
+from raysweep.storage.folder import Folder, open_folder
+from raysweep.storage.line_log import read_log
 
 POLL_SECONDS = 0.02
+BUCKET_POLL_SECONDS = 1.0
 LIMIT_SECONDS = 900.0
+CALM_RUNGS = 3
+FIRST_TRIALS = 3  # which start together
 SECONDS_TO_VANISH = 15.0  # for Ray's processes, once the driver has gone
 SECONDS_OF_AGENTS = 120.0  # of Ray's, which run nothing, and try for a minute to report that their node has died
 
@@ -32,26 +42,30 @@ SPACE: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """A sweep's options over the space ``smoke``, and its folder."""
+    """A sweep's options over the space ``smoke``, and its folder.
+
+    ``bucket`` is the location of the runs if they are in a bucket.
+    """
 
     folder: Path
-    artifacts: Path
+    artifacts: str
     trials: int
     rungs: int = 4
     options: tuple[str, ...] = ()
+    bucket: str = ""
 
     @property
     def command(self) -> list[str]:
         """The command that starts and resumes the run."""
         settings = [f"--{key}={value}" for key, value in SPACE.items()]
         budget = [f"--budget.trials={self.trials}", f"--budget.rungs={self.rungs}"]
-        places = [f"--storage.runs={self.folder}", f"--storage.artifacts={self.artifacts}"]
+        places = [f"--storage.runs={self.bucket or self.folder}", f"--storage.artifacts={self.artifacts}"]
         name = ["--name=chaos", "--resume-or-start"]
         return [sys.executable, "-m", "raysweep", "run", "smoke", *name, *settings, *budget, *places, *self.options]
 
     @property
-    def run(self) -> Path:
-        return self.folder / "chaos"
+    def run(self) -> Folder:
+        return _open(location.join(self.bucket or str(self.folder), "chaos"))
 
     @property
     def output(self) -> Path:
@@ -60,14 +74,19 @@ class Plan:
 
 
 class SweepProcess:
-    """A driver. The context manager kills its process tree at the end."""
+    """A driver with these additional environment variables. The context manager kills its process tree at the end."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, variables: Mapping[str, str] | None = None) -> None:
         self.plan = plan
         plan.folder.mkdir(parents=True, exist_ok=True)
         self._output = plan.output.open("ab")
-        streams: dict[str, Any] = {"stdout": self._output, "stderr": self._output}
-        self.process = subprocess.Popen(plan.command, start_new_session=True, **streams)
+        self.process = subprocess.Popen(
+            plan.command,
+            env={**os.environ, **(variables or {})},
+            stdout=self._output,
+            stderr=self._output,
+            start_new_session=True,
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -84,7 +103,7 @@ class SweepProcess:
                 raise ChaosError(f"the driver ended with {self.process.returncode}: {self.tail}")
             if time.monotonic() > until:
                 raise ChaosError(f"nothing came of it in {seconds:.0f} s: {self.tail}")
-            time.sleep(POLL_SECONDS)
+            time.sleep(BUCKET_POLL_SECONDS if self.plan.bucket else POLL_SECONDS)
         return time.time()
 
     def end(self, seconds: float = LIMIT_SECONDS) -> int:
@@ -142,17 +161,47 @@ def _is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def events(run: Path) -> list[dict[str, Any]]:
+@functools.cache
+def _open(place: str) -> Folder:
+    return open_folder(place)
+
+
+def events(run: Folder) -> list[dict[str, Any]]:
     """Return the ledger's events so far, without an incomplete line."""
-    ledger = run / "ledger.jsonl"
-    if not ledger.is_file():
+    try:
+        content = read_log(run, LEDGER)
+    except FileNotFoundError:
         return []
-    complete_lines, _, _ = ledger.read_text().rpartition("\n")
+    complete_lines, _, _ = content.rpartition(b"\n")
     return [json.loads(line) for line in complete_lines.splitlines()]
 
 
-def of_kind(run: Path, kind: str) -> list[dict[str, Any]]:
+def of_kind(run: Folder, kind: str) -> list[dict[str, Any]]:
     return [event for event in events(run) if event["event"] == kind]
+
+
+def wait_for_calm(sweep: SweepProcess) -> None:
+    """Wait for the rungs between a recovery and the next fault."""
+    wait_for_rung(sweep, num_rungs(sweep.plan) + CALM_RUNGS - 1)
+
+
+def wait_for_rung(sweep: SweepProcess, num_before: int) -> float:
+    """Wait until the run has more rungs than ``num_before``, and return the wall-clock time."""
+    return sweep.wait_until(lambda: num_rungs(sweep.plan) > num_before)
+
+
+def num_rungs(plan: Plan) -> int:
+    return len(of_kind(plan.run, "rung"))
+
+
+def start_seconds(plan: Plan) -> float:
+    """Return the seconds from the start of the first trials to their first rungs."""
+    begun: dict[int, float] = {event["trial"]: event["at"] for event in of_kind(plan.run, "trial")}
+    first_rungs: dict[int, float] = {
+        event["trial"]: event["at"] for event in of_kind(plan.run, "rung") if event["step"] == 1
+    }
+    first = [trial for trial in range(FIRST_TRIALS) if trial in first_rungs]
+    return statistics.median(first_rungs[trial] - begun[trial] for trial in first)
 
 
 def find_problems(plan: Plan) -> list[str]:
@@ -179,7 +228,7 @@ def find_problems(plan: Plan) -> list[str]:
     return problems
 
 
-def _after_the_end(run: Path) -> list[str]:
+def _after_the_end(run: Folder) -> list[str]:
     """Return events of trials that had ended before."""
     over: set[int] = set()
     problems = []
@@ -191,13 +240,14 @@ def _after_the_end(run: Path) -> list[str]:
     return problems
 
 
-def _proposed(run: Path) -> int:
+def _proposed(run: Folder) -> int:
     """Return the number of trials in Optuna's study."""
     import optuna
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = JournalStorage(JournalFileBackend(str(run / "study.journal")))
-    (study,) = optuna.get_all_study_summaries(storage)
-    return study.n_trials
+    storage = JournalStorage(JournalFileBackend(str(run.fetch("study.journal"))))
+    studies = optuna.get_all_study_summaries(storage)
+    (num_trials,) = {study.n_trials for study in studies}  # the second study has P and S as two values
+    return num_trials

@@ -1,17 +1,25 @@
 """Faults of workers in a sweep on several nodes: their processes and nodes are killed, frozen or drained."""
 
 import random
-import statistics
 import time
 from collections.abc import Callable
 
 from benchmarks.chaos.nodes import Actor, Nodes, kill, nodes, stop
 from benchmarks.chaos.outcomes import Outcome, Recovery, Setting, outcome
-from benchmarks.chaos.sweeps import Plan, SweepProcess, events, find_problems, of_kind
+from benchmarks.chaos.sweeps import (
+    Plan,
+    SweepProcess,
+    events,
+    find_problems,
+    num_rungs,
+    of_kind,
+    start_seconds,
+    wait_for_calm,
+    wait_for_rung,
+)
 
 SLOTS = 3
 RUNGS = 6
-CALM_RUNGS = 3  # between a recovery and the next fault
 MOST_DELAY_SECONDS = 2.0  # so that faults come anywhere within a rung
 NOTICE_SECONDS = 30
 NODES_LOST_TOGETHER = 3
@@ -69,21 +77,16 @@ def _strike_often(
         recoveries = []
         with SweepProcess(plan) as sweep:
             for _ in range(setting.times):
-                _wait_for_calm(sweep)
+                wait_for_calm(sweep)
                 time.sleep(draw.uniform(0, MOST_DELAY_SECONDS))
                 recoveries.append(_strike(cluster, sweep, strike, after))
                 if spare:
                     cluster.add()
             code = sweep.end()
-        result = outcome(plan, recoveries, _start_seconds(plan))
+        result = outcome(plan, recoveries, start_seconds(plan))
     if code:
         result.problems.append(f"the driver ended with {code}")
     return result
-
-
-def _wait_for_calm(sweep: SweepProcess) -> None:
-    wanted = len(of_kind(sweep.plan.run, "rung")) + CALM_RUNGS
-    sweep.wait_until(lambda: len(of_kind(sweep.plan.run, "rung")) >= wanted)
 
 
 def _strike(cluster: Nodes, sweep: SweepProcess, strike: Strike, after: Strike | None) -> Recovery:
@@ -112,16 +115,6 @@ def _has_rung(later: list[dict[str, object]], trial: int) -> bool:
     return any(event["event"] == "rung" and event["trial"] == trial for event in later)
 
 
-def _start_seconds(plan: Plan) -> float:
-    """Return the seconds from the start of the first trials to their first rungs."""
-    begun: dict[int, float] = {event["trial"]: event["at"] for event in of_kind(plan.run, "trial")}
-    first_rungs: dict[int, float] = {
-        event["trial"]: event["at"] for event in of_kind(plan.run, "rung") if event["step"] == 1
-    }
-    first = [trial for trial in range(SLOTS) if trial in first_rungs]
-    return statistics.median(first_rungs[trial] - begun[trial] for trial in first)
-
-
 def kill_idle(setting: Setting) -> Outcome:
     """Send SIGKILL to a process whose trial has just ended, before the next one."""
     with nodes(1) as cluster:
@@ -132,7 +125,7 @@ def kill_idle(setting: Setting) -> Outcome:
                 recoveries.append(_kill_idle(cluster, sweep))
             code = sweep.end()
         num_idle = plan.output.read_text().count("its worker ended before the trial started")
-        result = outcome(plan, recoveries, _start_seconds(plan), killed_while_idle=num_idle)
+        result = outcome(plan, recoveries, start_seconds(plan), killed_while_idle=num_idle)
     if code:
         result.problems.append(f"the driver ended with {code}")
     return result
@@ -144,8 +137,7 @@ def _kill_idle(cluster: Nodes, sweep: SweepProcess) -> Recovery:
     struck_at = sweep.wait_until(lambda: len(of_kind(run, "end")) > num_ended)
     (victim,) = cluster.trials()
     kill(victim.pid)
-    num_rungs = len(of_kind(run, "rung"))
-    again_at = sweep.wait_until(lambda: len(of_kind(run, "rung")) > num_rungs)
+    again_at = wait_for_rung(sweep, num_rungs(sweep.plan))
     return Recovery(struck_at, cluster.death_of(victim) or struck_at, again_at)
 
 
