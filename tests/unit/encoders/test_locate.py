@@ -1,11 +1,15 @@
 """Which encoder a name means, and an identity that changes with the weights."""
 
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
+import huggingface_hub
 import pytest
+from huggingface_hub.errors import LocalEntryNotFoundError
 
 from raysweep.config.sweep import EncoderConfig
+from raysweep.data import hub
 from raysweep.encoders import encoder
 from raysweep.encoders import locate as module
 from raysweep.encoders.locate import ModelSource, locate, locate_same
@@ -45,6 +49,28 @@ def test_hub_model_is_located_at_its_commit(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setattr(module, "locate", find)
     assert locate_same(EncoderConfig(name="a/b"), "hub:a/b@0123abc").folder == tmp_path
     assert revisions == ["0123abc"]
+
+
+class ThrottledError(Exception):
+    response = SimpleNamespace(status_code=429, headers={})
+
+
+def test_throttled_download_from_the_hub_is_retried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    downloads: list[str] = []
+
+    def download(name: str, *, local_files_only: bool = False, **_: Any) -> str:
+        if local_files_only:
+            raise LocalEntryNotFoundError("not in the cache")
+        downloads.append(name)
+        if len(downloads) < 3:
+            raise LocalEntryNotFoundError("not in the cache either") from ThrottledError()
+        return str(tmp_path / "0123abc")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    monkeypatch.setattr(hub, "reachable", lambda: True)
+    monkeypatch.setattr(hub, "FIRST_PAUSE_SECONDS", 0.0)
+    assert locate(EncoderConfig(name="a/b")) == ModelSource(tmp_path / "0123abc", "hub:a/b@0123abc")
+    assert downloads == ["a/b"] * 3
 
 
 def test_weights_that_may_execute_code_are_rejected(tmp_path: Path, demo_package: ModuleType) -> None:

@@ -8,14 +8,18 @@ import numpy as np
 import pytest
 import yaml
 
+from raysweep.cluster.resources import Request
 from raysweep.config import space_parser
 from raysweep.config import sweep as configuration
 from raysweep.config.document import Document
+from raysweep.data.artifacts import Store
 from raysweep.data.prepared import Prepared
+from raysweep.encoders.copies import find_copy, store_copy
 from raysweep.errors import InputError
 from raysweep.evaluation.operating_points import Head
 from raysweep.prepare.build import prepare_here
-from raysweep.prepare.plan import Plan, make_plan
+from raysweep.prepare.plan import Plan, TeacherStage, make_plan
+from raysweep.prepare.workers import TeacherWorker
 from raysweep.results.events import RungFinished, TrialStarted
 from raysweep.results.ledger import Ledger, point_folder
 from raysweep.results.types import Calibration, RunInfo
@@ -96,6 +100,25 @@ def test_probabilities_are_those_of_the_best_stored_rung(run: Path, tiny_bench: 
     assert Prepared.open(run / "student.json").teacher_artifact == prepared.teacher_artifact
     assert prepared.teacher_artifact is not None
     assert prepared.teacher_artifact.summary["num_dev_seen"] == 0
+
+
+def test_worker_loads_the_copy_of_an_encoder_that_its_node_lacks(
+    run: Path, tiny_bench: Workbench, tmp_path: Path
+) -> None:
+    prepared = tiny_bench.prepared
+    stages = plan(prepared, teacher=str(run)).stages
+    (teacher,) = (stage.teacher for stage in stages if isinstance(stage, TeacherStage))
+    elsewhere = dataclasses.replace(
+        teacher, encoder=teacher.encoder.model_copy(update={"name": str(tmp_path / "not-on-this-node")})
+    )
+    workers = [TeacherWorker(prepared.sentences_artifact, each, Request(1, 0, 1)) for each in (teacher, elsewhere)]
+    store = Store(prepared.sentences_artifact.location)
+    store_copy(store, Path(teacher.encoder.name), teacher.identity, print)
+    try:
+        expected, loaded = (worker.model.probabilities(["a warm room", "cold soup"]) for worker in workers)
+    finally:
+        store.remove(find_copy(store.location, teacher.identity))
+    assert np.array_equal(loaded, expected)
 
 
 def test_key_changes_with_the_teacher(run: Path, tiny_bench: Workbench) -> None:
