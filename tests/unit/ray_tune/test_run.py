@@ -73,6 +73,22 @@ def test_input_error_is_the_reason_in_the_ledger(end_sweep: Any, tmp_path: Path)
     assert not results.has_failed_for_good
 
 
+def test_survivor_waits_while_the_sweep_runs(end_sweep: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched: list[str] = []
+
+    @contextmanager
+    def survived(location: str, head: str) -> Iterator[None]:
+        watched.append(location)
+        yield
+        watched.remove(location)
+
+    monkeypatch.setattr(run, "survived", survived)
+    during_search: list[str] = []
+    end_sweep(after_search=lambda: during_search.extend(watched))
+    assert during_search == [str(tmp_path)]
+    assert watched == []
+
+
 def test_given_up_sweep_has_failed_for_good(end_sweep: Any, tmp_path: Path) -> None:
     assert end_sweep(given_up="3 of 3 trials failed") == "failed"
     results = load(tmp_path)
