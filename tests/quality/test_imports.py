@@ -1,6 +1,7 @@
 """Import rules: a table of packages, no cycles, and the libraries that each package may use."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -50,6 +51,8 @@ EDGE = {"cli", "api", "__init__", "__main__"}  # the commands and the public API
 TORCH = {"torch", "sentence_transformers", "transformers"}
 TORCH_PACKAGES = {"encoders", "evaluation", "training", "export", "ray_tune"}
 RAY_PACKAGES = {"cluster", "prepare", "ray_tune"}
+RAY_INTERNALS = "cluster.ray_internals"
+PRIVATE_IN_RAY = re.compile(r"ray\.([\w.]+\.)?_[a-z]|ray\.(core\.generated|autoscaler\.v2\.sdk)\b")
 
 
 def modules() -> list[str]:
@@ -72,10 +75,25 @@ def imported_names(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+def private_ray_names(tree: ast.AST) -> set[str]:
+    """Return the private names of Ray that code imports, accesses or has in a string."""
+    names = set(imported_names(tree))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            names.add(ast.unparse(node))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names.add(node.value)
+    return set(filter(PRIVATE_IN_RAY.match, names))
+
+
+def read_tree(module: str) -> ast.AST:
+    return ast.parse((SOURCE / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"))
+
+
 @cache
 def imports(module: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the other libraries and the modules of raysweep that a module imports."""
-    tree = ast.parse((SOURCE / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"))
+    tree = read_tree(module)
     known = set(modules())
     libraries, ours = set(), set()
     for name in imported_names(tree):
@@ -151,6 +169,24 @@ def test_only_some_packages_import_torch_and_ray(module: str) -> None:
         assert not libraries & TORCH
     if package_of(module) not in RAY_PACKAGES:
         assert "ray" not in libraries
+
+
+def test_one_module_uses_private_interfaces_of_ray() -> None:
+    assert [module for module in modules() if private_ray_names(read_tree(module))] == [RAY_INTERNALS]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from ray._private.services import canonicalize_bootstrap_address",
+        "import ray; ray._raylet.GcsClient()",
+        "import ray; ray.util._inspect()",
+        "from ray.autoscaler.v2.sdk import get_cluster_status",
+        "import importlib; importlib.import_module('ray.core.generated.autoscaler_pb2')",
+    ],
+)
+def test_private_interfaces_of_ray_are_found(code: str) -> None:
+    assert private_ray_names(ast.parse(code))
 
 
 def test_imports_are_light_and_have_no_side_effects() -> None:

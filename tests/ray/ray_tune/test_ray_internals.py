@@ -84,5 +84,8 @@ def test_head_is_marked_and_nodes_are_drained(address: str) -> None:
     (node,) = ray.nodes()
     assert HEAD_RESOURCE in node["Resources"]
     assert ray_internals.read_draining_nodes() == set()
+    task = ray.remote(wait).remote(600)  # an idle node would end at once
+    until(lambda: not ray.available_resources().get("CPU"))
     assert ray_internals.drain_node(node["NodeID"], 600)
-    until(lambda: node["NodeID"] in ray_internals.read_draining_nodes() or not ray.nodes()[0]["Alive"])
+    assert until(ray_internals.read_draining_nodes) == {node["NodeID"]}
+    ray.cancel(task, force=True)
