@@ -20,6 +20,7 @@ RAY_JOB, RAY_CLUSTER = "clusters/rayjob.yaml", "clusters/raycluster.yaml"
 KUBERAY = [RAY_JOB, RAY_CLUSTER]
 SKY_TASK, DOCKERFILE = "clusters/skypilot.yaml", "clusters/Dockerfile"
 FILES = [*RAY_UP, *KUBERAY, SKY_TASK, DOCKERFILE]
+NVIDIA_DRIVER = "580"  # the oldest driver for CUDA 13, for which PyTorch's default wheels are built
 
 SECRET_TEXT = re.compile(
     r"\b(AKIA|ASIA)[0-9A-Z]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY|\bhf_\w{20,}|\bgh[pousr]_\w{30,}|[A-Za-z0-9/+]{40}"
@@ -220,6 +221,11 @@ def test_ray_and_python_versions_match_the_constraints() -> None:
         assert set(versions) == {version}, name
         images = re.findall(r"rayproject/ray:\S+", read(name))
         assert all("-py311-" in image for image in images), name
+
+
+@pytest.mark.parametrize("name", [*RAY_UP, *KUBERAY, SKY_TASK, "docs/guides/gpu.md"])
+def test_files_that_start_gpus_name_the_oldest_driver(name: str) -> None:
+    assert re.search(rf"\b{NVIDIA_DRIVER}\b", read(name))
 
 
 @pytest.mark.parametrize("name", FILES)
