@@ -166,6 +166,24 @@ class WaitingWatch:
         self._checked_at = 0.0  # by the monotonic clock
         self._probe_tasks = ProbeTasks()
         self._has_requested = False
+        self._has_reported_rest = False
+
+    def check_rest(self, quiet_seconds: float) -> None:
+        """Report once what has been pending for ``quiet_seconds`` beside running work, unless nodes are starting."""
+        now = time.monotonic()
+        is_too_early = quiet_seconds < QUIET_SECONDS or now - self._checked_at < QUIET_SECONDS / 3
+        if self._has_reported_rest or is_too_early:
+            return
+        self._checked_at = now
+        waiting_work = waiting()
+        if waiting_work is not None and not waiting_work.has_starting_nodes:
+            self._has_reported_rest = True
+            self._report(waiting_work.text)
+
+    def all_placed(self) -> None:
+        """Record that nothing is pending."""
+        self._has_reported_rest = False
+        self.moved()
 
     def check(self, quiet_seconds: float) -> bool:
         """Report why there has been no progress for ``quiet_seconds``; return whether nodes are on their way."""

@@ -80,7 +80,8 @@ class Workload:
         num_queued = num_to_begin * self.expected_rungs(0, self.max_rungs)
         num_queued += sum(self.expected_rungs(*trial) - trial[0] for trial in self.interrupted)
         total = sum(by_trial) + self.rung_seconds * num_queued
-        return max(total / max(1, len(running)), *by_trial, 0.0)
+        num_on_workers = sum(rung.activity != Activity.WAITING for rung in running)
+        return max(total / max(1, num_on_workers), *by_trial, 0.0)
 
     def _trial_seconds_left(self, rung: RunningRung, mean_seconds: float) -> float:
         current = rung.seconds_left
@@ -127,8 +128,13 @@ class SweepStatus:
         counts.append(f"{self.num_begun} of {self.num_trials} trials begun")
         if self.num_replicates:
             counts.append(f"{self.num_replicates} of at most {self.max_replicates} replicates")
+        num_waiting = sum(rung.activity == Activity.WAITING for rung in self.running)
         for status, count in self.counts.items():
-            if count or status == TrialStatus.RUNNING:
+            if status == TrialStatus.RUNNING:
+                counts.append(f"{count - num_waiting} {status}")
+                if num_waiting:
+                    counts.append(f"{num_waiting} waiting for a worker")
+            elif count:
                 counts.append(f"{count} {status}")
         if self.max_workers is not None:
             counts.append(f"at most {self.max_workers} at a time")

@@ -254,6 +254,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
         self._frozen = FrozenWatch()
         self._waiting = WaitingWatch(lambda text: sweep.display.line(f"search: {text}"))
         self._moved_at = time.monotonic()  # when a trial was last on a worker
+        self._all_placed_at = self._moved_at  # when no trial was waiting for a worker
         self._trials: list[TuneTrial] = []
 
     def save_running_trials(self) -> None:
@@ -289,13 +290,21 @@ class _Watch(_NotInSnapshots, tune.Callback):
         self._scores.show()
         self._sweep.count_nodes()
         self._metrics.refresh()
-        statuses = {trial.status for trial in trials}
-        if TuneTrial.PENDING in statuses and TuneTrial.RUNNING not in statuses:
-            self._waiting.check(time.monotonic() - self._moved_at)
-        else:
-            self._moved_at = time.monotonic()
-            self._waiting.moved()
+        self._check_waiting({trial.status for trial in trials})
         self._check_silences(trials)
+
+    def _check_waiting(self, statuses: set[str]) -> None:
+        """Report trials that wait for a worker, all of them or beside running ones."""
+        now = time.monotonic()
+        if TuneTrial.PENDING not in statuses:
+            self._moved_at = self._all_placed_at = now
+            self._waiting.all_placed()
+        elif TuneTrial.RUNNING in statuses:
+            self._moved_at = now
+            self._waiting.moved()
+            self._waiting.check_rest(now - self._all_placed_at)
+        else:
+            self._waiting.check(now - self._moved_at)
 
     def _check_silences(self, trials: list[TuneTrial]) -> None:
         """Check and show what each running trial reports, unless its process was just killed."""

@@ -133,3 +133,27 @@ def test_alternative_nodes_are_requested_once_per_wait(
     assert sent.num_canceled == 1
     look(130)
     assert sent.sent == [("on_demand", 3)] * 2
+
+
+def test_work_that_waits_beside_running_work_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    lines: list[str] = []
+    waiting_work = [Waiting("one node is starting", True, (), frozenset())]
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(module, "waiting", lambda: waiting_work[0])
+    watch = WaitingWatch(lines.append)
+
+    def look(quiet_seconds: float) -> None:
+        now[0] += 20
+        watch.check_rest(quiet_seconds)
+
+    look(20)
+    look(40)
+    assert not lines
+    waiting_work[0] = Waiting("three are missing", False, (), frozenset())
+    look(60)
+    look(80)
+    assert lines == ["three are missing"]
+    watch.all_placed()
+    look(40)
+    assert lines == ["three are missing"] * 2

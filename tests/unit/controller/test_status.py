@@ -1,8 +1,10 @@
 """A sweep's status: the time left, checked against simulated sweeps, and its text."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -94,6 +96,14 @@ def test_interrupted_trials_count() -> None:
     rung = training(4, 4, seconds=6.0, previous_seconds=10.0)
     workload = Workload(RUNG_SECONDS, 4, {}, interrupted=[(1, 4), (3, 4)])
     assert make_status([rung], workload=workload).seconds_left == pytest.approx(4 + 30 + 10)
+
+
+def test_trials_that_wait_for_a_worker_are_not_running() -> None:
+    waiting = replace(training(), activity=Activity.WAITING)
+    status = make_status([training(), waiting, waiting], workload=Workload(RUNG_SECONDS, 1))
+    assert re.search(r"\b1 running, 2 waiting", status.counts_text)
+    alone = make_status([training()], num_trials=3, workload=Workload(RUNG_SECONDS, 4))
+    assert status.seconds_left == alone.seconds_left, "one at a time"
 
 
 def test_a_limit_bounds_the_time_left() -> None:
