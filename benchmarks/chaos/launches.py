@@ -47,9 +47,9 @@ def lack_nodes(setting: Setting) -> Outcome:
         with SweepProcess(plan) as sweep:
             code = sweep.end()
         seconds = time.monotonic() - began
-    missing = [line for line in plan.output.read_text().splitlines() if "node" in line]
+    missing = [line for line in plan.output.read_text().splitlines() if "waiting for resources" in line]
     result = Outcome(1, find_problems(plan), notes={"seconds": round(seconds), "said": missing})
-    if code:
+    if code or not missing:
         result.problems.append(f"the driver ended with {code}: {sweep.tail}")
     return result
 

@@ -169,14 +169,14 @@ class WaitingWatch:
         self._has_reported_rest = False
 
     def check_rest(self, quiet_seconds: float) -> None:
-        """Report once what has been pending for ``quiet_seconds`` beside running work, unless nodes are starting."""
+        """Report once what has been pending for ``quiet_seconds`` beside running work, unless nodes are on their way."""
         now = time.monotonic()
         is_too_early = quiet_seconds < QUIET_SECONDS or now - self._checked_at < QUIET_SECONDS / 3
         if self._has_reported_rest or is_too_early:
             return
         self._checked_at = now
         waiting_work = waiting()
-        if waiting_work is not None and not waiting_work.has_starting_nodes:
+        if waiting_work is not None and (waiting_work.unavailable or not waiting_work.has_starting_nodes):
             self._has_reported_rest = True
             self._report(waiting_work.text)
 
