@@ -19,7 +19,10 @@ ENDINGS = {
     TrialStatus.STOPPED: "KILLED",
     TrialStatus.FAILED: "FAILED",
 }
-"""MLflow's statuses for ended trials. Trials that may still be resumed have the status RUNNING."""
+"""MLflow's statuses for ended trials. Trials that may still be resumed are RUNNING until the sweep ends."""
+
+RESUMABLE_ENDING = "KILLED"
+"""MLflow's status, after the sweep, for trials that may still be resumed."""
 
 SWEEP_ENDINGS = {"interrupted": "KILLED", "failed": "FAILED"}
 """MLflow's statuses for sweeps that ended in one of these ways; all others are FINISHED."""
@@ -46,6 +49,7 @@ class MLflowTracker(Tracker):
         self._experiment = str(experiment_id)
         self._runs: dict[str, str] = {}  # run ids of trials, keyed by trial tag
         self._last_steps: dict[str, int] = {}  # keyed by run id
+        self._unfinished: set[str] = set()  # ids of the trials' runs that are RUNNING
         self._parent = self._find_runs()
         if self._parent:
             self._client.update_run(self._parent, status="RUNNING")
@@ -80,6 +84,9 @@ class MLflowTracker(Tracker):
         number = step.number
         if number > last_steps[run_id]:
             last_steps[run_id] = number
+            if run_id not in self._unfinished:  # a resumed trial
+                self._unfinished.add(run_id)
+                self._client.update_run(run_id, status="RUNNING")
             self._log_metrics(run_id, step.metrics, number)
 
     def _log_metrics(self, run_id: str, values: Mapping[str, float], step: int) -> None:
@@ -99,6 +106,7 @@ class MLflowTracker(Tracker):
         run_id = self._create_run(f"{self._run} {trial.name}", {TRIAL: key, PARENT: self._parent})
         self._runs[key] = run_id
         self._last_steps[run_id] = 0
+        self._unfinished.add(run_id)
         parameters = [Param(name, _truncate(value)) for name, value in trial.settings.items()]
         self._client.log_batch(run_id, params=parameters)
         return run_id
@@ -111,6 +119,7 @@ class MLflowTracker(Tracker):
         run_id = self._run_of(trial)
         self._tag_status(run_id, str(trial.status), trial.reason)
         if trial.is_over:
+            self._unfinished.discard(run_id)
             self._client.set_terminated(run_id, ENDINGS[trial.status])
 
     def _tag_status(self, run_id: str, status: str, reason: str) -> None:
@@ -118,6 +127,9 @@ class MLflowTracker(Tracker):
         self._client.set_tag(run_id, REASON, _truncate(reason))
 
     def log_end(self, status: str, reason: str) -> None:
+        for run_id in self._unfinished:
+            self._client.set_terminated(run_id, RESUMABLE_ENDING)
+        self._unfinished.clear()
         self._tag_status(self._parent, status, reason)
         self._client.set_terminated(self._parent, SWEEP_ENDINGS.get(status, "FINISHED"))
 

@@ -39,6 +39,7 @@ from raysweep.storage.folder import Folder
 from raysweep.trackers.opening import Destination, check_trackers, tracker_openers
 from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
 
+MAX_CHARACTERS = 1000  # of an error's message
 FINISH_SECONDS = 60.0  # how long the end of a sweep waits for a tracker that makes no progress
 
 Warn = Callable[[str], None]
@@ -143,7 +144,7 @@ def fill(config: TrackersConfig, run: Folder) -> Sequence[str]:
 def _one_line(error: Exception) -> str:
     message = " ".join(str(error).split())
     without_passwords = re.sub(r"://[^/\s@]*@", "://", message)
-    return without_passwords[:300] or type(error).__name__
+    return without_passwords[:MAX_CHARACTERS] or type(error).__name__
 
 
 def merge_settings(run: Folder, names: Sequence[str], options: Mapping[str, str]) -> TrackersConfig:

@@ -184,6 +184,26 @@ def test_mlflow_status_of_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.ray
+def test_mlflow_status_of_a_paused_trial(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
+    from mlflow.tracking import MlflowClient
+
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    client = MlflowClient(tracking_uri=f"sqlite:///{run.parent / 'mlflow.db'}")
+    config = TrackersConfig.model_validate({"mlflow": {}})
+
+    def fill_and_find_status() -> str:
+        tracking.fill(config, LocalFolder(run))
+        experiment = client.get_experiment_by_name("night-run").experiment_id
+        (trial,) = client.search_runs([experiment], "tags.`raysweep.trial` = '1'")
+        return str(trial.info.status)
+
+    assert fill_and_find_status() == "KILLED", "the sweep is over"
+    resume_paused_trial(run)
+    assert fill_and_find_status() == "FINISHED"
+
+
+@pytest.mark.ray
 def test_unreachable_server_is_reported_on_one_line(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
