@@ -53,7 +53,14 @@ class NotebookDisplay(Display):
         now = time.monotonic()
         if now - self._status_at >= SECONDS_BETWEEN_STATUSES:
             self._status_at = now
-            console = Console(file=io.StringIO(), width=WIDTH, height=HEIGHT, color_system=None, record=True)
+            console = Console(
+                file=io.StringIO(),
+                width=WIDTH,
+                height=HEIGHT,
+                color_system=None,
+                force_jupyter=False,  # otherwise rich itself displays each text in the cell
+                record=True,
+            )
             console.print(text if view is None else view, markup=False, emoji=False, highlight=False)
             self._status = console.export_text().rstrip()
             self._show()

@@ -72,6 +72,24 @@ def count_memory_kills_as_deaths() -> None:
     RayActorManager._actor_task_failed = fail  # type: ignore[method-assign]
 
 
+def silent_reporter() -> Any:
+    """Return a reporter for Tune that shows nothing, or None outside notebooks, where Tune without output needs none.
+
+    In notebooks, Tune's own reporter clears the cell's output even if Tune is configured to show nothing.
+    """
+    from ray.tune import ProgressReporter
+    from ray.tune.experimental.output import IS_NOTEBOOK
+
+    class SilentReporter(ProgressReporter):
+        def should_report(self, trials: Any, done: bool = False) -> bool:
+            return False
+
+        def report(self, trials: Any, done: bool, *sys_info: str) -> None:
+            pass
+
+    return SilentReporter() if IS_NOTEBOOK else None
+
+
 def resolve_address(address: str) -> str:
     """Return the cluster's resolved address, enabling the local token first if the cluster requires one.
 

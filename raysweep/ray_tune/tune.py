@@ -27,7 +27,7 @@ from ray.tune.search import Searcher
 
 from raysweep.cluster.heartbeat import FrozenWatch, HeartbeatWatch, Listener, Silence, kill, kill_all, listen
 from raysweep.cluster.nodes import list_worker_nodes
-from raysweep.cluster.ray_internals import count_memory_kills_as_deaths
+from raysweep.cluster.ray_internals import count_memory_kills_as_deaths, silent_reporter
 from raysweep.cluster.resources import NODE_ID_LABEL, Request, address_of
 from raysweep.cluster.waiting import WaitingWatch
 from raysweep.controller.failures import Blame, Loss
@@ -448,6 +448,7 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
                 name="tune",
                 storage_path=snapshots.name,
                 verbose=0,
+                progress_reporter=silent_reporter(),
                 callbacks=[watch],
                 failure_config=tune.FailureConfig(max_failures=0),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),

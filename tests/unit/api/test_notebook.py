@@ -44,6 +44,7 @@ class Shell:
 @pytest.fixture
 def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
     cell = Cell()
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)  # then its consoles display texts by default
     ipython: Any = ModuleType("IPython")
     ipython.get_ipython = Shell
     ipython.display = ModuleType("IPython.display")
