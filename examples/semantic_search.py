@@ -20,7 +20,7 @@ def search(model: SentenceTransformer, texts: list[str], query: str) -> tuple[li
 
 
 def main(name: str, file: str, text_column: str, query: str) -> None:
-    rows = pd.read_csv(file)
+    rows = pd.read_csv(file).dropna(subset=[text_column])
     nearest, similarities = search(SentenceTransformer(name), rows[text_column].tolist(), query)
     results = rows.iloc[nearest].assign(similarity=similarities)
     print(results.to_string(index=False, float_format="%.2f"))

@@ -369,7 +369,8 @@ class Session:
         details += [f"at_a_time={request.count}", f"cpus={request.cpus:g}", f"gpus={request.gpus:g}"]
         if request.memory_bytes:
             details.append(f"memory={request.memory_bytes / GIB:.1f} GiB")
-        self.display.line(f"search: {scheduler.num_trials} trials ({', '.join(details)})")
+        num_trials = "1 trial" if scheduler.num_trials == 1 else f"{scheduler.num_trials} trials"
+        self.display.line(f"search: {num_trials} ({', '.join(details)})")
 
 
 def _new_run(config: SweepConfig, display: Display) -> Folder:
