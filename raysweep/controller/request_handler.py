@@ -102,7 +102,7 @@ class RequestHandler:
 
     def _outcome(self, request: Request) -> str:
         """Return a description of what a request does."""
-        num_running = len(self._sweep.assignments)
+        num_running = sum(trial.paid_until is not None for trial in self._sweep.assignments.values())
         match request.action:
             case "pause" if self._sweep.is_over:
                 return f"scoring after the search paused (rungs left to score: {self._sweep.num_to_score})"

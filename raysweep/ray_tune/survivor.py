@@ -17,13 +17,14 @@ CONNECT_SECONDS = 5.0
 
 
 @contextlib.contextmanager
-def survived(run: str, head: str) -> Iterator[None]:
+def survived(run: str, head: str, stdout: int | None = None) -> Iterator[None]:
     """Write the report of the run at this location if this process ends within the context, other than by an exception.
 
-    ``head`` is the address, HOST:PORT, of Ray's head.
+    ``head`` is the address, HOST:PORT, of Ray's head. The reason and the command that resumes the run are printed to the
+    descriptor ``stdout``; if None, to this process's standard output.
     """
     command = [sys.executable, "-m", "raysweep.ray_tune.survivor", run, head]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as survivor:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=stdout, start_new_session=True) as survivor:
         try:
             yield
         finally:
@@ -48,12 +49,17 @@ def main() -> None:
 
     run, head = sys.argv[1:]
     reason = "it was killed" if _answers(head) else f"Ray's head at {head} does not answer"
-    print(f"run: the driver ended without a report (reason={reason})", flush=True)
+    _print(f"run: the driver ended without a report (reason={reason})")
     folder = as_folder(run)
     if isinstance(folder, LocalFolder) and is_held(folder, LEDGER):
         return  # another driver has resumed the run, and will report it
     subprocess.run([sys.executable, "-m", "raysweep", "report", run], check=False)
-    print(f"run: to resume: {format_resume(run)}", flush=True)
+    _print(f"run: to resume: {format_resume(run)}")
+
+
+def _print(text: str) -> None:
+    with contextlib.suppress(OSError):  # the terminal has been closed
+        print(text, flush=True)
 
 
 def _answers(head: str) -> bool:

@@ -14,8 +14,11 @@ from support.sweep_files import MINIMAL
 
 DRIVER = """
 import os, signal, sys
+from pathlib import Path
 from raysweep.ray_tune.survivor import survived
-with survived(*sys.argv[1:3]):
+from raysweep.terminal import Log
+log = Log(Path(sys.argv[1], "run.log"), os.dup(1), os.dup(2))
+with survived(*sys.argv[1:3], log.saved_stdout):
     exec(sys.argv[3])
 """
 CONFIG = {"loss": "triplet", "learning_rate": 1e-5, "batch_size": 64, "freezing": "none"}

@@ -77,7 +77,7 @@ def test_survivor_waits_while_the_sweep_runs(end_sweep: Any, tmp_path: Path, mon
     watched: list[str] = []
 
     @contextmanager
-    def survived(location: str, head: str) -> Iterator[None]:
+    def survived(location: str, head: str, stdout: int | None) -> Iterator[None]:
         watched.append(location)
         yield
         watched.remove(location)
