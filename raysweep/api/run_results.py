@@ -28,8 +28,9 @@ ENCODER = ("trial", "step", "kind", "value", "width")
 MARKS = ("is_knee", "is_best", "is_feasible")
 SPLITS: tuple[ScoredSplit, ...] = get_args(ScoredSplit)
 FRONT_COLUMNS = (
-    *("point", *ENCODER, "encoders", *MARKS, "objective"),
+    "point",
     *(f"{split}_{score}" for split in SPLITS for score in STANDARD),
+    *(*ENCODER, "encoders", *MARKS, "objective"),
 )
 
 
@@ -86,12 +87,12 @@ class RunResults:
     def front(self) -> pd.DataFrame:
         """Return the front, selected on dev, with one row per member by decreasing S.
 
-        ``point`` is the name for :func:`raysweep.export_point`. ``trial``, ``step``, ``kind``, ``value`` and ``width``
-        identify the encoder, and ``encoders`` is the number of encoders that embed a query. ``is_knee``, ``is_best``
-        (by the objective) and ``is_feasible`` (meets the constraints) mark special members. ``objective`` is the
-        objective on dev, and ``dev_polarity``, ``dev_similarity``, ``dev_retention`` and ``dev_accuracy`` are scores on
-        dev; ``test_...`` are scores on test, which are NaN if not measured. After these come the run's other scores,
-        the scores of guards, as ``guard_...``, and the trial's parameters, as ``config_...``.
+        ``point`` is the name for :func:`raysweep.export_point`. ``dev_polarity``, ``dev_similarity``, ``dev_retention``,
+        ``dev_accuracy`` and, if the run has them, other scores are on dev; ``test_...`` are on test, and NaN if not
+        measured. ``trial``, ``step``, ``kind``, ``value`` and ``width`` identify the encoder, and ``encoders`` is the
+        number of encoders that embed a query. ``is_knee``, ``is_best`` (by the objective) and ``is_feasible`` (meets
+        the constraints) mark special members. ``objective`` is the objective on dev. Last are the scores of guards, as
+        ``guard_...``, and the trial's parameters, as ``config_...``.
         """
         from raysweep.report.choice import candidates_of
 
@@ -246,12 +247,13 @@ class RunResults:
         rows = []
         for candidate in candidates:
             point = candidate.dev
-            row: dict[str, Any] = {"point": point.name, **{name: getattr(point, name) for name in ENCODER}}
+            row: dict[str, Any] = {"point": point.name}
+            for split in SPLITS:
+                row |= {f"{split}_{name}": _score(candidate.on(split), name) for name in names}
+            row |= {name: getattr(point, name) for name in ENCODER}
             row["encoders"] = point.num_encoders
             row |= {name: getattr(candidate, name) for name in MARKS}
             row["objective"] = candidate.objective
-            for split in SPLITS:
-                row |= {f"{split}_{name}": _score(candidate.on(split), name) for name in names}
             row |= {f"guard_{name}": score.score for name, score in candidate.guards.items()}
             rows.append(row | _prefixed(candidate.config))
         return pd.DataFrame(rows, columns=None if rows else list(FRONT_COLUMNS))
