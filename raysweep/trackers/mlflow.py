@@ -50,6 +50,7 @@ class MLflowTracker(Tracker):
         self._runs: dict[str, str] = {}  # run ids of trials, keyed by trial tag
         self._last_steps: dict[str, int] = {}  # keyed by run id
         self._unfinished: set[str] = set()  # ids of the trials' runs that are RUNNING
+        self._has_ended = False
         self._parent = self._find_runs()
         if self._parent:
             self._client.update_run(self._parent, status="RUNNING")
@@ -70,6 +71,8 @@ class MLflowTracker(Tracker):
                     parent = run.info.run_id
                 else:
                     self._runs[trial] = run.info.run_id
+                    if run.info.status == "RUNNING":  # its driver was killed
+                        self._unfinished.add(run.info.run_id)
             token = page.token
             if not token:
                 return parent
@@ -127,11 +130,14 @@ class MLflowTracker(Tracker):
         self._client.set_tag(run_id, REASON, _truncate(reason))
 
     def log_end(self, status: str, reason: str) -> None:
-        for run_id in self._unfinished:
-            self._client.set_terminated(run_id, RESUMABLE_ENDING)
-        self._unfinished.clear()
+        self._has_ended = True
         self._tag_status(self._parent, status, reason)
         self._client.set_terminated(self._parent, SWEEP_ENDINGS.get(status, "FINISHED"))
+
+    def close_trial(self, trial: TrackedTrial) -> None:
+        run_id = self._runs.get(str(trial.number))
+        if self._has_ended and run_id in self._unfinished:
+            self._client.set_terminated(run_id, RESUMABLE_ENDING)
 
     def log_front(self, front: FrontPage) -> None:
         with tempfile.TemporaryDirectory() as folder:

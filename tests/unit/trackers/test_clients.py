@@ -192,13 +192,18 @@ def test_mlflow_status_of_a_paused_trial(run: Path, monkeypatch: pytest.MonkeyPa
     client = MlflowClient(tracking_uri=f"sqlite:///{run.parent / 'mlflow.db'}")
     config = TrackersConfig.model_validate({"mlflow": {}})
 
-    def fill_and_find_status() -> str:
-        tracking.fill(config, LocalFolder(run))
+    def find_trial() -> Any:
         experiment = client.get_experiment_by_name("night-run").experiment_id
         (trial,) = client.search_runs([experiment], "tags.`raysweep.trial` = '1'")
-        return str(trial.info.status)
+        return trial.info
+
+    def fill_and_find_status() -> str:
+        tracking.fill(config, LocalFolder(run))
+        return str(find_trial().status)
 
     assert fill_and_find_status() == "KILLED", "the sweep is over"
+    client.update_run(find_trial().run_id, status="RUNNING")
+    assert fill_and_find_status() == "KILLED", "its driver had been killed"
     resume_paused_trial(run)
     assert fill_and_find_status() == "FINISHED"
 
