@@ -72,10 +72,11 @@ def count_memory_kills_as_deaths() -> None:
     RayActorManager._actor_task_failed = fail  # type: ignore[method-assign]
 
 
-def silent_reporter() -> Any:
-    """Return a reporter for Tune that shows nothing, or None outside notebooks, where Tune without output needs none.
+def make_silent_reporter() -> Any:
+    """Return a reporter that prints nothing if this is a notebook, otherwise None.
 
-    In notebooks, Tune's own reporter clears the cell's output even if Tune is configured to show nothing.
+    In notebooks, Tune's default reporter clears the cell's output even with verbose=0. Elsewhere, Tune warns about any
+    reporter.
     """
     from ray.tune import ProgressReporter
     from ray.tune.experimental.output import IS_NOTEBOOK

@@ -166,23 +166,26 @@ class WaitingWatch:
         self._checked_at = 0.0  # by the monotonic clock
         self._probe_tasks = ProbeTasks()
         self._has_requested = False
-        self._has_reported_rest = False
+        self._has_reported_remaining = False
 
-    def check_rest(self, quiet_seconds: float) -> None:
-        """Report once what has been pending for ``quiet_seconds`` beside running work, unless nodes are on their way."""
+    def check_remaining(self, quiet_seconds: float) -> None:
+        """Report pending work once after ``quiet_seconds`` alongside running work, unless nodes are starting.
+
+        Nodes do not count as starting while launches fail.
+        """
         now = time.monotonic()
-        is_too_early = quiet_seconds < QUIET_SECONDS or now - self._checked_at < QUIET_SECONDS / 3
-        if self._has_reported_rest or is_too_early:
+        is_too_early = min(quiet_seconds, now - self._checked_at) < QUIET_SECONDS
+        if self._has_reported_remaining or is_too_early:
             return
         self._checked_at = now
         waiting_work = waiting()
         if waiting_work is not None and (waiting_work.unavailable or not waiting_work.has_starting_nodes):
-            self._has_reported_rest = True
+            self._has_reported_remaining = True
             self._report(waiting_work.text)
 
-    def all_placed(self) -> None:
+    def note_all_placed(self) -> None:
         """Record that nothing is pending."""
-        self._has_reported_rest = False
+        self._has_reported_remaining = False
         self.moved()
 
     def check(self, quiet_seconds: float) -> bool:

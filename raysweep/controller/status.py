@@ -81,7 +81,7 @@ class Workload:
         num_queued += sum(self.expected_rungs(*trial) - trial[0] for trial in self.interrupted)
         total = sum(by_trial) + self.rung_seconds * num_queued
         num_on_workers = sum(rung.activity != Activity.WAITING for rung in running)
-        return max(total / max(1, num_on_workers), *by_trial, 0.0)
+        return max(total / (num_on_workers or len(running) or 1), *by_trial, 0.0)
 
     def _trial_seconds_left(self, rung: RunningRung, mean_seconds: float) -> float:
         current = rung.seconds_left

@@ -27,7 +27,7 @@ from ray.tune.search import Searcher
 
 from raysweep.cluster.heartbeat import FrozenWatch, HeartbeatWatch, Listener, Silence, kill, kill_all, listen
 from raysweep.cluster.nodes import list_worker_nodes
-from raysweep.cluster.ray_internals import count_memory_kills_as_deaths, silent_reporter
+from raysweep.cluster.ray_internals import count_memory_kills_as_deaths, make_silent_reporter
 from raysweep.cluster.resources import NODE_ID_LABEL, Request, address_of
 from raysweep.cluster.waiting import WaitingWatch
 from raysweep.controller.failures import Blame, Loss
@@ -294,15 +294,15 @@ class _Watch(_NotInSnapshots, tune.Callback):
         self._check_silences(trials)
 
     def _check_waiting(self, statuses: set[str]) -> None:
-        """Report trials that wait for a worker, all of them or beside running ones."""
+        """Check trials that wait for a worker: all of them, or some alongside running ones."""
         now = time.monotonic()
         if TuneTrial.PENDING not in statuses:
             self._moved_at = self._all_placed_at = now
-            self._waiting.all_placed()
+            self._waiting.note_all_placed()
         elif TuneTrial.RUNNING in statuses:
             self._moved_at = now
             self._waiting.moved()
-            self._waiting.check_rest(now - self._all_placed_at)
+            self._waiting.check_remaining(now - self._all_placed_at)
         else:
             self._waiting.check(now - self._moved_at)
 
@@ -448,7 +448,7 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
                 name="tune",
                 storage_path=snapshots.name,
                 verbose=0,
-                progress_reporter=silent_reporter(),
+                progress_reporter=make_silent_reporter(),
                 callbacks=[watch],
                 failure_config=tune.FailureConfig(max_failures=0),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),

@@ -135,7 +135,7 @@ def test_alternative_nodes_are_requested_once_per_wait(
     assert sent.sent == [("on_demand", 3)] * 2
 
 
-def test_work_that_waits_beside_running_work_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_pending_alongside_running_work_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
     lines: list[str] = []
     waiting_work = [Waiting("one node is starting", True, (), frozenset())]
@@ -144,8 +144,8 @@ def test_work_that_waits_beside_running_work_is_reported_once(monkeypatch: pytes
     watch = WaitingWatch(lines.append)
 
     def look(quiet_seconds: float) -> None:
-        now[0] += 20
-        watch.check_rest(quiet_seconds)
+        now[0] += 40
+        watch.check_remaining(quiet_seconds)
 
     look(20)
     look(40)
@@ -154,6 +154,10 @@ def test_work_that_waits_beside_running_work_is_reported_once(monkeypatch: pytes
     look(60)
     look(80)
     assert lines == ["three are missing"]
-    watch.all_placed()
+    watch.note_all_placed()
     look(40)
     assert lines == ["three are missing"] * 2
+    watch.note_all_placed()
+    waiting_work[0] = Waiting("launches fail", True, (), frozenset({"spot"}))
+    look(40)
+    assert lines[-1] == "launches fail"
