@@ -87,11 +87,11 @@ class RunResults:
     def front(self) -> pd.DataFrame:
         """Return the front, selected on dev, with one row per member by decreasing S.
 
-        ``point`` is the name for :func:`raysweep.export_point`. ``dev_polarity``, ``dev_similarity``, ``dev_retention``,
-        ``dev_accuracy`` and, if the run has them, other scores are on dev; ``test_...`` are on test, and NaN if not
-        measured. ``trial``, ``step``, ``kind``, ``value`` and ``width`` identify the encoder, and ``encoders`` is the
-        number of encoders that embed a query. ``is_knee``, ``is_best`` (by the objective) and ``is_feasible`` (meets
-        the constraints) mark special members. ``objective`` is the objective on dev. Last are the scores of guards, as
+        ``point`` is the name for :func:`raysweep.export_point`. ``dev_...`` are the scores on dev: polarity, similarity,
+        retention, accuracy and any others of the run. ``test_...`` are the same scores on test, NaN if not measured.
+        ``trial``, ``step``, ``kind``, ``value`` and ``width`` identify the encoder, and ``encoders`` is the number of
+        encoders that embed a query. ``is_knee``, ``is_best`` (by the objective) and ``is_feasible`` (meets the
+        constraints) mark special members. ``objective`` is the objective on dev. Last are the scores of guards, as
         ``guard_...``, and the trial's parameters, as ``config_...``.
         """
         from raysweep.report.choice import candidates_of

@@ -70,7 +70,8 @@ def run(  # noqa: PLR0913 (the options of a command)
     written. A resumed run may have a larger budget, and a SPACE that only extends its own.
 
     The exit code is 0 if the search is complete or has reached its budget or a plateau, 1 if the sweep failed or no
-    trial finished a rung, 2 for invalid input, 75 for a failure of storage that may pass, and 130 after Ctrl-C or SIGTERM.
+    trial finished a rung, 2 for invalid input, 75 for temporary failures (storage, stalled
+    preparation), and 130 after Ctrl-C or SIGTERM.
     """
     from raysweep.config.load import find_space, parse_overrides
     from raysweep.terminal import undisturbed, working

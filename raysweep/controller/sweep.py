@@ -119,6 +119,7 @@ class Sweep:
         self._num_defects = 0  # trials that failed in this session, not counting those that diverged
         self._started_at = time.monotonic()  # as if all sessions had run without a break in between
         self._stopped_at: float | None = None  # when the sweep's clock was stopped, by the monotonic clock
+        self._frozen_at: float | None = None  # the same, within `off_the_clock`
         self.meter = NodeMeter(config.budget)  # fed by the code that connects to a cluster
         self._nodes_counted_at = time.monotonic()
         self._interrupted: deque[int] = deque()  # trials cut off by a budget or a crash; these are resumed first
@@ -131,19 +132,25 @@ class Sweep:
     @property
     def seconds(self) -> float:
         """Return the sweep's running time over all sessions, excluding the time when it was paused and idle."""
-        now = time.monotonic() if self._stopped_at is None else self._stopped_at
+        times = (self._frozen_at, self._stopped_at)
+        now = next((at for at in times if at is not None), time.monotonic())
         return now - self._started_at
 
     @contextlib.contextmanager
     def off_the_clock(self) -> Iterator[None]:
         """Stop the clock within the context, so that measurements after a search do not use up the search's budget."""
         began = time.monotonic()
+        self._frozen_at = began if self._stopped_at is None else self._stopped_at
         try:
             yield
         finally:
-            self._started_at += time.monotonic() - began
+            self._frozen_at = None
+            if self._stopped_at is None:
+                self._started_at += time.monotonic() - began
 
     def _stop_or_start_clock(self) -> None:
+        if self._frozen_at is not None:
+            return
         now = time.monotonic()
         is_idle = self.steering.is_paused and not self.assignments
         if is_idle and self._stopped_at is None:

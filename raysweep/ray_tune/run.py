@@ -42,7 +42,7 @@ from raysweep.storage.cache import check_room, limit_gib
 from raysweep.storage.failure import storage_problem
 from raysweep.storage.folder import BucketFolder, Folder, open_folder, uploaded
 from raysweep.storage.private import make_private
-from raysweep.terminal import Display, Log, in_main_thread, interrupt, undisturbed
+from raysweep.terminal import Display, Log, in_main_thread, interrupt, undisturbed, uninterrupted
 from raysweep.trackers import opening
 from raysweep.trackers.tracking import Tracking
 
@@ -358,7 +358,8 @@ def _measure_guards(sweep: Sweep) -> None:
     num_done = 0
     with answered(sweep) as request_handler:
         for result in measure(sweep.run, sweep.config.guards, missing):
-            request_handler.serve()
+            with uninterrupted():
+                request_handler.serve()
             if isinstance(result, InputError):
                 display.warn(f"guards: {result}")
                 continue

@@ -184,6 +184,7 @@ def test_time_off_the_clock_does_not_count_toward_the_budget(tmp_path: Path, mon
     sweep.record_rung(number, rung(config, 1))
     with sweep.off_the_clock():
         now[0] += 1000
+        assert sweep.seconds == 60, "for events within"
     assert sweep.seconds == 60
     sweep.finish("budget", "")
     again, _ = assemble(*settings(tmp_path), Ledger(tmp_path))
