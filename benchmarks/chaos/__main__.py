@@ -1,4 +1,4 @@
-"""Run sweeps, preparation, reports and exports under faults: of processes, nodes, drivers, disks, buckets and clocks.
+"""Run sweeps, preparation, reports and exports under faults of processes, nodes, drivers, disks, buckets and clocks.
 
 Each case is a real sweep of real trials (all-MiniLM-L6-v2 on the built-in demo sentences, one CPU per trial) with faults at
 random moments, one after the other. Afterwards its ledger must hold each trial's start and end once, each rung once, and

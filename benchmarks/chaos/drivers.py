@@ -19,7 +19,6 @@ from benchmarks.chaos.sweeps import (
     find_problems,
     is_agent,
     num_rungs,
-    of_kind,
     wait_for_rung,
     wait_until_gone,
 )
@@ -62,14 +61,15 @@ def terminate_drivers(setting: Setting) -> Outcome:
 def kill_control_stores(setting: Setting) -> Outcome:
     """Kill the GCS of the driver's Ray, after which Ray ends the driver; another process then writes the report."""
     draw = random.Random("gcs")
-    plan = setting.plan("gcs", TRIALS, RUNGS, ["--resources.num_cpus=2"])
+    plan = setting.plan("gcs", TRIALS * setting.times, RUNGS, ["--resources.num_cpus=2"])
     result = Outcome(0, [])
     exits = []
     while result.num_faults < setting.times:
         num_reports = plan.output.read_text().count(TO_RESUME) if result.num_faults else 0
+        num_before = num_rungs(plan)
         with SweepProcess(plan) as sweep:
-            sweep.wait_until(lambda: of_kind(plan.run, "rung"))
-            time.sleep(draw.uniform(*SECONDS_BEFORE_A_FAULT))
+            wait_for_rung(sweep, num_before)
+            time.sleep(draw.uniform(0, MOST_CALM_SECONDS))
             if sweep.process.poll() is not None:
                 result.notes["fewer_faults"] = "the sweep was over"
                 break
@@ -103,7 +103,7 @@ def change_clocks(setting: Setting) -> Outcome:
     result = Outcome(0, [])
     with bucket(setting) as (in_bucket, _), nodes(2) as cluster:
         options = [f"--resources.address={cluster.address}", "--resources.max_concurrent_trials=2"]
-        plan = in_bucket.plan("clock", TRIALS, RUNGS, options)
+        plan = in_bucket.plan("clock", TRIALS * setting.times, RUNGS, options)
         for number in range(setting.times):
             variables = {**preloaded, "FAKETIME": CLOCKS[number % len(CLOCKS)]}
             with SweepProcess(plan, variables) as sweep:

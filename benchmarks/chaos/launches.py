@@ -47,10 +47,12 @@ def lack_nodes(setting: Setting) -> Outcome:
         with SweepProcess(plan) as sweep:
             code = sweep.end()
         seconds = time.monotonic() - began
-    missing = [line for line in plan.output.read_text().splitlines() if "waiting for resources" in line]
-    result = Outcome(1, find_problems(plan), notes={"seconds": round(seconds), "said": missing})
-    if code or not missing:
+    waiting_lines = [line for line in plan.output.read_text().splitlines() if "waiting for resources" in line]
+    result = Outcome(1, find_problems(plan), notes={"seconds": round(seconds), "waiting_lines": waiting_lines})
+    if code:
         result.problems.append(f"the driver ended with {code}: {sweep.tail}")
+    if not waiting_lines:
+        result.problems.append("the log does not report the missing nodes")
     return result
 
 

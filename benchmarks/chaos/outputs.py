@@ -1,4 +1,4 @@
-"""Reports and exports that are killed at random moments: what they leave is complete, and repeating them succeeds."""
+"""Reports and exports that are killed at random moments: files stay complete, and the same command succeeds."""
 
 import random
 import shutil
@@ -32,7 +32,7 @@ def kill_reports(setting: Setting) -> Outcome:
             problems.append(f"report {number}: damaged: {', '.join(damaged)}")
     _seconds(command)
     if digests(run) != expected:
-        problems.append("the last report is another one")
+        problems.append("the last report differs")
     return Outcome(setting.times, problems, notes={"seconds_of_a_report": round(seconds, 1)})
 
 

@@ -88,5 +88,5 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def _artifacts(place: Path) -> dict[str, str]:
-    """Return the digests of the artifacts, without the locks and leases beside them."""
+    """Return the digests of the artifacts, without the locks and leases next to them."""
     return {name: digest for name, digest in digests(place / "artifacts").items() if "/" in name}

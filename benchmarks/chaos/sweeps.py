@@ -223,8 +223,8 @@ def find_problems(plan: Plan) -> list[str]:
         for event in of_kind(plan.run, "end")
         if event["status"] == "failed"
     ]
-    if not problems and (proposed := _proposed(plan.run)) != plan.trials:
-        problems.append(f"the study holds {proposed} trials")
+    if not problems and (proposed := _proposed(plan.run)) != {plan.trials}:
+        problems.append(f"trials in the studies: {sorted(proposed)}")
     return problems
 
 
@@ -240,14 +240,12 @@ def _after_the_end(run: Folder) -> list[str]:
     return problems
 
 
-def _proposed(run: Folder) -> int:
-    """Return the number of trials in Optuna's study."""
+def _proposed(run: Folder) -> set[int]:
+    """Return the numbers of trials in Optuna's studies."""
     import optuna
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     storage = JournalStorage(JournalFileBackend(str(run.fetch("study.journal"))))
-    studies = optuna.get_all_study_summaries(storage)
-    (num_trials,) = {study.n_trials for study in studies}  # the second study has P and S as two values
-    return num_trials
+    return {study.n_trials for study in optuna.get_all_study_summaries(storage)}

@@ -42,7 +42,7 @@ def test_stall_is_temporary_and_counts_only_the_nodes_that_have_joined(clock: li
 @pytest.mark.parametrize(
     "progress", [STARTED._replace(done=1), STARTED._replace(waits_for="nodes"), STARTED._replace(shards=1)]
 )
-def test_progress_and_waiting_for_nodes_are_no_stall(clock: list[float], progress: StageProgress) -> None:
+def test_progress_and_waiting_for_nodes_are_not_stalls(clock: list[float], progress: StageProgress) -> None:
     stall = _StallDetector("neighbors", STALL_SECONDS, WaitingWatch(print))
     check(clock, STARTED, 100.0, stall)
     check(clock, progress, 200.0, stall)
