@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -69,6 +70,7 @@ def test_tune_treats_an_actor_killed_for_memory_as_dead(address: str, monkeypatc
         Idle, kwargs={}, resource_request=ResourceRequest([{"CPU": 1}]), on_error=lambda _, error: errors.append(error)
     )
     until(lambda: manager.next(timeout=1) and manager.is_actor_started(actor))
+    handle, _ = manager._live_actors_to_ray_actors_resources[actor]
     manager.schedule_actor_task(actor, "work")
 
     def killed(_: object) -> None:
@@ -78,14 +80,20 @@ def test_tune_treats_an_actor_killed_for_memory_as_dead(address: str, monkeypatc
     until(lambda: manager.next(timeout=1) and errors)
     assert isinstance(errors[0], RayActorError)
     assert "1 worker(s) were killed" in str(errors[0])
+    ray.kill(handle)
 
 
-def test_head_is_marked_and_nodes_are_drained(address: str) -> None:
+def work_on(started: Path) -> None:
+    started.touch()
+    wait(600)
+
+
+def test_head_is_marked_and_nodes_are_drained(address: str, tmp_path: Path) -> None:
     (node,) = ray.nodes()
     assert HEAD_RESOURCE in node["Resources"]
     assert ray_internals.read_draining_nodes() == set()
-    task = ray.remote(wait).remote(600)  # an idle node would end at once
-    until(lambda: not ray.available_resources().get("CPU"))
+    task = ray.remote(work_on).remote(tmp_path / "started")  # an idle node would end at once
+    until((tmp_path / "started").exists)
     assert ray_internals.drain_node(node["NodeID"], 600)
     assert until(ray_internals.read_draining_nodes) == {node["NodeID"]}
     ray.cancel(task, force=True)
