@@ -1,6 +1,7 @@
 """Export of a point of the front to disk, as a sentence-transformers model."""
 
 import contextlib
+import glob
 import os
 import shutil
 import time
@@ -557,6 +558,7 @@ def _write(
         The time in milliseconds to encode a query, as of :func:`_verify`.
     """
     temporary = to.with_name(f".{to.name}.{os.getpid()}")
+    _remove_leftovers(to)
     try:
         with _removed_on_failure(temporary):
             model.save(str(temporary), create_model_card=False)
@@ -567,6 +569,24 @@ def _write(
             return milliseconds
     except OSError as error:
         raise InputError(f"{to}: cannot be written: {error.strerror or error}") from None
+
+
+def _remove_leftovers(to: Path) -> None:
+    """Remove the temporary folders of killed exports to the same place."""
+    for leftover in to.parent.glob(f".{glob.escape(to.name)}.*"):
+        process = leftover.name.rpartition(".")[2]
+        if process.isdecimal() and not _is_alive(int(process)):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True
 
 
 @contextlib.contextmanager

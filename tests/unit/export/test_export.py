@@ -1,8 +1,11 @@
 """Exported points of every kind load as ordinary sentence-transformers models and reproduce their scores."""
 
 import dataclasses
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -20,7 +23,7 @@ from raysweep.encoders.provenance import Provenance
 from raysweep.errors import InputError
 from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.export import joined_encoder
-from raysweep.export.export import export
+from raysweep.export.export import _remove_leftovers, export
 from raysweep.metrics import retrieval
 from raysweep.results.ledger import point_name
 from raysweep.results.reader import load
@@ -201,3 +204,13 @@ def test_references_without_tokens_are_not_joined(tiny_encoder: str, demo_packag
         folder = write(tmp_path / write.__name__, Path(demo_package.get_model_path()))
         with pytest.raises(InputError, match="cannot be exported: the reference encoder is not a transformer"):
             joined_encoder.build(("concat", 0.3), tuned, SentenceTransformer(folder, device="cpu"), None)
+
+
+def test_leftovers_of_killed_exports_are_removed(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    names = [f".model.{ended.pid}", f".model.{os.getpid()}", ".model.notes", f".other.{ended.pid}"]
+    for name in names:
+        (tmp_path / name).mkdir()
+    _remove_leftovers(tmp_path / "model")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[1:])
