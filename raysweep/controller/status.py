@@ -77,11 +77,14 @@ class Workload:
         if self.rung_seconds is None:
             return math.inf
         by_trial = [self._trial_seconds_left(rung, self.rung_seconds) for rung in running]
-        num_queued = num_to_begin * self.expected_rungs(0, self.max_rungs)
-        num_queued += sum(self.expected_rungs(*trial) - trial[0] for trial in self.interrupted)
-        total = sum(by_trial) + self.rung_seconds * num_queued
+        total = sum(by_trial) + self.rung_seconds * self._num_queued(num_to_begin)
         num_on_workers = sum(rung.activity != Activity.WAITING for rung in running)
         return max(total / (num_on_workers or len(running) or 1), *by_trial, 0.0)
+
+    def _num_queued(self, num_to_begin: int) -> float:
+        """Return the expected number of rungs of the new and the interrupted trials."""
+        num_new = num_to_begin * self.expected_rungs(0, self.max_rungs)
+        return num_new + sum(self.expected_rungs(*trial) - trial[0] for trial in self.interrupted)
 
     def _trial_seconds_left(self, rung: RunningRung, mean_seconds: float) -> float:
         current = rung.seconds_left
