@@ -12,16 +12,16 @@ from benchmarks import measure
 from benchmarks.chaos.buckets import bucket
 from benchmarks.chaos.disks import FULL_SECONDS, MAY_NOT_MOUNT, fill, small_disk
 from benchmarks.chaos.nodes import Nodes, nodes
-from benchmarks.chaos.outcomes import Outcome, Recovery, Setting, outcome
+from benchmarks.chaos.outcomes import Outcome, Recovery, Setting
 from benchmarks.chaos.sweeps import (
     SweepProcess,
     find_problems,
     num_rungs,
     of_kind,
-    start_seconds,
     wait_for_calm,
     wait_for_rung,
 )
+from benchmarks.chaos.workers import sweep_with_faults
 
 TRIALS, RUNGS = 6, 2
 EXCLUDED, PAUSED, ALL_PAUSED = "excluded (errors in a row", "paused for", "assignments paused"
@@ -95,17 +95,10 @@ def use_up_memory(setting: Setting) -> Outcome:
     with mock.patch.dict(os.environ, {"RAY_memory_usage_threshold": f"{limit:.3f}"}), nodes(1) as cluster:
         options = (f"--resources.address={cluster.address}",)
         plan = setting.plan("memory", MEMORY_TRIALS * setting.times, MEMORY_RUNGS, options)
-        recoveries = []
-        with SweepProcess(plan) as sweep:
-            for _ in range(setting.times):
-                wait_for_calm(sweep)
-                recoveries.append(_use_up_memory(cluster, sweep))
-            code = sweep.end()
-        num_killed = plan.output.read_text().count("ran low on memory")
-        result = outcome(plan, recoveries, start_seconds(plan), killed_for_memory=num_killed)
-    if code:
-        result.problems.append(f"the driver ended with {code}: {sweep.tail}")
-    return result
+        sign = "ran low on memory"
+        return sweep_with_faults(
+            plan, setting.times, lambda sweep: _use_up_memory(cluster, sweep), killed_for_memory=sign
+        )
 
 
 def _sweep_often(
@@ -138,9 +131,10 @@ def _sweep_often(
 
 
 def _use_up_memory(cluster: Nodes, sweep: SweepProcess) -> Recovery:
-    run, victim = sweep.plan.run, cluster.some_trial()
+    run = sweep.plan.run
+    wait_for_calm(sweep)
     num_cut = len(of_kind(run, "cut"))
-    struck_at = time.time()
+    struck_at, victim = time.time(), cluster.some_trial()
     with subprocess.Popen([sys.executable, "-c", HOG]) as hog:
         try:
             sweep.wait_until(lambda: len(of_kind(run, "cut")) > num_cut)

@@ -119,15 +119,20 @@ def kill_idle(setting: Setting) -> Outcome:
     """Send SIGKILL to a process whose trial has just ended, before the next one."""
     with nodes(1) as cluster:
         plan = setting.plan("idle", 2 * setting.times + 1, 1, (f"--resources.address={cluster.address}",))
-        recoveries = []
-        with SweepProcess(plan) as sweep:
-            for _ in range(setting.times):
-                recoveries.append(_kill_idle(cluster, sweep))
-            code = sweep.end()
-        num_idle = plan.output.read_text().count("its worker ended before the trial started")
-        result = outcome(plan, recoveries, start_seconds(plan), killed_while_idle=num_idle)
+        sign = "its worker ended before the trial started"
+        return sweep_with_faults(plan, setting.times, lambda sweep: _kill_idle(cluster, sweep), killed_while_idle=sign)
+
+
+def sweep_with_faults(plan: Plan, times: int, fault: Callable[[SweepProcess], Recovery], **signs: str) -> Outcome:
+    """Run a sweep with ``times`` faults. The notes count how often its output has each of the ``signs``."""
+    with SweepProcess(plan) as sweep:
+        recoveries = [fault(sweep) for _ in range(times)]
+        code = sweep.end()
+    printed = plan.output.read_text()
+    counts = {name: printed.count(sign) for name, sign in signs.items()}
+    result = outcome(plan, recoveries, start_seconds(plan), **counts)
     if code:
-        result.problems.append(f"the driver ended with {code}")
+        result.problems.append(f"the driver ended with {code}: {sweep.tail}")
     return result
 
 
