@@ -86,7 +86,7 @@ def _load(source: str, subset: str | None, split: str) -> Any:
     try:
         # Use only the cache if the hub does not respond: by default, the package retries for minutes.
         datasets.config.HF_HUB_OFFLINE = offline or not reachable()
-        return datasets.load_dataset(name, subset, split=split)
+        return persist(lambda: datasets.load_dataset(name, subset, split=split))
     except Exception as error:  # the package does not catch its dependencies' exceptions
         reason = "" if reachable() else "the Hugging Face Hub cannot be reached, and the local cache lacks it: "
         raise InputError(f"{source}: cannot be loaded: {reason}{error}") from None

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import datasets
 import pytest
 
 from raysweep.data import hub
@@ -49,6 +50,21 @@ def test_lasting_throttling_is_raised_after_the_patience() -> None:
     with pytest.raises(HubError):
         hub.persist(throttle, pauses.append)
     assert hub.PATIENCE_SECONDS <= sum(pauses) < 2 * hub.PATIENCE_SECONDS
+
+
+def test_throttled_downloads_of_datasets_are_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = datasets.Dataset.from_dict({"text": ["good", "bad"]})
+    errors: list[Exception] = [HubError(429), HubError(503)]
+
+    def load_dataset(*_: object, **__: object) -> datasets.Dataset:
+        answer(errors)
+        return stored
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    monkeypatch.setattr(hub, "reachable", lambda: True)
+    monkeypatch.setattr(hub, "FIRST_PAUSE_SECONDS", 0.01)
+    assert list(hub.read("hub:owner/name", ("text",), None, "train")) == [(["good", "bad"],)]
+    assert not errors
 
 
 @pytest.mark.parametrize("error", [HubError(404), HubError(401), OSError("connection refused")])
