@@ -12,7 +12,6 @@ from raysweep.report.summary import SPLITS, Summary
 from raysweep.report.tables import (
     REINDEX,
     area_texts,
-    describe,
     described,
     front_table,
     guard_cell,
@@ -28,7 +27,6 @@ from raysweep.report.trust import trust_lines
 from raysweep.report.watched_trials import watched_lines
 from raysweep.results.commands import format_command
 from raysweep.results.types import ScoredSplit
-from raysweep.results.views import varied_parameters
 from raysweep.uncertainty.interval import LEVEL
 
 # Maximum rows in the front's table. A longer front is reduced to its ends, its marked members, and evenly spaced
@@ -168,11 +166,10 @@ def _choice_table(
 
 def choice_lines(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> Iterator[str]:
     """Yield each trial's configuration, descriptions of the shown and missing scores, and the export commands."""
-    varied = varied_parameters(summary.results.trials)
-    configs = {candidate.dev.trial: candidate.config for candidate in chosen}
-    for trial, config in configs.items():
-        configuration = describe(config, varied)
-        yield f"trial {trial}: {configuration}"
+    configurations = described(summary.results)
+    trials = dict.fromkeys(candidate.dev.trial or 0 for candidate in chosen)
+    for trial in trials:
+        yield f"trial {trial}: {configurations[trial]}"
     yield _explain_scores(summary, chosen, splits)
     yield from _missing_intervals(summary, chosen, splits)
     num_members = len(summary.members)

@@ -192,6 +192,15 @@ def test_missing_query_scores_are_one_line_per_split(summary):
         assert re.search(f"on {split} .*per-query scores", line)
 
 
+def test_configurations_name_searched_parameters_that_do_not_vary(tmp_path):
+    info = dataclasses.replace(INFO, searched=("loss", "freezing"))
+    config = {"loss": "triplet", "margin": 0.1, "freezing": "emb"}
+    write_ledger(tmp_path, [StoredTrial(config, "completed", "", [(0.8, 0.4)])], StoredSweep(info))
+    summary = summarize(load(tmp_path))
+    lines = choice_lines(summary, choose(summary, Selection()).candidates, ("dev",))
+    assert "trial 0: triplet, freezing emb" in lines
+
+
 def test_points_off_the_front_have_no_export_command(summary):
     off_front = [
         candidate for candidate in choose(summary, Selection(everything=True)).candidates if not candidate.member
