@@ -30,6 +30,11 @@ LogLevel = Annotated[
     ),
 ]
 
+Prefer = Annotated[
+    str | None,
+    typer.Option(help="single: choose among the points with one encoder, short for --where 'encoders = 1'."),
+]
+
 MAX_DIGITS = 18  # maximum digits of each number in a list
 
 Choice = TypeVar("Choice", bound=str)
@@ -159,6 +164,15 @@ def parse_where(arguments: Sequence[str]) -> dict[str, str]:
             raise InputError(f"--where is {text!r}; allowed: COLUMN=VALUE")
         values[column] = value
     return values
+
+
+def with_preference(where: Sequence[str] | None, prefer: str | None) -> list[str]:
+    """Return the conditions of ``--where`` and the one that ``--prefer`` stands for."""
+    conditions = list(where or ())
+    if prefer is not None:
+        check_one_of("--prefer", prefer, ("single",))
+        conditions.append("encoders = 1")
+    return conditions
 
 
 def parse_path(text: str) -> Path:

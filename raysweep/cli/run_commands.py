@@ -8,12 +8,14 @@ import typer
 from raysweep.cli import panels
 from raysweep.cli.options import (
     FORMATS,
+    Prefer,
     SeveralValues,
     check_local,
     check_new,
     check_one_of,
     parse_path,
     run_folder,
+    with_preference,
 )
 from raysweep.cli.output import print_json, report_run
 from raysweep.errors import InputError
@@ -115,6 +117,7 @@ def show(  # noqa: PLR0913 (the options of a command)
             "the name of a guard, 'sts-dev >= 80'; repeatable. Scores are on dev, x100 or in [0, 1].",
         ),
     ] = None,
+    prefer: Prefer = None,
     best: Annotated[
         str | None,
         typer.Option(
@@ -148,7 +151,7 @@ def show(  # noqa: PLR0913 (the options of a command)
 
     check_one_of("--format", format, FORMATS)
     selection = choice.Selection(
-        conditions=where or (),
+        conditions=with_preference(where, prefer),
         by=best,
         top=top,
         knee=knee,
@@ -276,10 +279,7 @@ def export(  # noqa: PLR0913 (the options of a command)
             "'width <= 384'; repeatable.",
         ),
     ] = None,
-    prefer: Annotated[
-        str | None,
-        typer.Option(help="single: choose among the points with one encoder, short for --where 'encoders = 1'."),
-    ] = None,
+    prefer: Prefer = None,
     push: Annotated[
         str | None, typer.Option(metavar="OWNER/NAME", help="Also upload the model to this repository on the hub.")
     ] = None,
@@ -303,14 +303,12 @@ def export(  # noqa: PLR0913 (the options of a command)
         raise InputError("--private requires --push OWNER/NAME")
     if push is not None:
         hub.check_name(push)
-    conditions = list(where or ())
-    if prefer is not None:
-        check_one_of("--prefer", prefer, ("single",))
-        conditions.append("encoders = 1")
+    conditions = with_preference(where, prefer)
     folder = check_new("FOLDER", to)
     from raysweep.export.export import export as write
 
-    with working():
+    with working() as (display, _), display.live():
+        display.status(f"export: reading and checking {point} of {run}")
         description = write(
             run_folder("RUN", run), point, folder, push, as_adapter=adapter, conditions=conditions, data_set=data_set
         )

@@ -125,6 +125,15 @@ def test_show_prints_all_points_as_json(tmp_path):
     assert all(0 <= row["dev"]["polarity"] <= 1 for row in rows)
 
 
+def test_show_prefers_single_encoders(tmp_path):
+    run = write_run(tmp_path, "finished")
+    preferred = raysweep_here(tmp_path, "show", str(run), "--all", "--prefer", "single", "--format", "json")
+    rows = json.loads(preferred.stdout)
+    assert rows and {row["encoders"] for row in rows} == {1}
+    rejected = raysweep_here(tmp_path, "show", str(run), "--prefer", "double")
+    assert rejected.returncode == 2 and "--prefer" in rejected.stderr and "'double'" in rejected.stderr
+
+
 @pytest.mark.parametrize(("format", "shown"), [("table", ""), ("json", "[]")])
 def test_show_without_a_match_exits_with_1(tmp_path, format, shown):
     run = write_run(tmp_path, "finished")
