@@ -565,10 +565,18 @@ def _write(
             milliseconds = _verify(temporary, expected, to)
             provenance.write(temporary)
             model_card.write(model, facts, temporary, to.name)
+            _make_readable(temporary)
             temporary.rename(to)
             return milliseconds
     except OSError as error:
         raise InputError(f"{to}: cannot be written: {error.strerror or error}") from None
+
+
+def _make_readable(folder: Path) -> None:
+    """Give weights the mode of other new files; safetensors creates files that only their owner can read."""
+    mode = (folder / CARD).stat().st_mode
+    for file in folder.rglob("*.safetensors"):
+        file.chmod(mode)
 
 
 def _remove_leftovers(to: Path) -> None:

@@ -148,6 +148,8 @@ def test_provenance_of_an_exported_model(
     assert provenance.base_model == prepared.model["name"]
     assert provenance.tuned_on == (str(folder / "train.parquet"), "demo")
     assert (provenance.text_column, provenance.subset) == ("review", "large")
+    modes = {file.stat().st_mode for file in (tmp_path / "model").rglob("*") if file.is_file()}
+    assert len(modes) == 1, "weights are as readable as the other files"
 
 
 def test_conditions_choose_among_points_with_weights(
