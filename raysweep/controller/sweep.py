@@ -454,7 +454,8 @@ class Sweep:
         if reason_to_end := self._failures.count(number, loss):
             self.release(number, failure=reason_to_end)
             return
-        self._requeue(number, loss.reason, "it resumes from its checkpoint")
+        sequel = "it resumes from its checkpoint" if self.progress.steps_done(number) else "it runs again"
+        self._requeue(number, loss.reason, sequel)
         if loss.blame == Blame.STORAGE:
             self.pause(loss)
 
