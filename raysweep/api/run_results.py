@@ -66,7 +66,9 @@ class RunResults:
         self._stored = load(run)
 
     def __repr__(self) -> str:
-        return f"RunResults({self.location!r}): {self.status}, {len(self._stored.trials)} trials"
+        num_trials = len(self._stored.trials)
+        trials = "1 trial" if num_trials == 1 else f"{num_trials} trials"
+        return f"RunResults({self.location!r}): {self.status}, {trials}"
 
     @property
     def location(self) -> str:

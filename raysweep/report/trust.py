@@ -116,4 +116,4 @@ def trust_lines(summary: Summary) -> Iterator[str]:
             verdict = "better than the front" if front.floor.is_better else "not shown to be beaten"
             if front.floor.is_beaten:
                 verdict = "beaten"
-            yield f"floor (probe) on {split}: {verdict}, hypervolume difference in {amount}"
+            yield f"floor (probe) on {split}: {verdict}, hypervolume of the front minus the floor's in {amount}"
