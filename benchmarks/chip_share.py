@@ -22,6 +22,8 @@ PEAKS = {
 HEADER = ("peer", "trials at once", "triplets/s in all", "distinct tokens/s", "share of bf16 peak", "GB a trial")
 
 
+_BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
+
 # transformers' model type and sizes of each shape; what is missing is its default.
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "bert-base": ("bert", {}),
@@ -29,6 +31,36 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "distilbert": ("distilbert", {}),
     "xlm-roberta-base": ("xlm-roberta", {"vocab_size": 250002}),
     "modernbert-base": ("modernbert", {"vocab_size": 50368}),
+    "electra-base": ("electra", {**_BASE, "embedding_size": 768}),
+    "deberta-v3-base": (
+        "deberta-v2",
+        {
+            **_BASE,
+            "vocab_size": 128100,
+            "relative_attention": True,
+            "position_buckets": 256,
+            "position_biased_input": False,
+            "norm_rel_ebd": "layer_norm",
+            "share_att_key": True,
+            "pos_att_type": ["p2c", "c2p"],
+        },
+    ),
+    "albert-base": ("albert", _BASE),
+    "rembert-8-layers": ("rembert", {"vocab_size": 250300, "num_hidden_layers": 8}),
+    "nomic-bert": ("nomic_bert", {}),
+    "t5-base": ("t5", {"vocab_size": 32128, "d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12}),
+    "gemma3-300m": (
+        "gemma3_text",
+        {
+            "vocab_size": 262144,
+            "hidden_size": 768,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 3,
+            "num_key_value_heads": 1,
+            "head_dim": 256,
+            "intermediate_size": 1152,
+        },
+    ),
     "qwen3-0.6b": (
         "qwen3",
         {
