@@ -14,6 +14,7 @@ from benchmarks import measure
 from benchmarks.chaos.outcomes import Outcome, Setting
 from benchmarks.chaos.sweeps import LIMIT_SECONDS, ChaosError, SweepProcess, events, find_problems
 
+TEMPORARY = 75  # the exit code of a command that may be repeated
 DISK_BYTES = 3000 * measure.MIB
 FULL_SECONDS = 20.0
 READ_ONLY_SECONDS = 30.0
@@ -44,7 +45,7 @@ def _fault_often(setting: Setting, case: str, fault: Callable[[Path], None]) -> 
             return Outcome(0, [], notes=MAY_NOT_MOUNT)
         num_faults, attempts, code = 0, 0, None
         recoveries: list[float] = []
-        while code is None or (code == 2 and attempts <= setting.times):
+        while code is None or (code == TEMPORARY and attempts <= setting.times):
             attempts += 1
             with SweepProcess(plan) as sweep:
                 while sweep.process.poll() is None and num_faults < setting.times:
