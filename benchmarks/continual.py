@@ -1,5 +1,6 @@
 """Baselines of continual learning for the loop of :mod:`raysweep.training.hypermask`, and accuracies with intervals."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -193,7 +194,7 @@ class Interval(NamedTuple):
     half_width: float
 
     def __str__(self) -> str:
-        return f"{self.mean:.2f} ± {self.half_width:.2f}"
+        return f"{self.mean:.2f}" if math.isnan(self.half_width) else f"{self.mean:.2f} ± {self.half_width:.2f}"
 
 
 def interval(values: Sequence[float]) -> Interval:
