@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from raysweep.cli import panels
-from raysweep.cli.options import LogLevel, Quiet, Verbose, check_verbosity, run_folder, with_trials
+from raysweep.cli.options import (
+    FORMATS,
+    LogLevel,
+    Quiet,
+    Verbose,
+    check_one_of,
+    check_verbosity,
+    run_folder,
+    with_trials,
+)
 from raysweep.cli.output import print_json, report_run, warn
 from raysweep.errors import InputError
 from raysweep.output import TextTable, print_table
@@ -209,6 +218,7 @@ def artifacts(
     prune: Annotated[
         bool, typer.Option("--prune", help="Remove the listed artifacts; requires --unused-for (0 days for all).")
     ] = False,
+    format: Annotated[str, typer.Option(help="Output format: table or json.")] = "table",
 ) -> None:
     """List sweep artifacts with their size and last use, or remove them with --prune.
 
@@ -219,6 +229,7 @@ def artifacts(
 
     from raysweep.data import artifacts
 
+    check_one_of("--format", format, FORMATS)
     if prune and unused_for is None:
         raise InputError("--prune requires --unused-for DAYS; 0 removes all artifacts")
     store = run_folder("FOLDER", folder)
@@ -230,11 +241,23 @@ def artifacts(
     if prune:
         listed = artifacts.remove_artifacts(listed, store)
     rows = []
+    objects = []
     for artifact in listed:
         name = artifact.name if artifact.is_complete else f"{artifact.name} (unfinished)"
         size = _format_mebibytes(artifact.num_bytes)
         used_at = datetime.datetime.fromtimestamp(artifact.used_at)
         rows.append((name, size, f"{used_at:%Y-%m-%d %H:%M}"))
+        objects.append(
+            {
+                "artifact": artifact.name,
+                "is_complete": artifact.is_complete,
+                "bytes": artifact.num_bytes,
+                "used_at": used_at.astimezone().isoformat(timespec="seconds"),
+            }
+        )
+    if format == "json":
+        print_json(objects)
+        return
     columns = ("artifact", "MiB", "last used")
     print_table(TextTable(columns, tuple(rows), text=frozenset({"artifact", "last used"})))
     total = _format_mebibytes(sum(artifact.num_bytes for artifact in listed))

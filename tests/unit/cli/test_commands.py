@@ -1,7 +1,10 @@
 """The command line as a whole: help, misuse, invalid input and storage errors; and the commands on sweeps' files."""
 
 import errno
+import inspect
+import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from raysweep import __version__
-from raysweep.cli import commands
+from raysweep.cli import commands, panels
 from raysweep.errors import InputError
 from support.command_line import command, raysweep_here
 from support.ledgers import random_trials, write_ledger
@@ -69,6 +72,7 @@ def test_output_options_are_no_overrides(arguments: list[str], tmp_path: Path, m
         (["record", "RUN", "FOLDER"], ["FOLDER: ", "exists"]),
         (["artifacts", "FOLDER", "--prune"], ["--prune", "--unused-for DAYS"]),
         (["artifacts", "FILE"], ["FILE: is a file"]),
+        (["artifacts", "FOLDER", "--format", "yaml"], ["--format is 'yaml'; allowed: table, json"]),
         (["artifacts", "nowhere"], ["nowhere: no such folder"]),
         (["replay", "recording.json"], ["recording.json: no such file"]),
         (["replay", "t.csv", "--policy", "growth,best"], ["--policy is 'best'; allowed: growth, pareto"]),
@@ -158,6 +162,65 @@ def test_every_command_has_help(name: str) -> None:
     assert f"raysweep {name} " in done.output.replace("root", "raysweep")
 
 
+def test_help_groups_every_command() -> None:
+    """The commands are below the headings in this order; none is in the group of typer."""
+    headings = [panels.STEER, panels.LOOK, panels.DATA, panels.PAPERS]
+    done = CliRunner().invoke(commands.app, ["--help"], env={"COLUMNS": "120", "TERMINAL_WIDTH": "120"})
+    panel = ""
+    names: dict[str, list[str]] = {}
+    for line in done.output.splitlines():
+        words = re.findall(r"[\w-]+(?: [\w-]+)*", line)
+        if line.startswith(("\u256d", "+")):
+            panel = words[0].strip("- ")
+        elif words and words[0].split()[0] in GROUP.commands and re.match(r".? [a-z]", line):
+            names.setdefault(panel, []).append(words[0].split()[0])
+    assert list(names) == headings
+    assert sorted(name for listed in names.values() for name in listed) == sorted(GROUP.commands)
+    assert names[panels.STEER][0] == "run" and "control" in names[panels.STEER]
+    assert {"show", "compare", "export"} <= set(names[panels.LOOK])
+
+
+INSTALLED = "import sys; from raysweep.cli.commands import main; sys.argv = ['raysweep']; main()"
+"""Code that runs like the installed command, whose name is part of the variables that shells set."""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands_and_options(shell: str, tmp_path: Path) -> None:
+    words = {"show": "raysweep sh", "--prefer": "raysweep show --pre"}
+    for completion, line in words.items():
+        environment = {
+            **os.environ,
+            "_RAYSWEEP_COMPLETE": f"complete_{shell}",
+            "_TYPER_COMPLETE_ARGS": line,
+            "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(len(line.split()) - 1),
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", INSTALLED],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert completion in done.stdout
+
+
+def test_commands_that_print_a_table_print_json() -> None:
+    """Each command whose code prints a table has --format; report and run write front.json instead, see there."""
+    printing = {
+        name for name, command in GROUP.commands.items() if "print_table(" in inspect.getsource(command.callback)
+    }
+    with_format = {
+        name for name, command in GROUP.commands.items() if any("--format" in p.opts for p in command.params)
+    }
+    assert printing == with_format
+    assert {"show", "compare", "evaluate", "transfer", "measure", "artifacts"} <= printing
+
+
 def test_invalid_input_ends_with_one_line_and_exit_code_2(tmp_path: Path) -> None:
     done = raysweep_here(tmp_path, "run")
     assert (done.returncode, done.stdout) == (2, "")
@@ -232,9 +295,14 @@ def test_artifacts_are_listed_and_removed(tmp_path: Path) -> None:
         assert done.exit_code == 0
         return done.output
 
+    assert "artifacts: 0, 0.0 MiB" in output()
+    assert json.loads(output("--format", "json")) == []
     store = Store(str(tmp_path))
     artifact = store.artifact("encoded", {})
     store.finish(artifact, {}, {})
+    (stored,) = json.loads(output("--format", "json"))
+    num_bytes = sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file())
+    assert (stored["artifact"], stored["is_complete"], stored["bytes"]) == (artifact.name, True, num_bytes)
     assert "artifacts: 0, 0.0 MiB" in output("--unused-for", "1", "--prune")
     assert artifact.name in output()
     assert "artifacts: 1, 0.0 MiB, removed" in output("--unused-for", "0", "--prune")
