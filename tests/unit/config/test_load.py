@@ -41,6 +41,13 @@ def test_paths_need_no_quotes(file: Path, name: str, tmp_path: Path, monkeypatch
     assert load(file, [("data.train", f'"{name}"')]).config.data.train == str(tmp_path / name)
 
 
+@pytest.mark.parametrize("name", ["Body ", " Body", "#1", "a: b", "[v1]", "2024", "null value"])
+@pytest.mark.parametrize("key", ["text_column", "label_column"])
+def test_columns_need_no_quotes(file: Path, key: str, name: str) -> None:
+    for value in (name, f'"{name}"'):
+        assert getattr(load(file, [(f"data.{key}", value)]).config.data, key) == name
+
+
 def test_lists_and_null_are_yaml(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     data = load(file, [("data.train", "[a.csv, '*.tsv']"), ("data.dev", "null")]).config.data
