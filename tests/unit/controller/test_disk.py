@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from raysweep.config.load import load as load_space
 from raysweep.controller import disk
 from raysweep.controller.disk import RunSize
 from raysweep.controller.progress import Verdict
@@ -20,6 +21,7 @@ from raysweep.results.types import Results, TrialStatus
 from raysweep.storage.folder import LocalFolder
 from support.command_line import raysweep_here
 from support.ledgers import baseline
+from support.paths import SPACES
 from support.sweeps import assemble, make, rung, settings
 
 REMOVED = ("stopped", "its checkpoint was removed")
@@ -80,6 +82,14 @@ def test_without_keep_checkpoints_only_interrupted_sweeps_keep_some(tmp_path: Pa
         assert resume_options(results) == [], "trials are left to start"
         info = dataclasses.replace(results.info, num_trials=3)
         assert resume_options(dataclasses.replace(results, info=info)) == ["--trials", "6"]
+
+
+def test_only_the_demo_and_the_smoke_test_keep_no_checkpoints() -> None:
+    spaces = [path.stem for path in SPACES.glob("*.yaml")]
+    assert {name for name in spaces if not load_space(SPACES / f"{name}.yaml").config.storage.keep_checkpoints} == {
+        "demo",
+        "smoke",
+    }
 
 
 def test_resumed_sweep_names_trials_without_checkpoints_and_leaves_them(

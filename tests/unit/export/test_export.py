@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -27,6 +28,7 @@ from raysweep.export.export import _remove_leftovers, export
 from raysweep.metrics import retrieval
 from raysweep.results.ledger import point_name
 from raysweep.results.reader import load
+from support.command_line import raysweep_here
 from support.kinds import write_router, write_static
 from support.ledgers import change_settings
 from support.paths import SPACES
@@ -150,6 +152,33 @@ def test_provenance_of_an_exported_model(
     assert (provenance.text_column, provenance.subset) == ("review", "large")
     modes = {file.stat().st_mode for file in (tmp_path / "model").rglob("*") if file.is_file()}
     assert len(modes) == 1, "weights are as readable as the other files"
+
+
+@pytest.mark.parametrize(("name", "encoders"), [("1:1:concat=0.3", "2 encoders"), ("1:1:truncate=16", "1 encoder")])
+def test_description_has_the_costs_of_the_model(
+    name: str, encoders: str, run: tuple[Path, Prepared, EvaluationSet], tmp_path: Path, all_on_the_front: None
+) -> None:
+    printed = export(run[0], name, tmp_path / "model")
+    (point,) = [point for point in load(run[0]).points if point.name == name]
+    num_bytes = sum(file.stat().st_size for file in (tmp_path / "model").rglob("*") if file.is_file())
+    assert f"width {point.width}, {encoders}, {num_bytes / 1e6:.0f} MB, " in printed
+    (milliseconds,) = re.findall(r"([\d.]+) ms", printed)
+    assert 0 < float(milliseconds) < 60_000
+
+
+def test_command_prefers_single_encoders(
+    run: tuple[Path, Prepared, EvaluationSet], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Sequence[str]] = []
+
+    def note(*_: object, conditions: Sequence[str], **__: object) -> str:
+        given.append(conditions)
+        return ""
+
+    monkeypatch.setattr("raysweep.export.export.export", note)
+    for options in (("--prefer", "single"), ("--prefer", "single", "--where", "width <= 16"), ()):
+        assert raysweep_here(tmp_path, "export", str(run[0]), "model", *options).returncode == 0
+    assert [sorted(conditions) for conditions in given] == [["encoders = 1"], ["encoders = 1", "width <= 16"], []]
 
 
 def test_conditions_choose_among_points_with_weights(

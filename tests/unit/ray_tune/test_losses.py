@@ -1,4 +1,4 @@
-"""Losses derived from the messages of Ray 2.60 about dead actors."""
+"""Losses derived from the messages of Ray 2.60 about dead actors, and the jobs that Tune receives."""
 
 from pathlib import Path
 
@@ -6,10 +6,11 @@ import pytest
 
 from raysweep.control.request_queue import RequestQueue
 from raysweep.controller.failures import Blame, Loss
-from raysweep.controller.front_scores import FrontScores
+from raysweep.controller.front_scores import FrontRung, FrontScores
 from raysweep.controller.request_handler import RequestHandler
 from raysweep.ray_tune.tune import Assignment, TuneSearcher, _Error
-from support.sweeps import make
+from raysweep.results.events import SweepSteered
+from support.sweeps import make, play
 
 TRACEBACK = "Traceback (most recent call last):\n  File ...\n"
 KILLED_FOR_MEMORY = (
@@ -50,6 +51,19 @@ def test_trials_recompute_activations_if_configured(tmp_path: Path) -> None:
         sweep, FrontScores(sweep, has_test=False), RequestHandler(sweep, RequestQueue(sweep.run), list)
     )
     assert searcher.suggest("a")["job"].recomputes
+
+
+def test_a_pause_after_the_search_starts_no_scoring(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path, budget__trials="2")
+    play(sweep, finish=False)
+    searcher = TuneSearcher(
+        sweep, FrontScores(sweep, has_test=True), RequestHandler(sweep, RequestQueue(sweep.run), list)
+    )
+    assert isinstance(searcher.suggest("a")["job"], FrontRung)
+    sweep.steer(SweepSteered(request="1", action="pause"))
+    assert searcher.suggest("b") is None
+    sweep.steer(SweepSteered(request="2", action="resume"))
+    assert isinstance(searcher.suggest("c")["job"], FrontRung)
 
 
 def test_trial_killed_for_memory_resumes_with_recomputation(tmp_path: Path) -> None:

@@ -15,9 +15,11 @@ import pytest
 from raysweep.cluster.resources import Capacity, NodeSize
 from raysweep.control.command import send
 from raysweep.control.request import Request
+from raysweep.controller.disk import measure_size
 from raysweep.errors import InputError
 from raysweep.ray_tune import run
 from raysweep.results.reader import load
+from raysweep.storage.folder import LocalFolder
 from support.displays import ListDisplay
 from support.sweeps import make, play, settings
 
@@ -93,6 +95,13 @@ def test_given_up_sweep_has_failed_for_good(end_sweep: Any, tmp_path: Path) -> N
     assert end_sweep(given_up="3 of 3 trials failed") == "failed"
     results = load(tmp_path)
     assert (results.reason, results.has_failed_for_good) == ("3 of 3 trials failed", True)
+
+
+def test_size_of_the_run_is_printed_at_the_end(end_sweep: Any, tmp_path: Path) -> None:
+    end_sweep()
+    (line,) = (line for line in end_sweep.printed().splitlines() if "checkpoints" in line)
+    assert f"{measure_size(LocalFolder(tmp_path))} in {tmp_path}" in line
+    assert "prune" not in line, "no checkpoint is left"
 
 
 def test_local_folder_on_several_nodes_is_warned_of_once(end_sweep: Any) -> None:
