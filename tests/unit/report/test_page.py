@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raysweep.output import escape_controls
+from raysweep.output import escape_controls, escape_html
 from raysweep.report import write
 from raysweep.report.importance import Share
 from raysweep.report.page.data import reading_values
@@ -23,11 +23,13 @@ from raysweep.report.page.document import (
     embedded_json,
 )
 from raysweep.report.page.members import member_table
+from raysweep.report.page.next_steps import steps
 from raysweep.report.page.origin import Origin, hide_places
 from raysweep.report.page.points import MAX_POINTS, ShownPoints
 from raysweep.report.page.sections import importance_table
 from raysweep.report.page.trials import parameters
 from raysweep.report.summary import summarize
+from raysweep.report.texts import scores_text
 from raysweep.results.events import GuardsMeasured
 from raysweep.results.ledger import Ledger
 from raysweep.results.query_scores import name_of_point
@@ -240,6 +242,13 @@ def test_configuration_and_tracebacks_hide_local_folders():
         assert hide_places(text) == text
 
 
+def test_page_names_no_local_folder_of_the_configuration(run):
+    change_settings(run.folder, "data:\n  train: /home/ann/private/reviews.csv\n")
+    write.write(run.folder)
+    text, _ = read_page(run.folder)
+    assert "reviews.csv" in text and "/home/ann" not in text and "private" not in text
+
+
 def test_commands_on_the_page_name_the_run_without_its_parent_folders(run):
     write.write(run.folder)
     text, _ = read_page(run.folder)
@@ -254,6 +263,24 @@ def test_member_table_begins_with_the_knee(run):
     first, *others = re.findall("<tr.*?</tr>", member_table(summary).partition("<tbody>")[2], re.DOTALL)
     assert [first.count(mark) for mark in ("★ knee", f">{knee.trial}<", f">{knee.step}<")] == [1, 1, 1]
     assert len(others) == len(summary.members) - 1
+
+
+def test_scores_are_defined_above_the_member_table(run):
+    summary = write.write(run.folder).summary
+    text, _ = read_page(run.folder)
+    content = text.partition('id="front"')[2]
+    definitions = content.find(escape_html(scores_text(summary.results.info)))
+    assert 0 <= definitions < content.find("<table")
+
+
+def test_page_has_the_box_of_next_commands(run):
+    summary = write.write(run.folder).summary
+    _, page = read_page(run.folder)
+    shown = [text.strip() for text in page.shown]
+    place = f"{run.folder.parent.name}/{run.folder.name}"
+    commands = [step.command.replace(str(run.folder), place) for step in steps(summary)]
+    assert "next" in page.ids and len(commands) == 3
+    assert [command for command in commands if command not in shown] == []
 
 
 def test_parameters_searched_on_a_logarithmic_scale_get_such_an_axis():
@@ -327,6 +354,21 @@ def test_importance_table_has_a_bar_per_share():
     assert cells[:4] == ["<b>", "25% [5%, 35%]", "–", "60% [40%, 70%]"]  # noqa: RUF001
     assert cells[4:] == ["margin", "75% [55%, 85%]", "–", "40% [20%, 50%]"]  # noqa: RUF001
     assert page.tags.count("svg") == 4 and importance_table({"polarity": {}}) == ""
+
+
+@pytest.mark.parametrize(("num_trials", "num_missing"), [(14, 6), (24, 0)])
+def test_importance_section_states_the_number_of_missing_trials(tmp_path, num_trials, num_missing):
+    pairs = [(0.7, 0.4), (0.8, 0.3)]
+    trials = [
+        StoredTrial({"loss": "ab"[number % 2]}, "completed", "", [*pairs[:1], (0.8 + number / 1000, 0.3)])
+        for number in range(num_trials)
+    ]
+    write_ledger(tmp_path, trials)
+    write.write(tmp_path)
+    _, page = read_page(tmp_path)
+    text = " ".join(page.shown)
+    assert (f"{num_missing} are missing" in text) == (num_missing > 0)
+    assert ("variance" in text) == (num_missing == 0)
 
 
 def test_page_lists_missed_constraints_and_guards(tmp_path):
