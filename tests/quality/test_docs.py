@@ -168,3 +168,22 @@ def test_links_in_top_level_pages_resolve() -> None:
         text = (ROOT / name).read_text(encoding="utf-8")
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
             assert (ROOT / target).exists(), (name, target)
+
+
+def test_demo_installs_only_its_extras_and_shows_progress() -> None:
+    """``make --always-make --dry-run`` prints what ``make demo`` would run in a fresh clone."""
+    done = subprocess.run(
+        ["make", "--always-make", "--dry-run", "demo"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    (install,) = [line for line in done.stdout.splitlines() if " pip install " in line]
+    extras = re.findall(r"\[([\w,]+)\]", install)
+    assert extras == ["cpu,demo"]
+    assert "--quiet" not in install.split() and "-q" not in install.split()
+
+
+def test_start_page_names_the_cpu_index_and_the_folders() -> None:
+    for page in ("README.md", "docs/start.md"):
+        assert "https://download.pytorch.org/whl/cpu" in (ROOT / page).read_text(encoding="utf-8")
+    start = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
+    assert "$XDG_CACHE_HOME/raysweep" in start and "WSL" in start
+    assert "http.server" in (ROOT / "docs" / "index.md").read_text(encoding="utf-8")

@@ -50,6 +50,25 @@ def leave_part(tmp_path: Path, name: str, num_bytes: int) -> Path:
     return place
 
 
+@pytest.mark.parametrize(
+    ("environment", "folder"),
+    [
+        ({}, "home/.cache/raysweep"),
+        ({"XDG_CACHE_HOME": "xdg"}, "xdg/raysweep"),
+        ({"XDG_CACHE_HOME": "xdg", scratch.VARIABLE: "own"}, "own"),
+    ],
+)
+def test_cache_is_in_the_users_folder_for_caches(
+    environment: dict[str, str], folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("XDG_CACHE_HOME", scratch.VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name, value in environment.items():
+        monkeypatch.setenv(name, str(tmp_path / value))
+    assert scratch.cache_folder() == tmp_path / folder
+
+
 def test_artifact_is_downloaded_once(store: BucketFolder) -> None:
     place = cached(store, "encoded-1")
     assert (place / "rows.npy").read_bytes() == bytes(40 * KIB)
