@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from raysweep.data.prepared import Prepared
+from raysweep.evaluation.calibration import calibrated
 from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.evaluation.operating_points import Encoded, Head, score_encoded
 from raysweep.metrics.arrays import Float32Array
@@ -57,6 +59,23 @@ def fit(embeddings: Float32Array, labels: npt.NDArray[np.integer]) -> Head | Non
     scale = embeddings.shape[1] ** 0.5  # heads multiply by this factor
     weight = weight / scale
     return Head(weight.astype(np.float32), bias.astype(np.float32))
+
+
+def fit_prepared(prepared: Prepared, seed: int, dev: EvaluationSet | None) -> Head | None:
+    """Return the probe of the reference embeddings of a sweep's training sentences, None if they have one label.
+
+    It is calibrated on ``dev``, if given and if the head has every class. ``seed`` is the sweep's.
+    """
+    sentences = prepared.sentences
+    num_classes = len(sentences.label_names)
+    reference_embeddings = prepared.reference_embeddings.document
+    _, width = reference_embeddings.shape
+    train = sentences.ids("train")
+    ids = train[sample(len(train), max_sentences(width, num_classes), seed)]
+    head = fit(np.asarray(reference_embeddings[ids]), np.asarray(sentences.labels[ids]))
+    if head is None or dev is None or len(head.bias) < num_classes:
+        return head
+    return calibrated(head, dev.reference_queries, dev.query_labels)
 
 
 def score(head: Head, evaluation: EvaluationSet, values: Sequence[float]) -> Mapping[float, Scores]:

@@ -17,9 +17,7 @@ import numpy as np
 from raysweep.config.sweep import BaselinesConfig, EncoderConfig
 from raysweep.data.prepared import Prepared
 from raysweep.evaluation import other_encoder, probe
-from raysweep.evaluation.calibration import calibrated
 from raysweep.evaluation.evaluation_set import EvaluationSet, ScoredSet
-from raysweep.evaluation.operating_points import Head
 from raysweep.evaluation.sequence_set import SequenceSet
 from raysweep.evaluation.sequence_set import join_scores as join_task_scores
 from raysweep.metrics import retrieval
@@ -157,24 +155,16 @@ class Baselines:
             yield from self._probe_of_sequence(values)
         if not (values and self._labeled):
             return
-        sentences = self.prepared.sentences
-        num_classes = len(sentences.label_names)
+        num_classes = len(self.prepared.sentences.label_names)
         if num_classes > probe.MAX_CLASSES:
             self.warn(f"baselines.probe: not scored; {num_classes:,} classes; allowed: at most {probe.MAX_CLASSES:,}")
             return
-        reference_embeddings = self.prepared.reference_embeddings.document
-        _, dimension = reference_embeddings.shape
-        max_sentences = probe.max_sentences(dimension, num_classes)
-        train = sentences.ids("train")
-        ids = train[probe.sample(len(train), max_sentences, self.seed)]
-        embeddings = np.asarray(reference_embeddings[ids])
-        labels = np.asarray(sentences.labels[ids])
-        head = probe.fit(embeddings, labels)
+        dev = next((evaluation for evaluation in self._labeled if evaluation.split == "dev"), None)
+        head = probe.fit_prepared(self.prepared, self.seed, dev if self.calibrate else None)
         if head is None:
             self.warn("baselines.probe: not scored; every training sentence has the same label")
             return
-        if self.calibrate:
-            head = self._calibrated(head, num_classes)
+        _, dimension = self.prepared.reference_embeddings.document.shape
         width = dimension + len(head.bias)
         for evaluation in self._labeled:
             scores_by_value = probe.score(head, evaluation, values)
@@ -205,16 +195,6 @@ class Baselines:
                     point = evaluation.point(scores, kind="probe", value=value, width=width, **NO_TRIAL)
                     self.on_scores(point, scores)
                     yield point
-
-    def _calibrated(self, head: Head, num_classes: int) -> Head:
-        """Return the head at the temperature fitted on dev.
-
-        The head is returned unchanged if dev is not scored or the head lacks one of the classes.
-        """
-        dev = next((evaluation for evaluation in self._labeled if evaluation.split == "dev"), None)
-        if dev is None or len(head.bias) < num_classes:
-            return head
-        return calibrated(head, dev.reference_queries, dev.query_labels)
 
     def _setfit(self) -> Iterator[Point]:
         config = self.config.setfit
