@@ -268,7 +268,8 @@ def export(  # noqa: PLR0913 (the options of a command)
     point: Annotated[
         str,
         typer.Option(
-            help="knee, best (by the objective), or the name of a front member: TRIAL:STEP, TRIAL:STEP:concat=0.3, ..."
+            help="knee, best (by the objective), the name of a front member (TRIAL:STEP, TRIAL:STEP:concat=0.3, ...), or a "
+            "probe, such as probe=1, which needs the run's artifacts."
         ),
     ] = "knee",
     where: Annotated[

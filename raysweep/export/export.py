@@ -27,6 +27,7 @@ from raysweep.errors import InputError
 from raysweep.evaluation.operating_points import LABELED, Head
 from raysweep.export import joined_encoder, model_card, router, sub_embedding
 from raysweep.export.model_card import CARD, CardFacts
+from raysweep.export.probe_head import PROBE, fit_again
 from raysweep.export.run_encoders import BaseModel, RunEncoders
 from raysweep.report import choice
 from raysweep.report.front import Member
@@ -37,7 +38,7 @@ from raysweep.results.events import TrialStarted
 from raysweep.results.ledger import load_events, point_folder
 from raysweep.results.settings_file import NAME as SETTINGS
 from raysweep.results.settings_file import read_settings
-from raysweep.results.types import QUERY_KINDS, Point, PointKey
+from raysweep.results.types import QUERY_KINDS, Point, PointKey, key_name
 from raysweep.storage.folder import Folder, as_folder
 from raysweep.storage.location import is_uri
 from raysweep.training.sub_embeddings import SubEmbeddings
@@ -92,6 +93,10 @@ def export(  # noqa: PLR0913 (the options of the command)
         raise InputError(f"{to}: already exists; allowed: a new folder")
     run = as_folder(place)
     summary = summary_of(run)
+    if point.partition("=")[0] == PROBE:
+        if as_adapter or conditions or data_set is not None:
+            raise InputError(f"--point is {point}; allowed with --adapter, --where, --prefer or --data-set: no probe")
+        return _export_probe(run, summary, point, to)
     member = _choose(run, summary, point, conditions)
     chosen = member.dev
     data_set_number = sub_embedding.find_data_set(summary.results.info.tasks, data_set)
@@ -120,20 +125,59 @@ def export(  # noqa: PLR0913 (the options of the command)
     sentences = _sample_sentences(run)
     embeddings = embed.map(lambda embed_side: embed_side(sentences))
     expected = _Expected(sentences, embeddings, _similarity(chosen))
-    sources = (data.train,) if isinstance(data.train, str) else tuple(data.train)
-    provenance = Provenance(run.location, chosen.name, encoders.model.name, sources, data.subset, data.text_column)
-    milliseconds = _write(model, expected, provenance, facts, to)
-    scores = show_pair(chosen, summary.goals, digits=2)
-    encoders_used = "1 encoder" if chosen.num_encoders == 1 else f"{chosen.num_encoders} encoders"
-    num_bytes = sum(file.stat().st_size for file in to.rglob("*") if file.is_file())
-    size = f"width {chosen.width}, {encoders_used}, {num_bytes / 1e6:,.0f} MB, {milliseconds:.1f} ms a query on the CPU"
+    provenance = _provenance(run, chosen.name, encoders.model.name, data)
+    milliseconds = _write(model, expected, provenance, partial(model_card.write, model, facts), to)
     of_data_set = "" if data_set is None else f" for {data_set}"
-    written = f"{chosen.name}{of_data_set} (dev {scores}, {size}) written to {to}"
+    written = f"{chosen.name}{of_data_set} ({_described(summary, chosen, to, milliseconds)}) written to {to}"
     if member not in (*summary.members, *summary.labeled):
         written += "; it is not on the front"
     if chosen.kind == LABELED:
         written += f": it embeds queries; {CARD} shows how to embed the pool, whose labels are known"
     return ". ".join([written, *model_card.guard_warnings(facts)])
+
+
+def _export_probe(run: Folder, summary: Summary, name: str, to: Path) -> str:
+    """Write the model of one of the probe's points, whose head is fitted again on the run's artifacts.
+
+    Raises:
+        InputError: As by :func:`export`; also if artifacts are missing, or if the head does not give the stored scores.
+    """
+    probes = {key_name(point.key): point for point in summary.results.points if point.kind == PROBE}
+    if summary.results.info.tasks or name not in probes:
+        allowed = "none" if summary.results.info.tasks else ", ".join(probes) or "none, since the run has no probe"
+        raise InputError(f"--point is {name}; allowed probes: {allowed}")
+    dev = next(point for point in summary.results.points if point.split == "dev" and key_name(point.key) == name)
+    settings = read_settings(run, summary.results)
+    head = fit_again(run, settings, dev)
+    encoders = RunEncoders.of(run)
+    models = [_load(encoders.reference, encoders.reference_identity, "reference") for _ in range(2)]
+    embedding, reference = models
+    key: PointKey = ("class_concat", dev.value)
+    model = joined_encoder.build(key, embedding, reference, head)
+    _set_prompts(model, encoders.reference_prompts)
+    sentences = _sample_sentences(run)
+    embed = partial(_embed_joined, key, (embedding, reference), head, sentences)
+    expected = _Expected(sentences, encoders.reference_prompts.map(embed), "dot")
+    data = DataConfig.model_validate(settings["data"])
+    provenance = _provenance(run, name, encoders.reference.name, data)
+    base = BaseModel.of(encoders.reference)
+    write_card = partial(model_card.write_probe, model, summary, dev, base)
+    milliseconds = _write(model, expected, provenance, write_card, to)
+    return f"{name} ({_described(summary, dev, to, milliseconds)}) written to {to}"
+
+
+def _provenance(run: Folder, point: str, base: str, data: DataConfig) -> Provenance:
+    sources = (data.train,) if isinstance(data.train, str) else tuple(data.train)
+    return Provenance(run.location, point, base, sources, data.subset, data.text_column)
+
+
+def _described(summary: Summary, point: Point, folder: Path, milliseconds: float) -> str:
+    """Return the scores and the costs of an exported point."""
+    scores = show_pair(point, summary.goals, digits=2)
+    encoders_used = "1 encoder" if point.num_encoders == 1 else f"{point.num_encoders} encoders"
+    num_bytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    size = f"width {point.width}, {encoders_used}, {num_bytes / 1e6:,.0f} MB, {milliseconds:.1f} ms a query on the CPU"
+    return f"dev {scores}, {size}"
 
 
 def _replicate_of(run: Folder, trial: int | None) -> int:
@@ -550,9 +594,15 @@ def _verify(folder: Path, expected: _Expected, to: Path) -> float:
 
 
 def _write(
-    model: "SentenceTransformer", expected: _Expected, provenance: Provenance, facts: CardFacts, to: Path
+    model: "SentenceTransformer",
+    expected: _Expected,
+    provenance: Provenance,
+    write_card: Callable[[Path, str], None],
+    to: Path,
 ) -> float:
     """Save the model and its card under a temporary name, verify the folder, and rename it.
+
+    ``write_card`` writes the card into a folder of a model with a name.
 
     Returns:
         The time in milliseconds to encode a query, as of :func:`_verify`.
@@ -564,7 +614,7 @@ def _write(
             model.save(str(temporary), create_model_card=False)
             milliseconds = _verify(temporary, expected, to)
             provenance.write(temporary)
-            model_card.write(model, facts, temporary, to.name)
+            write_card(temporary, to.name)
             _make_readable(temporary)
             temporary.rename(to)
             return milliseconds

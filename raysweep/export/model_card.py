@@ -158,6 +158,43 @@ def write(model: SentenceTransformer, facts: CardFacts, folder: Path, name: str)
     (folder / PICTURE).write_bytes(front_figure(facts.summary))
 
 
+def write_probe(
+    model: SentenceTransformer, summary: Summary, dev: Point, base: BaseModel, folder: Path, name: str
+) -> None:
+    """Write the card of a point of the probe into the folder of a model called ``name``.
+
+    Raises:
+        OSError: If a file cannot be written.
+    """
+    info = summary.results.info
+    data = SentenceTransformerModelCardData(
+        license=base.license.identifier,
+        model_name=f"{_plain(base.shown)} with a probe: {kind_name(dev)}",
+        task_name=_TASK,
+        local_files_only=True,  # no network requests
+    )
+    data.add_tags("raysweep")
+    data.base_model, data.base_model_revision = base.hub_name, base.revision
+    settings = {"k": info.k, "rank_weights": info.rank_weights}
+    points = [point for point in summary.results.points if point.key == dev.key]
+    evaluators: Any = {
+        RetrievalScores(point.split, "Polarity and Similarity", settings): _metrics(summary, point) for point in points
+    }
+    data.eval_results_dict = evaluators
+    model.model_card_data = data
+    data.register_model(model)
+    card = generate_model_card(model).replace(_DOWNLOAD, "")
+    card = card.replace(f'"{_PLACEHOLDER}"', json.dumps(name, ensure_ascii=False))
+    introduction, heading, training = card.partition(_TRAINING)
+    classes = ", ".join(info.label_names)
+    origin = (
+        "## How it was made\n\nThe encoder is untrained. A logistic regression on its embeddings of the sweep's training "
+        f"sentences gives the probabilities p of the classes {_plain(classes)}. Each embedding is [√g·p ; e], with g = "
+        f"{dev.value:g} and the encoder's own embedding e: rank by the inner product, and do not normalize.\n"
+    )
+    (folder / CARD).write_text(f"{introduction}\n{origin}{heading}{training}", encoding="utf-8")
+
+
 def _card_data(facts: CardFacts, models: Mapping[str, BaseModel]) -> SentenceTransformerModelCardData:
     point, base = facts.point, models["base"]
     config = facts.trial.config

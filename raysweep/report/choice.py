@@ -18,7 +18,7 @@ from raysweep.report.summary import Summary
 from raysweep.report.tables import short
 from raysweep.results.commands import format_command
 from raysweep.results.query_scores import PointName, name_of_point
-from raysweep.results.types import GuardScore, Point, Results, ScoredSplit
+from raysweep.results.types import GuardScore, Point, Results, ScoredSplit, key_name
 from raysweep.uncertainty.interval import LEVEL
 
 Fields = Mapping[str, Any]  # a point's scores, identity and configuration, keyed by name
@@ -455,3 +455,13 @@ def export_command(summary: Summary, name: str) -> str:
     folder = re.sub("[:/=]", "-", f"{summary.results.info.name}-{name}")
     data_set = ["--data-set", summary.results.info.tasks[0]] if summary.results.info.tasks else []
     return format_command("export", summary.results.folder, folder, "--point", name, *data_set)
+
+
+def probe_command(summary: Summary) -> str | None:
+    """Return the command that exports the probe's best point by the objective, None if it cannot be exported."""
+    results = summary.results
+    probes = [point for point in results.points if point.kind == "probe" and point.split == "dev"]
+    if not probes or results.info.tasks:
+        return None
+    best = max(probes, key=results.info.objective)
+    return format_command("export", results.folder, f"{results.info.name}-probe", "--point", key_name(best.key))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from raysweep.report.choice import probe_command
 from raysweep.report.summary import Summary
 from raysweep.report.tables import show, show_area, show_interval
 from raysweep.report.texts import (
@@ -116,4 +117,7 @@ def trust_lines(summary: Summary) -> Iterator[str]:
             verdict = "better than the front" if front.floor.is_better else "not shown to be beaten"
             if front.floor.is_beaten:
                 verdict = "beaten"
-            yield f"floor (probe) on {split}: {verdict}, hypervolume of the front minus the floor's in {amount}"
+            remedy = ""
+            if front.floor.is_better and (command := probe_command(summary)):
+                remedy = f"; to export the probe: {command}"
+            yield f"floor (probe) on {split}: {verdict}, hypervolume of the front minus the floor's in {amount}{remedy}"

@@ -30,7 +30,7 @@ OWN_KINDS = ("plain", "query")
 QUERY_KINDS = ("query", "query_concat")
 """Kinds of points that keep the reference encoder's document embeddings, so that stored indexes stay valid."""
 
-JOINED_KINDS = ("concat", "class_concat", "labeled", "query_concat")
+JOINED_KINDS = ("concat", "class_concat", "labeled", "query_concat", "probe")
 """Kinds of points where each query passes through two encoders: the tuned one and the reference encoder."""
 
 PointKey = tuple[str, float | None]  # an operating point's kind and value

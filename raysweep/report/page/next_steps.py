@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from raysweep.output import escape_html
-from raysweep.report.choice import export_command
+from raysweep.report.choice import export_command, probe_command
 from raysweep.report.page.markup import join, paragraph, section
 from raysweep.report.summary import Summary
 from raysweep.results.commands import format_command, format_resume, resume_options
@@ -33,6 +33,9 @@ def steps(summary: Summary) -> Iterator[Step]:
     if knee is None:
         return
     results = summary.results
+    floors = [front.floor for front in summary.uncertainty.values()]
+    if any(floor and floor.is_better for floor in floors) and (command := probe_command(summary)):
+        yield Step("Export the probe, which needs no training and is better than the front:", command)
     yield Step(f"Export the knee, trial {knee.trial} at step {knee.step}:", export_command(summary, knee.name))
     p, s = summary.goals.headings
     limit = math.floor(100 * knee[summary.goals.s])

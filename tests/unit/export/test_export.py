@@ -1,6 +1,7 @@
 """Exported points of every kind load as ordinary sentence-transformers models and reproduce their scores."""
 
 import dataclasses
+import json
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ from sentence_transformers import SentenceTransformer
 from raysweep import __version__
 from raysweep.config import sweep as configuration
 from raysweep.config.document import Document
+from raysweep.config.sweep import BaselinesConfig
 from raysweep.data.prepared import Prepared
 from raysweep.encoders.provenance import Provenance
 from raysweep.errors import InputError
@@ -26,7 +28,9 @@ from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.export import joined_encoder
 from raysweep.export.export import _remove_leftovers, export
 from raysweep.metrics import retrieval
-from raysweep.results.ledger import point_name
+from raysweep.ray_tune.baselines import Baselines
+from raysweep.results.events import PointsScored
+from raysweep.results.ledger import Ledger, point_name
 from raysweep.results.reader import load
 from support.command_line import raysweep_here
 from support.kinds import write_router, write_static
@@ -69,6 +73,63 @@ def test_exported_point_reproduces_its_scores(
     if stored.kind == "concat":
         assert np.linalg.norm(queries, axis=1) == pytest.approx(1, abs=1e-5)
     np.testing.assert_allclose(model.encode_query(prepared.sentences.texts(dev.queries[:3])), queries[:3], atol=1e-5)
+
+
+@pytest.fixture
+def probed_run(run: tuple[Path, Prepared, EvaluationSet], tmp_path: Path) -> tuple[Path, Prepared, EvaluationSet]:
+    """Return a copy of the run, with points of the probe."""
+    folder, prepared, dev = run
+    copy = tmp_path / "probed"
+    shutil.copytree(folder, copy)
+    baselines = Baselines(BaselinesConfig(probe=[0.3, 1.0]), prepared, [dev], 0, pytest.fail)
+    ledger = Ledger(copy)
+    ledger.open()
+    ledger.append(PointsScored(points=tuple(baselines.points())))
+    ledger.close()
+    return copy, prepared, dev
+
+
+def test_probe_reproduces_its_scores(probed_run: tuple[Path, Prepared, EvaluationSet], tmp_path: Path) -> None:
+    folder, prepared, dev = probed_run
+    printed = export(folder, "probe=0.3", tmp_path / "model")
+    (stored,) = (point for point in load(folder).points if (point.kind, point.value) == ("probe", 0.3))
+    model = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    queries, pool = (model.encode(prepared.sentences.texts(ids)) for ids in (dev.queries, dev.pool))
+    retrieved = retrieval.top_k(model.similarity(queries, pool).numpy(), dev.k)
+    scores = dev.score_retrieved(retrieved)
+    assert scores["polarity"].mean() == pytest.approx(stored["polarity"], abs=1e-4)
+    assert scores["similarity"].mean() == pytest.approx(stored["similarity"], abs=1e-4)
+    assert f"width {stored.width}, 2 encoders" in printed
+    assert f"{stored['polarity']:.5f}" in (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("point", "options", "texts"),
+    [
+        ("probe=2", {}, ["probe=2", "probe=0.3, probe=1"]),
+        ("probe", {}, ["probe=0.3, probe=1"]),
+        ("probe=1", {"as_adapter": True}, ["probe=1", "--adapter"]),
+    ],
+)
+def test_probes_that_cannot_be_exported_are_rejected(
+    point: str,
+    options: dict[str, bool],
+    texts: list[str],
+    probed_run: tuple[Path, Prepared, EvaluationSet],
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(InputError) as caught:
+        export(probed_run[0], point, tmp_path / "model", **options)
+    assert all(text in str(caught.value) for text in texts)
+    assert not (tmp_path / "model").exists()
+
+
+def test_probe_needs_the_artifacts_of_its_run(probed_run: tuple[Path, Prepared, EvaluationSet], tmp_path: Path) -> None:
+    file = probed_run[0] / "prepared.json"
+    values = json.loads(file.read_text())
+    file.write_text(json.dumps({**values, "sentences": "sentences-0"}))
+    with pytest.raises(InputError, match="sentences-0 is missing"):
+        export(probed_run[0], "probe=1", tmp_path / "model")
 
 
 def test_labeled_point_reproduces_its_scores_with_the_code_of_its_card(

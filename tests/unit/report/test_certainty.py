@@ -145,6 +145,7 @@ def test_the_floor_has_three_verdicts(bounds: tuple[float, float], verdict: str,
         vars(changed)["certainty"] = certainty
         (line,) = trust_lines(changed)
         assert line.startswith(f"floor (probe) on {split}: {verdict}, ")
+        assert line.endswith("--point probe=1") == (verdict == "better than the front")
 
 
 def test_a_run_without_query_scores_has_a_report_without_intervals(tmp_path: Path, run: object) -> None:

@@ -1,0 +1,49 @@
+"""The head of a run's probe, which a run does not store: it is fitted again on the run's artifacts."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from raysweep.config.sweep import EvaluationConfig
+from raysweep.data.prepared import Prepared
+from raysweep.errors import InputError
+from raysweep.evaluation import probe
+from raysweep.evaluation.evaluation_set import EvaluationSet
+from raysweep.evaluation.operating_points import Head
+from raysweep.evaluation.relation_set import scored_set
+from raysweep.results.types import Point
+from raysweep.storage.folder import Folder
+from raysweep.storage.location import join
+
+PROBE = "probe"  # the kind of the probe's points
+
+MAX_DIFFERENCE = 1e-6  # of a score from the stored one; the solver may end elsewhere on another machine
+
+
+def fit_again(run: Folder, settings: Mapping[str, Any], point: Point) -> Head:
+    """Return the head behind the scores of one of the probe's points on dev.
+
+    Raises:
+        InputError: If artifacts are missing, or if the head gives other scores.
+    """
+    try:
+        config = EvaluationConfig.model_validate(settings["evaluation"])
+        seed = int(settings["seed"])
+    except (ValidationError, KeyError, TypeError, ValueError):
+        raise InputError(f"{run.location}: its settings are damaged") from None
+    prepared = Prepared.open(join(run.location, "prepared.json"))
+    dev = scored_set(prepared, "dev", config)
+    assert isinstance(dev, EvaluationSet) and point.value is not None
+    head = probe.fit_prepared(prepared, seed, dev if config.points.calibrate else None)
+    if head is None:
+        raise InputError(f"{run.location}: its probe cannot be fitted again, since the artifacts have changed")
+    scores = probe.score(head, dev, [point.value])[point.value]
+    for name in ("polarity", "similarity"):
+        difference = abs(scores.mean(name) - point[name])
+        if not difference <= MAX_DIFFERENCE:
+            raise InputError(
+                f"{run.location}: the probe fitted again on the artifacts differs in {name} by {difference:.2g}; "
+                f"allowed: {MAX_DIFFERENCE:g}"
+            )
+    return head
