@@ -624,7 +624,7 @@ def _write(
 
 def _make_readable(folder: Path) -> None:
     """Give weights the mode of other new files; safetensors creates files that only their owner can read."""
-    mode = (folder / CARD).stat().st_mode
+    mode = (folder / "modules.json").stat().st_mode
     for file in folder.rglob("*.safetensors"):
         file.chmod(mode)
 
