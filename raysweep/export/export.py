@@ -96,7 +96,7 @@ def export(  # noqa: PLR0913 (the options of the command)
     if point.partition("=")[0] == PROBE:
         if as_adapter or conditions or data_set is not None:
             raise InputError(f"--point is {point}; allowed with --adapter, --where, --prefer or --data-set: no probe")
-        return _export_probe(run, summary, point, to)
+        return _export_probe(run, summary, point, to, hub_name)
     member = _choose(run, summary, point, conditions)
     chosen = member.dev
     data_set_number = sub_embedding.find_data_set(summary.results.info.tasks, data_set)
@@ -136,34 +136,41 @@ def export(  # noqa: PLR0913 (the options of the command)
     return ". ".join([written, *model_card.guard_warnings(facts)])
 
 
-def _export_probe(run: Folder, summary: Summary, name: str, to: Path) -> str:
+def _export_probe(run: Folder, summary: Summary, name: str, to: Path, hub_name: str | None) -> str:
     """Write the model of one of the probe's points, whose head is fitted again on the run's artifacts.
 
     Raises:
-        InputError: As by :func:`export`; also if artifacts are missing, or if the head does not give the stored scores.
+        InputError: If the point does not exist, artifacts are missing, or the head does not give the stored scores.
     """
-    probes = {key_name(point.key): point for point in summary.results.points if point.kind == PROBE}
-    if summary.results.info.tasks or name not in probes:
-        allowed = "none" if summary.results.info.tasks else ", ".join(probes) or "none, since the run has no probe"
-        raise InputError(f"--point is {name}; allowed probes: {allowed}")
-    dev = next(point for point in summary.results.points if point.split == "dev" and key_name(point.key) == name)
+    chosen = _find_probe(summary, name)
     settings = read_settings(run, summary.results)
-    head = fit_again(run, settings, dev)
+    head = fit_again(run, settings, chosen)
     encoders = RunEncoders.of(run)
-    models = [_load(encoders.reference, encoders.reference_identity, "reference") for _ in range(2)]
-    embedding, reference = models
-    key: PointKey = ("class_concat", dev.value)
-    model = joined_encoder.build(key, embedding, reference, head)
+    first, second = (_load(encoders.reference, encoders.reference_identity, "reference") for _ in range(2))
+    key: PointKey = ("class_concat", chosen.value)
+    model = joined_encoder.build(key, first, second, head)
     _set_prompts(model, encoders.reference_prompts)
     sentences = _sample_sentences(run)
-    embed = partial(_embed_joined, key, (embedding, reference), head, sentences)
-    expected = _Expected(sentences, encoders.reference_prompts.map(embed), "dot")
+    embed = partial(_embed_joined, key, (first, second), head, sentences)
+    embeddings = encoders.reference_prompts.map(embed)
+    expected = _Expected(sentences, embeddings, "dot")
     data = DataConfig.model_validate(settings["data"])
     provenance = _provenance(run, name, encoders.reference.name, data)
     base = BaseModel.of(encoders.reference)
-    write_card = partial(model_card.write_probe, model, summary, dev, base)
+    write_card = partial(model_card.write_probe, model, summary, chosen, base, hub_name)
     milliseconds = _write(model, expected, provenance, write_card, to)
-    return f"{name} ({_described(summary, dev, to, milliseconds)}) written to {to}"
+    return f"{name} ({_described(summary, chosen, to, milliseconds)}) written to {to}"
+
+
+def _find_probe(summary: Summary, name: str) -> Point:
+    """Return the probe's point with this name on dev; a sequence has a probe for each data set, which has no name."""
+    results = summary.results
+    probes = {key_name(point.key): point for point in results.points if point.kind == PROBE and point.split == "dev"}
+    if results.info.tasks:
+        probes = {}
+    if name not in probes:
+        raise InputError(f"--point is {name}; allowed probes: {', '.join(probes) or 'none'}")
+    return probes[name]
 
 
 def _provenance(run: Folder, point: str, base: str, data: DataConfig) -> Provenance:

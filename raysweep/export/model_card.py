@@ -144,11 +144,7 @@ def write(model: SentenceTransformer, facts: CardFacts, folder: Path, name: str)
     data = _card_data(facts, models)
     model.model_card_data = data
     data.register_model(model)
-    card = generate_model_card(model)
-    if facts.hub_name is None:
-        card = card.replace(_DOWNLOAD, "")
-        card = card.replace(f'"{_PLACEHOLDER}"', json.dumps(name, ensure_ascii=False))
-    introduction, heading, training = card.partition(_TRAINING)
+    introduction, heading, training = _library_card(model, facts.hub_name, name)
     front = _front_section(facts, models)
     rows = {**_training_rows(facts), **_source_rows(facts, models)}
     table = "".join(f"| {row_name} | {_plain(text)} |\n" for row_name, text in rows.items())
@@ -158,10 +154,16 @@ def write(model: SentenceTransformer, facts: CardFacts, folder: Path, name: str)
     (folder / PICTURE).write_bytes(front_figure(facts.summary))
 
 
-def write_probe(
-    model: SentenceTransformer, summary: Summary, dev: Point, base: BaseModel, folder: Path, name: str
+def write_probe(  # noqa: PLR0913 (the facts of a card)
+    model: SentenceTransformer,
+    summary: Summary,
+    dev: Point,
+    base: BaseModel,
+    hub_name: str | None,
+    folder: Path,
+    name: str,
 ) -> None:
-    """Write the card of a point of the probe into the folder of a model called ``name``.
+    """Write the card of a point of the probe into the folder of a model called ``name``, or ``hub_name`` on the hub.
 
     Raises:
         OSError: If a file cannot be written.
@@ -170,6 +172,7 @@ def write_probe(
     data = SentenceTransformerModelCardData(
         license=base.license.identifier,
         model_name=f"{_plain(base.shown)} with a probe: {kind_name(dev)}",
+        model_id=hub_name,
         task_name=_TASK,
         local_files_only=True,  # no network requests
     )
@@ -183,9 +186,7 @@ def write_probe(
     data.eval_results_dict = evaluators
     model.model_card_data = data
     data.register_model(model)
-    card = generate_model_card(model).replace(_DOWNLOAD, "")
-    card = card.replace(f'"{_PLACEHOLDER}"', json.dumps(name, ensure_ascii=False))
-    introduction, heading, training = card.partition(_TRAINING)
+    introduction, heading, training = _library_card(model, hub_name, name)
     classes = ", ".join(info.label_names)
     origin = (
         "## How it was made\n\nThe encoder is untrained. A logistic regression on its embeddings of the sweep's training "
@@ -193,6 +194,15 @@ def write_probe(
         f"{dev.value:g} and the encoder's own embedding e: rank by the inner product, and do not normalize.\n"
     )
     (folder / CARD).write_text(f"{introduction}\n{origin}{heading}{training}", encoding="utf-8")
+
+
+def _library_card(model: SentenceTransformer, hub_name: str | None, name: str) -> tuple[str, str, str]:
+    """Return the library's card before the heading of its training section, the heading, and the section."""
+    card = generate_model_card(model)
+    if hub_name is None:
+        card = card.replace(_DOWNLOAD, "")
+        card = card.replace(f'"{_PLACEHOLDER}"', json.dumps(name, ensure_ascii=False))
+    return card.partition(_TRAINING)
 
 
 def _card_data(facts: CardFacts, models: Mapping[str, BaseModel]) -> SentenceTransformerModelCardData:
@@ -357,7 +367,7 @@ def _definitions(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
 
 
 def _adapter_sentence(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
-    """Return what loading a model that is only an adapter takes; empty for others."""
+    """Return how to load a model that is only an adapter; empty for others."""
     if not facts.is_adapter:
         return ""
     base = _plain(models["base"].shown)
