@@ -167,7 +167,7 @@ def parse_where(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def with_preference(where: Sequence[str] | None, prefer: str | None) -> list[str]:
-    """Return the conditions of ``--where`` and the one that ``--prefer`` stands for."""
+    """Return the conditions of ``--where``, plus that of ``--prefer``."""
     conditions = list(where or ())
     if prefer is not None:
         check_one_of("--prefer", prefer, ("single",))

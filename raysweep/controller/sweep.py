@@ -296,7 +296,7 @@ class Sweep:
         assignment.activity = Activity.TRAINING
 
     def note_activity(self, number: int, activity: Activity, age: float) -> None:
-        """Show what a trial did ``age`` seconds ago, unless it has reported since."""
+        """Show a trial's activity of ``age`` seconds ago, unless it has reported since."""
         assignment = self.assignments.get(number)
         if assignment is None or assignment.activity in (Activity.WAITING, activity):
             return
